@@ -1,0 +1,41 @@
+# Needs python3 (3.11 or newer), make and a network. Everything else is fetched into .venv, by hash.
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test check format control-plane lock clean
+
+help: ## show this list
+	@printf '\n  \033[1mpy-gang-scheduler\033[0m: gangs start whole or not at all\n\n'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make \033[36m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\n'
+
+env: ## create or refresh .venv (again: under a second)
+	@$(PYTHON) .ci/bootstrap.py
+
+demo: env ## watch a gang preempt, without a cluster (ARGS=--list shows all demos)
+	@$(BIN)/gangsched demo $(ARGS)
+
+test: env control-plane ## the whole suite, with a real API server (ARGS=... goes to pytest)
+	@$(BIN)/pytest $(ARGS)
+
+check: env ## lint, format, types, layers
+	@echo '• ruff check'        && $(BIN)/ruff check
+	@echo '• ruff format'       && $(BIN)/ruff format --check
+	@echo '• mypy'              && $(BIN)/mypy
+	@echo '• lint-imports'      && $(BIN)/lint-imports --no-logo
+
+format: env ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix --quiet || true
+	@$(BIN)/ruff format
+
+control-plane: env ## build etcd, kube-apiserver, ... for the tests (first time: about 4 minutes)
+	@$(BIN)/python -m tests.controlplane build
+
+lock: env ## write the lock files again (UPGRADE=1 takes newer versions)
+	@$(BIN)/python .ci/lock.py $(if $(UPGRADE),--upgrade)
+
+clean: ## remove .venv and caches (the control plane stays in the user's cache)
+	@rm -rf .venv .venv.lock build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find gangsched tests .ci -name __pycache__ -type d -prune -exec rm -rf {} +

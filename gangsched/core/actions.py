@@ -1,0 +1,129 @@
+"""What the core wants done: writes to the cluster, in the order in which they were asked for.
+
+Every write to a pod names the UID it means, is safe to repeat, and is answered by one
+:class:`~gangsched.core.events.WriteDone` with its ``id`` unless stated otherwise. The adapter may run writes
+in parallel; what must come after something else is only asked for when that has been answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+
+class PodRef(msgspec.Struct, frozen=True, gc=False):
+    """One incarnation of a pod."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class _Action(msgspec.Struct, frozen=True, gc=False):
+    pass
+
+
+class Bind(_Action, frozen=True):
+    """POST the pod's binding to ``node``."""
+
+    id: int
+    pod: PodRef
+    node: str
+
+
+class Nominate(_Action, frozen=True):
+    """PATCH ``status.nominatedNodeName`` and the condition ``gangsched.dev/Nominated`` (the intent record).
+
+    ``plan`` is the plan's id; ``message`` is the condition's message and contains it.
+    """
+
+    id: int
+    pod: PodRef
+    node: str
+    plan: str
+    message: str
+
+
+class WithdrawNomination(_Action, frozen=True):
+    """Clear ``nominatedNodeName`` and set the intent condition to False with ``reason``."""
+
+    id: int
+    pod: PodRef
+    reason: str
+    message: str
+
+
+class Mark(_Action, frozen=True):
+    """PATCH condition DisruptionTarget=True, reason PreemptionByScheduler, on a victim."""
+
+    id: int
+    pod: PodRef
+    message: str
+
+
+class Unmark(_Action, frozen=True):
+    """Set the victim's DisruptionTarget condition to False: it will not be evicted after all."""
+
+    id: int
+    pod: PodRef
+    message: str
+
+
+class Remove(_Action, frozen=True):
+    """DELETE the pod with a UID precondition and its own grace period; ``evict`` uses policy/v1 Eviction.
+
+    ``mark`` is the message of its DisruptionTarget condition (an eviction overwrites it).
+    """
+
+    id: int
+    pod: PodRef
+    evict: bool = False
+    mark: str = ""
+
+
+class SetCondition(_Action, frozen=True):
+    """PATCH ``PodScheduled=False`` with reason and message. No answer is expected."""
+
+    pod: PodRef
+    reason: str
+    message: str
+
+
+class Report(_Action, frozen=True):
+    """Write an Event (events.k8s.io/v1). No answer is expected.
+
+    ``regarding`` and ``related`` are (apiVersion, kind, namespace, name, uid). ``kind`` is Normal or Warning.
+    """
+
+    regarding: tuple[str, str, str, str, str]
+    kind: str
+    reason: str
+    action: str
+    note: str
+    related: tuple[str, str, str, str, str] | None = None
+
+
+class GangStatus(_Action, frozen=True):
+    """The state of a group object for its status; handled by the low-rate controller. No answer."""
+
+    family: str
+    namespace: str
+    name: str
+    uid: str
+    status: Mapping[str, Any]
+
+
+Write: TypeAlias = Bind | Nominate | WithdrawNomination | Mark | Unmark | Remove
+Action: TypeAlias = Write | SetCondition | Report | GangStatus
+
+
+def pod_reference(pod: PodRef) -> tuple[str, str, str, str, str]:
+    """The pod as an object reference of an Event."""
+    return ("v1", "Pod", pod.namespace, pod.name, pod.uid)

@@ -1,0 +1,114 @@
+"""The outcome of deciding one gang, with everything needed to act on it and to explain it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.model.records import GangId
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """A text and the number of nodes it holds for."""
+
+    text: str
+    nodes: int
+
+
+class UnitRef(msgspec.Struct, frozen=True):
+    """What goes together or stays: kind ``Pod``, ``PodGroup``, ``Gang``, ``Job``, ``GangGroup``, and its name."""
+
+    kind: str
+    name: str
+
+
+class Victim(msgspec.Struct, frozen=True):
+    """One pod that has to leave.
+
+    ``priority`` is the pod's own; ``partial`` is true while live bound members of its unit stay;
+    ``over_budget`` marks exactly the pods counted in harm (a); ``method`` is delete, evict or suspend;
+    ``reason`` says why it could be taken; ``why`` is a sentence for people.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    unit: UnitRef
+    partial: bool
+    priority: int
+    over_budget: bool
+    method: str = "delete"
+    reason: str = "LowerPriority"
+    why: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Spared(msgspec.Struct, frozen=True):
+    """A unit that could have been taken, and why it was not."""
+
+    unit: UnitRef
+    reason: str
+
+
+class Unplaced(msgspec.Struct, frozen=True):
+    """A pending member without a node, and why."""
+
+    pod: str
+    reasons: tuple[str, ...]
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """A terminating pod whose room the plan needs. ``uid`` is the incarnation meant."""
+
+    pod: str
+    node: str
+    uid: str = ""
+
+
+#: Outcomes of a decision, in the words of the plan contract.
+BIND, WAIT, PREEMPT, UNSCHEDULABLE, GATHERING = "bind", "wait", "preempt", "unschedulable", "gathering"
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """One member and its node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What is to be done for one gang. A GangGroup yields one per gang, with the same outcome and victims.
+
+    ``required`` is max(0, minimum - bound). ``placements`` is empty unless the outcome is bind, wait or
+    preempt. ``steps`` counts search steps spent; ``stopped`` says the search was cut short.
+    """
+
+    gang: GangId
+    kind: str
+    group: tuple[str, ...]
+    priority: int
+    required: int
+    outcome: str
+    placements: tuple[Placement, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    awaiting: tuple[Awaited, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    spared: tuple[Spared, ...] = ()
+    blockers: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    message: str = ""
+    topology_domain: str | None = None
+    stopped: bool = False
+    steps: int = 0

@@ -1,0 +1,164 @@
+"""What happens to the core: changes of the cluster, outcomes of its own writes, and the passing of time."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from gangsched.model.records import Budget, Gang, Job, Namespace, Node, Pod, PriorityClass
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    pass
+
+
+class PodChanged(_Event, frozen=True):
+    """A pod was created or changed (the record is its new state)."""
+
+    pod: Pod
+
+
+class PodGone(_Event, frozen=True):
+    """A pod object no longer exists."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class NodeChanged(_Event, frozen=True):
+    """A node was created or changed."""
+
+    node: Node
+
+
+class NodeGone(_Event, frozen=True):
+    """A node object no longer exists."""
+
+    name: str
+
+
+class GangChanged(_Event, frozen=True):
+    """A group object was created or changed."""
+
+    gang: Gang
+
+
+class GangGone(_Event, frozen=True):
+    """A group object no longer exists."""
+
+    family: str
+    namespace: str
+    name: str
+
+
+class BudgetChanged(_Event, frozen=True):
+    """A PodDisruptionBudget was created or changed."""
+
+    budget: Budget
+
+
+class BudgetGone(_Event, frozen=True):
+    """A PodDisruptionBudget no longer exists."""
+
+    namespace: str
+    name: str
+
+
+class NamespaceChanged(_Event, frozen=True):
+    """A namespace was created or changed."""
+
+    namespace: Namespace
+
+
+class NamespaceGone(_Event, frozen=True):
+    """A namespace no longer exists."""
+
+    name: str
+
+
+class PriorityClassChanged(_Event, frozen=True):
+    """A PriorityClass was created or changed."""
+
+    priority_class: PriorityClass
+
+
+class PriorityClassGone(_Event, frozen=True):
+    """A PriorityClass no longer exists."""
+
+    name: str
+
+
+class JobChanged(_Event, frozen=True):
+    """A Job was created or changed."""
+
+    job: Job
+
+
+class JobGone(_Event, frozen=True):
+    """A Job no longer exists."""
+
+    namespace: str
+    name: str
+
+
+class ObjectRefused(_Event, frozen=True):
+    """An object of the cluster could not be understood; it is reported once and otherwise ignored.
+
+    ``kind`` is the API kind. A refused group object makes its gang wait, a refused pod is not scheduled.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    field: str
+    message: str
+
+
+class Synced(_Event, frozen=True):
+    """Every cache has been listed completely; nothing is decided before the first one."""
+
+
+class WriteDone(_Event, frozen=True):
+    """The outcome of one write.
+
+    ``action_id`` is that of the action. ``outcome``: ``ok``; ``gone`` (404, or the UID is another pod's);
+    ``conflict`` (409: the state is not what the write assumed, such as a pod that is already bound);
+    ``refused`` (400/403/422: retrying will not help); ``blocked`` (429 from the eviction subresource: a
+    budget forbids it); ``transient`` (given up after retries: timeouts, 429, 5xx). ``message`` is the
+    server's.
+    """
+
+    action_id: int
+    outcome: str
+    message: str = ""
+
+
+class LeadershipChanged(_Event, frozen=True):
+    """This process may write (True) or must stop writing (False)."""
+
+    leading: bool
+
+
+Event: TypeAlias = (
+    PodChanged
+    | PodGone
+    | NodeChanged
+    | NodeGone
+    | GangChanged
+    | GangGone
+    | BudgetChanged
+    | BudgetGone
+    | NamespaceChanged
+    | NamespaceGone
+    | PriorityClassChanged
+    | PriorityClassGone
+    | JobChanged
+    | JobGone
+    | ObjectRefused
+    | Synced
+    | WriteDone
+    | LeadershipChanged
+)

@@ -1,0 +1,129 @@
+"""Filters that look at the node alone: cordoned, named, tainted, selected.
+
+Rules and texts: https://kubernetes.io/docs/concepts/scheduling-eviction/ (assign-pod-node,
+taint-and-toleration) and the reasons that kube-scheduler prints.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangsched.core.filters.base import Bools, NodeFilter
+from gangsched.model.records import Requirement, Taint, Toleration
+
+if TYPE_CHECKING:
+    from gangsched.core.podclass import PodClass
+    from gangsched.core.simulation import Simulation
+
+_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
+    """Does any toleration cover the taint?"""
+    return any(_covers(t, taint) for t in tolerations)
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    if not toleration.key:
+        return False
+    if toleration.operator in ("Lt", "Gt"):
+        try:
+            have, bound = int(taint.value), int(toleration.value)
+        except ValueError:
+            return False
+        return have < bound if toleration.operator == "Lt" else have > bound
+    return toleration.value == taint.value
+
+
+class NodeUnschedulable(NodeFilter):
+    """A cordoned node takes only pods that tolerate the cordon."""
+
+    name = "NodeUnschedulable"
+    text = "node(s) were unschedulable"
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return not tolerates(pod.shape.tolerations, _UNSCHEDULABLE)
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
+        return ~sim.snapshot.columns.flag("unschedulable")
+
+
+class NodeGoing(NodeFilter):
+    """A node object with a deletionTimestamp takes no new pods."""
+
+    name = "NodeGoing"
+    text = "node(s) were being deleted"
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return bool(sim.snapshot.columns.flag("deleting").any())
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
+        return ~sim.snapshot.columns.flag("deleting")
+
+
+class NodeName(NodeFilter):
+    """A pod (template) that names its node goes there or nowhere."""
+
+    name = "NodeName"
+    text = "node(s) didn't match the requested node name"
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return bool(pod.shape.node_name)
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
+        mask = np.zeros(sim.snapshot.size, dtype=np.bool_)
+        row = sim.snapshot.row_of.get(pod.shape.node_name)
+        if row is not None:
+            mask[row] = True
+        return mask
+
+
+class TaintToleration(NodeFilter):
+    """Every NoSchedule and NoExecute taint of the node must be tolerated."""
+
+    name = "TaintToleration"
+    text = "node(s) had untolerated taint(s)"
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return True
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
+        codes, sets = sim.snapshot.columns.taints()
+        passes = np.array(
+            [
+                all(t.effect == "PreferNoSchedule" or tolerates(pod.shape.tolerations, t) for t in taints)
+                for taints in sets
+            ],
+            dtype=np.bool_,
+        )
+        return np.asarray(passes[codes]) if len(sets) else np.ones(len(codes), dtype=np.bool_)
+
+
+class NodeAffinity(NodeFilter):
+    """nodeSelector and required node affinity: all of the one, any term of the other."""
+
+    name = "NodeAffinity"
+    text = "node(s) didn't match Pod's node affinity/selector"
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return bool(pod.shape.node_selector) or pod.shape.node_terms is not None
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
+        columns = sim.snapshot.columns
+        mask = np.ones(sim.snapshot.size, dtype=np.bool_)
+        for key, value in pod.shape.node_selector:
+            mask &= columns.requirement(Requirement(key, "In", (value,)))
+        if pod.shape.node_terms is not None:
+            chosen = np.zeros_like(mask)
+            for term in pod.shape.node_terms:
+                chosen |= columns.term(term)
+            mask &= chosen
+        return mask

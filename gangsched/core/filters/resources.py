@@ -1,0 +1,78 @@
+"""Resources: what the pod requests must be free, a pod slot included."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangsched.core.filters.base import Bools, Failure
+from gangsched.core.snapshot import PODS, Floats, Ints
+
+if TYPE_CHECKING:
+    from gangsched.core.podclass import PodClass
+    from gangsched.core.simulation import Simulation
+
+
+class _State:
+    def __init__(self, sim: Simulation, index: Ints, amounts: Floats) -> None:
+        self.sim = sim
+        self.index = index
+        self.amounts = amounts
+
+
+class NodeResourcesFit:
+    """Free room for every requested resource.
+
+    The state keeps no copy: the simulation's free matrix is the state, so placing pods needs no ``apply``.
+    """
+
+    name = "NodeResourcesFit"
+    sees_pods = True
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return True
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> _State:
+        index, amounts = sim.snapshot.vector(pod.shape)
+        return _State(sim, index, amounts)
+
+    def mask(self, state: _State) -> Bools:
+        free = state.sim.free
+        mask: Bools = np.asarray(free[state.index[0]] >= state.amounts[0])
+        for i in range(1, len(state.index)):
+            mask &= free[state.index[i]] >= state.amounts[i]
+        return mask
+
+    def failures(self, state: _State) -> list[Failure]:
+        """``Insufficient <resource>`` per resource; cured by eviction only where the node is large enough."""
+        out = []
+        snapshot = state.sim.snapshot
+        for i, amount in zip(state.index.tolist(), state.amounts.tolist(), strict=True):
+            short = state.sim.free[i] < amount
+            if not short.any():
+                continue
+            text = "Too many pods" if i == PODS else f"Insufficient {snapshot.resources[i]}"
+            possible = snapshot.allocatable[i] >= amount
+            out.append(Failure(text, short & possible, resolvable=True))
+            out.append(Failure(text, short & ~possible, resolvable=False))
+        return out
+
+    def apply(self, state: _State, pod: PodClass, row: int, sign: int) -> None:
+        """Nothing to do: the free matrix is shared."""
+
+    def repeats(self, state: _State) -> bool:
+        return True  # capacity is counted exactly from the free matrix
+
+
+def capacity(free: Floats, index: Ints, amounts: Floats, limit: int) -> Ints:
+    """``(N,)`` how many pods of one shape the free room of each node holds, at most ``limit``.
+
+    ``free`` is ``(R, N)``; ``index`` and ``amounts`` are the shape's request vector.
+    """
+    room = np.full(free.shape[1], float(limit))
+    for i, amount in zip(index.tolist(), amounts.tolist(), strict=True):
+        if amount > 0:
+            np.minimum(room, np.floor_divide(free[i], amount), out=room)
+    np.maximum(room, 0.0, out=room)
+    return room.astype(np.int64)

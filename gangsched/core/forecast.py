@@ -1,0 +1,55 @@
+"""What would be decided now, gang after gang, each on the state that the earlier decisions leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gangsched.core.decider import Verdict, gathering
+from gangsched.core.decision import BIND, PREEMPT, WAIT, Decision
+from gangsched.core.events import Event, LeadershipChanged, Synced
+from gangsched.core.groups import group_key
+from gangsched.core.options import Options
+from gangsched.core.podclass import class_of
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.simulation import Phantom
+from gangsched.core.world import World
+from gangsched.model.records import GangId
+
+
+def forecast(events: Iterable[Event], options: Options, now: float) -> Iterator[Decision]:
+    """Yield one decision per pending gang of our scheduler names, in queue order.
+
+    Placed members hold their room and victims are gone for the decisions that follow. Nothing is decided twice
+    and nothing is executed; the gangs of a GangGroup follow one another.
+    """
+    scheduler = Scheduler(options)
+    scheduler.handle([*events, Synced(), LeadershipChanged(True)], now)
+    world, decider = scheduler.world, scheduler.decider
+    for gangs in _queue_order(world):
+        problem = world.membership.problem(gangs)
+        verdict = gathering(world, gangs, problem) if problem else decider.decide(gangs, group_key(gangs), now)
+        yield from (d for d in verdict.decisions if world.membership.waits(d.gang))
+        _leave(world, gangs, verdict)
+
+
+def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict) -> None:
+    """Change the world as the verdict would: victims gone, members bound or their room held."""
+    priority = world.membership.preemptor_priority(gangs)
+    key = group_key(gangs)
+    for victim in verdict.victims:
+        world.drop_pod(victim.uid)
+    for place in verdict.placements:
+        if verdict.outcome == BIND:
+            world.assume(place.uid, place.node)
+        elif verdict.outcome in (WAIT, PREEMPT):
+            held = Phantom(class_of(world.pods[place.uid]), place.uid, place.node, priority, key)
+            world.held.setdefault(key, []).append(held)
+
+
+def _queue_order(world: World) -> list[tuple[GangId, ...]]:
+    """Groups with pending members: priority first, then age, then namespace/name."""
+    membership = world.membership
+    groups = {
+        membership.group(gang)[0] for gang in membership.members if membership.is_ours(gang) and membership.waits(gang)
+    }
+    return sorted(groups, key=lambda g: (-membership.preemptor_priority(g), membership.created(g), group_key(g)))

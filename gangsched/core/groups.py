@@ -1,0 +1,64 @@
+"""What the scheduler remembers of each gang or GangGroup that has pending members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangsched.core.decision import Decision, Placement, Victim
+from gangsched.core.lifecycle import State
+from gangsched.core.permit import Barrier
+from gangsched.core.queue import Hint
+from gangsched.model.records import SINGLE, GangId
+
+
+def group_key(gangs: Sequence[GangId]) -> str:
+    """The key of a group: unique, and sorted like ``namespace/name``."""
+    return ",".join(f"{g.key}#{g.family}#{g.scheduler}" for g in gangs)
+
+
+class Plan:
+    """A decision that is being carried out.
+
+    ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``marked`` and ``removed`` are the
+    victims for which that has been asked.
+    """
+
+    def __init__(
+        self, ident: str, placements: Sequence[Placement], victims: Sequence[Victim], awaited: Sequence[str]
+    ) -> None:
+        self.ident = ident
+        self.placements = list(placements)
+        self.victims = {v.uid: v for v in victims}
+        self.waiting: set[str] = {*self.victims, *awaited}
+        self.marked: set[str] = set()
+        self.removed: set[str] = set()
+        self.node_of = {p.uid: p.node for p in placements}
+
+
+class Group:
+    """One gang, or the gangs of one GangGroup. ``state`` changes only through the lifecycle table."""
+
+    def __init__(self, gangs: tuple[GangId, ...]) -> None:
+        self.gangs = gangs
+        self.key = group_key(gangs)
+        self.state = State.GATHERING
+        self.barrier = Barrier()
+        self.plan: Plan | None = None
+        self.attempts = 0
+        self.rounds = 0
+        self.deadline: float | None = None
+        self.problem = ""
+        self.message = ""
+        self.told: dict[str, tuple[str, str]] = {}
+        self.decisions: tuple[Decision, ...] = ()
+        self.hints = Hint.ANY
+
+    @property
+    def name(self) -> str:
+        """``namespace/name``, or all of them joined by commas for a GangGroup."""
+        return ",".join(g.key for g in self.gangs)
+
+    @property
+    def single(self) -> bool:
+        """A pod without a group."""
+        return len(self.gangs) == 1 and self.gangs[0].family == SINGLE

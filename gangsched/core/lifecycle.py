@@ -1,0 +1,159 @@
+"""The life of a gang: the one table in which its state changes.
+
+A step is (state, signal) -> (next state, writes). The scheduler looks the step up and carries out the writes; it
+never sets a state by itself. What is not in the table is listed in :data:`IGNORED` with the reason, so that every
+pair is accounted for.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class State(enum.Enum):
+    """Where a gang (or GangGroup) is."""
+
+    GATHERING = "Gathering"  # members or the group object are missing
+    QUEUED = "Queued"  # ready to be decided
+    BACKOFF = "Backoff"  # does not fit; waits for a helpful event or its time
+    NOMINATED = "Nominated"  # nominations are being made durable
+    MARKED = "Marked"  # the list of victims is being made durable
+    EVICTING = "Evicting"  # victims are being removed
+    WAITING = "WaitingForVictims"  # removed and awaited pods are terminating
+    BINDING = "Binding"  # bindings are on their way
+    BOUND = "Bound"  # everything that was decided is bound
+
+
+class Signal(enum.Enum):
+    """What can happen to a gang."""
+
+    GATHERED = "gathered"  # everything needed to decide is there
+    SCATTERED = "scattered"  # something needed is missing (again)
+    FITS = "fits"  # decided: bind now
+    PLAN = "plan"  # decided: needs room that is, or must be, given up
+    NO_FIT = "no-fit"  # decided: nothing helps now
+    WRITTEN = "written"  # every write of the current phase has succeeded
+    WRITE_FAILED = "write-failed"  # a write of the current phase failed for good
+    ROOM_FREED = "room-freed"  # the last victim and awaited pod is gone
+    PLAN_BROKEN = "plan-broken"  # a nominated node or member is lost, or somebody took the room
+    TAKEN_OVER = "taken-over"  # a gang of higher priority took the room
+    TIMEOUT = "timeout"  # the gang's time for nominated to binding is over
+    WAKE = "wake"  # an event that may help, or the backoff is over
+    MORE = "more"  # further members are pending
+
+
+class Do(enum.Enum):
+    """Writes and bookkeeping of a step, carried out in order."""
+
+    NOMINATE = "nominate every placed member"
+    MARK = "mark every victim"
+    REMOVE = "remove every victim"
+    BIND = "bind every placed member"
+    WITHDRAW = "withdraw nominations"
+    UNMARK = "take back unused marks"
+    RELEASE = "release held room"
+    REPORT = "tell why on every member"
+    ENQUEUE = "put into the queue"
+    ENQUEUE_FRONT = "put into the queue, not waiting for backoff"
+    PARK = "wait for an event that may help, at least for the backoff"
+    DEQUEUE = "take out of the queue"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The next state and what is to be done on the way."""
+
+    state: State
+    do: tuple[Do, ...] = ()
+
+
+_HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING)
+_GIVE_UP = (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
+
+
+def _table() -> dict[tuple[State, Signal], Step]:
+    s, e = State, Signal
+    table: dict[tuple[State, Signal], Step] = {
+        (s.GATHERING, e.GATHERED): Step(s.QUEUED, (Do.ENQUEUE,)),
+        (s.GATHERING, e.SCATTERED): Step(s.GATHERING, (Do.REPORT,)),
+        (s.QUEUED, e.SCATTERED): Step(s.GATHERING, (Do.DEQUEUE, Do.REPORT)),
+        (s.QUEUED, e.FITS): Step(s.BINDING, (Do.DEQUEUE, Do.BIND)),
+        (s.QUEUED, e.PLAN): Step(s.NOMINATED, (Do.DEQUEUE, Do.NOMINATE)),
+        (s.QUEUED, e.NO_FIT): Step(s.BACKOFF, (Do.DEQUEUE, Do.WITHDRAW, Do.REPORT, Do.PARK)),
+        (s.BACKOFF, e.WAKE): Step(s.QUEUED, (Do.ENQUEUE,)),
+        (s.BACKOFF, e.SCATTERED): Step(s.GATHERING, (Do.DEQUEUE, Do.REPORT)),
+        (s.BACKOFF, e.MORE): Step(s.QUEUED, (Do.ENQUEUE,)),
+        (s.NOMINATED, e.WRITTEN): Step(s.MARKED, (Do.MARK,)),
+        (s.MARKED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,)),
+        (s.EVICTING, e.WRITTEN): Step(s.WAITING),
+        (s.WAITING, e.ROOM_FREED): Step(s.BINDING, (Do.BIND,)),
+        (s.BINDING, e.WRITTEN): Step(s.BOUND, (Do.RELEASE,)),
+        (s.BINDING, e.WRITE_FAILED): Step(s.QUEUED, (Do.RELEASE, Do.ENQUEUE_FRONT)),
+        (s.BINDING, e.SCATTERED): Step(s.GATHERING, (Do.RELEASE, Do.REPORT)),
+        (s.BINDING, e.PLAN_BROKEN): Step(s.QUEUED, (Do.WITHDRAW, Do.RELEASE, Do.ENQUEUE_FRONT)),
+        (s.BOUND, e.MORE): Step(s.QUEUED, (Do.ENQUEUE,)),
+        (s.BOUND, e.SCATTERED): Step(s.GATHERING, (Do.REPORT,)),
+    }
+    for state in _HOLDING:
+        table[(state, e.WRITE_FAILED)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.PARK))
+        table[(state, e.TIMEOUT)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.PARK))
+        table[(state, e.PLAN_BROKEN)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE_FRONT))
+        table[(state, e.TAKEN_OVER)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE_FRONT))
+        table[(state, e.SCATTERED)] = Step(s.GATHERING, (*_GIVE_UP, Do.REPORT))
+    return table
+
+
+TABLE = _table()
+
+#: Pairs that change nothing, by signal, with the reason. Tests check that table and list cover every pair.
+IGNORED: dict[Signal, tuple[tuple[State, ...], str]] = {
+    Signal.GATHERED: (tuple(s for s in State if s is not State.GATHERING), "it was complete before"),
+    Signal.FITS: (tuple(s for s in State if s is not State.QUEUED), "only a queued gang is decided"),
+    Signal.PLAN: (tuple(s for s in State if s is not State.QUEUED), "only a queued gang is decided"),
+    Signal.NO_FIT: (tuple(s for s in State if s is not State.QUEUED), "only a queued gang is decided"),
+    Signal.WRITTEN: (
+        (State.GATHERING, State.QUEUED, State.BACKOFF, State.WAITING, State.BOUND),
+        "late answers to writes of a phase that is over",
+    ),
+    Signal.WRITE_FAILED: (
+        (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND),
+        "late answers to writes of a phase that is over",
+    ),
+    Signal.ROOM_FREED: (
+        tuple(s for s in State if s is not State.WAITING),
+        "nobody waits, or the victims were gone before the phase was complete",
+    ),
+    Signal.PLAN_BROKEN: (
+        (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND),
+        "there is no plan",
+    ),
+    Signal.TAKEN_OVER: (
+        (State.GATHERING, State.QUEUED, State.BACKOFF, State.BINDING, State.BOUND),
+        "no room is held, or the bindings are already on their way",
+    ),
+    Signal.TIMEOUT: (
+        (State.GATHERING, State.QUEUED, State.BACKOFF, State.BINDING, State.BOUND),
+        "the time runs from nominated to binding",
+    ),
+    Signal.WAKE: (tuple(s for s in State if s is not State.BACKOFF), "only a parked gang is woken"),
+    Signal.MORE: (
+        tuple(s for s in State if s not in (State.BACKOFF, State.BOUND)),
+        "further members are seen when the gang is decided next",
+    ),
+}
+
+
+def step(state: State, signal: Signal) -> Step | None:
+    """What the signal does in this state; None when it changes nothing."""
+    return TABLE.get((state, signal))
+
+
+def as_markdown() -> str:
+    """The table for the documentation."""
+    lines = ["| state | signal | next state | on the way |", "| --- | --- | --- | --- |"]
+    order = list(State)
+    for (state, signal), found in sorted(TABLE.items(), key=lambda i: (order.index(i[0][0]), i[0][1].value)):
+        does = "; ".join(d.value for d in found.do) or "-"
+        lines.append(f"| {state.value} | {signal.value} | {found.state.value} | {does} |")
+    return "\n".join(lines)

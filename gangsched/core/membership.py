@@ -1,0 +1,205 @@
+"""Which pods form which gang, which gangs form a GangGroup, and whether they are all there."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+
+import msgspec
+
+from gangsched.model.dialects import gang_from_member, koordinator, needs_object
+from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, SINGLE, Gang, GangId, Pod
+
+
+class Census(msgspec.Struct):
+    """The members of one gang by what they are doing; each list is in name order."""
+
+    pending: list[Pod]
+    gated: list[Pod]
+    bound: list[Pod]
+    terminating: list[Pod]
+    succeeded: int
+
+    @property
+    def present(self) -> int:
+        """Members that count towards the minimum: placed, ready to be placed, or successfully finished."""
+        return len(self.pending) + len(self.bound) + self.succeeded
+
+
+class Membership:
+    """Pods by gang, and group objects. ``ours`` are the scheduler names whose pods we place.
+
+    ``assumed`` has the UIDs of pods whose binding is on its way: they count as bound.
+    """
+
+    def __init__(self, ours: Iterable[str]) -> None:
+        self.ours = frozenset(ours)
+        self.objects: dict[tuple[str, str, str], Gang] = {}
+        self.members: dict[GangId, dict[str, Pod]] = {}
+        self.refused: dict[tuple[str, str, str], str] = {}
+        self.assumed: Container[str] = ()
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def set_pod(self, pod: Pod) -> None:
+        """Insert or replace a pod."""
+        self.members.setdefault(pod.gang, {})[pod.uid] = pod
+
+    def drop_pod(self, pod: Pod) -> None:
+        """Remove a pod."""
+        group = self.members.get(pod.gang)
+        if group is not None:
+            group.pop(pod.uid, None)
+            if not group:
+                del self.members[pod.gang]
+
+    def set_object(self, gang: Gang) -> None:
+        """Insert or replace a group object."""
+        key = (gang.family, gang.namespace, gang.name)
+        self.objects[key] = gang
+        self.refused.pop(key, None)
+
+    def drop_object(self, family: str, namespace: str, name: str) -> None:
+        """Remove a group object."""
+        self.objects.pop((family, namespace, name), None)
+        self.refused.pop((family, namespace, name), None)
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def is_ours(self, gang: GangId) -> bool:
+        """True when this scheduler places the gang's members."""
+        return gang.scheduler in self.ours
+
+    def pods(self, gang: GangId) -> Iterator[Pod]:
+        """The gang's pods in name order."""
+        yield from sorted(self.members.get(gang, {}).values(), key=lambda p: (p.name, p.uid))
+
+    def spec(self, gang: GangId) -> Gang | None:
+        """What is known about the gang: its object, else what its oldest valid member says; None if nothing is."""
+        if gang.family == SINGLE:
+            return self._single(gang)
+        found = self.objects.get((gang.family, gang.namespace, gang.name))
+        if found is not None:
+            return found
+        pods = sorted(self.members.get(gang, {}).values(), key=lambda p: (p.created, p.name, p.uid))
+        if any(needs_object(p) for p in pods):
+            return None
+        return next((g for p in pods if (g := gang_from_member(p)) is not None), None)
+
+    def _single(self, gang: GangId) -> Gang | None:
+        pod = next(iter(self.members.get(gang, {}).values()), None)
+        if pod is None:
+            return None
+        return Gang(SINGLE, gang.namespace, gang.name, kind="Pod", uid=pod.uid, created=pod.created, disruption="pod")
+
+    def census(self, gang: GangId) -> Census:
+        """The gang's members by what they are doing."""
+        out = Census([], [], [], [], 0)
+        for pod in self.pods(gang):
+            if pod.phase == "Succeeded":
+                out.succeeded += 1
+            elif pod.finished:
+                continue
+            elif pod.deleting_since is not None:
+                if pod.node:
+                    out.terminating.append(pod)
+            elif pod.node or pod.uid in self.assumed:
+                out.bound.append(pod)
+            elif pod.gates:
+                out.gated.append(pod)
+            else:
+                out.pending.append(pod)
+        return out
+
+    def group(self, gang: GangId) -> tuple[tuple[GangId, ...], str]:
+        """``(gangs, problem)``: the GangGroup that this gang belongs to, in key order.
+
+        A GangGroup exists only when every listed gang exists and lists the same set; otherwise the gang stands
+        alone with the problem in words, and waits.
+        """
+        spec = self.spec(gang)
+        if spec is None or not spec.group:
+            return (gang,), ""
+        if spec.key not in spec.group:
+            return (gang,), f"the GangGroup of {spec.key} does not list {spec.key} itself"
+        out = []
+        for key in spec.group:
+            namespace, _, name = key.partition("/")
+            other_id = GangId(koordinator.FAMILY, namespace, name, gang.scheduler)
+            other = self.spec(other_id)
+            if other is None:
+                return (gang,), f"gang {key} of the GangGroup does not exist yet"
+            if other.group != spec.group:
+                return (gang,), f"gang {key} does not list the same GangGroup"
+            out.append(other_id)
+        return tuple(out), ""
+
+    def missing(self, gang: GangId, census: Census) -> str:
+        """Why the gang cannot be decided yet, in words; empty when it can."""
+        spec = self.spec(gang)
+        if spec is None:
+            key = (gang.family, gang.namespace, gang.name)
+            if key in self.refused:
+                return f"PodGroup {gang.key} was refused: {self.refused[key]}"
+            if any(needs_object(p) for p in self.pods(gang)):
+                return f"PodGroup {gang.key} does not exist"
+            return f"no member of gang {gang.key} says how many members it needs (annotation {koordinator.MIN})"
+        lacking = spec.min_member - census.present
+        if lacking <= 0:
+            return ""
+        text = f"{census.present} of {spec.min_member} members exist; {lacking} missing"
+        if census.gated:
+            text += f" ({len(census.gated)} held by scheduling gates)"
+        return text
+
+    def required(self, gang: GangId, census: Census) -> int:
+        """Members still to be placed before the gang may start."""
+        spec = self.spec(gang)
+        if spec is None:
+            return 0
+        have = 0 if spec.match_policy == "only-waiting" else len(census.bound) + census.succeeded
+        return max(0, spec.min_member - have)
+
+    def created(self, gangs: Iterable[GangId]) -> float:
+        """Age for the queue: the group object's, or the oldest member's; of a GangGroup the oldest gang's."""
+        out = []
+        for gang in gangs:
+            found = self.objects.get((gang.family, gang.namespace, gang.name))
+            members = self.members.get(gang, {}).values()
+            out.append(found.created if found is not None else min((p.created for p in members), default=0.0))
+        return min(out, default=0.0)
+
+    def waits(self, gang: GangId) -> bool:
+        """Does the gang have members that are not placed yet?"""
+        census = self.census(gang)
+        return bool(census.pending or census.gated)
+
+    def problem(self, gangs: Iterable[GangId]) -> str:
+        """Why these gangs cannot be decided together yet, in words; empty when they can."""
+        listed = list(gangs)
+        out = [self.group(listed[0])[1]] if listed else []
+        for gang in listed:
+            text = self.missing(gang, self.census(gang))
+            if text:
+                out.append(text if len(listed) == 1 else f"{gang.key}: {text}")
+        return "; ".join(text for text in out if text)
+
+    def preemptor_priority(self, gangs: Iterable[GangId]) -> int:
+        """The lowest of the gangs' own priorities or, where a gang has none, of its live members'."""
+        out = []
+        for gang in gangs:
+            spec = self.spec(gang)
+            if spec is not None and spec.priority is not None:
+                out.append(spec.priority)
+            else:
+                out.extend(p.priority for p in self.members.get(gang, {}).values() if p.live)
+        return min(out, default=0)
+
+    def policy(self, gangs: Iterable[GangId]) -> str:
+        """``Never`` when any gang or any live member says so."""
+        for gang in gangs:
+            spec = self.spec(gang)
+            if spec is not None and spec.preemption_policy == PREEMPT_NEVER:
+                return PREEMPT_NEVER
+            if any(p.live and p.preemption_policy == PREEMPT_NEVER for p in self.members.get(gang, {}).values()):
+                return PREEMPT_NEVER
+        return PREEMPT_LOWER

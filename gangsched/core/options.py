@@ -1,0 +1,36 @@
+"""What the core can be told. The configuration file (``gangsched.runtime.config``) is turned into this."""
+
+from __future__ import annotations
+
+import msgspec
+
+#: Search steps that are taken to be one millisecond where nothing was calibrated (plan, simulate, tests).
+STEPS_PER_MILLISECOND = 10
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the decision core.
+
+    ``search_steps`` bounds one preemption search. ``timeout_seconds`` bounds nominated-to-binding for gangs
+    that set no timeout of their own. Backoff doubles from ``backoff_initial_seconds`` up to
+    ``backoff_max_seconds`` per gang. With ``wait_for_leadership`` nothing is decided before a LeadershipChanged(True).
+    """
+
+    scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
+    gang_mode: str = "elastic"
+    pod_disruption_mode: str = "honor"
+    strict_budgets: bool = False
+    search_steps: int = 500 * STEPS_PER_MILLISECOND
+    max_rounds: int = 3
+    timeout_seconds: float = 600.0
+    backoff_initial_seconds: float = 1.0
+    backoff_max_seconds: float = 10.0
+    evict_daemonset_pods: bool = False
+    wait_for_leadership: bool = False
+    scoring_strategy: str = "LeastAllocated"
+    score_weights: tuple[tuple[str, float], ...] = (
+        ("NodeResourcesFit", 1.0),
+        ("NodeResourcesBalancedAllocation", 1.0),
+        ("TaintToleration", 3.0),
+        ("NodeAffinity", 2.0),
+    )

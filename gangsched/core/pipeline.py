@@ -1,0 +1,142 @@
+"""Filters and scores in their order, asked for one class of pods at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gangsched.core.decision import Reason
+from gangsched.core.filters.base import Filter
+from gangsched.core.filters.node import NodeAffinity, NodeGoing, NodeName, NodeUnschedulable, TaintToleration
+from gangsched.core.filters.ports import NodePorts
+from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.options import Options
+from gangsched.core.podclass import PodClass
+from gangsched.core.scores import node as node_scores
+from gangsched.core.scores import resources as resource_scores
+from gangsched.core.scores.base import Score
+from gangsched.core.simulation import Simulation
+from gangsched.core.snapshot import Bools, Floats
+
+_CACHE_LIMIT = 4096
+
+
+class Pipeline:
+    """The filters (in the order in which they are asked and reported) and the weighted scores."""
+
+    def __init__(self, filters: list[Filter], scores: list[tuple[Score, float]]) -> None:
+        self.filters = filters
+        self.scores = scores
+        self._static: dict[int, tuple[int, Any, Bools]] = {}
+
+    def mask(self, pod: PodClass, sim: Simulation) -> Bools:
+        """``(N,)``: nodes that could take one more pod of this class."""
+        mask = self.static_mask(pod, sim).copy()
+        for rule in self.watching(pod, sim):
+            mask &= rule.mask(sim.state(rule, pod))
+        return mask
+
+    def static_mask(self, pod: PodClass, sim: Simulation) -> Bools:
+        """``(N,)``: nodes that pass the filters blind to pods; cached until a node changes. Do not modify."""
+        generation = sim.snapshot.static_generation
+        found = self._static.get(id(pod.shape))
+        if found is not None and found[0] == generation:
+            return found[2]
+        mask = np.ones(sim.snapshot.size, dtype=np.bool_)
+        for rule in self.filters:
+            if not rule.sees_pods and rule.applies(pod, sim):
+                mask &= rule.mask(rule.prepare(pod, sim))
+        if len(self._static) >= _CACHE_LIMIT:
+            self._static.clear()
+        # The shape is kept beside its mask so that its id cannot become another's.
+        self._static[id(pod.shape)] = (generation, pod.shape, mask)
+        return mask
+
+    def watching(self, pod: PodClass, sim: Simulation) -> list[Filter]:
+        """The filters whose answer for this class depends on other pods."""
+        return [rule for rule in self.filters if rule.sees_pods and rule.applies(pod, sim)]
+
+    def only_counts(self, pod: PodClass, sim: Simulation) -> bool:
+        """True when nothing but free resources limits how many pods of the class a passing node takes."""
+        return all(rule.name == NodeResourcesFit.name for rule in self.watching(pod, sim))
+
+    def diagnose(self, pod: PodClass, sim: Simulation) -> tuple[list[Reason], Bools]:
+        """Why no node takes one more pod of this class.
+
+        Every node is charged to the first filter that refuses it, as kube-scheduler reports it. Returns the
+        reasons sorted by text, and ``(N,)`` the nodes on which removing pods might help.
+        """
+        size = sim.snapshot.size
+        open_nodes = np.ones(size, dtype=np.bool_)
+        resolvable = np.zeros(size, dtype=np.bool_)
+        counts: dict[str, int] = {}
+        for rule in self.filters:
+            if not open_nodes.any():
+                break
+            if not rule.applies(pod, sim):
+                continue
+            state = sim.state(rule, pod) if rule.sees_pods else rule.prepare(pod, sim)
+            refused = open_nodes & ~rule.mask(state)
+            hopeless = np.zeros(size, dtype=np.bool_)
+            for failure in rule.failures(state):
+                here = refused & failure.nodes
+                if here.any():
+                    counts[failure.text] = counts.get(failure.text, 0) + int(here.sum())
+                    if not failure.resolvable:
+                        hopeless |= here
+            resolvable |= refused & ~hopeless
+            open_nodes &= ~refused
+        return [Reason(text, n) for text, n in sorted(counts.items())], resolvable | open_nodes
+
+
+class Ranking:
+    """Weighted scores of one class over the nodes of a mask; re-scored where pods have been placed."""
+
+    def __init__(self, pipeline: Pipeline, pod: PodClass, sim: Simulation, mask: Bools) -> None:
+        self._parts = [
+            (score, weight, score.prepare(pod, sim, mask))
+            for score, weight in pipeline.scores
+            if weight and score.applies(pod, sim)
+        ]
+        self.local = all(score.local for score, _, _ in self._parts)
+        self.totals = self._sum(slice(None), sim.snapshot.size)
+        self.totals[~mask] = -np.inf
+
+    def best(self) -> int:
+        """The row of the best node, the first by name among equals; -1 when none is left."""
+        if not len(self.totals):
+            return -1
+        row = int(self.totals.argmax())
+        return row if self.totals[row] != -np.inf else -1
+
+    def rescore(self, row: int, passes: bool) -> None:
+        """A pod was placed on this node."""
+        self.totals[row] = self._sum(slice(row, row + 1), 1)[0] if passes else -np.inf
+
+    def _sum(self, rows: slice, size: int) -> Floats:
+        total = np.zeros(size)
+        for score, weight, state in self._parts:
+            total += weight * score.values(state, rows)
+        return total
+
+
+def default_pipeline(options: Options) -> Pipeline:
+    """The built-in filters and scores, in kube-scheduler's order and with its weights unless configured."""
+    weights = dict(options.score_weights)
+    scores: list[Score] = [
+        resource_scores.NodeResourcesFit(options.scoring_strategy),
+        resource_scores.NodeResourcesBalancedAllocation(),
+        node_scores.TaintToleration(),
+        node_scores.NodeAffinity(),
+    ]
+    filters: list[Filter] = [
+        NodeUnschedulable(),
+        NodeGoing(),
+        NodeName(),
+        TaintToleration(),
+        NodeAffinity(),
+        NodePorts(),
+        NodeResourcesFit(),
+    ]
+    return Pipeline(filters, [(score, weights.get(score.name, 0.0)) for score in scores])

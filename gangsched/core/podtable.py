@@ -1,0 +1,103 @@
+"""Pods that take room on nodes, as columns: one slot per pod, so that questions about all are array operations."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from gangsched.model.records import GangId, Pod
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: Bits of the ``flags`` column.
+TERMINATING = 1  # has a deletionTimestamp: its room is on its way to be free
+PROTECTED = 2  # never a victim: static, mirror, marked non-preemptible, or a DaemonSet's
+ASSUMED = 4  # our own binding is on its way
+
+_FIRST = 256
+
+
+class PodTable:
+    """Columns over slots: ``row`` (node row, -1 = node unknown or slot free), ``priority``, ``shape`` and
+    ``gang`` (dense numbers), ``flags``, ``started`` (seconds).
+
+    ``pods[slot]`` is the record, or None for a free slot.
+    """
+
+    def __init__(self) -> None:
+        self.pods: list[Pod | None] = []
+        self.slot_of: dict[str, int] = {}
+        self._free: list[int] = []
+        self.row: Ints = np.full(_FIRST, -1, dtype=np.int64)
+        self.priority: Ints = np.zeros(_FIRST, dtype=np.int64)
+        self.shape: Ints = np.zeros(_FIRST, dtype=np.int64)
+        self.gang: Ints = np.full(_FIRST, -1, dtype=np.int64)
+        self.flags: Ints = np.zeros(_FIRST, dtype=np.int64)
+        self.started: Floats = np.zeros(_FIRST, dtype=np.float64)
+        self.gang_ids: list[GangId] = []
+        self._gang_number: dict[GangId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.slot_of)
+
+    @property
+    def size(self) -> int:
+        """Slots in use or free; columns are meaningful up to here."""
+        return len(self.pods)
+
+    def add(self, pod: Pod, row: int, shape: int, flags: int) -> int:
+        """Insert a pod that is not in the table; returns its slot."""
+        if self._free:
+            slot = self._free.pop()
+            self.pods[slot] = pod
+        else:
+            slot = len(self.pods)
+            self.pods.append(pod)
+            if slot >= len(self.row):
+                self._grow()
+        self.slot_of[pod.uid] = slot
+        self.row[slot] = row
+        self.priority[slot] = pod.priority
+        self.shape[slot] = shape
+        self.gang[slot] = self.gang_number(pod.gang)
+        self.flags[slot] = flags
+        self.started[slot] = pod.started
+        return slot
+
+    def remove(self, uid: str) -> int:
+        """Take a pod out; returns the slot it had. KeyError if it is not there."""
+        slot = self.slot_of.pop(uid)
+        self.pods[slot] = None
+        self.row[slot] = -1
+        self.gang[slot] = -1
+        self.flags[slot] = 0
+        self._free.append(slot)
+        return slot
+
+    def gang_number(self, gang: GangId) -> int:
+        """The dense number of a gang (kept for the life of the table)."""
+        number = self._gang_number.get(gang)
+        if number is None:
+            number = self._gang_number[gang] = len(self.gang_ids)
+            self.gang_ids.append(gang)
+        return number
+
+    def renumber_rows(self, new_row: Ints) -> None:
+        """Node rows have moved: old row i is now ``new_row[i]`` (-1: the node is gone)."""
+        size = self.size
+        rows = self.row[:size]
+        known = rows >= 0
+        rows[known] = new_row[rows[known]]
+
+    def occupied(self) -> Ints:
+        """Slots of pods on known nodes, ascending."""
+        return np.flatnonzero(self.row[: self.size] >= 0)
+
+    def _grow(self) -> None:
+        extra = len(self.row)
+        self.row = np.concatenate([self.row, np.full(extra, -1, dtype=np.int64)])
+        self.gang = np.concatenate([self.gang, np.full(extra, -1, dtype=np.int64)])
+        for name in ("priority", "shape", "flags"):
+            setattr(self, name, np.concatenate([getattr(self, name), np.zeros(extra, dtype=np.int64)]))
+        self.started = np.concatenate([self.started, np.zeros(extra, dtype=np.float64)])

@@ -1,0 +1,86 @@
+"""PodDisruptionBudgets: how many more disruptions each allows, and which victims go beyond."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from gangsched.model.records import Budget, Labels, Pod
+from gangsched.model.selectors import selector_matches
+
+
+class Budgets:
+    """The budgets of the cluster, with the room that each has left.
+
+    ``pods`` are the bound, non-terminating pods from which a budget without a status is computed. An empty
+    selector selects every pod of its namespace (policy/v1).
+    """
+
+    def __init__(self, budgets: Iterable[Budget], pods: Iterable[Pod] = ()) -> None:
+        self._by_namespace: dict[str, list[Budget]] = {}
+        for budget in sorted(budgets, key=lambda b: b.key):
+            self._by_namespace.setdefault(budget.namespace, []).append(budget)
+        self._matches: dict[tuple[str, int], tuple[Labels, tuple[Budget, ...]]] = {}
+        unknown = {b.key: b for group in self._by_namespace.values() for b in group if b.allowed is None}
+        healthy = dict.fromkeys(unknown, 0)
+        if unknown:
+            for pod in pods:
+                for budget in self.matching(pod):
+                    if budget.key in healthy:
+                        healthy[budget.key] += 1
+        self.allowed: dict[str, int] = {}
+        for group in self._by_namespace.values():
+            for budget in group:
+                self.allowed[budget.key] = (
+                    budget.allowed if budget.allowed is not None else from_spec(budget, healthy[budget.key])
+                )
+
+    def __bool__(self) -> bool:
+        return bool(self._by_namespace)
+
+    def matching(self, pod: Pod) -> tuple[Budget, ...]:
+        """The budgets that a disruption of this pod would be charged to."""
+        group = self._by_namespace.get(pod.namespace)
+        if not group:
+            return ()
+        key = (pod.namespace, id(pod.labels))
+        found = self._matches.get(key)
+        if found is None:
+            found = (pod.labels, tuple(b for b in group if selector_matches(b.selector, pod.labels)))
+            self._matches[key] = found
+        # A pod in disruptedPods has been charged already: the API server counts it as gone.
+        return tuple(b for b in found[1] if pod.name not in b.disrupted)
+
+    def beyond(self, victims: Sequence[Pod]) -> set[str]:
+        """UIDs of the victims that go beyond a budget.
+
+        Victims are walked by priority, highest first, then by namespace/name; one is beyond if any matching
+        budget has nothing left, otherwise it takes one from each.
+        """
+        if not self._by_namespace:
+            return set()
+        left = dict(self.allowed)
+        out: set[str] = set()
+        for pod in sorted(victims, key=lambda p: (-p.priority, p.key)):
+            matching = self.matching(pod)
+            if any(left[b.key] <= 0 for b in matching):
+                out.add(pod.uid)
+                continue
+            for budget in matching:
+                left[budget.key] -= 1
+        return out
+
+
+def from_spec(budget: Budget, healthy: int) -> int:
+    """Disruptions that a budget allows when ``healthy`` matching pods run and all of them are expected."""
+    if budget.max_unavailable is not None:
+        return max(0, _scaled(budget.max_unavailable, healthy))
+    minimum = 1 if budget.min_available is None else _scaled(budget.min_available, healthy)
+    return max(0, healthy - minimum)
+
+
+def _scaled(value: int | str, total: int) -> int:
+    """A number, or a percentage of ``total`` rounded up, as the disruption controller does it."""
+    if isinstance(value, str) and value.endswith("%"):
+        return math.ceil(int(value[:-1]) * total / 100)
+    return int(value)

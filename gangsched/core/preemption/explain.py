@@ -1,0 +1,133 @@
+"""Why a pod is evicted, why another is spared, and why nothing helps, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gangsched.core.decision import BIND, PREEMPT, WAIT, Awaited, Reason, Spared, UnitRef, Victim
+from gangsched.core.options import Options
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.planner import Choice
+from gangsched.core.preemption.units import Units
+
+if TYPE_CHECKING:
+    from gangsched.core.world import World
+
+#: kube-scheduler cuts condition messages at this length.
+MAX_MESSAGE = 1024
+
+
+def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) -> tuple[Victim, ...]:
+    """The victims by namespace/name, each with its unit and why it goes."""
+    taken = set(choice.taken)
+    beyond = budgets.beyond([units.pod(s) for s in sorted(taken)])
+    out = []
+    for block in units.blocks:
+        whole = units.is_whole(block, taken)
+        for slot in (s for part in block.parts for s in part.bound if s in taken):
+            pod = units.pod(slot)
+            unit, partial = units.victim_unit(slot, taken, block)
+            out.append(
+                Victim(
+                    pod.namespace,
+                    pod.name,
+                    pod.uid,
+                    pod.node,
+                    unit,
+                    partial,
+                    pod.priority,
+                    pod.uid in beyond,
+                    method="evict" if options.strict_budgets else "delete",
+                    why=_why(unit, whole, partial, pod.priority if not whole else block.priority, units.priority),
+                )
+            )
+    return tuple(sorted(out, key=lambda v: v.key))
+
+
+def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: int) -> str:
+    lower = f"priority {priority} is lower than {preemptor}"
+    if whole:
+        return f"{lower}; {unit.kind} {unit.name} leaves as a whole, and the gang does not fit without its room"
+    if unit.kind == "Pod":
+        return f"{lower}, and the gang does not fit without its room"
+    if partial:
+        return f"{lower}; taken alone, other members of {unit.kind} {unit.name} keep running"
+    return f"{lower}; a member of {unit.kind} {unit.name}"
+
+
+def spared(units: Units, choice: Choice) -> tuple[Spared, ...]:
+    """Units that could have been taken and were not, and those that can never be taken."""
+    out = [Spared(ref, reason) for ref, reason in units.spared]
+    for block in units.blocks:
+        slots = set(block.whole) | set(block.singles)
+        if not slots & choice.taken:
+            out.append(Spared(block.ref, "the gang fits without its room"))
+        elif block.whole and not units.is_whole(block, set(choice.taken)):
+            out.append(Spared(block.ref, "only members beyond its minimum leave"))
+    return tuple(sorted(out, key=lambda s: (s.unit.kind, s.unit.name)))
+
+
+def not_considered(units: Units | None) -> tuple[Spared, ...]:
+    """What was spared because nothing would have helped."""
+    if units is None:
+        return ()
+    out = [Spared(ref, reason) for ref, reason in units.spared]
+    out += [Spared(block.ref, "evicting it would not make the gang fit") for block in units.blocks]
+    return tuple(sorted(out, key=lambda s: (s.unit.kind, s.unit.name)))
+
+
+def no_plan(units: Units | None) -> str:
+    """Why there is no set of victims."""
+    if units is None or not units.blocks:
+        return "no lower-priority pods that may be evicted where the gang could run"
+    count = len({s for b in units.blocks for s in (b.whole or b.singles)})
+    return f"the gang would not fit even if all {count} lower-priority pods were evicted"
+
+
+def message(nodes: int, reasons: Iterable[Reason], why_not: str) -> str:
+    """``0/N nodes are available: ...``, reasons in the order of their text, as kube-scheduler prints them."""
+    parts = sorted(f"{r.nodes} {r.text}" for r in reasons)
+    text = f"0/{nodes} nodes are available"
+    text += f": {', '.join(parts)}." if parts else "."
+    if why_not:
+        text += f" preemption: {why_not if why_not.endswith('.') else why_not + '.'}"
+    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 4] + " ..."
+
+
+def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequence[Awaited]) -> str:
+    """One sentence for an outcome with placements."""
+    members = _count(placed, "member")
+    if outcome == BIND:
+        return f"{members} can be bound now"
+    waits = f"{_count(len(awaiting), 'terminating pod')} to leave"
+    if outcome == WAIT:
+        return f"{members} can be bound when {waits.replace(' to leave', '')} left"
+    if outcome == PREEMPT:
+        units = {(v.unit.kind, v.unit.name) for v in gone}
+        text = f"{members} can be bound after evicting {_count(len(gone), 'pod')} of {_count(len(units), 'unit')}"
+        return text + (f" and waiting for {waits}" if awaiting else "")
+    return ""
+
+
+def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
+    """Jobs that would fail: the Job controller counts a deleted pod as a failed one."""
+    lost: dict[tuple[str, str], int] = {}
+    for victim in gone:
+        members = world.snapshot.table
+        pod = members.pods[members.slot_of[victim.uid]] if victim.uid in members.slot_of else None
+        if pod is not None and pod.owner is not None and pod.owner.kind == "Job":
+            key = (pod.namespace, pod.owner.name)
+            lost[key] = lost.get(key, 0) + 1
+    out = []
+    for key, count in sorted(lost.items()):
+        job = world.jobs.get(key)
+        if job is not None and not job.ignores_disruption and job.failed + count > job.backoff_limit:
+            out.append(
+                f"Job {job.key} would fail: {count} more failed pods exceed its backoffLimit of {job.backoff_limit}"
+            )
+    return tuple(out)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

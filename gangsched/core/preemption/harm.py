@@ -1,0 +1,77 @@
+"""What an eviction costs: one definition, shared by the planner and by whatever judges it.
+
+Two sets of victims are compared by, in this order: (a) pods removed beyond a disruption budget; (b) for each
+unit priority from the highest down, gangs interrupted, then pods evicted; (c) work lost; (d) the victims' names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.model.records import Pod
+
+
+class Loss(msgspec.Struct, frozen=True, gc=False):
+    """One evicted pod. ``level`` is the priority it counts under: its unit's when the unit goes whole, else its own."""
+
+    pod: Pod
+    level: int
+
+
+class Harm(NamedTuple):
+    """Comparable: the smaller is the better choice.
+
+    ``levels`` are (priority, gangs interrupted, pods evicted), highest priority first, only where something is
+    lost; ``work`` is in share of the cluster x seconds, rounded to 1e-6 so that the order of summation does not
+    matter.
+    """
+
+    beyond_budget: int
+    levels: tuple[tuple[int, int, int], ...]
+    work: float
+    names: tuple[str, ...]
+
+
+NO_HARM = Harm(0, (), 0.0, ())
+
+
+def harm(
+    losses: Sequence[Loss],
+    interrupted: Iterable[int],
+    budgets: Budgets,
+    cluster: Mapping[str, float],
+    now: float,
+) -> Harm:
+    """The harm of evicting these pods.
+
+    ``interrupted`` has the unit priority of each interrupted gang, once per gang; ``cluster`` the allocatable
+    amount of each resource in the whole cluster, in base units.
+    """
+    levels: dict[int, list[int]] = {}
+    for priority in interrupted:
+        levels.setdefault(priority, [0, 0])[0] += 1
+    work = 0.0
+    for loss in losses:
+        levels.setdefault(loss.level, [0, 0])[1] += 1
+        work += work_lost(loss.pod, cluster, now)
+    return Harm(
+        len(budgets.beyond([loss.pod for loss in losses])),
+        tuple((p, gangs, pods) for p, (gangs, pods) in sorted(levels.items(), reverse=True)),
+        round(work, 6),
+        tuple(sorted(loss.pod.key for loss in losses)),
+    )
+
+
+def work_lost(pod: Pod, cluster: Mapping[str, float], now: float) -> float:
+    """Share of the cluster that the pod requests, summed over resources, times the seconds it has run."""
+    seconds = max(0.0, now - pod.started)
+    return share(pod, cluster) * seconds
+
+
+def share(pod: Pod, cluster: Mapping[str, float]) -> float:
+    """Sum over resources of request / cluster allocatable; resources that no node has count nothing."""
+    return sum(units / cluster[name] for name, units in pod.shape.requests if cluster.get(name))

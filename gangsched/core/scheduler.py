@@ -1,0 +1,255 @@
+"""The scheduler core: events in, actions out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangsched.core import events as ev
+from gangsched.core.actions import Action
+from gangsched.core.decider import Decider, Verdict
+from gangsched.core.decision import BIND, GATHERING, PREEMPT, WAIT, Decision
+from gangsched.core.executor import Executor
+from gangsched.core.groups import Group
+from gangsched.core.lifecycle import Signal, State
+from gangsched.core.options import Options
+from gangsched.core.queue import Hint
+from gangsched.core.world import World
+from gangsched.model.records import SINGLE, Gang, GangId, Node, Pod
+
+
+class Scheduler:
+    """The whole decision side of a scheduler for one set of scheduler names.
+
+    Single-threaded and deterministic: call :meth:`handle` with events as they come, then :meth:`decide` while
+    :meth:`has_work`, and again :meth:`handle` at :meth:`wake_at` at the latest.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.world = World(options.scheduler_names, options.evict_daemonset_pods)
+        self.decider = Decider(self.world, options)
+        self._run = Executor(self.world, self.decider, options)
+        self._dirty: set[GangId] = set()
+        self._hints = Hint(0)
+        self._synced = False
+        self._leading = not options.wait_for_leadership
+        self._refused: set[tuple[str, str]] = set()
+        self._fresh: list[Decision] = []
+        self._gathering: dict[str, Decision] = {}
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    def handle(self, events: Sequence[ev.Event], now: float) -> list[Action]:
+        """Take in events (possibly none: time has passed) and return what follows from them."""
+        self._run.now = now
+        for event in events:
+            self._apply(event)
+        if not (self._synced and self._leading):
+            self._run.take_actions()
+            return []
+        self._settle()
+        return self._run.take_actions()
+
+    def has_work(self, now: float) -> bool:
+        """True when a gang is ready to be decided now."""
+        return self._synced and self._leading and self._run.queue.head() is not None
+
+    def decide(self, now: float) -> list[Action]:
+        """Decide the gang at the head of the queue (exactly one) and return what is to be done."""
+        self._run.now = now
+        key = self._run.queue.head()
+        if key is None or not (self._synced and self._leading):
+            return []
+        group = self._run.groups[key]
+        verdict = self._run.decide(group)
+        self._fresh.extend(verdict.decisions)
+        self._act(group, verdict)
+        self._settle()
+        return self._run.take_actions()
+
+    def wake_at(self) -> float | None:
+        """When :meth:`handle` must be called even without events (backoff over, timeout); None: never."""
+        if not (self._synced and self._leading):
+            return None
+        return self._run.wake_at()
+
+    # -- what can be asked ---------------------------------------------------------------------------------
+
+    def last_decision(self, namespace: str, name: str) -> Decision | None:
+        """The newest decision for the gang ``namespace/name`` (or the single pod of that name)."""
+        for group in self._run.groups.values():
+            for decision in group.decisions:
+                if (decision.gang.namespace, decision.gang.name) == (namespace, name):
+                    return decision
+        return None
+
+    def drain_decisions(self) -> list[Decision]:
+        """Decisions made since the last call, oldest first."""
+        out, self._fresh = self._fresh, []
+        return out
+
+    def queue_counts(self) -> dict[str, int]:
+        """Gangs by queue: active, backoff, unschedulable, gathering."""
+        counts = self._run.queue.counts()
+        counts["gathering"] = sum(1 for g in self._run.groups.values() if g.state is State.GATHERING)
+        return counts
+
+    def states(self) -> dict[str, str]:
+        """The lifecycle state of every gang that has pending members, by name."""
+        return {g.name: g.state.value for g in self._run.groups.values()}
+
+    # -- events --------------------------------------------------------------------------------------------
+
+    def _apply(self, event: ev.Event) -> None:
+        match event:
+            case ev.PodChanged(pod):
+                self._pod_changed(pod)
+            case ev.PodGone(_, _, uid):
+                self._pod_gone(uid)
+            case ev.WriteDone(action_id, outcome, message):
+                self._run.answer(action_id, outcome, message)
+            case ev.NodeChanged(node):
+                self._node_changed(node)
+            case ev.NodeGone(name):
+                self.world.snapshot.drop_node(name)
+                self._run.nodes_changed.add(name)
+            case ev.GangChanged(gang):
+                self.world.membership.set_object(gang)
+                self._gang_changed(gang.family, gang.namespace, gang.name, gang)
+            case ev.GangGone(family, namespace, name):
+                gone = self.world.membership.objects.get((family, namespace, name))
+                self.world.membership.drop_object(family, namespace, name)
+                self._gang_changed(family, namespace, name, gone)
+            case ev.BudgetChanged(budget):
+                self.world.budgets[(budget.namespace, budget.name)] = budget
+                self._hints |= Hint.BUDGET
+            case ev.BudgetGone(namespace, name):
+                self.world.budgets.pop((namespace, name), None)
+                self._hints |= Hint.BUDGET
+            case ev.NamespaceChanged(namespace):
+                self.world.snapshot.namespaces[namespace.name] = namespace.labels
+            case ev.NamespaceGone(name):
+                self.world.snapshot.namespaces.pop(name, None)
+            case ev.JobChanged(job):
+                self.world.jobs[(job.namespace, job.name)] = job
+            case ev.JobGone(namespace, name):
+                self.world.jobs.pop((namespace, name), None)
+            case ev.ObjectRefused():
+                self._object_refused(event)
+            case ev.Synced():
+                self._synced = True
+                self._dirty.update(self.world.membership.members)
+            case ev.LeadershipChanged(leading):
+                self._leadership(leading)
+            case _:
+                pass
+
+    def _pod_changed(self, pod: Pod) -> None:
+        old = self.world.pods.get(pod.uid)
+        if old is not None and old.gang != pod.gang:
+            self._dirty.add(old.gang)
+        self.world.set_pod(pod)
+        self._touch(pod.gang)
+        if old is None:
+            if pod.bound:
+                self._hints |= Hint.PODS
+        elif (old.bound and not pod.bound) or (
+            old.deleting_since is None and pod.deleting_since is not None and pod.bound
+        ):
+            self._hints |= Hint.ROOM
+        elif pod.bound and (not old.bound or old.labels != pod.labels):
+            self._hints |= Hint.PODS
+        elif old.bound and old.shape is not pod.shape:
+            self._hints |= Hint.ROOM
+        if pod.finished:
+            self._run.gone(pod.uid)
+        self._run.pod_seen(old, pod)
+
+    def _pod_gone(self, uid: str) -> None:
+        pod = self.world.drop_pod(uid)
+        self._run.gone(uid)
+        if pod is not None:
+            self._touch(pod.gang)
+            if pod.bound:
+                self._hints |= Hint.ROOM
+
+    def _node_changed(self, node: Node) -> None:
+        row = self.world.snapshot.row_of.get(node.name)
+        old = self.world.snapshot.nodes[row] if row is not None else None
+        self.world.snapshot.set_node(node)
+        if old is None or (old.allocatable, old.labels, old.taints, old.unschedulable, old.ready) != (
+            node.allocatable,
+            node.labels,
+            node.taints,
+            node.unschedulable,
+            node.ready,
+        ):
+            self._hints |= Hint.NODE
+            self._run.nodes_changed.add(node.name)
+
+    def _gang_changed(self, family: str, namespace: str, name: str, gang: Gang | None) -> None:
+        """A group object changed: its own gang, and every gang of the GangGroup that it lists, look again."""
+        names = {(namespace, name)}
+        for key in gang.group if gang is not None else ():
+            other_namespace, _, other = key.partition("/")
+            names.add((other_namespace, other))
+        for scheduler in self.world.membership.ours:
+            for other_namespace, other in names:
+                self._touch(GangId(family, other_namespace, other, scheduler))
+
+    def _touch(self, gang: GangId) -> None:
+        """The gang must be looked at again, with the other gangs of its GangGroup."""
+        self._dirty.add(gang)
+        spec = self.world.membership.spec(gang) if gang.family != SINGLE else None
+        if spec is not None:
+            for key in spec.group:
+                namespace, _, name = key.partition("/")
+                self._dirty.add(GangId(gang.family, namespace, name, gang.scheduler))
+
+    def _object_refused(self, event: ev.ObjectRefused) -> None:
+        if event.kind.startswith("PodGroup"):
+            family = event.kind.partition(".")[2] or "scheduling.sigs.k8s.io"
+            self.world.membership.objects.pop((family, event.namespace, event.name), None)
+            self.world.membership.refused[(family, event.namespace, event.name)] = f"{event.field}: {event.message}"
+            self._gang_changed(family, event.namespace, event.name, None)
+        key = (event.uid, event.message)
+        if key not in self._refused:
+            if len(self._refused) > 10_000:
+                self._refused.clear()
+            self._refused.add(key)
+            self._run.refused(event)
+
+    def _leadership(self, leading: bool) -> None:
+        self._leading = leading
+        if leading:
+            self._dirty.update(self.world.membership.members)
+        else:
+            # Another process may write from now on: nothing that was under way here is ours any more.
+            self._run.abandon()
+
+    # -- consequences --------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Follow up on everything that has changed until nothing is left to follow up."""
+        while True:
+            dirty, self._dirty = self._dirty, set()
+            for gang in sorted(dirty):
+                self._run.refresh(gang)
+            self._run.plans_at_risk()
+            self._run.time_passed()
+            self._run.phases_over()
+            hints, self._hints = self._hints | self._run.take_hints(), Hint(0)
+            if hints:
+                self._run.wake(hints)
+            if not self._dirty and not self._run.unsettled():
+                return
+
+    def _act(self, group: Group, verdict: Verdict) -> None:
+        group.decisions = verdict.decisions
+        group.message = verdict.message
+        if verdict.outcome == BIND:
+            self._run.adopt(group, verdict, Signal.FITS)
+        elif verdict.outcome in (WAIT, PREEMPT):
+            self._run.adopt(group, verdict, Signal.PLAN)
+        elif verdict.outcome != GATHERING:
+            self._run.signal(group, Signal.NO_FIT)

@@ -1,0 +1,47 @@
+"""The score protocol: 0 (worst) to 100 (best) per node, vectorised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gangsched.core.snapshot import Bools, Floats
+
+if TYPE_CHECKING:
+    from gangsched.core.podclass import PodClass
+    from gangsched.core.simulation import Simulation
+
+MAX_SCORE = 100.0
+
+
+class Score(Protocol):
+    """One preference.
+
+    ``local`` is True when placing a pod changes the score of its own node only: then only that node is scored
+    again within a gang.
+    """
+
+    name: str
+    local: bool
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        """False when the score is the same for all nodes: it is then skipped."""
+
+    def prepare(self, pod: PodClass, sim: Simulation, feasible: Bools) -> Any:
+        """What must be known to score this class; ``feasible`` are the nodes to normalise over."""
+
+    def values(self, state: Any, rows: slice) -> Floats:
+        """Scores of these rows, 0..100, as of now in the simulation."""
+
+
+def normalised(raw: Floats, feasible: Bools, reverse: bool) -> Floats:
+    """Scale so that the largest feasible raw value becomes 100 (0 when ``reverse``), in whole points.
+
+    With no positive value at all every node gets 0, or 100 when ``reverse``, as kube-scheduler does it.
+    """
+    top = float(raw[feasible].max()) if feasible.any() else 0.0
+    if top <= 0:
+        return np.full(raw.shape, MAX_SCORE if reverse else 0.0)
+    scaled = np.floor(raw * MAX_SCORE / top)
+    return MAX_SCORE - scaled if reverse else scaled

@@ -1,0 +1,59 @@
+"""Preferences about the node itself: soft taints and preferred node affinity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangsched.core.filters.node import tolerates
+from gangsched.core.scores.base import normalised
+from gangsched.core.snapshot import Bools, Floats
+
+if TYPE_CHECKING:
+    from gangsched.core.podclass import PodClass
+    from gangsched.core.simulation import Simulation
+
+
+class TaintToleration:
+    """Fewer untolerated PreferNoSchedule taints are better."""
+
+    name = "TaintToleration"
+    local = True
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        _, sets = sim.snapshot.columns.taints()
+        return any(t.effect == "PreferNoSchedule" for taints in sets for t in taints)
+
+    def prepare(self, pod: PodClass, sim: Simulation, feasible: Bools) -> Floats:
+        codes, sets = sim.snapshot.columns.taints()
+        counts = np.array(
+            [
+                sum(1 for t in taints if t.effect == "PreferNoSchedule" and not tolerates(pod.shape.tolerations, t))
+                for taints in sets
+            ],
+            dtype=np.float64,
+        )
+        return normalised(counts[codes], feasible, reverse=True)
+
+    def values(self, state: Floats, rows: slice) -> Floats:
+        return state[rows]
+
+
+class NodeAffinity:
+    """More weight of matching preferred terms is better."""
+
+    name = "NodeAffinity"
+    local = True
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return bool(pod.shape.preferred_node_terms)
+
+    def prepare(self, pod: PodClass, sim: Simulation, feasible: Bools) -> Floats:
+        raw = np.zeros(sim.snapshot.size)
+        for weight, term in pod.shape.preferred_node_terms:
+            raw += weight * sim.snapshot.columns.term(term)
+        return normalised(raw, feasible, reverse=False)
+
+    def values(self, state: Floats, rows: slice) -> Floats:
+        return state[rows]

@@ -1,0 +1,147 @@
+"""A cluster that may be changed and changed back: the snapshot with pods placed and lifted in thought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gangsched.core.filters.base import Filter
+from gangsched.core.podclass import PodClass, class_of
+from gangsched.core.snapshot import Floats, Ints, Snapshot, scored_vector
+
+
+class Phantom(msgspec.Struct, frozen=True, gc=False):
+    """A nominated member: it holds room on ``node`` against everything of lower priority than ``priority``."""
+
+    pod: PodClass
+    uid: str
+    node: str
+    priority: int
+    group: str
+
+
+class _Step(msgspec.Struct, frozen=True, gc=False):
+    pod: PodClass
+    row: int
+    sign: int
+    slot: int = -1
+
+
+class Simulation:
+    """``free`` is ``(R, N)``: allocatable minus everything present, held room included; it may be negative where a
+    node is over-committed. ``scored`` is ``(2, N)`` for the scores. Lifting a pod takes it off its node, placing
+    one puts it there; :meth:`mark` and :meth:`rollback` undo both.
+    """
+
+    def __init__(self, snapshot: Snapshot, held: Iterable[Phantom] = ()) -> None:
+        snapshot.settle()
+        self.snapshot = snapshot
+        self.free: Floats = snapshot.allocatable - snapshot.used
+        self.scored: Floats = snapshot.scored.copy()
+        self._held: list[tuple[PodClass, int]] = []
+        self._lifted: set[int] = set()
+        self._steps: list[_Step] = []
+        self._states: dict[tuple[str, tuple[int, str, int]], tuple[Filter, Any]] = {}
+        for phantom in held:
+            row = snapshot.row_of.get(phantom.node)
+            if row is not None:
+                self._held.append((phantom.pod, row))
+                self._account(phantom.pod, row, +1)
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def place(self, pod: PodClass, row: int) -> None:
+        """A pod of this class comes to the node at ``row``."""
+        self._do(_Step(pod, row, +1))
+
+    def lift(self, slot: int) -> None:
+        """The pod in this slot of the table leaves its node."""
+        pod = self.snapshot.table.pods[slot]
+        if pod is None:
+            raise ValueError(f"slot {slot} holds no pod")
+        self._do(_Step(class_of(pod), int(self.snapshot.table.row[slot]), -1, slot))
+
+    def drop(self, slot: int) -> None:
+        """A lifted pod returns to its node."""
+        pod = self.snapshot.table.pods[slot]
+        if pod is None or slot not in self._lifted:
+            raise ValueError(f"slot {slot} holds no lifted pod")
+        self._do(_Step(class_of(pod), int(self.snapshot.table.row[slot]), +1, slot))
+
+    def lift_all(self, slots: Ints) -> None:
+        """Lift many pods at once; the same as lifting each, but one array operation per resource."""
+        if self._states:
+            for slot in slots.tolist():
+                self.lift(slot)
+            return
+        table = self.snapshot.table
+        for slot in slots.tolist():
+            pod = table.pods[slot]
+            if pod is not None:
+                self._steps.append(_Step(class_of(pod), int(table.row[slot]), -1, slot))
+                self._lifted.add(slot)
+                scored = scored_vector(pod.shape)
+                self.scored[:, table.row[slot]] -= scored
+        amounts = self.snapshot.shape_matrix()[table.shape[slots]]
+        rows = table.row[slots]
+        for i in range(amounts.shape[1]):
+            column = amounts[:, i]
+            if column.any():
+                self.free[i] += np.bincount(rows, weights=column, minlength=self.free.shape[1])
+
+    def mark(self) -> int:
+        """A point to return to."""
+        return len(self._steps)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since ``mark``."""
+        while len(self._steps) > mark:
+            step = self._steps.pop()
+            self._take(step, -step.sign)
+
+    def _do(self, step: _Step) -> None:
+        self._steps.append(step)
+        self._take(step, step.sign)
+
+    def _take(self, step: _Step, sign: int) -> None:
+        if step.slot >= 0:
+            if sign < 0:
+                self._lifted.add(step.slot)
+            else:
+                self._lifted.discard(step.slot)
+        self._account(step.pod, step.row, sign)
+        for rule, state in self._states.values():
+            rule.apply(state, step.pod, step.row, sign)
+
+    def _account(self, pod: PodClass, row: int, sign: int) -> None:
+        index, amounts = self.snapshot.vector(pod.shape)
+        if self.free.shape[0] < len(self.snapshot.resources):  # a resource that no node and no pod had before
+            missing = len(self.snapshot.resources) - self.free.shape[0]
+            self.free = np.concatenate([self.free, np.zeros((missing, self.free.shape[1]))])
+        self.free[index, row] -= sign * amounts
+        self.scored[:, row] += sign * scored_vector(pod.shape)
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def state(self, rule: Filter, pod: PodClass) -> Any:
+        """The filter's state for this class, made when first asked for and kept current from then on."""
+        key = (rule.name, pod.ident)
+        found = self._states.get(key)
+        if found is None:
+            found = self._states[key] = (rule, rule.prepare(pod, self))
+        return found[1]
+
+    def present(self) -> Iterator[tuple[PodClass, int]]:
+        """All pods on known nodes as ``(class, row)``: bound, assumed, held and placed here, less those lifted."""
+        table = self.snapshot.table
+        for slot in table.occupied().tolist():
+            pod = table.pods[slot]
+            if pod is not None and slot not in self._lifted:
+                yield class_of(pod), int(table.row[slot])
+        yield from self._held
+        for step in self._steps:
+            if step.slot < 0 and step.sign > 0:
+                yield step.pod, step.row

@@ -1,0 +1,109 @@
+"""What the core knows of the cluster, kept up to date by events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gangsched.core.membership import Membership
+from gangsched.core.podtable import ASSUMED, PROTECTED, TERMINATING
+from gangsched.core.simulation import Phantom
+from gangsched.core.snapshot import Snapshot
+from gangsched.model.marks import protected
+from gangsched.model.records import Budget, Job, Pod
+
+
+class World:
+    """Nodes, pods, gangs, budgets, and the room that is held.
+
+    Bound pods are charged to their node until they are gone or finished; pods that we are binding (*assumed*)
+    are charged to the node they are going to. ``held`` has, by group key, the nominated members of a gang.
+    """
+
+    def __init__(self, ours: Iterable[str], evict_daemonset_pods: bool = False) -> None:
+        self.snapshot = Snapshot()
+        self.membership = Membership(ours)
+        self.budgets: dict[tuple[str, str], Budget] = {}
+        self.jobs: dict[tuple[str, str], Job] = {}
+        self.held: dict[str, list[Phantom]] = {}
+        self.pods: dict[str, Pod] = {}
+        self._uid_of: dict[tuple[str, str], str] = {}
+        self._charged: dict[str, str] = {}
+        self._assumed: dict[str, str] = {}
+        self.membership.assumed = self._assumed
+        self._evict_daemonset_pods = evict_daemonset_pods
+
+    # -- pods ----------------------------------------------------------------------------------------------
+
+    def set_pod(self, pod: Pod) -> Pod | None:
+        """Insert or replace a pod; returns the previous record of the same incarnation."""
+        old = self.pods.get(pod.uid)
+        earlier = self._uid_of.get((pod.namespace, pod.name))
+        if earlier is not None and earlier != pod.uid:
+            self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
+        if old is not None and old.gang != pod.gang:
+            self.membership.drop_pod(old)
+        self._uid_of[(pod.namespace, pod.name)] = pod.uid
+        self.pods[pod.uid] = pod
+        self.membership.set_pod(pod)
+        if pod.node:
+            self._assumed.pop(pod.uid, None)
+        self._recharge(pod)
+        return old
+
+    def drop_pod(self, uid: str) -> Pod | None:
+        """Remove a pod; returns its last record."""
+        pod = self.pods.pop(uid, None)
+        self._assumed.pop(uid, None)
+        if pod is None:
+            return None
+        if self._uid_of.get((pod.namespace, pod.name)) == uid:
+            del self._uid_of[(pod.namespace, pod.name)]
+        self._discharge(uid)
+        self.membership.drop_pod(pod)
+        return pod
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        """The current pod of that name."""
+        return self.pods.get(self._uid_of.get((namespace, name), ""))
+
+    def assume(self, uid: str, node: str) -> None:
+        """Our binding of this pod is on its way: it takes room on ``node`` from now on."""
+        self._assumed[uid] = node
+        self._recharge(self.pods[uid])
+
+    def forget(self, uid: str) -> None:
+        """The binding failed or was not needed: the room is free again unless the pod is bound after all."""
+        if self._assumed.pop(uid, None) is not None and uid in self.pods:
+            self._recharge(self.pods[uid])
+
+    def assumed(self, uid: str) -> bool:
+        """Is our binding of this pod still unconfirmed by the cluster?"""
+        return uid in self._assumed
+
+    def _recharge(self, pod: Pod) -> None:
+        node = "" if pod.finished else pod.node or self._assumed.get(pod.uid, "")
+        before = self._charged.get(pod.uid, "")
+        flags = self._flags(pod)
+        if before == node:
+            if node:
+                self.snapshot.replace(pod, node, flags)
+            return
+        self._discharge(pod.uid)
+        if node:
+            self.snapshot.charge(pod, node, flags)
+            self._charged[pod.uid] = node
+
+    def _discharge(self, uid: str) -> None:
+        node = self._charged.pop(uid, "")
+        if node:
+            self.snapshot.discharge(uid, node)
+
+    def _flags(self, pod: Pod) -> int:
+        flags = 0
+        if pod.deleting_since is not None:
+            flags |= TERMINATING
+        if protected(pod, self._evict_daemonset_pods):
+            flags |= PROTECTED
+        if not pod.node:
+            flags |= ASSUMED
+        return flags

@@ -1,0 +1,338 @@
+"""From wire structs to records, with equal parts interned.
+
+The same conversion serves watch events and manifests, so a rule about a field is written once. Every method
+raises :class:`~gangsched.model.errors.FieldError` for a value that cannot be understood; the caller knows
+which object (and file) it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.model import wire
+from gangsched.model.dialects import HINT_PREFIXES, coscheduling, koordinator, membership, upstream
+from gangsched.model.errors import FieldError
+from gangsched.model.records import (
+    NO_LABELS,
+    PREEMPT_LOWER,
+    PREEMPT_NEVER,
+    Budget,
+    Condition,
+    Gang,
+    HostPort,
+    Job,
+    Labels,
+    LabelSelector,
+    Namespace,
+    Node,
+    NodeTerm,
+    Owner,
+    Pod,
+    PodShape,
+    PodTerm,
+    PriorityClass,
+    Requirement,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
+from gangsched.model.requests import frozen, parse_list, pod_requests
+from gangsched.model.selectors import label_selector, node_term
+from gangsched.model.times import parse_time
+
+#: Our own condition types on pods.
+INTENT_CONDITION = "gangsched.dev/Nominated"
+_MIRROR = "kubernetes.io/config.mirror"
+_SOURCE = "kubernetes.io/config.source"
+_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+
+
+class Converter:
+    """Makes records; keeps one copy of every distinct shape and label set it has seen."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[PodShape, PodShape] = {}
+        self._labels: dict[tuple[tuple[str, str], ...], Labels] = {}
+
+    def pod(self, raw: wire.Pod) -> Pod:
+        """One pod."""
+        meta, spec, status = raw.metadata, raw.spec, raw.status
+        if spec.preemption_policy not in (None, PREEMPT_LOWER, PREEMPT_NEVER):
+            raise FieldError(
+                "spec.preemptionPolicy", f"{spec.preemption_policy!r} is neither {PREEMPT_LOWER} nor {PREEMPT_NEVER}"
+            )
+        created = parse_time(meta.creation_timestamp, "metadata.creationTimestamp")
+        notes = meta.annotations or {}
+        gang = membership(meta, spec)
+        conditions = {c.type: _condition(c, i) for i, c in enumerate(status.conditions or ())}
+        owner = next((o for o in meta.owner_references or () if o.controller), None)
+        grace = meta.deletion_grace_period_seconds
+        if grace is None:
+            grace = spec.termination_grace_period_seconds
+        deleting = None
+        if meta.deletion_timestamp:
+            deleting = parse_time(meta.deletion_timestamp, "metadata.deletionTimestamp")
+        phase = status.phase or ("Running" if spec.node_name else "Pending")
+        return Pod(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            shape=self._shape(meta, spec, status),
+            gang=gang,
+            scheduler=spec.scheduler_name,
+            labels=self._intern_labels(meta.labels),
+            hints=self._intern_labels({k: v for k, v in notes.items() if k.startswith(HINT_PREFIXES)}),
+            priority=spec.priority or 0,
+            preemption_policy=spec.preemption_policy or PREEMPT_LOWER,
+            node=spec.node_name,
+            phase=phase,
+            created=created,
+            started=parse_time(status.start_time, "status.startTime") or created,
+            deleting_since=deleting,
+            grace_seconds=30.0 if grace is None else float(grace),
+            nominated_node=status.nominated_node_name,
+            gates=tuple(g.name for g in spec.scheduling_gates or ()),
+            owner=Owner(owner.kind, owner.name, owner.uid) if owner else None,
+            static=_MIRROR in notes or notes.get(_SOURCE) in ("file", "http") or bool(owner and owner.kind == "Node"),
+            scheduled_condition=conditions.get("PodScheduled"),
+            disruption=conditions.get("DisruptionTarget"),
+            intent=conditions.get(INTENT_CONDITION),
+            version=meta.resource_version,
+        )
+
+    def shape_of_template(self, meta: wire.ObjectMeta, spec: wire.PodSpec) -> PodShape:
+        """The shape that pods of a template will have."""
+        return self._shape(meta, spec, wire.PodStatus(), template=True)
+
+    def _shape(
+        self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus, template: bool = False
+    ) -> PodShape:
+        allocated = {
+            c.name: parse_list(c.allocated_resources, f"status.containerStatuses[{i}].allocatedResources")
+            for i, c in enumerate(status.container_statuses or ())
+            if c.allocated_resources
+        }
+        requests, scored = pod_requests(spec, allocated)
+        affinity = spec.affinity or wire.Affinity()
+        node_affinity = affinity.node_affinity or wire.NodeAffinity()
+        near, apart = affinity.pod_affinity or wire.PodAffinity(), affinity.pod_anti_affinity or wire.PodAffinity()
+        terms = None
+        at = "spec.affinity"
+        if node_affinity.required is not None:
+            path = f"{at}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+            terms = tuple(
+                node_term(t, f"{path}[{i}]") for i, t in enumerate(node_affinity.required.node_selector_terms or ())
+            )
+        shape = PodShape(
+            requests=frozen(requests),
+            scored=frozen(scored),
+            node_name=spec.node_name if template else "",
+            node_selector=tuple(sorted((spec.node_selector or {}).items())),
+            node_terms=terms,
+            preferred_node_terms=_preferred_nodes(node_affinity, f"{at}.nodeAffinity"),
+            tolerations=tuple(_toleration(t, f"spec.tolerations[{i}]") for i, t in enumerate(spec.tolerations or ())),
+            host_ports=_host_ports(spec),
+            affinity=tuple(
+                _pod_term(t, meta, f"{at}.podAffinity.required[{i}]") for i, t in enumerate(near.required or ())
+            ),
+            anti_affinity=tuple(
+                _pod_term(t, meta, f"{at}.podAntiAffinity.required[{i}]") for i, t in enumerate(apart.required or ())
+            ),
+            preferred_affinity=tuple(
+                (w.weight, _pod_term(w.pod_affinity_term, meta, f"{at}.podAffinity.preferred[{i}].podAffinityTerm"))
+                for i, w in enumerate(near.preferred or ())
+            ),
+            preferred_anti_affinity=tuple(
+                (w.weight, _pod_term(w.pod_affinity_term, meta, f"{at}.podAntiAffinity.preferred[{i}].podAffinityTerm"))
+                for i, w in enumerate(apart.preferred or ())
+            ),
+            spread=tuple(
+                _spread(c, meta, f"spec.topologySpreadConstraints[{i}]")
+                for i, c in enumerate(spec.topology_spread_constraints or ())
+            ),
+            images=tuple(c.image for c in (*(spec.init_containers or ()), *spec.containers) if c.image),
+            claims=tuple(v.persistent_volume_claim.claim_name for v in spec.volumes or () if v.persistent_volume_claim),
+            resource_claims=bool(spec.resource_claims),
+        )
+        return self._shapes.setdefault(shape, shape)
+
+    def node(self, raw: wire.Node) -> Node:
+        """One node; allocatable falls back to capacity, ``pods`` to 110, no conditions to Ready."""
+        meta, spec, status = raw.metadata, raw.spec, raw.status
+        field = "status.capacity" if status.allocatable is None else "status.allocatable"
+        room = parse_list(status.capacity if status.allocatable is None else status.allocatable, field)
+        room.setdefault("pods", 110)
+        ready = next((c.status for c in status.conditions or () if c.type == "Ready"), "True")
+        for i, taint in enumerate(spec.taints or ()):
+            if taint.effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+                raise FieldError(
+                    f"spec.taints[{i}].effect",
+                    f"{taint.effect!r} is none of NoSchedule, PreferNoSchedule, NoExecute",
+                )
+        return Node(
+            name=meta.name,
+            uid=meta.uid,
+            labels=self._intern_labels(meta.labels),
+            allocatable=tuple(sorted(room.items())),
+            taints=tuple(Taint(t.key, t.value, t.effect) for t in spec.taints or ()),
+            unschedulable=spec.unschedulable,
+            ready=ready == "True",
+            deleting=bool(meta.deletion_timestamp),
+            images=tuple(sorted((n, i.size_bytes) for i in status.images or () for n in i.names or ())),
+            created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
+            version=meta.resource_version,
+        )
+
+    def budget(self, raw: wire.PodDisruptionBudget) -> Budget:
+        """One PodDisruptionBudget."""
+        meta, spec, status = raw.metadata, raw.spec, raw.status
+        for field, value in (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable)):
+            if isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()) and not value.isdigit():
+                raise FieldError(f"spec.{field}", f"{value!r} is neither a number nor a percentage such as 50%")
+        return Budget(
+            namespace=meta.namespace,
+            name=meta.name,
+            selector=label_selector(spec.selector, "spec.selector"),
+            allowed=status.disruptions_allowed,
+            min_available=spec.min_available,
+            max_unavailable=spec.max_unavailable,
+            disrupted=tuple(sorted(status.disrupted_pods or ())),
+        )
+
+    def namespace(self, raw: wire.Namespace) -> Namespace:
+        """One namespace with its labels."""
+        return Namespace(raw.metadata.name, self._intern_labels(raw.metadata.labels))
+
+    def priority_class(self, raw: wire.PriorityClass) -> PriorityClass:
+        """One PriorityClass."""
+        return PriorityClass(raw.metadata.name, raw.value, raw.global_default, raw.preemption_policy or PREEMPT_LOWER)
+
+    def job(self, raw: wire.Job) -> Job:
+        """One batch/v1 Job."""
+        meta, spec = raw.metadata, raw.spec
+        return Job(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
+            parallelism=1 if spec.parallelism is None else spec.parallelism,
+            completions=spec.completions,
+            backoff_limit=6 if spec.backoff_limit is None else spec.backoff_limit,
+            failed=raw.status.failed,
+            suspended=spec.suspend,
+            ignores_disruption=_ignores_disruption(spec.pod_failure_policy),
+        )
+
+    @staticmethod
+    def sigs_gang(raw: wire.SigsPodGroup) -> Gang:
+        """One ``scheduling.sigs.k8s.io`` PodGroup."""
+        return koordinator.gang_from_object(raw)
+
+    @staticmethod
+    def coscheduling_gang(raw: wire.SigsPodGroup) -> Gang:
+        """One ``scheduling.x-k8s.io`` PodGroup."""
+        return coscheduling.gang_from_object(raw)
+
+    @staticmethod
+    def upstream_gang(raw: wire.UpstreamPodGroup) -> Gang:
+        """One ``scheduling.k8s.io`` PodGroup."""
+        return upstream.gang_from_object(raw)
+
+    def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:
+        if not raw:
+            return NO_LABELS
+        key = tuple(sorted(raw.items()))
+        found = self._labels.get(key)
+        if found is None:
+            if len(self._labels) > 200_000:  # labels unique to each pod must not pile up for ever
+                self._labels.clear()
+            found = self._labels[key] = dict(key)
+        return found
+
+
+def _condition(raw: wire.Condition, i: int) -> Condition:
+    return Condition(
+        raw.status,
+        raw.reason,
+        raw.message,
+        parse_time(raw.last_transition_time, f"status.conditions[{i}].lastTransitionTime"),
+    )
+
+
+def _toleration(raw: wire.Toleration, field: str) -> Toleration:
+    operator = raw.operator or "Equal"
+    if operator not in _OPERATORS:
+        raise FieldError(f"{field}.operator", f"{raw.operator!r} is none of {', '.join(_OPERATORS)}")
+    return Toleration(raw.key, operator, raw.value, raw.effect)
+
+
+def _preferred_nodes(raw: wire.NodeAffinity, field: str) -> tuple[tuple[int, NodeTerm], ...]:
+    path = f"{field}.preferredDuringSchedulingIgnoredDuringExecution"
+    return tuple(
+        (p.weight, node_term(p.preference, f"{path}[{i}].preference")) for i, p in enumerate(raw.preferred or ())
+    )
+
+
+def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
+    out = set()
+    sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
+    for container in (*spec.containers, *sidecars):
+        for port in container.ports or ():
+            # With hostNetwork the API server copies containerPort to hostPort; manifests may not have it yet.
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                out.add(HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", number))  # noqa: S104
+    return tuple(sorted(out, key=lambda p: (p.port, p.protocol, p.ip)))
+
+
+def _with_label_keys(
+    selector: LabelSelector | None, meta: wire.ObjectMeta, match: list[str] | None, mismatch: list[str] | None
+) -> LabelSelector | None:
+    """A selector with what matchLabelKeys and mismatchLabelKeys add: the pod's own values; absent keys add nothing."""
+    if selector is None or not (match or mismatch):
+        return selector
+    labels = meta.labels or {}
+    extra = [Requirement(k, "In", (labels[k],)) for k in sorted(match or ()) if k in labels]
+    extra += [Requirement(k, "NotIn", (labels[k],)) for k in sorted(mismatch or ()) if k in labels]
+    # The API server has already merged these into the selector of a stored pod: do not count them twice.
+    return LabelSelector((*selector.requirements, *(r for r in extra if r not in selector.requirements)))
+
+
+def _pod_term(raw: wire.PodAffinityTerm, meta: wire.ObjectMeta, field: str) -> PodTerm:
+    if not raw.topology_key:
+        raise FieldError(f"{field}.topologyKey", "a pod affinity term needs a topologyKey")
+    selector = _with_label_keys(
+        label_selector(raw.label_selector, f"{field}.labelSelector"),
+        meta,
+        raw.match_label_keys,
+        raw.mismatch_label_keys,
+    )
+    space = label_selector(raw.namespace_selector, f"{field}.namespaceSelector")
+    names = tuple(sorted(raw.namespaces or ()))
+    if not names and space is None:
+        names = (meta.namespace,)
+    return PodTerm(raw.topology_key, selector, names, space)
+
+
+def _spread(raw: wire.TopologySpreadConstraint, meta: wire.ObjectMeta, field: str) -> SpreadConstraint:
+    if raw.max_skew < 1:
+        raise FieldError(f"{field}.maxSkew", f"{raw.max_skew} is below 1")
+    if not raw.topology_key:
+        raise FieldError(f"{field}.topologyKey", "a topology spread constraint needs a topologyKey")
+    selector = label_selector(raw.label_selector, f"{field}.labelSelector")
+    return SpreadConstraint(
+        topology_key=raw.topology_key,
+        max_skew=raw.max_skew,
+        selector=_with_label_keys(selector, meta, raw.match_label_keys, None),
+        required=raw.when_unsatisfiable != "ScheduleAnyway",
+        min_domains=raw.min_domains or 1,
+        honor_affinity=raw.node_affinity_policy != "Ignore",
+        honor_taints=raw.node_taints_policy == "Honor",
+    )
+
+
+def _ignores_disruption(policy: wire.PodFailurePolicy | None) -> bool:
+    return any(
+        rule.action == "Ignore" and any(c.type == "DisruptionTarget" for c in rule.on_pod_conditions or ())
+        for rule in (policy.rules if policy else None) or ()
+    )

@@ -1,0 +1,55 @@
+"""``scheduling.k8s.io`` PodGroup, in the shapes of v1alpha2 (Kubernetes 1.36) and v1alpha3/v1beta1 (1.37).
+
+Members name the group in ``spec.schedulingGroup.podGroupName``. Sources: KEP-4671 (gang scheduling) and
+KEP-5710 (workload-aware preemption), https://github.com/kubernetes/enhancements .
+"""
+
+from __future__ import annotations
+
+from gangsched.model import wire
+from gangsched.model.errors import FieldError
+from gangsched.model.records import Gang
+from gangsched.model.times import parse_time
+
+FAMILY = "scheduling.k8s.io"
+#: Served versions in the order of preference; which one a cluster has is found by discovery.
+VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
+_MODES = {"Pod": "pod", "PodGroup": "gang"}
+_UNION = {"single": "pod", "all": "gang"}
+
+
+def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
+    """One PodGroup. A ``basic`` policy needs one member at a time. Raises :class:`FieldError`."""
+    meta, spec = obj.metadata, obj.spec
+    policy = spec.scheduling_policy
+    minimum = policy.gang.min_count if policy.gang is not None else 1
+    if minimum < 1:
+        raise FieldError("spec.schedulingPolicy.gang.minCount", f"{minimum} is below 1")
+    if policy.gang is not None and policy.basic is not None:
+        raise FieldError("spec.schedulingPolicy", "exactly one of gang and basic can be set")
+    topology = spec.scheduling_constraints.topology if spec.scheduling_constraints else None
+    return Gang(
+        family=FAMILY,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
+        generation=meta.generation,
+        min_member=minimum,
+        priority=spec.priority,
+        preemption_policy=spec.preemption_policy,
+        disruption=_disruption(spec.disruption_mode),
+        topology=tuple((t.key, True) for t in topology or ()),
+        source="PodGroup.scheduling.k8s.io",
+    )
+
+
+def _disruption(raw: object) -> str:
+    """Both spellings; absent is the API's default, pods one by one."""
+    if raw is None:
+        return "pod"
+    if isinstance(raw, str) and raw in _MODES:
+        return _MODES[raw]
+    if isinstance(raw, dict) and len(raw) == 1 and (key := next(iter(raw))) in _UNION:
+        return _UNION[key]
+    raise FieldError("spec.disruptionMode", f"{raw!r} is none of Pod, PodGroup, {{single: {{}}}}, {{all: {{}}}}")

@@ -1,0 +1,20 @@
+"""Errors that a user can act on: each names the object and the field that is wrong."""
+
+from __future__ import annotations
+
+
+class FieldError(ValueError):
+    """A value that cannot be understood.
+
+    ``field`` is a dotted path below the object (``spec.containers[0].resources.requests.cpu``);
+    ``message`` says what is wrong and what would be right, without repeating the path.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+        self.message = message
+
+    def under(self, prefix: str) -> FieldError:
+        """The same error seen from the object that holds the field."""
+        return FieldError(f"{prefix}.{self.field}" if self.field else prefix, self.message)

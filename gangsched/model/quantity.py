@@ -1,0 +1,102 @@
+"""Kubernetes quantities ("250m", "1.5Gi", 2) as integers in base units.
+
+Rules: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ . The base unit is
+the milli-core for ``cpu`` and one (a byte, a device, a pod) for everything else; fractions round up, as the
+API server does, so that a request is never accounted as less than was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation, localcontext
+from typing import TypeAlias
+
+from gangsched.model.errors import FieldError
+
+RawQuantity: TypeAlias = str | int | float
+
+# The snapshot keeps base units in float64, which is exact up to 2**53; a quantity beyond that is no real
+# machine's, and refusing it here keeps the arithmetic downstream exact.
+MAX_BASE_UNITS = 2**53
+
+_SUFFIX = {
+    "": Decimal(1),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "P": Decimal(10**15),
+    "E": Decimal(10**18),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
+}
+_FORM = re.compile(
+    r"([+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40}))(?:([eE][+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII
+)
+_cache: dict[tuple[bool, RawQuantity], int] = {}
+_CACHE_LIMIT = 50_000
+
+
+def parse(raw: RawQuantity) -> Decimal:
+    """The exact value of a quantity. Raises :class:`FieldError` when it is not one."""
+    if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
+        raise FieldError("", f"{raw!r} is not a quantity (examples: 2, 500m, 1.5Gi)")
+    match = _FORM.fullmatch(str(raw))
+    if match is None:
+        raise FieldError("", f"{raw!r} is not a quantity (examples: 2, 500m, 1.5Gi)")
+    number, exponent, suffix = match.groups()
+    with localcontext() as context:
+        context.prec = 120  # the form allows 80 digits; nothing may round before base_units does
+        try:
+            return Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
+        except InvalidOperation:  # pragma: no cover - the regular expression admits no such number
+            raise FieldError("", f"{raw!r} is not a quantity") from None
+
+
+def base_units(resource: str, raw: RawQuantity) -> int:
+    """The quantity in base units of ``resource`` (milli-cores for cpu, units else), rounded up.
+
+    Raises :class:`FieldError` for something that is no quantity, is negative, or is beyond 2**53 base units.
+    """
+    key = (resource == "cpu", raw)
+    try:
+        return _cache[key]
+    except KeyError:
+        pass
+    except TypeError:
+        raise FieldError("", f"{raw!r} is not a quantity (examples: 2, 500m, 1.5Gi)") from None
+    value = parse(raw)
+    if value < 0:
+        raise FieldError("", f"{raw!r} is negative; a resource quantity is zero or more")
+    with localcontext() as context:
+        context.prec = 120
+        scaled = value * 1000 if resource == "cpu" else value
+        units = int(scaled)
+        if units != scaled:
+            units += 1
+    if units > MAX_BASE_UNITS:
+        raise FieldError("", f"{raw!r} is larger than this scheduler can account exactly (2^53 base units)")
+    if len(_cache) >= _CACHE_LIMIT:  # hostile input must not grow the process
+        _cache.clear()
+    _cache[key] = units
+    return units
+
+
+def render(resource: str, units: float) -> str:
+    """Base units as a person writes them: ``cpu`` 3500 -> "3.5", ``memory`` 2**30 -> "1Gi"."""
+    if resource == "cpu":
+        return f"{units / 1000:g}"
+    whole = int(units)
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for suffix in ("Ti", "Gi", "Mi", "Ki"):
+            size = int(_SUFFIX[suffix])
+            if whole >= size:
+                return f"{whole / size:.4g}{suffix}"
+    return str(whole)

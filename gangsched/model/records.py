@@ -1,0 +1,319 @@
+"""What the core knows about the cluster: small, immutable records.
+
+A cluster of 50,000 pods holds few distinct *shapes* (what a pod asks of a node), so a pod is a short record
+that points to an interned :class:`PodShape`. All times are seconds since the epoch, all resource amounts are
+integers in base units (milli-cores, bytes, devices).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+Labels: TypeAlias = Mapping[str, str]
+NO_LABELS: Labels = {}
+
+#: Label selector operators, as the API spells them.
+IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
+
+#: Pods with at least this priority are system pods: only a preemptor with more may evict them (2 * 10^9).
+SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+
+PREEMPT_LOWER = "PreemptLowerPriority"
+PREEMPT_NEVER = "Never"
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """Base of the immutable records."""
+
+
+class Requirement(Record, frozen=True):
+    """``key operator values`` of a label or field selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Record, frozen=True):
+    """A conjunction of requirements; no requirement selects everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+
+class NodeTerm(Record, frozen=True):
+    """One term of a node selector: both lists must hold; a term with neither matches no node."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+class PodTerm(Record, frozen=True):
+    """One inter-pod (anti-)affinity term, with its namespaces resolved to the pod's own where none are named."""
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+
+
+class SpreadConstraint(Record, frozen=True):
+    """One topology spread constraint."""
+
+    topology_key: str
+    max_skew: int
+    selector: LabelSelector | None
+    required: bool
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+
+class Toleration(Record, frozen=True):
+    """A toleration; an empty key with Exists tolerates every taint, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Taint(Record, frozen=True):
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class HostPort(Record, frozen=True):
+    """A port wanted on the node; ip ``0.0.0.0`` conflicts with the same port on every address."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+class PodShape(msgspec.Struct, frozen=True, gc=False):
+    """All that filters and scores read of a pod's spec. Interned: equal shapes are the same object.
+
+    ``requests`` are the effective requests (see :mod:`gangsched.model.requests`) without the pod slot itself;
+    ``scored`` are cpu and memory with the defaults that scoring assumes for pods that ask for nothing.
+    ``node_terms`` is None for "no required node affinity"; an empty tuple matches no node.
+    """
+
+    requests: tuple[tuple[str, int], ...] = ()
+    scored: tuple[tuple[str, int], ...] = ()
+    node_name: str = ""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_terms: tuple[NodeTerm, ...] | None = None
+    preferred_node_terms: tuple[tuple[int, NodeTerm], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_affinity: tuple[tuple[int, PodTerm], ...] = ()
+    preferred_anti_affinity: tuple[tuple[int, PodTerm], ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    images: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    resource_claims: bool = False
+
+
+class GangId(NamedTuple):
+    """Identity of a gang. ``family`` keeps groups of different APIs with the same name apart."""
+
+    family: str
+    namespace: str
+    name: str
+    scheduler: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, as users write it."""
+        return f"{self.namespace}/{self.name}"
+
+
+#: The family of a pod that belongs to no group: it is a gang of one.
+SINGLE = "Pod"
+
+
+class Owner(Record, frozen=True):
+    """The controller that owns a pod."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+class Condition(Record, frozen=True):
+    """A condition of a pod's status that this scheduler reads."""
+
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: float = 0.0
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    """One pod.
+
+    ``node`` is empty while unbound; ``deleting_since`` is None unless a deletionTimestamp is set (the value is
+    the moment by which the grace period ends). ``gang`` is the identity of its gang, which for a pod without
+    a group is the pod itself. ``hints`` are the labels and annotations that gang APIs and preemption rules
+    read; everything else of the annotations is dropped on decoding.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    shape: PodShape
+    gang: GangId
+    scheduler: str = "default-scheduler"
+    labels: Labels = NO_LABELS
+    hints: Labels = NO_LABELS
+    priority: int = 0
+    preemption_policy: str = PREEMPT_LOWER
+    node: str = ""
+    phase: str = "Pending"
+    created: float = 0.0
+    started: float = 0.0
+    deleting_since: float | None = None
+    grace_seconds: float = 30.0
+    nominated_node: str = ""
+    gates: tuple[str, ...] = ()
+    owner: Owner | None = None
+    static: bool = False
+    scheduled_condition: Condition | None = None
+    disruption: Condition | None = None
+    intent: Condition | None = None
+    version: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def finished(self) -> bool:
+        """True when the pod no longer uses its node."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def bound(self) -> bool:
+        """True when the pod takes room on a node (until it is gone, also while it terminates)."""
+        return bool(self.node) and not self.finished
+
+    @property
+    def live(self) -> bool:
+        """Neither finished nor terminating."""
+        return self.deleting_since is None and not self.finished
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """One node. ``allocatable`` is in base units and includes ``pods``."""
+
+    name: str
+    uid: str = ""
+    labels: Labels = NO_LABELS
+    allocatable: tuple[tuple[str, int], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    deleting: bool = False
+    images: tuple[tuple[str, int], ...] = ()
+    created: float = 0.0
+    version: str = ""
+
+
+class Gang(msgspec.Struct, frozen=True, gc=False):
+    """What a gang API says about one gang, in one form for all of them.
+
+    ``disruption`` is ``"pod"``, ``"gang"`` or None where the API says nothing. ``group`` lists the
+    ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
+    ``topology`` lists (node label key, required?) constraints. ``kind`` is the object kind that users know.
+    """
+
+    family: str
+    namespace: str
+    name: str
+    kind: str = "PodGroup"
+    uid: str = ""
+    created: float = 0.0
+    generation: int = 0
+    min_member: int = 1
+    priority: int | None = None
+    preemption_policy: str | None = None
+    disruption: str | None = None
+    timeout_seconds: float | None = None
+    match_policy: str = "once-satisfied"
+    strict: bool = True
+    group: tuple[str, ...] = ()
+    topology: tuple[tuple[str, bool], ...] = ()
+    source: str = ""
+    status: Mapping[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Budget(msgspec.Struct, frozen=True, gc=False):
+    """A PodDisruptionBudget.
+
+    ``allowed`` is status.disruptionsAllowed; None when the object has no status yet (manifests), in which
+    case the budget follows from ``min_available`` / ``max_unavailable`` (an int or a percentage).
+    ``disrupted`` names pods whose eviction the API server has already counted.
+    """
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None
+    allowed: int | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    disrupted: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Namespace(msgspec.Struct, frozen=True, gc=False):
+    """A namespace and its labels, by which namespace selectors choose."""
+
+    name: str
+    labels: Labels = NO_LABELS
+
+
+class PriorityClass(msgspec.Struct, frozen=True, gc=False):
+    """A PriorityClass."""
+
+    name: str
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = PREEMPT_LOWER
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """What the planner must know of a Job: how many more failed pods it survives."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    parallelism: int = 1
+    completions: int | None = None
+    backoff_limit: int = 6
+    failed: int = 0
+    suspended: bool = False
+    ignores_disruption: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"

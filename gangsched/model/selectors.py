@@ -1,0 +1,114 @@
+"""Label and node selectors: building them from the wire and matching one object.
+
+Rules: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ .
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gangsched.model import wire
+from gangsched.model.errors import FieldError
+from gangsched.model.records import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    GT,
+    IN,
+    LT,
+    NOT_IN,
+    Labels,
+    LabelSelector,
+    NodeTerm,
+    Requirement,
+)
+
+_LABEL_OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
+_NODE_OPERATORS = (*_LABEL_OPERATORS, GT, LT)
+
+
+def requirement(raw: wire.LabelSelectorRequirement, field: str, allowed: tuple[str, ...]) -> Requirement:
+    """One checked requirement. Raises :class:`FieldError`."""
+    if not raw.key:
+        raise FieldError(f"{field}.key", "a selector requirement needs a key")
+    if raw.operator not in allowed:
+        raise FieldError(f"{field}.operator", f"{raw.operator!r} is not one of {', '.join(allowed)}")
+    values = tuple(raw.values or ())
+    if raw.operator in (IN, NOT_IN) and not values:
+        raise FieldError(f"{field}.values", f"operator {raw.operator} needs at least one value")
+    if raw.operator in (EXISTS, DOES_NOT_EXIST) and values:
+        raise FieldError(f"{field}.values", f"operator {raw.operator} takes no values")
+    if raw.operator in (GT, LT) and (len(values) != 1 or not _is_int(values[0])):
+        raise FieldError(f"{field}.values", f"operator {raw.operator} needs exactly one integer")
+    return Requirement(raw.key, raw.operator, tuple(sorted(values)))
+
+
+def label_selector(raw: wire.LabelSelector | None, field: str) -> LabelSelector | None:
+    """A label selector, or None where the API has none (None selects nothing, an empty one everything)."""
+    if raw is None:
+        return None
+    out = [Requirement(k, IN, (v,)) for k, v in sorted((raw.match_labels or {}).items())]
+    out += [
+        requirement(e, f"{field}.matchExpressions[{i}]", _LABEL_OPERATORS)
+        for i, e in enumerate(raw.match_expressions or ())
+    ]
+    return LabelSelector(tuple(out))
+
+
+def node_term(raw: wire.NodeSelectorTerm, field: str) -> NodeTerm:
+    """One node selector term, checked."""
+    return NodeTerm(
+        tuple(
+            requirement(e, f"{field}.matchExpressions[{i}]", _NODE_OPERATORS)
+            for i, e in enumerate(raw.match_expressions or ())
+        ),
+        tuple(requirement(e, f"{field}.matchFields[{i}]", (IN, NOT_IN)) for i, e in enumerate(raw.match_fields or ())),
+    )
+
+
+def requirement_matches(req: Requirement, labels: Labels) -> bool:
+    """Does one requirement hold for these labels?"""
+    value = labels.get(req.key)
+    match req.operator:
+        case "In":
+            return value is not None and value in req.values
+        case "NotIn":
+            return value is None or value not in req.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            if value is None or not _is_int(value):
+                return False
+            return int(value) > int(req.values[0]) if req.operator == GT else int(value) < int(req.values[0])
+    return False
+
+
+def selector_matches(selector: LabelSelector | None, labels: Labels) -> bool:
+    """Does the selector select an object with these labels? None selects nothing."""
+    return selector is not None and all(requirement_matches(r, labels) for r in selector.requirements)
+
+
+def node_term_matches(term: NodeTerm, name: str, labels: Labels) -> bool:
+    """Does one node selector term match the node? A term without any requirement matches nothing."""
+    if not term.expressions and not term.fields:
+        return False
+    return all(requirement_matches(r, labels) for r in term.expressions) and all(
+        requirement_matches(Requirement("metadata.name", f.operator, f.values), {"metadata.name": name})
+        for f in term.fields
+        if f.key == "metadata.name"
+    )
+
+
+def any_node_term_matches(terms: Iterable[NodeTerm], name: str, labels: Labels) -> bool:
+    """Terms are alternatives: one that matches is enough."""
+    return any(node_term_matches(t, name, labels) for t in terms)
+
+
+def _is_int(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return len(text) <= 20

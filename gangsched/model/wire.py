@@ -1,0 +1,379 @@
+"""The fields of Kubernetes objects that this scheduler reads, exactly as the API spells them.
+
+One typed decode turns JSON bytes (or a parsed manifest) into these structs; fields that are not listed are
+skipped at full speed. Structs live only for the moment of decoding: :mod:`gangsched.model.convert` makes the
+compact records of :mod:`gangsched.model.records` out of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gangsched.model.quantity import RawQuantity
+
+Quantities = dict[str, RawQuantity]
+
+
+class Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """Base of all wire structs: camelCase names, unknown fields skipped."""
+
+
+class OwnerReference(Wire):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Wire):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
+
+
+class LabelSelectorRequirement(Wire):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(Wire):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[LabelSelectorRequirement] | None = None
+
+
+class NodeSelectorTerm(Wire):
+    match_expressions: list[LabelSelectorRequirement] | None = None
+    match_fields: list[LabelSelectorRequirement] | None = None
+
+
+class NodeSelector(Wire):
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class PreferredSchedulingTerm(Wire):
+    weight: int = 0
+    preference: NodeSelectorTerm = msgspec.field(default_factory=NodeSelectorTerm)
+
+
+class NodeAffinity(Wire):
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredSchedulingTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Wire):
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class WeightedPodAffinityTerm(Wire):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = msgspec.field(default_factory=PodAffinityTerm)
+
+
+class PodAffinity(Wire):
+    required: list[PodAffinityTerm] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WeightedPodAffinityTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Wire):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Wire):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class TopologySpreadConstraint(Wire):
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
+class ContainerPort(Wire):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class ResourceRequirements(Wire):
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class Container(Wire):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements | None = None
+    ports: list[ContainerPort] | None = None
+    restart_policy: str | None = None
+
+
+class SchedulingGate(Wire):
+    name: str = ""
+
+
+class SchedulingGroup(Wire):
+    pod_group_name: str | None = None
+
+
+class NamedClaim(Wire):
+    claim_name: str = ""
+
+
+class Volume(Wire):
+    name: str = ""
+    persistent_volume_claim: NamedClaim | None = None
+
+
+class PodResourceClaim(Wire):
+    name: str = ""
+
+
+class PodSpec(Wire):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    resources: ResourceRequirements | None = None
+    overhead: Quantities | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: SchedulingGroup | None = None
+    host_network: bool = False
+    volumes: list[Volume] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class Condition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class ContainerStatus(Wire):
+    name: str = ""
+    allocated_resources: Quantities | None = None
+    resources: ResourceRequirements | None = None
+
+
+class PodStatus(Wire):
+    phase: str = ""
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+
+
+class Pod(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+class Taint(Wire):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Wire):
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class ContainerImage(Wire):
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
+class NodeStatus(Wire):
+    capacity: Quantities | None = None
+    allocatable: Quantities | None = None
+    conditions: list[Condition] | None = None
+    images: list[ContainerImage] | None = None
+
+
+class Node(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class PodDisruptionBudgetSpec(Wire):
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(Wire):
+    disruptions_allowed: int | None = None
+    disrupted_pods: dict[str, Any] | None = None
+    expected_pods: int | None = None
+    current_healthy: int | None = None
+    desired_healthy: int | None = None
+
+
+class PodDisruptionBudget(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodDisruptionBudgetSpec = msgspec.field(default_factory=PodDisruptionBudgetSpec)
+    status: PodDisruptionBudgetStatus = msgspec.field(default_factory=PodDisruptionBudgetStatus)
+
+
+class PriorityClass(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
+class Namespace(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+
+class SigsPodGroupSpec(Wire):
+    """``scheduling.sigs.k8s.io/v1alpha1`` (and its twin ``scheduling.x-k8s.io``)."""
+
+    min_member: int = 1
+    schedule_timeout_seconds: int | None = None
+
+
+class SigsPodGroup(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: SigsPodGroupSpec = msgspec.field(default_factory=SigsPodGroupSpec)
+
+
+class GangPolicy(Wire):
+    min_count: int = 1
+
+
+class SchedulingPolicy(Wire):
+    basic: dict[str, Any] | None = None
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(Wire):
+    key: str = ""
+
+
+class SchedulingConstraints(Wire):
+    topology: list[TopologyConstraint] | None = None
+
+
+class WorkloadReference(Wire):
+    workload_name: str = ""
+    template_name: str = ""
+
+
+class TemplateWorkloadReference(Wire):
+    workload_name: str = ""
+    pod_group_template_name: str = ""
+
+
+class PodGroupTemplateRef(Wire):
+    workload: TemplateWorkloadReference | None = None
+
+
+class UpstreamPodGroupSpec(Wire):
+    """``scheduling.k8s.io`` PodGroup in the shapes of v1alpha2 (1.36) and v1alpha3/v1beta1 (1.37)."""
+
+    pod_group_template_ref: PodGroupTemplateRef | None = None
+    workload_ref: WorkloadReference | None = None
+    scheduling_policy: SchedulingPolicy = msgspec.field(default_factory=SchedulingPolicy)
+    scheduling_constraints: SchedulingConstraints | None = None
+    # A string enum (Pod, PodGroup) in v1alpha2, a union of empty structs (single, all) later.
+    disruption_mode: str | dict[str, Any] | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+
+
+class UpstreamPodGroup(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: UpstreamPodGroupSpec = msgspec.field(default_factory=UpstreamPodGroupSpec)
+
+
+class PodTemplate(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
+class PodFailureCondition(Wire):
+    type: str = ""
+    status: str = "True"
+
+
+class PodFailureRule(Wire):
+    action: str = ""
+    on_pod_conditions: list[PodFailureCondition] | None = None
+
+
+class PodFailurePolicy(Wire):
+    rules: list[PodFailureRule] | None = None
+
+
+class JobSpec(Wire):
+    parallelism: int | None = None
+    completions: int | None = None
+    backoff_limit: int | None = None
+    suspend: bool = False
+    completion_mode: str = "NonIndexed"
+    pod_failure_policy: PodFailurePolicy | None = None
+    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
+
+
+class JobStatus(Wire):
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: list[Condition] | None = None
+
+
+class Job(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: JobSpec = msgspec.field(default_factory=JobSpec)
+    status: JobStatus = msgspec.field(default_factory=JobStatus)
