@@ -1,0 +1,148 @@
+"""Fixtures for tests on a real control plane, and its logs in the report of a test that failed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane import plane
+from tests.controlplane.cleanup import wipe
+from tests.controlplane.client import Client, Object, wait_until
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
+
+_numbers = itertools.count(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add where the logs are, and how they end, to the report of a failed test that used a control plane."""
+    report = yield
+    used = "control_plane" in getattr(item, "fixturenames", ()) or item.get_closest_marker("controlplane")
+    if report.failed and used:
+        for each in plane.running:
+            dead = f"; ended by itself: {', '.join(each.dead())}" if each.dead() else ""
+            report.sections.append((f"control plane logs in {each.logs}{dead}", each.log_tails()))
+    return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that uses the control plane, so that `-m 'not controlplane'` leaves them all out."""
+    for item in items:
+        if {"control_plane", "make_control_plane"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.controlplane)
+
+
+@pytest.fixture(scope="session")
+def make_control_plane(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., ControlPlane]]:
+    """A function that starts one more control plane, with the options of ControlPlane; stopped after the session."""
+    started: list[ControlPlane] = []
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def report(text: str) -> None:
+        with capture.global_and_fixture_disabled():  # a build takes minutes: nobody should look at nothing
+            print(f"\n{text}", end="", flush=True)
+
+    def make(**options: Any) -> ControlPlane:
+        new = ControlPlane(tmp_path_factory.mktemp("control-plane"), report=report, **options)
+        started.append(new)
+        new.start()
+        return new
+
+    yield make
+    for each in reversed(started):
+        each.stop()
+
+
+@pytest.fixture(scope="session")
+def control_plane(make_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
+    """The control plane that tests share: controllers, KWOK, and the gang API of upstream turned on."""
+    return make_control_plane()
+
+
+@pytest.fixture
+async def admin(control_plane: ControlPlane) -> AsyncIterator[Client]:
+    """A client that may do everything; afterwards the cluster is emptied."""
+    async with Client(control_plane.admin_kubeconfig) as client:
+        yield client
+        await wipe(client)
+
+
+@pytest.fixture
+async def namespace(admin: Client) -> str:
+    """A namespace of the test's own."""
+    name = f"test-{next(_numbers)}"
+    await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
+
+
+@pytest.fixture
+async def crds(admin: Client) -> list[str]:
+    """The CustomResourceDefinitions of manifests/, installed; their names."""
+    return await apply_manifests_crds(admin)
+
+
+@pytest.fixture
+async def scheduler_kubeconfig(control_plane: ControlPlane, admin: Client) -> Path:
+    """The kubeconfig of the scheduler's user, who has the rights of manifests/ and no others."""
+    await apply_manifests_rbac(admin, plane.SCHEDULER_USER)
+    return control_plane.scheduler_kubeconfig
+
+
+@pytest.fixture
+async def scheduler_user(scheduler_kubeconfig: Path) -> AsyncIterator[Client]:
+    """A client with the rights of the scheduler."""
+    async with Client(scheduler_kubeconfig) as client:
+        yield client
+
+
+@pytest.fixture
+def make_nodes(admin: Client) -> Callable[..., Awaitable[list[str]]]:
+    """A function that creates simulated nodes, waits until pods may be bound to them, and returns their names."""
+
+    async def make(
+        count: int,
+        *,
+        cpu: int | str = 4,
+        memory: str = "16Gi",
+        pods: int = 110,
+        prefix: str = "node",
+        labels: dict[str, str] | None = None,
+        taints: list[Object] | None = None,
+        extra: dict[str, int | str] | None = None,
+    ) -> list[str]:
+        names = [f"{prefix}-{number}" for number in range(count)]
+        room = {"cpu": str(cpu), "memory": memory, "pods": str(pods)}
+        room |= {name: str(value) for name, value in (extra or {}).items()}
+        status = {"capacity": room, "allocatable": room}
+        spec = {"taints": taints} if taints else {}
+
+        async def create(name: str) -> None:
+            metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
+            await admin.create(node)
+
+        await asyncio.gather(*(create(name) for name in names))
+
+        async def ready() -> bool:
+            nodes = {node["metadata"]["name"]: node for node in await admin.list("Node")}
+            return all(is_ready(nodes[name]) for name in names)
+
+        await wait_until(ready, timeout=60.0, what=f"{count} nodes are Ready and untainted")
+        return names
+
+    return make
+
+
+def is_ready(node: Object) -> bool:
+    """Whether a node is Ready and free of the taints that say otherwise."""
+    conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", [])}
+    taints = {each["key"] for each in node["spec"].get("taints", [])}
+    return conditions.get("Ready") == "True" and not any(key.startswith("node.kubernetes.io/") for key in taints)
