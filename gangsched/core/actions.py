@@ -2,7 +2,8 @@
 
 Every write to a pod names the UID it means, is safe to repeat, and is answered by one
 :class:`~gangsched.core.events.WriteDone` with its ``id`` unless stated otherwise. The adapter may run writes
-in parallel; what must come after something else is only asked for when that has been answered.
+in parallel, but writes to the same pod take effect in the order in which they were asked for; what must come after
+something else is only asked for when that has been answered.
 """
 
 from __future__ import annotations

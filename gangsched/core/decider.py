@@ -24,7 +24,6 @@ from gangsched.core.decision import (
 from gangsched.core.options import Options
 from gangsched.core.pipeline import default_pipeline
 from gangsched.core.placement import Placed, Placer, Want
-from gangsched.core.podclass import class_of
 from gangsched.core.podtable import TERMINATING
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.budgets import Budgets
@@ -138,9 +137,9 @@ class Decider:
         for place in placements:
             pod = pending.get(place.uid)
             row = sim.snapshot.row_of.get(place.node)
-            if pod is None or row is None or not self.placer.pipeline.mask(class_of(pod), sim)[row]:
+            if pod is None or row is None or not self.placer.pipeline.mask(self.world.snapshot.class_of(pod), sim)[row]:
                 return False
-            sim.place(class_of(pod), row)
+            sim.place(self.world.snapshot.class_of(pod), row)
         return True
 
 
@@ -210,7 +209,16 @@ class _Job:
         base = self.simulation()
         self.lift_terminating(base)
         usable = self._usable(base)
-        units = Units(self.world.snapshot, self.world.membership, self.options, self.gangs, self.priority, usable)
+        budgets = self.budgets()
+        units = Units(
+            self.world.snapshot,
+            self.world.membership,
+            self.options,
+            self.gangs,
+            self.priority,
+            usable,
+            self._unbreakable(budgets),
+        )
         if not units.blocks:
             return units, None
         start = base.mark()
@@ -219,15 +227,23 @@ class _Job:
             base.rollback(start)
             return fit_for(base, self.placer, self.wants)
 
-        search = Search(units, fresh, self.budgets(), self.cluster(), self.now, self.options.search_steps)
+        search = Search(units, fresh, budgets, self.cluster(), self.now, self.options.search_steps)
         return units, search.run()
+
+    def _unbreakable(self, budgets: Budgets) -> frozenset[int]:
+        """In strict mode: slots of lower-priority pods that their budgets do not let go."""
+        if not self.options.strict_budgets or not budgets:
+            return frozenset()
+        table = self.world.snapshot.table
+        lower = [p for p in table.pods if p is not None and p.live and p.priority < self.priority]
+        return frozenset(table.slot_of[uid] for uid in budgets.unbreakable(lower))
 
     def _usable(self, sim: Simulation) -> Bools:
         usable = np.zeros(sim.snapshot.size, dtype=np.bool_)
         seen = set()
         for want in self.wants:
             for pod in want.members:
-                pod_class = class_of(pod)
+                pod_class = self.world.snapshot.class_of(pod)
                 if pod_class.ident not in seen:
                     seen.add(pod_class.ident)
                     usable |= self.placer.pipeline.static_mask(pod_class, sim)
@@ -250,34 +266,47 @@ class _Job:
     # -- outcomes ------------------------------------------------------------------------------------------
 
     def placed(self, outcome: str, sim: Simulation, placed: Placed) -> Verdict:
-        """All required members have a node; further members join where there is room."""
-        extras = self.placer.extras(self._others(placed), sim, self.nominated(sim))
-        rows = {**placed.rows, **extras.rows}
-        placements = self._placements(rows)
-        awaiting = self._awaiting(rows) if outcome == WAIT else ()
+        """All required members have a node; further members join where there is room without more waiting."""
+        awaiting = self._awaiting(placed.rows) if outcome == WAIT else ()
+        if outcome == WAIT:
+            sim = self._with(placed.rows, [a.uid for a in awaiting])
         if outcome == WAIT and not awaiting:
             outcome = BIND
+        extras = self.placer.extras(self._others(placed), sim, self.nominated(sim))
+        placements = self._placements({**placed.rows, **extras.rows})
         return self._verdict(outcome, sim, placements, extras.failed, awaiting=awaiting)
+
+    def _with(self, rows: Mapping[str, int], leaving: Iterable[str]) -> Simulation:
+        """The cluster with these members placed and these pods (UIDs) gone."""
+        sim = self.simulation()
+        table = self.world.snapshot.table
+        sim.lift_all(np.array(sorted(table.slot_of[uid] for uid in leaving), dtype=np.int64))
+        for gang in self.gangs:
+            for pod in self.census[gang].pending:
+                if pod.uid in rows:
+                    sim.place(self.world.snapshot.class_of(pod), rows[pod.uid])
+        return sim
 
     def preempt(self, units: Units, choice: Choice) -> Verdict:
         """The victims are known: place the members in the room that they leave."""
         sim = self.simulation()
         self.lift_terminating(sim)
-        for slot in sorted(choice.taken):
-            sim.lift(slot)
+        sim.lift_all(np.array(sorted(choice.taken), dtype=np.int64))
         placed = self.placer.required(self.wants, sim, self.nominated(sim))
         if not placed.complete:  # pragma: no cover - the search has placed the same members in the same room
             return self.unschedulable("the plan could not be placed", units)
-        extras = self.placer.extras(self._others(placed), sim, self.nominated(sim))
-        rows = {**placed.rows, **extras.rows}
         victims = explain.victims(units, choice, self.budgets(), self.options)
         gone = {v.uid for v in victims}
+        awaiting = self._awaiting(placed.rows, gone)
+        sim = self._with(placed.rows, [*gone, *(a.uid for a in awaiting)])
+        extras = self.placer.extras(self._others(placed), sim, self.nominated(sim))
+        rows = {**placed.rows, **extras.rows}
         return self._verdict(
             PREEMPT,
             sim,
             self._placements(rows),
             extras.failed,
-            awaiting=self._awaiting(rows, gone),
+            awaiting=awaiting,
             victims=victims,
             spared=explain.spared(units, choice),
             warnings=explain.warnings(victims, self.world),
@@ -298,7 +327,7 @@ class _Job:
         known: dict[tuple[int, str, int], tuple[Reason, ...]] = {}
         first = min(failed, key=lambda p: p.key, default=None)
         for pod in [*failed, *(p for p in self._others(placed) if p not in failed)]:
-            pod_class = class_of(pod)
+            pod_class = self.world.snapshot.class_of(pod)
             if pod_class.ident not in known:
                 known[pod_class.ident] = tuple(self.placer.pipeline.diagnose(pod_class, sim)[0])
             texts = known[pod_class.ident]
@@ -341,8 +370,7 @@ class _Job:
         """The terminating pods on placed nodes without which the members do not fit there."""
         sim = self.simulation()
         table = self.world.snapshot.table
-        for uid in sorted(gone or ()):
-            sim.lift(table.slot_of[uid])
+        sim.lift_all(np.array(sorted(table.slot_of[uid] for uid in gone or ()), dtype=np.int64))
         by_row: dict[int, list[Pod]] = {}
         for gang in self.gangs:
             for pod in self.census[gang].pending:
@@ -352,6 +380,8 @@ class _Job:
         for row in sorted(by_row):
             node = self.world.snapshot.nodes[row].name
             leaving = [p for p in self.world.snapshot.pods_on(node) if p.deleting_since is not None]
+            if not leaving:
+                continue
             leaving.sort(key=lambda p: p.key)
             for pod in leaving:
                 sim.lift(table.slot_of[pod.uid])
@@ -361,7 +391,7 @@ class _Job:
                     sim.lift(table.slot_of[pod.uid])
                     out.append(Awaited(pod.key, node, pod.uid))
             for member in by_row[row]:
-                sim.place(class_of(member), row)
+                sim.place(self.world.snapshot.class_of(member), row)
         return tuple(out)
 
     def _holds(self, sim: Simulation, row: int, members: Sequence[Pod]) -> bool:
@@ -369,7 +399,7 @@ class _Job:
         mark = sim.mark()
         fits = True
         for pod in members:
-            pod_class = class_of(pod)
+            pod_class = self.world.snapshot.class_of(pod)
             if not self.placer.pipeline.mask(pod_class, sim)[row]:
                 fits = False
                 break
@@ -396,13 +426,7 @@ class _Job:
         steps: int = 0,
     ) -> Verdict:
         if not unplaced and failed:
-            unplaced = [
-                Unplaced(
-                    p.key,
-                    tuple(f"{r.nodes} {r.text}" for r in self.placer.pipeline.diagnose(class_of(p), sim)[0]),
-                )
-                for p in failed
-            ]
+            unplaced = [Unplaced(p.key, self._texts(p, sim)) for p in failed]
         if not message:
             message = explain.summary(outcome, len(placements), victims, awaiting)
         warnings = (*warnings, *self._priority_warnings())
@@ -432,6 +456,10 @@ class _Job:
                 )
             )
         return Verdict(outcome, tuple(decisions), victims, awaiting, placements, message)
+
+    def _texts(self, pod: Pod, sim: Simulation) -> tuple[str, ...]:
+        found, _ = self.placer.pipeline.diagnose(self.world.snapshot.class_of(pod), sim)
+        return tuple(f"{r.nodes} {r.text}" for r in found)
 
     def _priority_warnings(self) -> tuple[str, ...]:
         out = []

@@ -25,7 +25,6 @@ from gangsched.core.groups import Group, Plan, group_key
 from gangsched.core.lifecycle import Do, Signal, State, step
 from gangsched.core.options import Options
 from gangsched.core.permit import Barrier
-from gangsched.core.podclass import class_of
 from gangsched.core.queue import Hint, Queue
 from gangsched.core.simulation import Phantom
 from gangsched.core.world import World
@@ -66,7 +65,7 @@ class Executor:
             Do.RELEASE: self._release,
             Do.REPORT: self._report,
             Do.ENQUEUE: self._enqueue,
-            Do.ENQUEUE_FRONT: self._enqueue,
+            Do.RETRY: self._retry,
             Do.PARK: self._park,
             Do.DEQUEUE: lambda group: self.queue.remove(group.key),
         }
@@ -238,6 +237,8 @@ class Executor:
         ident = f"{int(self.now * 1000):x}-{self._next_plan}"
         self._next_plan += 1
         group.plan = Plan(ident, verdict.placements, verdict.victims, [a.uid for a in verdict.awaiting])
+        nodes = set(group.plan.node_of.values())
+        group.plan.neighbours = {p.uid for node in nodes for p in self.world.snapshot.pods_on(node)}
         if signal is Signal.PLAN:
             for uid in group.plan.waiting:
                 self._awaited_by.setdefault(uid, set()).add(group.key)
@@ -255,7 +256,7 @@ class Executor:
         held = []
         for place in plan.placements:
             pod = self.world.pods[place.uid]
-            held.append(Phantom(class_of(pod), place.uid, place.node, priority, group.key))
+            held.append(Phantom(self.world.snapshot.class_of(pod), place.uid, place.node, priority, group.key))
         self.world.held[group.key] = held
         self._may_have_taken(group, priority)
 
@@ -336,12 +337,10 @@ class Executor:
             self._remove(group)  # the same list again, until the gang's time is over
             return
         group.message = f"{group.state.value}: {failures[0][1]}"
-        lost = all(text.startswith("gone") for _, text in failures)
-        if lost and group.state is not State.BINDING:
-            self.signal(group, Signal.PLAN_BROKEN)
-        else:
-            self.signal(group, Signal.WRITE_FAILED)
-            self._recheck(group)
+        # Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.
+        changed = all(text.startswith(("gone", "conflict")) for _, text in failures)
+        self.signal(group, Signal.PLAN_BROKEN if changed else Signal.WRITE_FAILED)
+        self._recheck(group)
 
     def _written(self, group: Group) -> None:
         was = group.state
@@ -372,13 +371,26 @@ class Executor:
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self.decider.decide(group.gangs, group.key, self.now, may_preempt=False, prefer=plan.node_of)
         if verdict.outcome != BIND:
-            if plan.victims:
-                group.rounds += 1
-            group.message = f"the room that was freed is taken: {verdict.message}"
+            group.message = self._room_taken(group, plan, verdict)
             self.signal(group, Signal.PLAN_BROKEN)
             return
         group.plan = Plan(plan.ident, verdict.placements, (), ())
         self.signal(group, Signal.ROOM_FREED)
+
+    def _room_taken(self, group: Group, plan: Plan, verdict: Verdict) -> str:
+        """Say who took the room that was freed, on the gang's first member too."""
+        nodes = sorted(set(plan.node_of.values()))
+        thieves = sorted(
+            f"{p.key} ({p.scheduler})"
+            for node in nodes
+            for p in self.world.snapshot.pods_on(node)
+            if p.uid not in plan.neighbours and p.deleting_since is None
+        )
+        text = (
+            f"the room that was freed is taken{' by ' + ', '.join(thieves[:5]) if thieves else ''}: {verdict.message}"
+        )
+        self._actions.append(report.room_taken(self._trigger(group), text))
+        return text
 
     # -- what a step does ----------------------------------------------------------------------------------
 
@@ -435,6 +447,8 @@ class Executor:
         scheduler = group.gangs[0].scheduler
         mark = report.mark_message(scheduler, group.name, self._trigger(group).key)
         first = not plan.removed
+        if first and plan.victims:
+            group.rounds += 1
         for uid in self._standing(plan):
             if uid in plan.removed:
                 continue
@@ -473,7 +487,7 @@ class Executor:
         for gang in group.gangs:
             for pod in self.world.membership.census(gang).pending:
                 ours = pod.intent is not None and pod.intent.status == "True"
-                if (pod.uid in planned and group.state is not State.QUEUED) or ours:
+                if pod.uid in planned or ours:
                     action_id = self._new_id()
                     action = WithdrawNomination(
                         action_id,
@@ -514,11 +528,28 @@ class Executor:
 
     def _park(self, group: Group) -> None:
         group.attempts += 1
-        wait = min(
-            self.options.backoff_initial_seconds * 2.0 ** min(group.attempts - 1, 30), self.options.backoff_max_seconds
-        )
-        group.rounds = 0 if group.rounds >= self.options.max_rounds else group.rounds
-        self.queue.park(group.key, group.hints, self.now, self.now + wait)
+        if group.rounds >= self.options.max_rounds:
+            group.rounds = 0
+        self.queue.park(group.key, self._helpful(group), self.now, self.now + self._backoff(group))
+
+    def _retry(self, group: Group) -> None:
+        group.attempts += 1
+        self.queue.retry(group.key, self.now + self._backoff(group))
+
+    def _backoff(self, group: Group) -> float:
+        """Seconds; doubles with every attempt that did not help."""
+        doubled = self.options.backoff_initial_seconds * 2.0 ** min(group.attempts - 1, 30)
+        return min(doubled, self.options.backoff_max_seconds)
+
+    def _helpful(self, group: Group) -> Hint:
+        """Kinds of events that may help this gang."""
+        hints = Hint.NODE | Hint.ROOM
+        if self.options.strict_budgets:
+            hints |= Hint.BUDGET
+        shapes = (p.shape for gang in group.gangs for p in self.world.membership.members.get(gang, {}).values())
+        if any(shape.affinity or shape.spread for shape in shapes):
+            hints |= Hint.PODS
+        return hints
 
     def _report(self, group: Group) -> None:
         if group.state is State.GATHERING or group.problem:

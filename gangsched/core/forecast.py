@@ -9,7 +9,6 @@ from gangsched.core.decision import BIND, PREEMPT, WAIT, Decision
 from gangsched.core.events import Event, LeadershipChanged, Synced
 from gangsched.core.groups import group_key
 from gangsched.core.options import Options
-from gangsched.core.podclass import class_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.simulation import Phantom
 from gangsched.core.world import World
@@ -42,7 +41,7 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict) -> None:
         if verdict.outcome == BIND:
             world.assume(place.uid, place.node)
         elif verdict.outcome in (WAIT, PREEMPT):
-            held = Phantom(class_of(world.pods[place.uid]), place.uid, place.node, priority, key)
+            held = Phantom(world.snapshot.class_of(world.pods[place.uid]), place.uid, place.node, priority, key)
             world.held.setdefault(key, []).append(held)
 
 

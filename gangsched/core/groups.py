@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.lifecycle import State
 from gangsched.core.permit import Barrier
-from gangsched.core.queue import Hint
 from gangsched.model.records import SINGLE, GangId
 
 
@@ -20,7 +19,8 @@ class Plan:
     """A decision that is being carried out.
 
     ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``marked`` and ``removed`` are the
-    victims for which that has been asked.
+    victims for which that has been asked. ``neighbours`` are the UIDs of the pods that were on the plan's nodes when
+    it was made: whoever else is there later has taken room.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Plan:
         self.marked: set[str] = set()
         self.removed: set[str] = set()
         self.node_of = {p.uid: p.node for p in placements}
+        self.neighbours: set[str] = set()
 
 
 class Group:
@@ -51,7 +52,6 @@ class Group:
         self.message = ""
         self.told: dict[str, tuple[str, str]] = {}
         self.decisions: tuple[Decision, ...] = ()
-        self.hints = Hint.ANY
 
     @property
     def name(self) -> str:

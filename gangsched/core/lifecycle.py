@@ -56,8 +56,8 @@ class Do(enum.Enum):
     RELEASE = "release held room"
     REPORT = "tell why on every member"
     ENQUEUE = "put into the queue"
-    ENQUEUE_FRONT = "put into the queue, not waiting for backoff"
     PARK = "wait for an event that may help, at least for the backoff"
+    RETRY = "try again after the backoff"
     DEQUEUE = "take out of the queue"
 
 
@@ -89,17 +89,17 @@ def _table() -> dict[tuple[State, Signal], Step]:
         (s.EVICTING, e.WRITTEN): Step(s.WAITING),
         (s.WAITING, e.ROOM_FREED): Step(s.BINDING, (Do.BIND,)),
         (s.BINDING, e.WRITTEN): Step(s.BOUND, (Do.RELEASE,)),
-        (s.BINDING, e.WRITE_FAILED): Step(s.QUEUED, (Do.RELEASE, Do.ENQUEUE_FRONT)),
+        (s.BINDING, e.WRITE_FAILED): Step(s.BACKOFF, (Do.RELEASE, Do.REPORT, Do.RETRY)),
         (s.BINDING, e.SCATTERED): Step(s.GATHERING, (Do.RELEASE, Do.REPORT)),
-        (s.BINDING, e.PLAN_BROKEN): Step(s.QUEUED, (Do.WITHDRAW, Do.RELEASE, Do.ENQUEUE_FRONT)),
+        (s.BINDING, e.PLAN_BROKEN): Step(s.QUEUED, (Do.WITHDRAW, Do.RELEASE, Do.ENQUEUE)),
         (s.BOUND, e.MORE): Step(s.QUEUED, (Do.ENQUEUE,)),
         (s.BOUND, e.SCATTERED): Step(s.GATHERING, (Do.REPORT,)),
     }
     for state in _HOLDING:
         table[(state, e.WRITE_FAILED)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.PARK))
         table[(state, e.TIMEOUT)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.PARK))
-        table[(state, e.PLAN_BROKEN)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE_FRONT))
-        table[(state, e.TAKEN_OVER)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE_FRONT))
+        table[(state, e.PLAN_BROKEN)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE))
+        table[(state, e.TAKEN_OVER)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE))
         table[(state, e.SCATTERED)] = Step(s.GATHERING, (*_GIVE_UP, Do.REPORT))
     return table
 

@@ -9,6 +9,8 @@ import msgspec
 from gangsched.model.dialects import gang_from_member, koordinator, needs_object
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, SINGLE, Gang, GangId, Pod
 
+ONLY_WAITING = "only-waiting"
+
 
 class Census(msgspec.Struct):
     """The members of one gang by what they are doing; each list is in name order."""
@@ -143,10 +145,12 @@ class Membership:
             if any(needs_object(p) for p in self.pods(gang)):
                 return f"PodGroup {gang.key} does not exist"
             return f"no member of gang {gang.key} says how many members it needs (annotation {koordinator.MIN})"
-        lacking = spec.min_member - census.present
+        # With the policy only-waiting, members that are placed already do not count.
+        present = len(census.pending) if spec.match_policy == ONLY_WAITING else census.present
+        lacking = spec.min_member - present
         if lacking <= 0:
             return ""
-        text = f"{census.present} of {spec.min_member} members exist; {lacking} missing"
+        text = f"{present} of {spec.min_member} members exist; {lacking} missing"
         if census.gated:
             text += f" ({len(census.gated)} held by scheduling gates)"
         return text
@@ -156,7 +160,7 @@ class Membership:
         spec = self.spec(gang)
         if spec is None:
             return 0
-        have = 0 if spec.match_policy == "only-waiting" else len(census.bound) + census.succeeded
+        have = 0 if spec.match_policy == ONLY_WAITING else len(census.bound) + census.succeeded
         return max(0, spec.min_member - have)
 
     def created(self, gangs: Iterable[GangId]) -> float:

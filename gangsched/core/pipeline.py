@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from gangsched.core.decision import Reason
+from gangsched.core.filters.affinity import InterPodAffinity
 from gangsched.core.filters.base import Filter
 from gangsched.core.filters.node import NodeAffinity, NodeGoing, NodeName, NodeUnschedulable, TaintToleration
 from gangsched.core.filters.ports import NodePorts
 from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.filters.spread import PodTopologySpread
 from gangsched.core.options import Options
 from gangsched.core.podclass import PodClass
 from gangsched.core.scores import node as node_scores
@@ -100,7 +102,9 @@ class Ranking:
             if weight and score.applies(pod, sim)
         ]
         self.local = all(score.local for score, _, _ in self._parts)
-        self.totals = self._sum(slice(None), sim.snapshot.size)
+        self.totals: Floats = np.zeros(sim.snapshot.size)
+        for score, weight, state in self._parts:
+            self.totals += weight * score.values(state)
         self.totals[~mask] = -np.inf
 
     def best(self) -> int:
@@ -110,15 +114,24 @@ class Ranking:
         row = int(self.totals.argmax())
         return row if self.totals[row] != -np.inf else -1
 
-    def rescore(self, row: int, passes: bool) -> None:
-        """A pod was placed on this node."""
-        self.totals[row] = self._sum(slice(row, row + 1), 1)[0] if passes else -np.inf
+    def value(self, row: int) -> float:
+        """The score of one node as it is now."""
+        return sum(weight * score.value(state, row) for score, weight, state in self._parts)
 
-    def _sum(self, rows: slice, size: int) -> Floats:
-        total = np.zeros(size)
-        for score, weight, state in self._parts:
-            total += weight * score.values(state, rows)
-        return total
+    def leaders(self, most: int) -> list[tuple[float, int]]:
+        """The best ``most`` nodes as ``(-score, row)``, best first, by name among equals: a heap to draw from.
+
+        Placing a pod changes only its own node's score, so ``most`` pods never need more nodes than these.
+        """
+        passing = np.flatnonzero(self.totals != -np.inf)
+        scores = self.totals[passing]
+        if len(passing) > most:
+            floor = np.partition(scores, len(scores) - most)[len(scores) - most]
+            above = np.flatnonzero(scores > floor)
+            level = np.flatnonzero(scores == floor)[: most - len(above)]
+            chosen = np.concatenate([above, level])
+            passing, scores = passing[chosen], scores[chosen]
+        return sorted(zip((-scores).tolist(), passing.tolist(), strict=True))
 
 
 def default_pipeline(options: Options) -> Pipeline:
@@ -138,5 +151,7 @@ def default_pipeline(options: Options) -> Pipeline:
         NodeAffinity(),
         NodePorts(),
         NodeResourcesFit(),
+        PodTopologySpread(),
+        InterPodAffinity(),
     ]
     return Pipeline(filters, [(score, weights.get(score.name, 0.0)) for score in scores])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from gangsched.core.filters.resources import capacity
+from gangsched.core.arrangement import MAX_MEMBERS, Arranger, hopeless
 from gangsched.core.pipeline import Pipeline, Ranking
-from gangsched.core.podclass import PodClass, class_of
+from gangsched.core.podclass import PodClass
 from gangsched.core.simulation import Simulation
 from gangsched.model.records import Pod
 
@@ -38,32 +39,53 @@ class Placer:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
+        self.looks = 0  # rankings and masks over all nodes: the unit in which searches are bounded
 
     def required(self, wants: Sequence[Want], sim: Simulation, prefer: Mapping[str, int]) -> Placed:
         """Place the required members of all gangs together.
 
         ``prefer`` gives, by UID, the row to try first (a nomination). Several orders are tried, since members may
-        differ and the first order can block itself: by name, the largest first, the most restricted first. When a
-        gang has more members than it needs, those that are easiest to place are chosen in the later attempts.
+        differ and the first order can block itself: by name, the largest first, the most restricted first; then
+        packed tightly; then, for small gangs, all ways. When a gang has more members than it needs, those that are
+        easiest to place are chosen in the later attempts, and all of them are considered in the last.
+
         On failure the simulation is left as it was and ``failed`` are the members without a node of the first
         attempt, which is the order people expect to read about.
         """
         if not wants:
             return Placed({}, [])
+        orders = self._orders(wants, sim)
         first: Placed | None = None
-        tried: set[tuple[str, ...]] = set()
-        for chosen in self._orders(wants, sim):
-            order = tuple(p.uid for p in chosen)
-            if order in tried:
-                continue
-            tried.add(order)
-            mark = sim.mark()
-            result = self._in_order(chosen, sim, prefer, stop=True)
-            if result.complete:
-                return result
-            sim.rollback(mark)
-            first = first or result
-        return first or Placed({}, [])
+        for wish in (prefer, {}) if prefer else ({},):
+            for chosen in orders:
+                mark = sim.mark()
+                result = self._in_order(chosen, sim, wish, stop=True)
+                if result.complete:
+                    return result
+                sim.rollback(mark)
+                first = first or result
+                if len(orders) > 1 and hopeless(orders[-1], sim, self.pipeline):
+                    return first
+        found = self._otherwise(wants, orders, sim)
+        return Placed(found, []) if found is not None else first or Placed({}, [])
+
+    def _otherwise(self, wants: Sequence[Want], orders: list[list[Pod]], sim: Simulation) -> dict[str, int] | None:
+        """Arrangements that one-by-one placement does not find."""
+        members = [p for want in wants for p in want.members]
+        if len(orders) == 1 and self.pipeline.only_counts(sim.snapshot.class_of(members[0]), sim):
+            return None  # equal members that only count: one by one was exact
+        arranger = Arranger(self.pipeline, sim, members)
+        for chosen in orders:
+            rows = arranger.tight(chosen)
+            self.looks += len(chosen)
+            if rows is not None:
+                return rows
+        if len(members) > MAX_MEMBERS:
+            return None
+        ranked = sorted(members, key=lambda p: self._size(p, sim), reverse=True)
+        found = arranger.all_ways(ranked, [(frozenset(p.uid for p in w.members), w.required) for w in wants])
+        self.looks += arranger.tries
+        return found
 
     def extras(self, members: Sequence[Pod], sim: Simulation, prefer: Mapping[str, int]) -> Placed:
         """Place as many further members as fit, each on its own."""
@@ -71,15 +93,15 @@ class Placer:
 
     def _orders(self, wants: Sequence[Want], sim: Simulation) -> list[list[Pod]]:
         by_name = [p for want in wants for p in want.members[: want.required]]
-        if len({class_of(p).ident for want in wants for p in want.members}) == 1:
+        if len({sim.snapshot.class_of(p).ident for want in wants for p in want.members}) == 1:
             return [by_name]
         ease = {p.uid: self._size(p, sim) for want in wants for p in want.members}
         easiest = [p for want in wants for p in sorted(want.members, key=lambda p: ease[p.uid])[: want.required]]
         out = [by_name]
         for chosen in (by_name, easiest):
             out.append(sorted(chosen, key=lambda p: ease[p.uid], reverse=True))
-            out.append(sorted(chosen, key=lambda p: (self._choices(p, sim), -ease[p.uid][0])))
-        return out
+            out.append(sorted(chosen, key=lambda p: (self._choices(p, sim), -ease[p.uid][0], p.name)))
+        return [order for n, order in enumerate(out) if order not in out[:n]]
 
     def _size(self, pod: Pod, sim: Simulation) -> tuple[float, str]:
         """The largest share of a mean node that the pod asks for."""
@@ -88,7 +110,7 @@ class Placer:
         return float((amounts / np.maximum(room, 1.0)).max()), pod.name
 
     def _choices(self, pod: Pod, sim: Simulation) -> int:
-        return int(self.pipeline.static_mask(class_of(pod), sim).sum())
+        return int(self.pipeline.static_mask(sim.snapshot.class_of(pod), sim).sum())
 
     def _in_order(self, members: list[Pod], sim: Simulation, prefer: Mapping[str, int], stop: bool) -> Placed:
         """Place members one after another, equal neighbours with one ranking. With ``stop``, the first failure of
@@ -98,9 +120,9 @@ class Placer:
         failed: list[Pod] = []
         i = 0
         while i < len(members):
-            pod_class = class_of(members[i])
+            pod_class = sim.snapshot.class_of(members[i])
             run = [members[i]]
-            while i + len(run) < len(members) and class_of(members[i + len(run)]).ident == pod_class.ident:
+            while i + len(run) < len(members) and sim.snapshot.class_of(members[i + len(run)]).ident == pod_class.ident:
                 run.append(members[i + len(run)])
             self._run(pod_class, run, sim, prefer, rows, failed)
             i += len(run)
@@ -118,10 +140,11 @@ class Placer:
         rows: dict[str, int],
         failed: list[Pod],
     ) -> None:
-        mask = self.pipeline.mask(pod, sim)
-        ranking = Ranking(self.pipeline, pod, sim, mask)
-        counted = self.pipeline.only_counts(pod, sim) and ranking.local
-        index, amounts = sim.snapshot.vector(pod.shape)
+        self.looks += 1
+        ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
+        if self.pipeline.only_counts(pod, sim) and ranking.local:
+            self._draw(pod, members, sim, prefer, ranking, rows, failed)
+            return
         for n, member in enumerate(members):
             wish = prefer.get(member.uid, -1)
             row = wish if wish >= 0 and ranking.totals[wish] != -np.inf else ranking.best()
@@ -130,14 +153,41 @@ class Placer:
                 return
             sim.place(pod, row)
             rows[member.uid] = row
-            if counted:
-                ranking.rescore(row, bool((sim.free[index, row] >= amounts).all()))
-            elif n + 1 < len(members):
+            if n + 1 < len(members):
+                self.looks += 1
                 ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
 
-    def capacities(self, pod: PodClass, sim: Simulation, limit: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """``(N,)`` how many pods of the class each node could take, for classes limited by resources alone."""
+    def _draw(
+        self,
+        pod: PodClass,
+        members: list[Pod],
+        sim: Simulation,
+        prefer: Mapping[str, int],
+        ranking: Ranking,
+        rows: dict[str, int],
+        failed: list[Pod],
+    ) -> None:
+        """Equal pods limited by resources alone: always the best node of a heap, re-scored when it was used."""
         index, amounts = sim.snapshot.vector(pod.shape)
-        room = capacity(sim.free, index, amounts, limit)
-        room[~self.pipeline.static_mask(pod, sim)] = 0
-        return room
+        left = []
+        for member in members:
+            wish = prefer.get(member.uid, -1)
+            if wish >= 0 and ranking.totals[wish] != -np.inf and bool((sim.free[index, wish] >= amounts).all()):
+                sim.place(pod, wish)
+                rows[member.uid] = wish
+            else:
+                left.append(member)
+        if len(left) < len(members) and left:
+            ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
+        heap = ranking.leaders(len(left)) if left else []
+        for n, member in enumerate(left):
+            if not heap:
+                failed.extend(left[n:])
+                return
+            _, row = heap[0]
+            sim.place(pod, row)
+            rows[member.uid] = row
+            if (sim.free[index, row] >= amounts).all():
+                heapq.heapreplace(heap, (-ranking.value(row), row))
+            else:
+                heapq.heappop(heap)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.model.records import NO_LABELS, Labels, Pod, PodShape
+from gangsched.model.records import Labels, PodShape
 
 
 class PodClass(msgspec.Struct, frozen=True, gc=False):
-    """A shape with the namespace and labels by which other pods' terms may select it."""
+    """A shape with the namespace and labels by which other pods' terms may select it.
+
+    Made by :meth:`gangsched.core.snapshot.Snapshot.class_of`; pods of one class share one object.
+    """
 
     shape: PodShape
-    namespace: str = ""
-    labels: Labels = NO_LABELS
+    namespace: str
+    labels: Labels
 
     @property
     def ident(self) -> tuple[int, str, int]:
-        """Identity of the class; shapes and label sets are interned, so object identity will do."""
+        """Identity of the class; it keeps alive what it is made of, so object identity will do."""
         return id(self.shape), self.namespace, id(self.labels)
-
-
-def class_of(pod: Pod) -> PodClass:
-    """The class of a pod."""
-    return PodClass(pod.shape, pod.namespace, pod.labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gangsched.model.records import GangId, Pod
+from gangsched.model.records import GangId, Labels, Pod
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -20,7 +20,7 @@ _FIRST = 256
 
 class PodTable:
     """Columns over slots: ``row`` (node row, -1 = node unknown or slot free), ``priority``, ``shape`` and
-    ``gang`` (dense numbers), ``flags``, ``started`` (seconds).
+    ``gang`` (dense numbers), ``kin`` (namespace and labels, a dense number), ``flags``, ``started`` (seconds).
 
     ``pods[slot]`` is the record, or None for a free slot.
     """
@@ -35,6 +35,10 @@ class PodTable:
         self.gang: Ints = np.full(_FIRST, -1, dtype=np.int64)
         self.flags: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.started: Floats = np.zeros(_FIRST, dtype=np.float64)
+        self.kin: Ints = np.zeros(_FIRST, dtype=np.int64)
+        self.kins: list[tuple[str, Labels]] = []
+        self.kin_generation = 0
+        self._kin_number: dict[tuple[str, int], int] = {}
         self.gang_ids: list[GangId] = []
         self._gang_number: dict[GangId, int] = {}
 
@@ -61,6 +65,7 @@ class PodTable:
         self.priority[slot] = pod.priority
         self.shape[slot] = shape
         self.gang[slot] = self.gang_number(pod.gang)
+        self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
         self.flags[slot] = flags
         self.started[slot] = pod.started
         return slot
@@ -83,6 +88,30 @@ class PodTable:
             self.gang_ids.append(gang)
         return number
 
+    def kin_number(self, namespace: str, labels: Labels) -> int:
+        """The dense number of a (namespace, label set), which is all that other pods' terms select by."""
+        key = (namespace, id(labels))
+        number = self._kin_number.get(key)
+        if number is None:
+            if len(self.kins) > 2 * len(self.slot_of) + 4096:
+                self._renumber_kin()
+            number = self._kin_number[key] = len(self.kins)
+            self.kins.append((namespace, labels))
+        return number
+
+    def _renumber_kin(self) -> None:
+        """Forget label sets that no pod has any more; numbers change, so answers by number are void."""
+        self.kins.clear()
+        self._kin_number.clear()
+        self.kin_generation += 1
+        for slot, pod in enumerate(self.pods):
+            if pod is not None:
+                key = (pod.namespace, id(pod.labels))
+                if key not in self._kin_number:
+                    self._kin_number[key] = len(self.kins)
+                    self.kins.append((pod.namespace, pod.labels))
+                self.kin[slot] = self._kin_number[key]
+
     def renumber_rows(self, new_row: Ints) -> None:
         """Node rows have moved: old row i is now ``new_row[i]`` (-1: the node is gone)."""
         size = self.size
@@ -98,6 +127,6 @@ class PodTable:
         extra = len(self.row)
         self.row = np.concatenate([self.row, np.full(extra, -1, dtype=np.int64)])
         self.gang = np.concatenate([self.gang, np.full(extra, -1, dtype=np.int64)])
-        for name in ("priority", "shape", "flags"):
+        for name in ("priority", "shape", "flags", "kin"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(extra, dtype=np.int64)]))
         self.started = np.concatenate([self.started, np.zeros(extra, dtype=np.float64)])

@@ -48,6 +48,11 @@ class Queue:
         self._parked[key] = (hints, not_before)
         self._wake_later(key, now + FLUSH_SECONDS)
 
+    def retry(self, key: str, when: float) -> None:
+        """Become active at this time, whatever happens until then."""
+        self.remove(key)
+        self._wake_later(key, when)
+
     def remove(self, key: str) -> None:
         """Take the gang out, wherever it is."""
         self._order.pop(key, None)

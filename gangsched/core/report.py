@@ -17,6 +17,7 @@ PREEMPTED = "Preempted"
 GANG_NOT_READY = "GangNotReady"
 UNSCHEDULABLE = "Unschedulable"
 REFUSED = "InvalidObject"
+ROOM_TAKEN = "FreedRoomTaken"
 
 #: Events are cut at this length by the API server.
 _NOTE_LIMIT = 1024
@@ -55,6 +56,11 @@ def preemptor_evicts(trigger: PodRef, preemptor: str, victims: Iterable[Victim],
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     note = f"Preempted {len(names)} pod{'s' if len(names) != 1 else ''} for gang {preemptor} (plan {plan}): {shown}"
     return Report(pod_reference(trigger), "Normal", PREEMPTED, "Preempting", note[:_NOTE_LIMIT])
+
+
+def room_taken(trigger: PodRef, message: str) -> Report:
+    """Told on the preemptor: somebody else was bound into the room that was freed for it."""
+    return Report(pod_reference(trigger), "Warning", ROOM_TAKEN, "Preempting", message[:_NOTE_LIMIT])
 
 
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:

@@ -34,6 +34,7 @@ class Scheduler:
         self._synced = False
         self._leading = not options.wait_for_leadership
         self._refused: set[tuple[str, str]] = set()
+        self._untold: list[ev.ObjectRefused] = []
         self._fresh: list[Decision] = []
         self._gathering: dict[str, Decision] = {}
 
@@ -47,6 +48,9 @@ class Scheduler:
         if not (self._synced and self._leading):
             self._run.take_actions()
             return []
+        untold, self._untold = self._untold, []
+        for refused in untold:
+            self._run.refused(refused)
         self._settle()
         return self._run.take_actions()
 
@@ -128,8 +132,10 @@ class Scheduler:
                 self._hints |= Hint.BUDGET
             case ev.NamespaceChanged(namespace):
                 self.world.snapshot.namespaces[namespace.name] = namespace.labels
+                self.world.snapshot.terms.namespaces_changed()
             case ev.NamespaceGone(name):
                 self.world.snapshot.namespaces.pop(name, None)
+                self.world.snapshot.terms.namespaces_changed()
             case ev.JobChanged(job):
                 self.world.jobs[(job.namespace, job.name)] = job
             case ev.JobGone(namespace, name):
@@ -145,6 +151,9 @@ class Scheduler:
                 pass
 
     def _pod_changed(self, pod: Pod) -> None:
+        earlier = self.world.find(pod.namespace, pod.name)
+        if earlier is not None and earlier.uid != pod.uid:
+            self._pod_gone(earlier.uid)  # re-created under the same name before its deletion was seen
         old = self.world.pods.get(pod.uid)
         if old is not None and old.gang != pod.gang:
             self._dirty.add(old.gang)
@@ -166,23 +175,21 @@ class Scheduler:
         self._run.pod_seen(old, pod)
 
     def _pod_gone(self, uid: str) -> None:
+        assumed = self.world.assumed(uid)
         pod = self.world.drop_pod(uid)
         self._run.gone(uid)
         if pod is not None:
             self._touch(pod.gang)
-            if pod.bound:
+            if pod.bound or assumed:
                 self._hints |= Hint.ROOM
 
     def _node_changed(self, node: Node) -> None:
         row = self.world.snapshot.row_of.get(node.name)
         old = self.world.snapshot.nodes[row] if row is not None else None
         self.world.snapshot.set_node(node)
-        if old is None or (old.allocatable, old.labels, old.taints, old.unschedulable, old.ready) != (
-            node.allocatable,
-            node.labels,
-            node.taints,
-            node.unschedulable,
-            node.ready,
+        if old is None or (
+            (old.allocatable, old.labels, old.taints, old.unschedulable, old.ready, old.deleting)
+            != (node.allocatable, node.labels, node.taints, node.unschedulable, node.ready, node.deleting)
         ):
             self._hints |= Hint.NODE
             self._run.nodes_changed.add(node.name)
@@ -217,7 +224,7 @@ class Scheduler:
             if len(self._refused) > 10_000:
                 self._refused.clear()
             self._refused.add(key)
-            self._run.refused(event)
+            self._untold.append(event)
 
     def _leadership(self, leading: bool) -> None:
         self._leading = leading

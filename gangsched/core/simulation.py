@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from gangsched.core.filters.base import Filter
-from gangsched.core.podclass import PodClass, class_of
-from gangsched.core.snapshot import Floats, Ints, Snapshot, scored_vector
+from gangsched.core.podclass import PodClass
+from gangsched.core.snapshot import Floats, Ints, Snapshot
 
 
 class Phantom(msgspec.Struct, frozen=True, gc=False):
@@ -62,14 +62,14 @@ class Simulation:
         pod = self.snapshot.table.pods[slot]
         if pod is None:
             raise ValueError(f"slot {slot} holds no pod")
-        self._do(_Step(class_of(pod), int(self.snapshot.table.row[slot]), -1, slot))
+        self._do(_Step(self.snapshot.class_of(pod), int(self.snapshot.table.row[slot]), -1, slot))
 
     def drop(self, slot: int) -> None:
         """A lifted pod returns to its node."""
         pod = self.snapshot.table.pods[slot]
         if pod is None or slot not in self._lifted:
             raise ValueError(f"slot {slot} holds no lifted pod")
-        self._do(_Step(class_of(pod), int(self.snapshot.table.row[slot]), +1, slot))
+        self._do(_Step(self.snapshot.class_of(pod), int(self.snapshot.table.row[slot]), +1, slot))
 
     def lift_all(self, slots: Ints) -> None:
         """Lift many pods at once; the same as lifting each, but one array operation per resource."""
@@ -81,10 +81,9 @@ class Simulation:
         for slot in slots.tolist():
             pod = table.pods[slot]
             if pod is not None:
-                self._steps.append(_Step(class_of(pod), int(table.row[slot]), -1, slot))
+                self._steps.append(_Step(self.snapshot.class_of(pod), int(table.row[slot]), -1, slot))
                 self._lifted.add(slot)
-                scored = scored_vector(pod.shape)
-                self.scored[:, table.row[slot]] -= scored
+                self.scored[:, table.row[slot]] -= self.snapshot.scored_of(pod.shape)
         amounts = self.snapshot.shape_matrix()[table.shape[slots]]
         rows = table.row[slots]
         for i in range(amounts.shape[1]):
@@ -122,7 +121,7 @@ class Simulation:
             missing = len(self.snapshot.resources) - self.free.shape[0]
             self.free = np.concatenate([self.free, np.zeros((missing, self.free.shape[1]))])
         self.free[index, row] -= sign * amounts
-        self.scored[:, row] += sign * scored_vector(pod.shape)
+        self.scored[:, row] += sign * self.snapshot.scored_of(pod.shape)
 
     # -- questions -----------------------------------------------------------------------------------------
 
@@ -134,14 +133,22 @@ class Simulation:
             found = self._states[key] = (rule, rule.prepare(pod, self))
         return found[1]
 
+    def lifted(self) -> Ints:
+        """Slots of the pods that have been lifted, ascending."""
+        return np.array(sorted(self._lifted), dtype=np.int64)
+
+    def visitors(self) -> Iterator[tuple[PodClass, int]]:
+        """Pods that are here only in thought: held and placed ones, as ``(class, row)``."""
+        yield from self._held
+        for step in self._steps:
+            if step.slot < 0 and step.sign > 0:
+                yield step.pod, step.row
+
     def present(self) -> Iterator[tuple[PodClass, int]]:
         """All pods on known nodes as ``(class, row)``: bound, assumed, held and placed here, less those lifted."""
         table = self.snapshot.table
         for slot in table.occupied().tolist():
             pod = table.pods[slot]
             if pod is not None and slot not in self._lifted:
-                yield class_of(pod), int(table.row[slot])
-        yield from self._held
-        for step in self._steps:
-            if step.slot < 0 and step.sign > 0:
-                yield step.pod, step.row
+                yield self.snapshot.class_of(pod), int(table.row[slot])
+        yield from self.visitors()

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gangsched.core.nodecolumns import NodeColumns
+from gangsched.core.podclass import PodClass
 from gangsched.core.podtable import PodTable
+from gangsched.core.terms import TermIndex
 from gangsched.model.records import Labels, Node, Pod, PodShape
 
 Floats = npt.NDArray[np.float64]
@@ -43,6 +45,12 @@ class Snapshot:
         self.table = PodTable()
         self.columns = NodeColumns(self)
         self.static_generation = 0
+        self.terms = TermIndex(self)
+        self.anti_shapes: list[int] = []
+        self._term_keys: set[str] = set()
+        self._terms_exist = False
+        self._classes: dict[tuple[int, str, tuple[str | None, ...]], PodClass] = {}
+        self._scored_vectors: list[Floats] = []
         self.namespaces: dict[str, Labels] = {}
         self._known: dict[str, Node] = {}
         self._dirty = False
@@ -154,6 +162,7 @@ class Snapshot:
         self.table.pods[slot] = pod
         self.table.priority[slot] = pod.priority
         self.table.gang[slot] = self.table.gang_number(pod.gang)
+        self.table.kin[slot] = self.table.kin_number(pod.namespace, pod.labels)
         self.table.flags[slot] = flags
         self.table.started[slot] = pod.started
 
@@ -164,8 +173,7 @@ class Snapshot:
     def _charge(self, pod: Pod, row: int, sign: float) -> None:
         index, amounts = self.vector(pod.shape)
         self.used[index, row] += sign * amounts
-        for i, (_, units) in enumerate(_scored(pod.shape)):
-            self.scored[i, row] += sign * units
+        self.scored[:, row] += sign * self.scored_of(pod.shape)
 
     # -- shapes --------------------------------------------------------------------------------------------
 
@@ -175,6 +183,10 @@ class Snapshot:
         if number is None:
             number = self._shape_number[id(shape)] = len(self.shapes)
             self.shapes.append(shape)  # keeps the object alive, so its id stays its own
+            if shape.anti_affinity:
+                self.anti_shapes.append(number)
+            self._note_terms(shape)
+            self._scored_vectors.append(scored_vector(shape))
             items = [(PODS, 1.0)]
             for name, units in shape.requests:
                 row = self.resource_row.get(name)
@@ -192,6 +204,36 @@ class Snapshot:
     def vector(self, shape: PodShape) -> tuple[Ints, Floats]:
         """``(resource rows, amounts)`` that a pod of this shape takes, its pod slot included."""
         return self._vectors[self.shape_number(shape)]
+
+    def scored_of(self, shape: PodShape) -> Floats:
+        """``(2,)`` cpu and memory that scoring assumes for the shape. Do not modify."""
+        return self._scored_vectors[self.shape_number(shape)]
+
+    def class_of(self, pod: Pod) -> PodClass:
+        """The class of a pod: one object for all pods that no filter or score can tell apart.
+
+        Labels count only as far as some pod's affinity, anti-affinity or spread looks at them: the index that a
+        controller puts on each of its pods does not make them different.
+        """
+        self.shape_number(pod.shape)
+        key: tuple[int, str, tuple[str | None, ...]] = (id(pod.shape), "", ())
+        if self._terms_exist:
+            key = (id(pod.shape), pod.namespace, tuple(pod.labels.get(k) for k in sorted(self._term_keys)))
+        found = self._classes.get(key)
+        if found is None:
+            if len(self._classes) > 50_000:
+                self._classes.clear()
+            found = self._classes[key] = PodClass(pod.shape, pod.namespace, pod.labels)
+        return found
+
+    def _note_terms(self, shape: PodShape) -> None:
+        selectors = [t.selector for t in (*shape.affinity, *shape.anti_affinity)]
+        selectors += [t.selector for _, t in (*shape.preferred_affinity, *shape.preferred_anti_affinity)]
+        selectors += [c.selector for c in shape.spread]
+        if selectors:
+            self._terms_exist = True
+            self._term_keys.update(r.key for s in selectors if s is not None for r in s.requirements)
+            self._classes.clear()
 
     def shape_matrix(self) -> Floats:
         """``(shapes, R)`` requests by shape number."""

@@ -45,6 +45,7 @@ class World:
         self._uid_of[(pod.namespace, pod.name)] = pod.uid
         self.pods[pod.uid] = pod
         self.membership.set_pod(pod)
+        self.snapshot.shape_number(pod.shape)
         if pod.node:
             self._assumed.pop(pod.uid, None)
         self._recharge(pod)

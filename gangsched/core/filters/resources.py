@@ -63,16 +63,3 @@ class NodeResourcesFit:
 
     def repeats(self, state: _State) -> bool:
         return True  # capacity is counted exactly from the free matrix
-
-
-def capacity(free: Floats, index: Ints, amounts: Floats, limit: int) -> Ints:
-    """``(N,)`` how many pods of one shape the free room of each node holds, at most ``limit``.
-
-    ``free`` is ``(R, N)``; ``index`` and ``amounts`` are the shape's request vector.
-    """
-    room = np.full(free.shape[1], float(limit))
-    for i, amount in zip(index.tolist(), amounts.tolist(), strict=True):
-        if amount > 0:
-            np.minimum(room, np.floor_divide(free[i], amount), out=room)
-    np.maximum(room, 0.0, out=room)
-    return room.astype(np.int64)

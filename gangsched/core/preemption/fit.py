@@ -7,122 +7,303 @@ number of members. That is exact. Everything else is placed for real in the simu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from gangsched.core.placement import Placer, Want
-from gangsched.core.podclass import PodClass, class_of
+from gangsched.core.podclass import PodClass
 from gangsched.core.simulation import Simulation
 from gangsched.core.snapshot import Bools, Floats, Ints
 
 
 class Fit(Protocol):
-    """A simulated cluster from which pods have been taken."""
+    """A simulated cluster from which pods are taken and to which they are given back."""
 
-    exact: bool
+    steps: int  # search steps spent in here beside one per question
 
     def take(self, slots: Ints) -> None:
         """These pods leave."""
 
+    def give_back(self, slots: Ints) -> None:
+        """These pods come back."""
+
     def fits(self) -> bool:
         """Does the gang fit now?"""
 
-    def give_back(self, slots: Ints) -> bool:
-        """Put these pods back if the gang still fits with them there; True when they stay."""
+    def shortfall(self) -> float:
+        """How far the gang is from fitting; 0 or less when it fits. Smaller is better, fractions count progress."""
+
+    def gains(self, options: Sequence[Ints]) -> Floats:
+        """By how much taking each option alone would reduce the shortfall, ``(len(options),)``."""
+
+    def save(self) -> Any:
+        """The present state, for :meth:`restore`."""
+
+    def restore(self, state: Any) -> None:
+        """Back to a saved state."""
 
 
 class CountedFit:
     """For one class of members: capacities per node, changed only where pods come and go."""
 
-    exact = True
+    steps = 0
 
     def __init__(self, sim: Simulation, pod: PodClass, allowed: Bools, needed: int) -> None:
         index, amounts = sim.snapshot.vector(pod.shape)
-        self._index = index
         self._amounts = amounts
         self._free: Floats = sim.free[index].copy()
         self._allowed = allowed
         self._needed = needed
         self._table = sim.snapshot.table
         self._matrix = sim.snapshot.shape_matrix()[:, index]
-        self._room = self._count(slice(None))
-        self._total = int(self._room.sum())
+        self._room = self._count(self._free, self._allowed)
+        self._total = float(self._room.sum())
+        self._whole = float(np.floor(self._room).sum())
 
-    def _count(self, rows: slice | Ints) -> Ints:
-        room = np.floor_divide(self._free[:, rows], self._amounts[:, None]).min(axis=0)
-        np.clip(room, 0.0, float(self._needed), out=room)
-        room[~self._allowed[rows]] = 0.0
-        return np.asarray(room, dtype=np.int64)
+    def _count(self, free: Floats, allowed: Bools) -> Floats:
+        """Pods that fit per node: whole ones, plus a thousandth of the fraction of the next one as a sense of
+        direction for the search.
+        """
+        parts = (free / self._amounts[:, None]).min(axis=0)
+        np.clip(parts, 0.0, float(self._needed), out=parts)
+        whole = np.floor(parts)
+        parts -= whole
+        parts *= _HINT
+        parts += whole
+        parts[~allowed] = 0.0
+        return np.asarray(parts)
 
-    def _shift(self, slots: Ints, sign: float) -> Ints:
+    def _aggregate(self, slots: Ints) -> tuple[Ints, Floats]:
+        """Node rows touched, and what these pods take there, ``(R, rows)``."""
         rows = self._table.row[slots]
+        amounts = self._matrix[self._table.shape[slots]]
         if len(slots) == 1:
-            self._free[:, rows[0]] += sign * self._matrix[self._table.shape[slots[0]]]
-            touched = rows
-        else:
-            touched, where = np.unique(rows, return_inverse=True)
-            amounts = self._matrix[self._table.shape[slots]]
-            for i in range(len(self._index)):
-                self._free[i, touched] += sign * np.bincount(where, weights=amounts[:, i], minlength=len(touched))
-        before = self._room[touched]
-        after = self._count(touched)
-        self._room[touched] = after
-        self._total += int(after.sum() - before.sum())
-        return touched
+            return rows, amounts.T
+        touched, where = np.unique(rows, return_inverse=True)
+        summed = np.empty((amounts.shape[1], len(touched)))
+        for i in range(amounts.shape[1]):
+            summed[i] = np.bincount(where, weights=amounts[:, i], minlength=len(touched))
+        return touched, summed
+
+    def _shift(self, slots: Ints, sign: float) -> None:
+        if not len(slots):
+            return
+        rows, amounts = self._aggregate(slots)
+        self._free[:, rows] += sign * amounts
+        after = self._count(self._free[:, rows], self._allowed[rows])
+        before = self._room[rows]
+        self._total += float(after.sum() - before.sum())
+        self._whole += float(np.floor(after).sum() - np.floor(before).sum())
+        self._room[rows] = after
 
     def take(self, slots: Ints) -> None:
-        if len(slots):
-            self._shift(slots, +1.0)
+        self._shift(slots, +1.0)
+
+    def give_back(self, slots: Ints) -> None:
+        self._shift(slots, -1.0)
 
     def fits(self) -> bool:
-        return self._total >= self._needed
+        return self._whole >= self._needed
 
-    def give_back(self, slots: Ints) -> bool:
-        if not len(slots):
-            return self.fits()
-        self._shift(slots, -1.0)
-        if self.fits():
-            return True
-        self._shift(slots, +1.0)
-        return False
+    def shortfall(self) -> float:
+        return self._needed - self._total
+
+    def gains(self, options: Sequence[Ints]) -> Floats:
+        if not options:
+            return np.zeros(0)
+        sizes = np.array([len(o) for o in options])
+        slots = np.concatenate(options) if len(options) > 1 else options[0]
+        owner = np.repeat(np.arange(len(options)), sizes)
+        rows = self._table.row[slots]
+        pairs, where = np.unique(owner * (len(self._room) + 1) + rows, return_inverse=True)
+        at = pairs % (len(self._room) + 1)
+        amounts = self._matrix[self._table.shape[slots]]
+        free = self._free[:, at].copy()
+        for i in range(len(self._amounts)):
+            free[i] += np.bincount(where, weights=amounts[:, i], minlength=len(pairs))
+        gain = self._count(free, self._allowed[at]) - self._room[at]
+        summed = np.bincount(pairs // (len(self._room) + 1), weights=gain, minlength=len(options))
+        return np.asarray(summed, dtype=np.float64)
+
+    def cheapest(self, slots: Ints) -> Ints:
+        """Of these pods, none of them taken, those to take so that the gang fits with few pods.
+
+        ``slots`` come in the order in which pods of one node are to be taken. Taking the first ``j`` pods of a node
+        makes room for so many more members; the steps of its upper hull, most members per pod first, are drawn
+        from all nodes together until there is room for enough. All of them are returned if that is never so.
+        """
+        rows = self._table.row[slots]
+        nodes, where = np.unique(rows, return_inverse=True)
+        counts = np.bincount(where)
+        order = np.argsort(where, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        most = int(counts.max())
+        room = np.empty((most + 1, len(nodes)))
+        free = self._free[:, nodes].copy()
+        room[0] = np.floor(self._count(free, self._allowed[nodes]))
+        for turn in range(most):
+            at = np.flatnonzero(counts > turn)
+            picked = slots[order[starts[at] + turn]]
+            free[:, at] += self._matrix[self._table.shape[picked]].T
+            room[turn + 1] = np.floor(self._count(free, self._allowed[nodes]))
+        steps = _hull_steps(room, counts)
+        ratio = np.round(steps[:, 2] / steps[:, 3], 9)
+        ranked = steps[np.lexsort((steps[:, 0], steps[:, 3], -ratio))]
+        missing = self._needed - self._whole
+        enough = int(np.searchsorted(np.cumsum(ranked[:, 2]), missing)) + 1
+        depth = np.zeros(len(nodes), dtype=np.int64)
+        np.maximum.at(depth, ranked[:enough, 0].astype(np.int64), ranked[:enough, 1].astype(np.int64))
+        place = np.empty(len(slots), dtype=np.int64)
+        place[order] = np.arange(len(slots)) - np.repeat(starts, counts)
+        return slots[place < depth[where]]
+
+    def trim(self, slots: Ints) -> Ints:
+        """Give back as many of these taken pods as the gang allows; returns those that are back.
+
+        ``slots`` come in the order in which they are to be given back where there is a choice. Nodes do not
+        depend on each other once it is settled how many members each is to hold, so all nodes are worked on at
+        once, one pod of each at a time. No further pod of ``slots`` could be given back afterwards.
+        """
+        if not len(slots) or not self.fits():
+            return np.zeros(0, dtype=np.int64)
+        rows = self._table.row[slots]
+        nodes, where = np.unique(rows, return_inverse=True)
+        counts = np.bincount(where)
+        target = self._targets(nodes, where, slots, counts)
+        floor = target * self._amounts[:, None]  # free room that each node must keep
+        order = np.argsort(where, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        back: list[Ints] = []
+        for turn in range(int(counts.max())):
+            at = np.flatnonzero(counts > turn)
+            picked = slots[order[starts[at] + turn]]
+            amounts = self._matrix[self._table.shape[picked]].T
+            left = self._free[:, nodes[at]] - amounts
+            fine = (left >= floor[:, at]).all(axis=0) | ~self._allowed[nodes[at]]
+            self._free[:, nodes[at[fine]]] = left[:, fine]
+            back.append(picked[fine])
+        self._room = self._count(self._free, self._allowed)
+        self._total = float(self._room.sum())
+        self._whole = float(np.floor(self._room).sum())
+        return np.concatenate(back)
+
+    def _targets(self, nodes: Ints, where: Ints, slots: Ints, counts: Ints) -> Floats:
+        """Members that each of these nodes is to hold so that all together hold just enough: where a member costs
+        most pods, it is given up first.
+        """
+        amounts = self._matrix[self._table.shape[slots]]
+        free = self._free[:, nodes].copy()
+        for i in range(len(self._amounts)):
+            free[i] -= np.bincount(where, weights=amounts[:, i], minlength=len(nodes))
+        without = np.floor(self._count(free, self._allowed[nodes]))
+        target = np.floor(self._room[nodes])
+        gained = target - without
+        spare = self._whole - self._needed
+        for n in np.lexsort((nodes, -counts / np.maximum(gained, 1e-9))).tolist():
+            if spare <= 0:
+                break
+            less = min(spare, float(gained[n]))
+            target[n] -= less
+            spare -= less
+        return target
+
+    def save(self) -> Any:
+        return self._free.copy(), self._room.copy(), self._total, self._whole
+
+    def restore(self, state: Any) -> None:
+        free, room, self._total, self._whole = state
+        self._free[:] = free
+        self._room[:] = room
+
+
+def _hull_steps(room: Floats, counts: Ints) -> Floats:
+    """Steps of the upper hulls of ``room[j, n]`` (members on node n with j pods gone), ``(steps, 4)``: node, pods
+    gone after the step, members gained by it, pods it costs.
+    """
+    turns = np.arange(len(room))[:, None]
+    at = np.zeros(room.shape[1], dtype=np.int64)
+    columns = np.arange(room.shape[1])
+    out = [np.zeros((0, 4))]
+    for _ in range(len(room)):
+        ahead = (turns > at) & (turns <= counts)
+        gained = room - room[at, columns]
+        ratio = np.where(ahead, gained / np.maximum(turns - at, 1), -1.0)
+        best = ratio.argmax(axis=0)
+        good = np.flatnonzero(ratio[best, columns] > 0)
+        if not len(good):
+            break
+        out.append(np.stack([good, best[good], gained[best[good], good], best[good] - at[good]], axis=1).astype(float))
+        at[good] = best[good]
+    return np.concatenate(out)
+
+
+#: Weight of the fraction of a pod that a node has room for beside the whole ones.
+_HINT = 1e-3
 
 
 class PlacedFit:
     """For gangs of several classes or with rules that see other pods: place all members, every time."""
 
-    exact = False
-
     def __init__(self, sim: Simulation, placer: Placer, wants: Sequence[Want]) -> None:
         self._sim = sim
         self._placer = placer
         self._wants = wants
+        self._taken: set[int] = set()
+        self._base = sim.mark()
+        self._known: dict[frozenset[int], float] = {}
+        self.steps = 0
 
     def take(self, slots: Ints) -> None:
         for slot in slots.tolist():
+            self._taken.add(slot)
             self._sim.lift(slot)
+
+    def give_back(self, slots: Ints) -> None:
+        for slot in slots.tolist():
+            self._taken.discard(slot)
+            self._sim.drop(slot)
 
     def fits(self) -> bool:
-        mark = self._sim.mark()
-        result = self._placer.required(self._wants, self._sim, {})
-        self._sim.rollback(mark)
-        return result.complete
+        return self.shortfall() <= 0
 
-    def give_back(self, slots: Ints) -> bool:
-        for slot in slots.tolist():
-            self._sim.drop(slot)
-        if self.fits():
-            return True
-        for slot in slots.tolist():
+    def shortfall(self) -> float:
+        key = frozenset(self._taken)
+        found = self._known.get(key)
+        if found is None:
+            before = self._placer.looks
+            mark = self._sim.mark()
+            found = float(len(self._placer.required(self._wants, self._sim, {}).failed))
+            self._sim.rollback(mark)
+            self.steps += self._placer.looks - before
+            self._known[key] = found
+        return found
+
+    def gains(self, options: Sequence[Ints]) -> Floats:
+        now = self.shortfall()
+        out = np.zeros(len(options))
+        for n, option in enumerate(options):
+            self.take(option)
+            out[n] = now - self.shortfall()
+            self.give_back(option)
+        return out
+
+    def save(self) -> Any:
+        return set(self._taken)
+
+    def restore(self, state: Any) -> None:
+        # Undoing step by step would also do, but the journal would grow with every test of a long search.
+        self._sim.rollback(self._base)
+        self._taken = set(state)
+        for slot in sorted(self._taken):
             self._sim.lift(slot)
-        return False
 
 
 def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want]) -> Fit:
     """The cheapest exact way to answer for this gang. The simulation is the base to take pods from."""
     members = [p for want in wants for p in want.members]
-    classes = {class_of(p).ident for p in members}
-    first = class_of(members[0])
+    classes = {sim.snapshot.class_of(p).ident for p in members}
+    first = sim.snapshot.class_of(members[0])
     if len(classes) == 1 and placer.pipeline.only_counts(first, sim):
         needed = sum(want.required for want in wants)
         return CountedFit(sim, first, placer.pipeline.static_mask(first, sim), needed)

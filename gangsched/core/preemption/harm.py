@@ -73,5 +73,10 @@ def work_lost(pod: Pod, cluster: Mapping[str, float], now: float) -> float:
 
 
 def share(pod: Pod, cluster: Mapping[str, float]) -> float:
+    """Share of the cluster that the pod requests."""
+    return share_of(pod.shape.requests, cluster)
+
+
+def share_of(requests: Sequence[tuple[str, int]], cluster: Mapping[str, float]) -> float:
     """Sum over resources of request / cluster allocatable; resources that no node has count nothing."""
-    return sum(units / cluster[name] for name, units in pod.shape.requests if cluster.get(name))
+    return sum(units / cluster[name] for name, units in requests if cluster.get(name))

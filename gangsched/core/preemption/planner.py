@@ -1,20 +1,26 @@
-"""The search for victims: everything that may leave leaves, then comes back as far as the gang allows.
+"""The search for victims, one priority level at a time, from the top.
 
-Putting units back one by one, the most harmful first, ends in a set in which no victim could be spared. Several
-orders are tried, since the first of equals is not always the best one to keep, and the least harmful result wins.
+Harm is compared level by level from the highest priority down, so the search goes the same way: with everything
+below still taken, it finds the fewest gangs, then the fewest pods, that must go at this level, and only then looks
+further down. Within a level two ways are tried and the better one kept: everything leaves and comes back as far as
+the gang allows (*reprieve*), and nothing leaves but the most useful, one after another (*greedy*), followed by a
+reprieve. At the end small exchanges are tried. No victim is left that could be put back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 
 import msgspec
 import numpy as np
 
 from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.fit import Fit
-from gangsched.core.preemption.harm import Harm, harm, share
+from gangsched.core.preemption.exact import Exact
+from gangsched.core.preemption.fit import CountedFit, Fit
+from gangsched.core.preemption.harm import Harm, harm, share_of
 from gangsched.core.preemption.units import Block, Units
+from gangsched.core.snapshot import Floats, Ints
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -26,13 +32,25 @@ class Choice(msgspec.Struct, frozen=True):
     stopped: bool
 
 
-class _Item(msgspec.Struct, frozen=True):
-    """Something to put back: a whole block (``single`` = -1) or one single pod."""
+class Item(msgspec.Struct, frozen=True):
+    """Something that is taken or given back at once: a whole block (``single`` = -1), or one pod."""
 
     block: Block
     level: int
     slots: tuple[int, ...]
+    size: float
+    work: float
+    name: str
     single: int = -1
+
+
+#: Up to this many victims' subsets are re-chosen in the final exchange, and up to this many items at once.
+_EXCHANGE_VICTIMS = 40
+_EXCHANGE_OUT = 3
+#: A step is one look at the cluster; looking at more pods than this at once counts as more steps.
+_PODS_PER_STEP = 64
+#: Levels with more items than this are searched greedily only: reprieve from "all taken" would cost too much.
+_REPRIEVE_ITEMS = 400
 
 
 class Search:
@@ -55,158 +73,407 @@ class Search:
         self.max_steps = max_steps
         self.steps = 0
         self.stopped = False
+        self.fit: Fit = make_fit()
+        self.taken: set[int] = set()
+        self._wholes: dict[int, Item] = {}
+        self._sizes, self._works = self._columns()
+
+    def _columns(self) -> tuple[Floats, Floats]:
+        """Per slot: the share of the cluster that the pod holds, and the work that would be lost with it."""
+        table = self.units.snapshot.table
+        shares = np.array([share_of(shape.requests, self.cluster) for shape in self.units.snapshot.shapes])
+        sizes = shares[table.shape[: table.size]] if len(shares) else np.zeros(table.size)
+        return sizes, sizes * np.maximum(0.0, self.now - table.started[: table.size])
 
     def run(self) -> Choice | None:
         """The least harmful choice found, or None when the gang would not fit even with all of them gone."""
-        best: Choice | None = None
-        for order in (_large_first, _small_first, _costly_first):
-            taken = self._attempt(order)
-            if taken is None:
-                return None
-            losses, interrupted = self.units.losses(taken)
-            cost = harm(losses, interrupted, self.budgets, self.cluster, self.now)
-            if best is None or cost < best.harm:
-                best = Choice(frozenset(taken), cost, self.steps, self.stopped)
-            if self.stopped:
-                break
-        if best is None:
-            return None
-        return Choice(best.taken, best.harm, self.steps, self.stopped)
-
-    # -- one attempt ---------------------------------------------------------------------------------------
-
-    def _attempt(self, order: Callable[[Search, _Item], tuple[float, ...]]) -> set[int] | None:
-        fit = self.make_fit()
-        taken: set[int] = set()
         for block in self.units.blocks:
-            taken.update(block.whole or self._first_singles(block))
-        fit.take(np.array(sorted(taken), dtype=np.int64))
-        self.steps += 1
-        if not fit.fits():
+            self.taken.update(block.whole or self.surplus(block))
+        self._take(sorted(self.taken), known=True)
+        if not self._fits():
             return None
-        items = [item for block in self.units.blocks for item in self._items(block, taken)]
+        items = [item for block in self.units.blocks for item in self._items(block)]
         if self.budgets:
-            self._spare_budgets(fit, taken, items)
-        # Gangs before pods within a priority, priorities from the top: the order in which harm is compared. A
-        # block that is only partly put back adds its pods to the work still to do at their own priorities.
-        pending: dict[int, list[_Item]] = {}
+            self._spare_budgets(items)
+        pending: dict[int, list[Item]] = {}
         for item in items:
-            if all(s in taken for s in item.slots):
+            if self._is_taken(item):
                 pending.setdefault(item.level, []).append(item)
         while pending:
             level = max(pending)
-            todo = pending.pop(level)
-            blocks = [i for i in todo if i.single < 0]
-            singles = [i for i in todo if i.single >= 0]
-            for item in sorted(blocks, key=lambda i: (*order(self, i), i.block.ref.name)):
-                for rest in self._give_back_block(fit, taken, item):
-                    if rest.level == level:
-                        singles.append(rest)
-                    else:
-                        pending.setdefault(rest.level, []).append(rest)
-            singles.sort(key=lambda i: (*order(self, i), self.units.pod(i.single).key))
-            self._give_back_many(fit, taken, singles)
-        return taken
+            for rest in self._level(level, pending.pop(level)):
+                pending.setdefault(rest.level, []).append(rest)
+        self._exchange()
+        cost, taken = self._proved(self._harm(), frozenset(self.taken))
+        return Choice(taken, cost, self._spent(), self.stopped)
 
-    def _items(self, block: Block, taken: set[int]) -> list[_Item]:
-        if block.whole:
-            return [_Item(block, block.priority, tuple(block.whole))]
-        return [self._single(block, s) for s in block.singles if s in taken]
+    def _proved(self, cost: Harm, taken: frozenset[int]) -> tuple[Harm, frozenset[int]]:
+        """With few units, look through everything that could be better."""
+        self.fit.give_back(np.array(sorted(self.taken), dtype=np.int64))
+        self.taken = set()
+        exact = Exact(self.units, self.fit, self._harm_of, self._spend, lambda s: float(self._works[s]))
+        return exact.run(cost, taken) if exact.small else (cost, taken)
 
-    def _single(self, block: Block, slot: int) -> _Item:
-        return _Item(block, self.units.pod(slot).priority, (slot,), slot)
+    def _spend(self, steps: int) -> bool:
+        self.steps += steps
+        return not self._exhausted()
 
-    def _first_singles(self, block: Block) -> list[int]:
-        out: list[int] = []
-        for part in block.parts:
-            cheapest = sorted(
-                part.single, key=lambda s: (self.units.pod(s).priority, -self.size(s), self.units.pod(s).key)
-            )
-            out.extend(cheapest[: part.limit])
+    def _spent(self) -> int:
+        return self.steps + self.fit.steps
+
+    # -- one level -----------------------------------------------------------------------------------------
+
+    def _level(self, level: int, items: list[Item]) -> list[Item]:
+        """Settle one level; returns surplus pods of lower priority that stay taken for their own level."""
+        blocks = [i for i in items if i.single < 0]
+        singles = [i for i in items if i.single >= 0]
+        later: list[Item] = []
+        if blocks:
+            rest = self._best(blocks, self._give_back_blocks)
+            singles += [i for i in rest if i.level == level]
+            later = [i for i in rest if i.level != level]
+        if singles:
+            self._best(singles, self._give_back_singles)
+        return later
+
+    def _best(self, items: list[Item], reprieve: Callable[[list[Item]], list[Item]]) -> list[Item]:
+        """Try the ways to settle these items and keep the least harmful outcome."""
+        if self._give_back([s for i in items for s in i.slots]):
+            return []
+        counted = isinstance(self.fit, CountedFit) and items[0].single >= 0
+        if len(items) > _REPRIEVE_ITEMS and not counted:
+            items = self._shrink(items)
+        start = self.fit.save(), set(self.taken)
+        best: tuple[Harm, object, set[int], list[Item]] | None = None
+        for attempt in self._attempts(items, reprieve):
+            self.fit.restore(start[0])
+            self.taken = set(start[1])
+            rest = attempt()
+            if not self._fits():
+                continue
+            cost = self._harm()
+            if best is None or cost < best[0]:
+                best = cost, self.fit.save(), set(self.taken), rest
+            if self.stopped:
+                break
+        if best is None:
+            self.fit.restore(start[0])
+            self.taken = start[1]
+            return []
+        self.fit.restore(best[1])
+        self.taken = best[2]
+        return best[3]
+
+    def _shrink(self, items: list[Item]) -> list[Item]:
+        """Of very many items keep the most useful that are enough together, and give the others back.
+
+        Usefulness is members gained per pod: of a gang for itself, of single pods for all on one node together,
+        since a member often needs the room of several.
+        """
+        groups: dict[tuple[int, int], list[Item]] = {}
+        rows = self.units.snapshot.table.row
+        for n, item in enumerate(items):
+            groups.setdefault((1, int(rows[item.single])) if item.single >= 0 else (0, n), []).append(item)
+        parts = list(groups.values())
+        slots = [np.array([s for i in part for s in i.slots], dtype=np.int64) for part in parts]
+        self._give(np.concatenate(slots).tolist())
+        self.steps += 1 + sum(map(len, slots)) // _PODS_PER_STEP
+        ratio = np.round(self.fit.gains(slots) / np.array([len(s) for s in slots]), 9)
+        work = np.array([sum(i.work for i in part) for part in parts])
+        names = np.array([part[0].name for part in parts])
+        order = np.lexsort((names, work, -ratio)).tolist()
+        low, high = 0, len(order)  # with all of them the gang fits, with none it does not
+        base = self.fit.save()
+        while high - low > 1:
+            middle = (low + high) // 2
+            self.fit.restore(base)
+            self.fit.take(np.concatenate([slots[n] for n in order[:middle]]))
+            self.steps += 1
+            low, high = (low, middle) if self.fit.fits() else (middle, high)
+        self.fit.restore(base)
+        kept = order[:high]
+        self._take(np.concatenate([slots[n] for n in kept]).tolist())
+        return [item for n in kept for item in parts[n]]
+
+    def _attempts(
+        self, items: list[Item], reprieve: Callable[[list[Item]], list[Item]]
+    ) -> list[Callable[[], list[Item]]]:
+        out: list[Callable[[], list[Item]]] = []
+        fit = self.fit
+        if isinstance(fit, CountedFit) and items[0].single >= 0:
+            out.append(lambda: self._cheapest(fit, items, lambda i: (-i.size, i.work)))
+            out.append(lambda: self._cheapest(fit, items, lambda i: (i.work, -i.size)))
+            if len(items) > _REPRIEVE_ITEMS:
+                return out
+        if len(items) <= _REPRIEVE_ITEMS:
+            out.append(lambda: self._greedy(items, reprieve, per_pod=False))
+            if any(len(i.slots) > 1 for i in items):
+                out.append(lambda: self._greedy(items, reprieve, per_pod=True))
+            out.append(lambda: reprieve(sorted(items, key=lambda i: (-len(i.slots), -i.size, i.name))))
+            out.append(lambda: reprieve(sorted(items, key=lambda i: (len(i.slots), i.size, i.name))))
+        else:
+            out.append(lambda: reprieve(sorted(items, key=lambda i: (len(i.slots), i.size, i.name))))
+        out.append(lambda: reprieve(sorted(items, key=lambda i: (-i.work, i.name))))
         return out
 
-    def _spare_budgets(self, fit: Fit, taken: set[int], items: Sequence[_Item]) -> None:
+    def _cheapest(self, fit: CountedFit, items: list[Item], order: Callable[[Item], tuple[float, ...]]) -> list[Item]:
+        """Take the single pods that make room for most members each, then put back what is not needed."""
+        ranked = sorted(items, key=lambda i: (*order(i), i.name))
+        self._give([i.single for i in items])
+        self.steps += 1 + len(items) // _PODS_PER_STEP
+        chosen = set(fit.cheapest(np.array([i.single for i in ranked], dtype=np.int64)).tolist())
+        self._take(sorted(chosen))
+        return self._give_back_singles([i for i in reversed(ranked) if i.single in chosen])
+
+    def _greedy(self, items: list[Item], reprieve: Callable[[list[Item]], list[Item]], per_pod: bool) -> list[Item]:
+        """Give everything at this level back but the surplus, then take what helps most until the gang fits."""
+        kept: list[Item] = []
+        back: list[int] = []
+        for item in items:
+            surplus = self.surplus(item.block) if item.single < 0 else []
+            kept += [self._single(item.block, s) for s in surplus]
+            back += [s for s in item.slots if s not in set(surplus)] if surplus else item.slots
+        self._give(back)
+        chosen = self._take_useful([i for i in items if i.single < 0] or items, per_pod)
+        if chosen is None:
+            return []
+        wholes = {i.block.number for i in chosen if i.single < 0}
+        rest = reprieve(sorted(chosen, key=lambda i: (len(i.slots), i.size, i.name)))
+        return rest + [i for i in kept if i.block.number not in wholes]
+
+    def _take_useful(self, items: list[Item], per_pod: bool) -> list[Item] | None:
+        """Take items, the most useful first, until the gang fits; None when it never does."""
+        left = list(items)
+        chosen: list[Item] = []
+        while not self._fits():
+            if not left or self._exhausted():
+                return None
+            options = [np.array([s for s in i.slots if s not in self.taken], dtype=np.int64) for i in left]
+            sizes = np.array([len(o) for o in options])
+            self.steps += 1 + int(sizes.sum()) // _PODS_PER_STEP
+            gains = self.fit.gains(options)
+            need = max(self.fit.shortfall(), 1e-6)
+            useful = np.round(np.minimum(gains, need) / (sizes if per_pod else 1.0), 9)
+            names = np.array([i.name for i in left])
+            works = np.array([i.work for i in left])
+            order = np.lexsort((names, works, sizes, -useful))
+            # Many small steps are taken at once where that cannot overshoot: half of what is still missing.
+            batch = 1 if len(left) <= _REPRIEVE_ITEMS else max(1, int(need / max(float(gains.max()), 1.0) / 2))
+            picked = order[:batch].tolist()
+            chosen += [left[n] for n in picked]
+            self._take([s for n in picked for s in options[n].tolist()])
+            gone = set(picked)
+            left = [item for n, item in enumerate(left) if n not in gone]
+        return chosen
+
+    # -- giving back ---------------------------------------------------------------------------------------
+
+    def _give_back_blocks(self, items: list[Item]) -> list[Item]:
+        """Put whole gangs back in order, entirely or all but their surplus; returns the surplus that stays taken."""
+        rest: list[Item] = []
+        for item in items:
+            if self._give_back(item.slots):
+                continue
+            surplus = self.surplus(item.block)
+            core = [s for s in item.slots if s not in set(surplus)]
+            if surplus and core and self._give_back(core):
+                rest += [self._single(item.block, s) for s in surplus]
+        return rest
+
+    def _give_back_singles(self, items: list[Item]) -> list[Item]:
+        """Put single pods back in order. Trying many at once and halving on refusal ends in the same set as trying
+        each, since putting more back never makes the gang fit better.
+        """
+        if not items or self._give_back([s for i in items for s in i.slots]) or len(items) == 1:
+            return []
+        if isinstance(self.fit, CountedFit):
+            self.steps += 1 + len(items) // _PODS_PER_STEP
+            back = self.fit.trim(np.array([i.single for i in items], dtype=np.int64))
+            self.taken.difference_update(back.tolist())
+            return []
+        middle = len(items) // 2
+        self._give_back_singles(items[:middle])
+        self._give_back_singles(items[middle:])
+        return []
+
+    def _give_back(self, slots: Sequence[int]) -> bool:
+        """Put these pods back if the gang still fits with them there; True when they stay."""
+        if not slots:
+            return True
+        if self._exhausted():
+            return False
+        self.steps += 1 + len(slots) // _PODS_PER_STEP
+        array = np.array(slots, dtype=np.int64)
+        self.fit.give_back(array)
+        if self.fit.fits():
+            self.taken.difference_update(slots)
+            return True
+        self.fit.take(array)
+        return False
+
+    def _spare_budgets(self, items: Sequence[Item]) -> None:
         """Pods beyond a budget weigh more than anything else: put those units back first."""
         tried: set[int] = set()
         while not self.stopped:
-            beyond = self.budgets.beyond([self.units.pod(s) for s in sorted(taken)])
-            again = False
-            for n, item in enumerate(items):
-                if n in tried or not any(self.units.pod(s).uid in beyond for s in item.slots):
-                    continue
-                tried.add(n)
-                if all(s in taken for s in item.slots) and self._give_back(fit, taken, item.slots):
-                    again = True
-                    break
-            if not again:
+            beyond = self.budgets.beyond([self.units.pod(s) for s in sorted(self.taken)])
+            over = [
+                (n, item)
+                for n, item in enumerate(items)
+                if n not in tried and self._is_taken(item) and any(self.units.pod(s).uid in beyond for s in item.slots)
+            ]
+            if not over:
                 return
+            for n, item in sorted(over, key=lambda e: (-e[1].level, -len(e[1].slots), e[1].name)):
+                tried.add(n)
+                if self._give_back(item.slots):
+                    break
+                surplus = self.surplus(item.block) if item.single < 0 else []
+                if surplus and self._give_back([s for s in item.slots if s not in set(surplus)]):
+                    break
 
-    def _give_back(self, fit: Fit, taken: set[int], slots: Sequence[int]) -> bool:
-        if self._exhausted():
-            return False
-        self.steps += 1
-        if not fit.give_back(np.array(slots, dtype=np.int64)):
-            return False
-        taken.difference_update(slots)
+    # -- exchanges -----------------------------------------------------------------------------------------
+
+    def _exchange(self) -> None:
+        """Put a few units back and choose again what to take instead, as long as that is less harmful."""
+        improved = True
+        while improved and not self._exhausted():
+            improved = False
+            victims = self._victims()
+            if not victims or len(victims) > _EXCHANGE_VICTIMS:
+                return
+            others = self._candidates()
+            for count in range(1, min(_EXCHANGE_OUT, len(victims)) + 1):
+                for out in combinations(victims, count):
+                    if self._exhausted():
+                        return
+                    if self._swap(out, others):
+                        improved = True
+                        break
+                if improved:
+                    break
+
+    def _swap(self, out: Sequence[Item], others: list[Item]) -> bool:
+        before, was, cost = self.fit.save(), set(self.taken), self._harm()
+        for item in out:
+            self._give([s for s in item.slots if s in self.taken])
+        ceiling = max(i.level for i in out)
+        names = {i.name for i in out}
+        options = [i for i in others if i.level <= ceiling and i.name not in names and not self._is_taken(i)]
+        chosen = self._take_useful(options, per_pod=False)
+        if chosen is not None:
+            fresh = sorted((self._single_of(s) for s in self.taken - was), key=lambda i: i.name)
+            self._give_back_singles(
+                [i for i in fresh if not i.block.whole or not self.units.is_whole(i.block, self.taken)]
+            )
+            for item in sorted(self._victims(), key=lambda i: (-i.level, len(i.slots), i.name)):
+                self._give_back([s for s in item.slots if s in self.taken])
+            if self._closed() and self._harm() < cost:
+                return True
+        self.fit.restore(before)
+        self.taken = was
+        return False
+
+    def _closed(self) -> bool:
+        """No block is taken beyond its surplus without being taken whole."""
+        for block in self.units.blocks:
+            for part in block.parts:
+                gone = sum(1 for s in part.bound if s in self.taken)
+                if gone > part.limit and not (block.whole and all(s in self.taken for s in block.whole)):
+                    return False
         return True
 
-    def _give_back_many(self, fit: Fit, taken: set[int], items: Sequence[_Item]) -> None:
-        """Put single pods back in order. Trying many at once and halving on refusal ends in the same set as
-        trying each, since putting more back never makes the gang fit better.
-        """
-        if not items:
-            return
-        slots = [s for item in items for s in item.slots]
-        if self._give_back(fit, taken, slots) or len(items) == 1:
-            return
-        middle = len(items) // 2
-        self._give_back_many(fit, taken, items[:middle])
-        self._give_back_many(fit, taken, items[middle:])
+    def _victims(self) -> list[Item]:
+        out: list[Item] = []
+        for block in self.units.blocks:
+            if self.units.is_whole(block, self.taken):
+                out.append(self._whole(block))
+            else:
+                out += [self._single(block, s) for p in block.parts for s in p.bound if s in self.taken]
+        return sorted(out, key=lambda i: (-i.level, -len(i.slots), i.name))
 
-    def _give_back_block(self, fit: Fit, taken: set[int], item: _Item) -> list[_Item]:
-        """Put a whole gang back, or all of it but its surplus; returns the singles that stay taken."""
-        if self._give_back(fit, taken, item.slots):
-            return []
-        surplus = self._first_singles(item.block)
-        if not surplus or self._exhausted():
-            return []
-        core = [s for s in item.slots if s not in surplus]
-        for chosen in (surplus, self._useful_singles(item.block)):
-            core = [s for s in item.slots if s not in chosen]
-            if core and self._give_back(fit, taken, core):
-                return [self._single(item.block, s) for s in chosen]
-        return []
+    def _candidates(self) -> list[Item]:
+        """Everything that could be taken instead: singles within the surplus, and whole blocks."""
+        out: list[Item] = []
+        for block in self.units.blocks:
+            if block.whole:
+                out.append(self._whole(block))
+            out += [self._single(block, s) for s in block.singles]
+        return out[:_REPRIEVE_ITEMS]
 
-    def _useful_singles(self, block: Block) -> list[int]:
-        """Surplus pods on the nodes where the block has most to give."""
-        by_row: dict[int, int] = {}
+    # -- small things --------------------------------------------------------------------------------------
+
+    def _items(self, block: Block) -> list[Item]:
+        if block.whole:
+            return [self._whole(block)]
+        return [self._single(block, s) for s in block.singles if s in self.taken]
+
+    def _whole(self, block: Block) -> Item:
+        found = self._wholes.get(block.number)
+        if found is None:
+            slots = tuple(block.whole)
+            at = list(slots)
+            size, work = float(self._sizes[at].sum()), float(self._works[at].sum())
+            found = self._wholes[block.number] = Item(block, block.priority, slots, size, work, block.ref.name)
+        return found
+
+    def _single(self, block: Block, slot: int) -> Item:
+        pod = self.units.pod(slot)
+        return Item(block, pod.priority, (slot,), float(self._sizes[slot]), float(self._works[slot]), pod.key, slot)
+
+    def _single_of(self, slot: int) -> Item:
+        return self._single(self.units.block_of(slot), slot)
+
+    def _is_taken(self, item: Item) -> bool:
+        return all(s in self.taken for s in item.slots)
+
+    def surplus(self, block: Block) -> list[int]:
+        """Members that the block can do without, the least harmful and then the most useful first."""
         rows = self.units.snapshot.table.row
+        crowd: dict[int, int] = {}
         for slot in block.singles:
-            by_row[int(rows[slot])] = by_row.get(int(rows[slot]), 0) + 1
+            crowd[int(rows[slot])] = crowd.get(int(rows[slot]), 0) + 1
         out: list[int] = []
         for part in block.parts:
-            ranked = sorted(part.single, key=lambda s: (-by_row[int(rows[s])], int(rows[s]), self.units.pod(s).key))
+            if not part.limit:
+                continue
+            ranked = part.single
+            if len(ranked) > part.limit:
+                ranked = sorted(
+                    ranked,
+                    key=lambda s: (
+                        self.units.pod(s).priority,
+                        -float(self._sizes[s]),
+                        -crowd[int(rows[s])],
+                        int(rows[s]),
+                        self.units.pod(s).key,
+                    ),
+                )
             out.extend(ranked[: part.limit])
         return out
 
-    def size(self, slot: int) -> float:
-        """Share of the cluster that the pod holds."""
-        return share(self.units.pod(slot), self.cluster)
+    def _take(self, slots: Sequence[int], known: bool = False) -> None:
+        new = list(slots) if known else [s for s in slots if s not in self.taken]
+        self.taken.update(new)
+        self.fit.take(np.array(new, dtype=np.int64))
+
+    def _give(self, slots: Sequence[int]) -> None:
+        there: Ints = np.array([s for s in slots if s in self.taken], dtype=np.int64)
+        self.taken.difference_update(there.tolist())
+        if len(there):
+            self.fit.give_back(there)
+
+    def _fits(self) -> bool:
+        self.steps += 1
+        return self.fit.fits()
+
+    def _harm(self) -> Harm:
+        return self._harm_of(self.taken)
+
+    def _harm_of(self, taken: set[int]) -> Harm:
+        losses, interrupted = self.units.losses(taken)
+        return harm(losses, interrupted, self.budgets, self.cluster, self.now)
 
     def _exhausted(self) -> bool:
-        if self.steps >= self.max_steps:
+        if self._spent() >= self.max_steps:
             self.stopped = True
         return self.stopped
-
-
-def _large_first(search: Search, item: _Item) -> tuple[float, ...]:
-    return (-len(item.slots), -sum(search.size(s) for s in item.slots))
-
-
-def _small_first(search: Search, item: _Item) -> tuple[float, ...]:
-    return (len(item.slots), sum(search.size(s) for s in item.slots))
-
-
-def _costly_first(search: Search, item: _Item) -> tuple[float, ...]:
-    lost = sum(search.size(s) * max(0.0, search.now - search.units.pod(s).started) for s in item.slots)
-    return (-lost,)

@@ -60,7 +60,8 @@ class Units:
     """The blocks that a preemptor may take from.
 
     ``priority`` is the preemptor's; only strictly lower ones are taken. ``usable`` is ``(N,)``: nodes that some
-    member could use; pods elsewhere are taken only as part of a whole unit.
+    member could use; pods elsewhere are taken only as part of a whole unit. ``inviolable`` are slots of pods that
+    their disruption budgets do not let go.
     """
 
     def __init__(
@@ -71,12 +72,14 @@ class Units:
         own: Sequence[GangId],
         priority: int,
         usable: Bools,
+        inviolable: frozenset[int] = frozenset(),
     ) -> None:
         self.snapshot = snapshot
         self.membership = membership
         self.options = options
         self.priority = priority
         self._own = frozenset(own)
+        self._inviolable = inviolable
         self._usable = usable
         self.blocks: list[Block] = []
         self.spared: list[tuple[UnitRef, str]] = []
@@ -97,6 +100,8 @@ class Units:
             & healthy[rows]
             & self._usable[rows]
         )
+        if self._inviolable:
+            takeable &= ~np.isin(slots, np.array(sorted(self._inviolable), dtype=np.int64))
         if not takeable.any() and not (table.priority[slots] < self.priority).any():
             return
         live = (flags & TERMINATING) == 0
@@ -114,12 +119,22 @@ class Units:
         for gang in gangs:
             if gang in done:
                 continue
+            if gang.family == SINGLE:
+                self._single_pod(gang, bound[table.gang_number(gang)])
+                continue
             group, _ = self.membership.group(gang)
             done.update(group)
             if self._own.intersection(group):
                 continue
             by_gang = {g: self._sorted(bound.get(table.gang_number(g)) or self._find(g)) for g in group}
             self._block(group, by_gang, single_ok)
+
+    def _single_pod(self, gang: GangId, slots: list[int]) -> None:
+        if gang in self._own:
+            return
+        ref = UnitRef("Pod", gang.key)
+        part = Part(gang, ref, slots, slots, 1, 1, False)
+        self.blocks.append(Block(len(self.blocks), ref, [part], [], int(self.snapshot.table.priority[slots[0]])))
 
     def _sorted(self, slots: list[int]) -> list[int]:
         return sorted(slots, key=lambda s: self.pod(s).name)
@@ -142,7 +157,7 @@ class Units:
         if spec is not None and spec.disruption == "gang":
             return ATOMIC
         if spec is not None and spec.disruption == "pod" and self.options.pod_disruption_mode == "honor":
-            return MINIMAL
+            return OFF if mode == OFF else MINIMAL
         return mode
 
     def _block(self, group: tuple[GangId, ...], by_gang: dict[GangId, list[int]], single_ok: set[int]) -> None:
@@ -151,12 +166,6 @@ class Units:
         for gang in group:
             spec = self.membership.spec(gang)
             bound = by_gang[gang]
-            if gang.family == SINGLE:
-                pod_part = Part(
-                    gang, UnitRef("Pod", gang.key), bound, [s for s in bound if s in single_ok], 1, 1, False
-                )
-                parts.append(pod_part)
-                continue
             mode = self._mode(spec)
             # A group whose object is gone says nothing about how few members it can live with: all of them.
             minimum = spec.min_member if spec is not None else len(bound)
@@ -199,8 +208,18 @@ class Units:
         return max(out, default=0)
 
     def _whole_allowed(self, slots: list[int], priority: int) -> bool:
-        flags = self.snapshot.table.flags
-        return bool(slots) and priority < self.priority and not any(flags[s] & (PROTECTED | ASSUMED) for s in slots)
+        table = self.snapshot.table
+        return (
+            bool(slots)
+            and priority < self.priority
+            and not any(table.flags[s] & (PROTECTED | ASSUMED) for s in slots)
+            and not any(table.priority[s] >= self.priority for s in slots)
+            and not any(s in self._inviolable for s in slots)
+        )
+
+    def block_of(self, slot: int) -> Block:
+        """The block that a slot belongs to."""
+        return next(b for b in self.blocks if any(slot in p.bound for p in b.parts))
 
     # -- what a choice costs -------------------------------------------------------------------------------
 

@@ -31,8 +31,11 @@ class Score(Protocol):
     def prepare(self, pod: PodClass, sim: Simulation, feasible: Bools) -> Any:
         """What must be known to score this class; ``feasible`` are the nodes to normalise over."""
 
-    def values(self, state: Any, rows: slice) -> Floats:
-        """Scores of these rows, 0..100, as of now in the simulation."""
+    def values(self, state: Any) -> Floats:
+        """``(N,)`` scores, 0..100, as of now in the simulation."""
+
+    def value(self, state: Any, row: int) -> float:
+        """The same for one node: gangs of many pods ask for it once per pod."""
 
 
 def normalised(raw: Floats, feasible: Bools, reverse: bool) -> Floats:

@@ -36,8 +36,11 @@ class TaintToleration:
         )
         return normalised(counts[codes], feasible, reverse=True)
 
-    def values(self, state: Floats, rows: slice) -> Floats:
-        return state[rows]
+    def values(self, state: Floats) -> Floats:
+        return state
+
+    def value(self, state: Floats, row: int) -> float:
+        return float(state[row])
 
 
 class NodeAffinity:
@@ -55,5 +58,8 @@ class NodeAffinity:
             raw += weight * sim.snapshot.columns.term(term)
         return normalised(raw, feasible, reverse=False)
 
-    def values(self, state: Floats, rows: slice) -> Floats:
-        return state[rows]
+    def values(self, state: Floats) -> Floats:
+        return state
+
+    def value(self, state: Floats, row: int) -> float:
+        return float(state[row])
