@@ -55,6 +55,7 @@ class Placer:
         if not wants:
             return Placed({}, [])
         orders = self._orders(wants, sim)
+        no_choice = len(orders) > 1 and all(len(want.members) == want.required for want in wants)
         first: Placed | None = None
         for wish in (prefer, {}) if prefer else ({},):
             for chosen in orders:
@@ -64,7 +65,7 @@ class Placer:
                     return result
                 sim.rollback(mark)
                 first = first or result
-                if len(orders) > 1 and hopeless(orders[-1], sim, self.pipeline):
+                if no_choice and hopeless(orders[-1], sim, self.pipeline):
                     return first
         found = self._otherwise(wants, orders, sim)
         return Placed(found, []) if found is not None else first or Placed({}, [])

@@ -22,6 +22,9 @@ from gangsched.core.preemption.harm import Harm, harm, share_of
 from gangsched.core.preemption.units import Block, Units
 from gangsched.core.snapshot import Floats, Ints
 
+#: More harm than any choice can do.
+_WORST = Harm(2**62, (), 0.0, ())
+
 
 class Choice(msgspec.Struct, frozen=True):
     """The victims: slots of the pod table; what they cost; what it took to find them."""
@@ -90,8 +93,8 @@ class Search:
         for block in self.units.blocks:
             self.taken.update(block.whole or self.surplus(block))
         self._take(sorted(self.taken), known=True)
-        if not self._fits():
-            return None
+        if not self._fits() and not self._other_surplus():
+            return self._only_proof()
         items = [item for block in self.units.blocks for item in self._items(block)]
         if self.budgets:
             self._spare_budgets(items)
@@ -106,6 +109,31 @@ class Search:
         self._exchange()
         cost, taken = self._proved(self._harm(), frozenset(self.taken))
         return Choice(taken, cost, self._spent(), self.stopped)
+
+    def _other_surplus(self) -> bool:
+        """Choose the surplus members of gangs that cannot be taken whole by how much they help instead."""
+        bound = [b for b in self.units.blocks if not b.whole and any(len(p.single) > p.limit for p in b.parts)]
+        if not bound:
+            return False
+        self._give([s for b in bound for s in b.singles])
+        left = [self._single(b, s) for b in bound for s in b.singles]
+        while left and not self._exhausted():
+            gains = self.fit.gains([np.array(i.slots, dtype=np.int64) for i in left])
+            self.steps += 1
+            best = min(range(len(left)), key=lambda n: (-round(float(gains[n]), 9), left[n].level, left[n].name))
+            item = left.pop(best)
+            self._take([item.single])
+            part = next(p for p in item.block.parts if item.single in p.single)
+            if sum(1 for s in part.bound if s in self.taken) >= part.limit:
+                left = [i for i in left if i.single not in part.single]
+            if self._fits():
+                return True
+        return False
+
+    def _only_proof(self) -> Choice | None:
+        """No choice is known: with few units, look whether there is one at all."""
+        cost, taken = self._proved(_WORST, frozenset())
+        return None if cost is _WORST else Choice(taken, cost, self._spent(), self.stopped)
 
     def _proved(self, cost: Harm, taken: frozenset[int]) -> tuple[Harm, frozenset[int]]:
         """With few units, look through everything that could be better."""
