@@ -94,7 +94,8 @@ class Decider:
         job = _Job(self, gangs, group, now, prefer)
         for lift, outcome in ((False, BIND), (True, WAIT)):
             sim = job.simulation()
-            if lift and not job.lift_terminating(sim):
+            # Members beyond the minimum join where there is room now; nothing is held up for them.
+            if lift and (not job.required or not job.lift_terminating(sim)):
                 continue
             placed = self.placer.required(job.wants, sim, job.nominated(sim))
             if placed.complete and job.anything(placed, sim):
@@ -228,7 +229,10 @@ class _Job:
             return fit_for(base, self.placer, self.wants)
 
         search = Search(units, fresh, budgets, self.cluster(), self.now, self.options.search_steps)
-        return units, search.run()
+        choice = search.run()
+        if choice is not None and self.options.strict_budgets and choice.harm.beyond_budget:
+            return units, None
+        return units, choice
 
     def _unbreakable(self, budgets: Budgets) -> frozenset[int]:
         """In strict mode: slots of lower-priority pods that their budgets do not let go."""
@@ -326,7 +330,11 @@ class _Job:
         unplaced: list[Unplaced] = []
         known: dict[tuple[int, str, int], tuple[Reason, ...]] = {}
         first = min(failed, key=lambda p: p.key, default=None)
-        for pod in [*failed, *(p for p in self._others(placed) if p not in failed)]:
+        without = {p.uid for p in failed}
+        for pod in (p for g in self.gangs for p in self.census[g].pending):
+            if pod.uid in placed.rows and pod.uid not in without:
+                unplaced.append(Unplaced(pod.key, ("fits, but the rest of its gang does not",)))
+                continue
             pod_class = self.world.snapshot.class_of(pod)
             if pod_class.ident not in known:
                 known[pod_class.ident] = tuple(self.placer.pipeline.diagnose(pod_class, sim)[0])

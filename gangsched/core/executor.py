@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gangsched.core import events as ev
 from gangsched.core import report
-from gangsched.core.actions import (
-    Action,
-    Bind,
-    GangStatus,
-    Mark,
-    Nominate,
-    PodRef,
-    Remove,
-    Report,
-    SetCondition,
-    Unmark,
-    WithdrawNomination,
-)
+from gangsched.core.actions import Action, Bind, Remove, Report
 from gangsched.core.decider import Decider, Verdict
-from gangsched.core.decision import BIND, WAIT, Placement
+from gangsched.core.decision import BIND, WAIT
 from gangsched.core.groups import Group, Plan, group_key
-from gangsched.core.lifecycle import Do, Signal, State, step
+from gangsched.core.lifecycle import Signal, State, step
 from gangsched.core.options import Options
 from gangsched.core.permit import Barrier
 from gangsched.core.queue import Hint, Queue
 from gangsched.core.simulation import Phantom
+from gangsched.core.steps import Steps
 from gangsched.core.world import World
-from gangsched.model.records import SINGLE, GangId, Pod
+from gangsched.model.records import GangId, Pod
 
 _HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING)
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
@@ -41,50 +28,41 @@ class Executor:
         self.world = world
         self.decider = decider
         self.options = options
-        self.now = 0.0
-        self.queue = Queue()
+        self.steps = Steps(world, options)
         self.groups: dict[str, Group] = {}
         self.nodes_changed: set[str] = set()
         self._group_of: dict[GangId, str] = {}
-        self._writes: dict[int, tuple[str, Action]] = {}
-        self._awaited_by: dict[str, set[str]] = {}
-        self._actions: list[Action] = []
-        self._hints = Hint(0)
-        self._next_id = 1
         self._next_plan = 1
-        self._check: set[str] = set()
-        self._statuses: dict[GangId, object] = {}
-        self._taken_from: set[str] = set()
-        self._do: dict[Do, Callable[[Group], None]] = {
-            Do.NOMINATE: self._nominate,
-            Do.MARK: self._mark,
-            Do.REMOVE: self._remove,
-            Do.BIND: self._bind,
-            Do.WITHDRAW: self._withdraw,
-            Do.UNMARK: self._unmark,
-            Do.RELEASE: self._release,
-            Do.REPORT: self._report,
-            Do.ENQUEUE: self._enqueue,
-            Do.RETRY: self._retry,
-            Do.PARK: self._park,
-            Do.DEQUEUE: lambda group: self.queue.remove(group.key),
-        }
+
+    @property
+    def now(self) -> float:
+        """The time of the call that is being served."""
+        return self.steps.now
+
+    @now.setter
+    def now(self, value: float) -> None:
+        self.steps.now = value
+
+    @property
+    def queue(self) -> Queue:
+        """The gangs that wait to be decided."""
+        return self.steps.queue
 
     # -- the outside ---------------------------------------------------------------------------------------
 
     def take_actions(self) -> list[Action]:
         """What is to be done since the last call."""
-        out, self._actions = self._actions, []
+        out, self.steps.actions = self.steps.actions, []
         return out
 
     def take_hints(self) -> Hint:
         """Kinds of helpful events that followed from our own steps."""
-        out, self._hints = self._hints, Hint(0)
+        out, self.steps.hints = self.steps.hints, Hint(0)
         return out
 
     def unsettled(self) -> bool:
         """Is there anything left to follow up?"""
-        return bool(self._check or self._hints or self._taken_from)
+        return bool(self.steps.check or self.steps.hints or self.steps.taken_from)
 
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
@@ -96,17 +74,11 @@ class Executor:
 
     def abandon(self) -> None:
         """Forget everything under way without writing anything: another process is in charge now."""
-        for uid in [uid for group in self.groups.values() if group.plan for uid in group.plan.node_of]:
-            self.world.forget(uid)
+        self.world.forget_all()
         self.groups.clear()
         self._group_of.clear()
-        self._writes.clear()
-        self._awaited_by.clear()
         self.world.held.clear()
-        self.queue = Queue()
-        self._check.clear()
-        self._statuses.clear()
-        self._actions.clear()
+        self.steps.forget()
 
     def refused(self, event: ev.ObjectRefused) -> None:
         """Tell the owner of an object that cannot be understood, once."""
@@ -114,7 +86,7 @@ class Executor:
         version = {"scheduling.sigs.k8s.io": "v1alpha1", "scheduling.x-k8s.io": "v1alpha1"}.get(api)
         reference = (f"{api}/{version}" if version else api or "v1", kind, event.namespace, event.name, event.uid)
         note = f"{event.field}: {event.message}"[:1024]
-        self._actions.append(Report(reference, "Warning", report.REFUSED, "Reading", note))
+        self.steps.actions.append(Report(reference, "Warning", report.REFUSED, "Reading", note))
 
     # -- following the cluster -----------------------------------------------------------------------------
 
@@ -125,22 +97,27 @@ class Executor:
         membership = self.world.membership
         gangs, _ = membership.group(gang)
         key = group_key(gangs)
-        self._regroup(gangs, key)
+        for left in self._regroup(gangs, key):
+            self.refresh(left)
         group = self.groups.get(key)
         problem = membership.problem(gangs)
         pending = any(membership.waits(g) for g in gangs)
+        look = membership.look(gangs)
         if group is None:
             if pending:
                 group = self.groups[key] = Group(gangs)
                 for member in gangs:
                     self._group_of[member] = key
                 group.problem = problem
+                group.look = look
                 self.signal(group, Signal.SCATTERED if problem else Signal.GATHERED)
         else:
-            self._follow(group, problem, pending)
-        self._status(gang)
+            other, group.look = look != group.look, look
+            self._follow(group, problem, pending, other)
+        self.steps.status(gang, self.groups.get(self._group_of.get(gang, "")))
 
-    def _follow(self, group: Group, problem: str, pending: bool) -> None:
+    def _follow(self, group: Group, problem: str, pending: bool, other: bool) -> None:
+        """A group that is known was touched; ``other`` says that its gangs are not what they were."""
         changed = problem != group.problem
         group.problem = problem
         if group.state is State.BINDING:
@@ -153,25 +130,28 @@ class Executor:
             self.signal(group, Signal.GATHERED)
         if not pending and group.state in _RESTING:
             self._forget_group(group)
-        elif pending and not problem and group.state is State.BOUND:
+        elif pending and not problem and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):
             self.signal(group, Signal.MORE)
         elif problem and pending:
-            self._report(group)
+            self.steps.report(group)
 
-    def _regroup(self, gangs: tuple[GangId, ...], key: str) -> None:
-        """Gangs that were in another group before leave it."""
+    def _regroup(self, gangs: tuple[GangId, ...], key: str) -> list[GangId]:
+        """Gangs that were in another group before leave it; returns the others of that group, now on their own."""
+        left: list[GangId] = []
         for gang in gangs:
             old = self._group_of.get(gang)
             if old is not None and old != key:
                 group = self.groups[old]
                 self.signal(group, Signal.SCATTERED)
                 self._forget_group(group)
+                left += [g for g in group.gangs if g not in gangs]
+        return left
 
     def _forget_group(self, group: Group) -> None:
         self.queue.remove(group.key)
-        self._release(group)
+        self.steps.release(group)
         self.groups.pop(group.key, None)
-        self._check.discard(group.key)
+        self.steps.check.discard(group.key)
         for gang in group.gangs:
             self._group_of.pop(gang, None)
 
@@ -181,11 +161,11 @@ class Executor:
 
     def gone(self, uid: str) -> None:
         """A pod no longer takes room: whoever waited for that may go on."""
-        for key in self._awaited_by.pop(uid, ()):
+        for key in self.steps.awaited_by.pop(uid, ()):
             group = self.groups.get(key)
             if group is not None and group.plan is not None:
                 group.plan.waiting.discard(uid)
-                self._check.add(key)
+                self.steps.check.add(key)
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:
         """A pod's record changed: what it is now told to people may have to be told again."""
@@ -197,7 +177,7 @@ class Executor:
     def plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again."""
         changed, self.nodes_changed = self.nodes_changed, set()
-        taken, self._taken_from = self._taken_from, set()
+        taken, self.steps.taken_from = self.steps.taken_from, set()
         if not changed and not taken:
             return
         for key in sorted(self.world.held):
@@ -241,7 +221,7 @@ class Executor:
         group.plan.neighbours = {p.uid for node in nodes for p in self.world.snapshot.pods_on(node)}
         if signal is Signal.PLAN:
             for uid in group.plan.waiting:
-                self._awaited_by.setdefault(uid, set()).add(group.key)
+                self.steps.awaited_by.setdefault(uid, set()).add(group.key)
             self._hold(group, group.plan)
             group.deadline = self.now + self._timeout(group)
         self.signal(group, signal)
@@ -258,14 +238,7 @@ class Executor:
             pod = self.world.pods[place.uid]
             held.append(Phantom(self.world.snapshot.class_of(pod), place.uid, place.node, priority, group.key))
         self.world.held[group.key] = held
-        self._may_have_taken(group, priority)
-
-    def _may_have_taken(self, group: Group, priority: int) -> None:
-        """Room held by gangs of lower priority on the same nodes may be gone now."""
-        nodes = set(group.plan.node_of.values()) if group.plan is not None else set()
-        for key, held in self.world.held.items():
-            if key != group.key and held and held[0].priority < priority and any(p.node in nodes for p in held):
-                self._taken_from.add(key)
+        self.steps.may_have_taken(group, priority)
 
     # -- the table -----------------------------------------------------------------------------------------
 
@@ -276,15 +249,15 @@ class Executor:
             return
         group.state = found.state
         for do in found.do:
-            self._do[do](group)
+            self.steps.carry_out(do, group)
         if found.state in (*_HOLDING, State.BINDING):
-            self._check.add(group.key)
+            self.steps.check.add(group.key)
         if found.state not in _HOLDING:
             group.deadline = None
 
     def answer(self, action_id: int, outcome: str, message: str) -> None:
         """The outcome of a write."""
-        known = self._writes.pop(action_id, None)
+        known = self.steps.writes.pop(action_id, None)
         if known is None:
             return
         key, action = known
@@ -296,23 +269,23 @@ class Executor:
             return
         if isinstance(action, Remove) and group.plan is not None and outcome == "ok":
             victim = group.plan.victims[action.pod.uid]
-            trigger = self._trigger(group)
+            trigger = self.steps.trigger(group)
             priority = self.world.membership.preemptor_priority(group.gangs)
-            self._actions.append(report.victim_evicted(victim, group.name, trigger, priority))
-        self._check.add(key)
+            self.steps.actions.append(report.victim_evicted(victim, group.name, trigger, priority))
+        self.steps.check.add(key)
 
     def _bound(self, group: Group | None, action: Bind, outcome: str) -> None:
         if outcome == "ok":
-            self._actions.append(report.scheduled(action.pod, action.node))
+            self.steps.actions.append(report.scheduled(action.pod, action.node))
             if group is not None:
                 group.told.pop(action.pod.uid, None)
             return
         self.world.forget(action.pod.uid)
-        self._hints |= Hint.ROOM
+        self.steps.hints |= Hint.ROOM
 
     def phases_over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
-        check, self._check = self._check, set()
+        check, self.steps.check = self.steps.check, set()
         for key in sorted(check):
             group = self.groups.get(key)
             if group is None or not group.barrier.complete or group.plan is None:
@@ -334,7 +307,7 @@ class Executor:
             return
         if group.state is State.EVICTING and all(text.startswith("transient") for _, text in failures):
             plan.removed.difference_update(uid for uid, _ in failures)
-            self._remove(group)  # the same list again, until the gang's time is over
+            self.steps.remove(group)  # the same list again, until the gang's time is over
             return
         group.message = f"{group.state.value}: {failures[0][1]}"
         # Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.
@@ -389,206 +362,5 @@ class Executor:
         text = (
             f"the room that was freed is taken{' by ' + ', '.join(thieves[:5]) if thieves else ''}: {verdict.message}"
         )
-        self._actions.append(report.room_taken(self._trigger(group), text))
+        self.steps.actions.append(report.room_taken(self.steps.trigger(group), text))
         return text
-
-    # -- what a step does ----------------------------------------------------------------------------------
-
-    def _write(self, group: Group, action: Action, action_id: int, uid: str, wait: bool = True) -> None:
-        self._writes[action_id] = (group.key, action)
-        if wait:
-            group.barrier.expect(action_id, uid)
-        self._actions.append(action)
-
-    def _new_id(self) -> int:
-        self._next_id += 1
-        return self._next_id - 1
-
-    def _ref(self, place: Placement) -> PodRef:
-        return PodRef(place.namespace, place.name, place.uid)
-
-    def _trigger(self, group: Group) -> PodRef:
-        """The first placed member by name: the pod that messages name."""
-        places = group.plan.placements if group.plan is not None else []
-        first = min(places, key=lambda p: p.key, default=None)
-        return self._ref(first) if first is not None else PodRef("", group.name, "")
-
-    def _nominate(self, group: Group) -> None:
-        plan = group.plan
-        if plan is None:
-            return
-        group.barrier = Barrier()
-        victims = len(plan.victims)
-        for place in plan.placements:
-            action_id = self._new_id()
-            text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
-            self._write(
-                group, Nominate(action_id, self._ref(place), place.node, plan.ident, text), action_id, place.uid
-            )
-        self._tell(group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
-
-    def _mark(self, group: Group) -> None:
-        plan = group.plan
-        if plan is None:
-            return
-        group.barrier = Barrier()
-        scheduler = group.gangs[0].scheduler
-        text = report.mark_message(scheduler, group.name, self._trigger(group).key)
-        for uid in self._standing(plan):
-            action_id = self._new_id()
-            plan.marked.add(uid)
-            ref = report.reference(self.world.pods[uid])
-            self._write(group, Mark(action_id, ref, text), action_id, uid)
-
-    def _remove(self, group: Group) -> None:
-        plan = group.plan
-        if plan is None:
-            return
-        scheduler = group.gangs[0].scheduler
-        mark = report.mark_message(scheduler, group.name, self._trigger(group).key)
-        first = not plan.removed
-        if first and plan.victims:
-            group.rounds += 1
-        for uid in self._standing(plan):
-            if uid in plan.removed:
-                continue
-            action_id = self._new_id()
-            plan.removed.add(uid)
-            ref = report.reference(self.world.pods[uid])
-            action = Remove(action_id, ref, evict=self.options.strict_budgets, mark=mark)
-            self._write(group, action, action_id, uid)
-        if first and plan.victims:
-            self._actions.append(
-                report.preemptor_evicts(self._trigger(group), group.name, plan.victims.values(), plan.ident)
-            )
-        self._check.add(group.key)
-
-    def _standing(self, plan: Plan) -> list[str]:
-        """Victims that are still there and not terminating, by name."""
-        pods = [self.world.pods[uid] for uid in plan.victims if uid in self.world.pods]
-        return [p.uid for p in sorted(pods, key=lambda p: p.key) if p.live]
-
-    def _bind(self, group: Group) -> None:
-        plan = group.plan
-        if plan is None:
-            return
-        group.barrier = Barrier()
-        priority = self.world.membership.preemptor_priority(group.gangs)
-        self.world.held.pop(group.key, None)
-        for place in plan.placements:
-            action_id = self._new_id()
-            self.world.assume(place.uid, place.node)
-            self._write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
-        self._may_have_taken(group, priority)
-
-    def _withdraw(self, group: Group) -> None:
-        """Clear nominations: those of the plan, and any that an earlier process has left behind."""
-        planned = set(group.plan.node_of) if group.plan is not None else set()
-        for gang in group.gangs:
-            for pod in self.world.membership.census(gang).pending:
-                ours = pod.intent is not None and pod.intent.status == "True"
-                if pod.uid in planned or ours:
-                    action_id = self._new_id()
-                    action = WithdrawNomination(
-                        action_id,
-                        report.reference(pod),
-                        "Withdrawn",
-                        group.message or group.problem or "plan withdrawn",
-                    )
-                    self._write(group, action, action_id, pod.uid, wait=False)
-
-    def _unmark(self, group: Group) -> None:
-        plan = group.plan
-        if plan is None:
-            return
-        for uid in sorted(plan.marked - plan.removed):
-            pod = self.world.pods.get(uid)
-            if pod is not None and pod.live:
-                action_id = self._new_id()
-                action = Unmark(action_id, report.reference(pod), f"no longer needed for {group.name}")
-                self._write(group, action, action_id, uid, wait=False)
-
-    def _release(self, group: Group) -> None:
-        plan, group.plan = group.plan, None
-        group.barrier = Barrier()
-        if plan is not None:
-            for uid in plan.waiting:
-                waiting = self._awaited_by.get(uid)
-                if waiting is not None:
-                    waiting.discard(group.key)
-                    if not waiting:
-                        del self._awaited_by[uid]
-        if self.world.held.pop(group.key, None):
-            self._hints |= Hint.ROOM
-
-    def _enqueue(self, group: Group) -> None:
-        membership = self.world.membership
-        priority = membership.preemptor_priority(group.gangs)
-        self.queue.push(group.key, priority, membership.created(group.gangs))
-
-    def _park(self, group: Group) -> None:
-        group.attempts += 1
-        if group.rounds >= self.options.max_rounds:
-            group.rounds = 0
-        self.queue.park(group.key, self._helpful(group), self.now, self.now + self._backoff(group))
-
-    def _retry(self, group: Group) -> None:
-        group.attempts += 1
-        self.queue.retry(group.key, self.now + self._backoff(group))
-
-    def _backoff(self, group: Group) -> float:
-        """Seconds; doubles with every attempt that did not help."""
-        doubled = self.options.backoff_initial_seconds * 2.0 ** min(group.attempts - 1, 30)
-        return min(doubled, self.options.backoff_max_seconds)
-
-    def _helpful(self, group: Group) -> Hint:
-        """Kinds of events that may help this gang."""
-        hints = Hint.NODE | Hint.ROOM
-        if self.options.strict_budgets:
-            hints |= Hint.BUDGET
-        shapes = (p.shape for gang in group.gangs for p in self.world.membership.members.get(gang, {}).values())
-        if any(shape.affinity or shape.spread for shape in shapes):
-            hints |= Hint.PODS
-        return hints
-
-    def _report(self, group: Group) -> None:
-        if group.state is State.GATHERING or group.problem:
-            self._tell(group, report.GANG_NOT_READY, group.problem, report.not_ready)
-        else:
-            self._tell(group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
-
-    def _tell(self, group: Group, reason: str, text: str, event: Callable[[PodRef, str], Report]) -> None:
-        """Condition and Event on every pending member, when the text is a new one for it."""
-        if not text:
-            return
-        for gang in group.gangs:
-            for pod in self.world.membership.census(gang).pending:
-                seen = pod.scheduled_condition
-                shown = (seen.reason, seen.message) if seen is not None else None
-                if group.told.get(pod.uid) == (reason, text) or (pod.uid not in group.told and shown == (reason, text)):
-                    continue
-                group.told[pod.uid] = (reason, text)
-                ref = report.reference(pod)
-                self._actions.append(SetCondition(ref, reason, text))
-                self._actions.append(event(ref, text))
-
-    def _status(self, gang: GangId) -> None:
-        """The status of the group object, when it changed."""
-        if gang.family == SINGLE:
-            return
-        spec = self.world.membership.objects.get((gang.family, gang.namespace, gang.name))
-        if spec is None:
-            self._statuses.pop(gang, None)
-            return
-        membership = self.world.membership
-        group = self.groups.get(self._group_of.get(gang, ""))
-        status = report.gang_status(
-            spec,
-            membership.pods(gang),
-            membership.census(gang),
-            group.problem if group else "",
-            group.message if group else "",
-        )
-        if self._statuses.get(gang) != status:
-            self._statuses[gang] = status
-            self._actions.append(GangStatus(gang.family, gang.namespace, gang.name, spec.uid, status))

@@ -34,6 +34,7 @@ class Plan:
         self.removed: set[str] = set()
         self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()
+        self.announced = False
 
 
 class Group:
@@ -49,6 +50,7 @@ class Group:
         self.rounds = 0
         self.deadline: float | None = None
         self.problem = ""
+        self.look: object = None
         self.message = ""
         self.told: dict[str, tuple[str, str]] = {}
         self.decisions: tuple[Decision, ...] = ()

@@ -177,6 +177,15 @@ class Membership:
         census = self.census(gang)
         return bool(census.pending or census.gated)
 
+    def look(self, gangs: Iterable[GangId]) -> tuple[object, ...]:
+        """What a decision about these gangs depends on of their own; equal looks give equal decisions."""
+        out: list[object] = []
+        for gang in gangs:
+            spec = self.spec(gang)
+            census = self.census(gang)
+            out.append((spec, [(p.uid, id(p.shape), p.priority) for p in census.pending], len(census.bound)))
+        return tuple(out)
+
     def problem(self, gangs: Iterable[GangId]) -> str:
         """Why these gangs cannot be decided together yet, in words; empty when they can."""
         listed = list(gangs)

@@ -102,7 +102,7 @@ class Queue:
 
     def active(self) -> list[str]:
         """All active gangs in the order in which they will be decided."""
-        return [key for order, key in sorted(self._active) if self._order.get(key) == order]
+        return sorted(self._order, key=self._order.__getitem__)
 
     def counts(self) -> dict[str, int]:
         """Gangs by queue: active, backoff, unschedulable."""

@@ -77,6 +77,11 @@ class World:
         if self._assumed.pop(uid, None) is not None and uid in self.pods:
             self._recharge(self.pods[uid])
 
+    def forget_all(self) -> None:
+        """None of our bindings is on its way any more."""
+        for uid in list(self._assumed):
+            self.forget(uid)
+
     def assumed(self, uid: str) -> bool:
         """Is our binding of this pod still unconfirmed by the cluster?"""
         return uid in self._assumed

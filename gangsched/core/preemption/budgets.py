@@ -51,21 +51,15 @@ class Budgets:
         # A pod in disruptedPods has been charged already: the API server counts it as gone.
         return tuple(b for b in found[1] if pod.name not in b.disrupted)
 
-    def unbreakable(self, pods: Sequence[Pod]) -> set[str]:
-        """UIDs of the pods that the eviction API would not let go if budgets were never to be broken.
-
-        Pods under several budgets are always among them (the API refuses to evict those). Where a budget allows
-        fewer than match, the pods of lowest priority get what it allows.
+    def unbreakable(self, pods: Iterable[Pod]) -> set[str]:
+        """UIDs of the pods that the eviction API lets go under no circumstances: those whose budget allows nothing
+        now, and those under several budgets (the API refuses to evict them).
         """
-        left = dict(self.allowed)
         out: set[str] = set()
-        for pod in sorted(pods, key=lambda p: (p.priority, p.key)):
+        for pod in pods:
             matching = self.matching(pod)
-            if len(matching) > 1 or any(left[b.key] <= 0 for b in matching):
+            if len(matching) > 1 or any(self.allowed[b.key] <= 0 for b in matching):
                 out.add(pod.uid)
-                continue
-            for budget in matching:
-                left[budget.key] -= 1
         return out
 
     def beyond(self, victims: Sequence[Pod]) -> set[str]:

@@ -63,7 +63,8 @@ class Exact:
         self._best = (best, taken)
         everything = {s for d in self._decisions for s in d.slots}
         self._fit.take(_array(everything))
-        self._next(0, set(), everything)
+        if self._fit.fits():  # every branch rests on this: what is decided and undecided together is enough
+            self._next(0, set(), everything)
         self._fit.give_back(_array(everything))
         return self._best
 

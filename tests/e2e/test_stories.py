@@ -1,0 +1,228 @@
+"""The stories of the examples, on a real API server: nominate, mark, remove, wait, bind, in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.client import Change, Client, Object, Recorder, load, wait_until
+from tests.e2e.scheduler import RunningScheduler
+
+pytestmark = pytest.mark.controlplane
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+Start = Callable[..., AbstractAsyncContextManager[RunningScheduler]]
+INTENT = "gangsched.dev/Nominated"
+
+
+def condition(pod: Object, kind: str) -> Object:
+    """A condition of a pod, or an empty one."""
+    found = [c for c in pod.get("status", {}).get("conditions", []) if c["type"] == kind]
+    return found[0] if found else {}
+
+
+def first(changes: list[Change], holds: Callable[[Change], bool]) -> int:
+    """Position of the first change for which something holds."""
+    return next(n for n, change in enumerate(changes) if holds(change))
+
+
+def is_marked(change: Change) -> bool:
+    """The pod is marked as a victim."""
+    return condition(change.object, "DisruptionTarget").get("status") == "True"
+
+
+class Story:
+    """What the watch saw, by phase: positions in the order in which the API server made the changes."""
+
+    def __init__(self, recorder: Recorder, members: list[str], victims: list[str]) -> None:
+        changes = recorder.changes
+
+        def at(name: str, holds: Callable[[Change], bool]) -> int:
+            return first(changes, lambda c: c.name == name and holds(c))
+
+        self.nominated = [at(m, lambda c: bool(c.object["status"].get("nominatedNodeName"))) for m in members]
+        self.marked = [at(v, is_marked) for v in victims]
+        self.removed = [at(v, lambda c: c.terminating) for v in victims]
+        # A kubelet reports a terminal phase once the containers have stopped: the room is free from then on.
+        self.gone = [at(v, lambda c: c.type == "DELETED" or c.phase in ("Succeeded", "Failed")) for v in victims]
+        self.bound = [at(m, lambda c: bool(c.node)) for m in members]
+
+    def check_order(self) -> None:
+        """Each phase is complete before the next begins."""
+        assert max(self.nominated) < min(self.marked)
+        assert max(self.marked) < min(self.removed)
+        assert max(self.gone) < min(self.bound)
+
+
+async def nodes_ready(admin: Client) -> None:
+    """All nodes are Ready and untainted."""
+
+    async def ready() -> bool:
+        nodes = await admin.list("Node")
+        return all(
+            any(c["type"] == "Ready" and c["status"] == "True" for c in n["status"].get("conditions", []))
+            and not n["spec"].get("taints")
+            for n in nodes
+        )
+
+    await wait_until(ready, what="nodes are ready")
+
+
+async def running(admin: Client, names: list[str]) -> None:
+    """These pods run."""
+    for name in names:
+        await admin.wait_for("Pod", name, lambda p: p["status"].get("phase") == "Running")
+
+
+def split(folder: Path) -> tuple[list[Object], list[Object]]:
+    """The objects that are there from the start, and the pending pods with their groups."""
+    things = load(folder)
+    pending = [t for t in things if t["kind"] == "Pod" and "nodeName" not in t["spec"]]
+    groups = {
+        p["metadata"].get("labels", {}).get("pod-group.scheduling.sigs.k8s.io")
+        or p["spec"].get("schedulingGroup", {}).get("podGroupName")
+        for p in pending
+    }
+    late = [t for t in things if t in pending or (t["kind"] == "PodGroup" and t["metadata"]["name"] in groups)]
+    early = [t for t in things if t not in late]
+    for thing in early:
+        if thing["kind"] == "Pod":
+            thing.pop("status", None)
+    return early, late
+
+
+async def play(admin: Client, folder: Path, recorder_wait: list[str]) -> tuple[Recorder, list[str], list[str]]:
+    """Apply a story's start, then its gang, and record pods until all members are bound."""
+    early, late = split(folder)
+    victims = [t["metadata"]["name"] for t in early if t["kind"] == "Pod"]
+    members = [t["metadata"]["name"] for t in late if t["kind"] == "Pod"]
+    await admin.apply([t for t in early if t["kind"] != "Pod"])
+    await nodes_ready(admin)
+    await admin.apply([t for t in early if t["kind"] == "Pod"])
+    await running(admin, [*victims, *recorder_wait])
+    async with admin.record("Pod") as recorder:
+        await admin.apply(late)
+        await running(admin, members)
+    return recorder, members, victims
+
+
+async def events(admin: Client, reason: str) -> list[Object]:
+    """Events of one reason."""
+    return [e for e in await admin.list("events.k8s.io/v1/Event") if e.get("reason") == reason]
+
+
+async def bystander(admin: Client, node: str) -> Object:
+    """A small pod of low priority on the node that nobody needs to evict."""
+    return await admin.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"bystander-{node}", "namespace": "default"},
+            "spec": {
+                "nodeName": node,
+                "priority": 0,
+                "terminationGracePeriodSeconds": 3,
+                "containers": [{"name": "c", "image": "busybox"}],
+            },
+        }
+    )
+
+
+async def test_two_workers_take_the_room_of_two_pods(admin: Client, start_scheduler: Start) -> None:
+    """Both members are nominated, both victims marked, removed and gone, then both members are bound."""
+    async with start_scheduler():
+        early, _ = split(EXAMPLES / "koordinator")
+        await admin.apply([t for t in early if t["kind"] == "Node"])
+        await nodes_ready(admin)
+        watched = await bystander(admin, "cn-beijing.1")
+        recorder, members, victims = await play(admin, EXAMPLES / "koordinator", ["bystander-cn-beijing.1"])
+        Story(recorder, members, victims).check_order()
+        assert sorted(victims) == ["lp-pod-1", "lp-pod-2"]
+        for victim in victims:
+            marked = next(c for c in recorder.of(victim) if is_marked(c))
+            mark = condition(marked.object, "DisruptionTarget")
+            assert mark["reason"] == "PreemptionByScheduler"
+            assert mark["message"] == (
+                "py-gang-scheduler: preempting to accommodate higher priority pods, "
+                "preemptor: default/hp-training-job, triggerpod: default/hp-worker-1"
+            )
+        for member in members:
+            nominated = next(c for c in recorder.of(member) if c.object["status"].get("nominatedNodeName"))
+            assert condition(nominated.object, INTENT)["status"] == "True"
+            bound = await admin.get("Pod", member)
+            assert bound["spec"]["nodeName"] == nominated.object["status"]["nominatedNodeName"]
+        assert {c.name for c in recorder.changes} == {*members, *victims}
+        assert (await admin.get("Pod", "bystander-cn-beijing.1"))["metadata"]["uid"] == watched["metadata"]["uid"]
+        group = await admin.wait_for(
+            "scheduling.sigs.k8s.io/v1alpha1/PodGroup",
+            "hp-training-job",
+            lambda g: g.get("status", {}).get("phase") == "Running",
+        )
+        assert group["status"]["scheduled"] == 2
+
+        async def told() -> bool:
+            about = {e["regarding"]["name"] for e in await events(admin, "Preempted")}
+            return {*victims, "hp-worker-1"} <= about
+
+        await wait_until(told, what="Preempted events on both sides")
+
+        async def assigned() -> bool:
+            return {e["regarding"]["name"] for e in await events(admin, "Scheduled")} >= set(members)
+
+        await wait_until(assigned, what="Scheduled events")
+        failed = await events(admin, "FailedScheduling")
+        assert {e["regarding"]["name"] for e in failed} == set(members)
+
+
+async def test_a_group_with_disruption_mode_leaves_as_a_whole(admin: Client, start_scheduler: Start) -> None:
+    """All four pods of the low-priority group leave together for the four of the high-priority one."""
+    async with start_scheduler():
+        recorder, members, victims = await play(admin, EXAMPLES / "workload", [])
+        assert len(members) == 4
+        assert len(victims) == 4
+        Story(recorder, members, victims).check_order()
+        assert {c.name for c in recorder.changes} == {*members, *victims}
+        nodes = {(await admin.get("Pod", m))["spec"]["nodeName"] for m in members}
+        assert len(nodes) == 4
+
+
+async def test_a_gang_that_cannot_fit_evicts_nobody(admin: Client, start_scheduler: Start) -> None:
+    """Members larger than the cluster stay pending, are told why, and no pod is marked or removed."""
+    early, late = split(EXAMPLES / "koordinator")
+    for thing in late:
+        if thing["kind"] == "Pod":
+            thing["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "5"}}
+    async with start_scheduler():
+        await admin.apply([t for t in early if t["kind"] != "Pod"])
+        await nodes_ready(admin)
+        await admin.apply([t for t in early if t["kind"] == "Pod"])
+        await running(admin, ["lp-pod-1", "lp-pod-2"])
+        async with admin.record("Pod") as recorder:
+            await admin.apply(late)
+            for name in ("hp-worker-1", "hp-worker-2"):
+                pod = await admin.wait_for(
+                    "Pod", name, lambda p: condition(p, "PodScheduled").get("reason") == "Unschedulable"
+                )
+                told = condition(pod, "PodScheduled")
+                assert told["status"] == "False"
+                assert told["message"].startswith("0/2 nodes are available: 2 Insufficient cpu. preemption: ")
+        assert {c.name for c in recorder.changes} == {"hp-worker-1", "hp-worker-2"}
+
+
+async def test_a_gang_below_its_minimum_says_how_many_are_missing(admin: Client, start_scheduler: Start) -> None:
+    """One of two members exists: it waits with GangNotReady, and starts when the other one comes."""
+    early, late = split(EXAMPLES / "koordinator")
+    group, one, two = late
+    async with start_scheduler():
+        await admin.apply([t for t in early if t["kind"] != "Pod"])
+        await nodes_ready(admin)
+        await admin.apply([group, one])
+        pod = await admin.wait_for(
+            "Pod", one["metadata"]["name"], lambda p: condition(p, "PodScheduled").get("reason") == "GangNotReady"
+        )
+        assert condition(pod, "PodScheduled")["message"] == "1 of 2 members exist; 1 missing"
+        await admin.apply(two)
+        await running(admin, ["hp-worker-1", "hp-worker-2"])
