@@ -219,8 +219,9 @@ class _Job:
             self.priority,
             usable,
             self._unbreakable(budgets),
+            self.world.binding,
         )
-        if not units.blocks:
+        if units.empty:
             return units, None
         start = base.mark()
 
@@ -296,7 +297,7 @@ class _Job:
         sim = self.simulation()
         self.lift_terminating(sim)
         sim.lift_all(np.array(sorted(choice.taken), dtype=np.int64))
-        placed = self.placer.required(self.wants, sim, self.nominated(sim))
+        placed = self.placer.required(self.wants, sim, choice.rows or self.nominated(sim))
         if not placed.complete:  # pragma: no cover - the search has placed the same members in the same room
             return self.unschedulable("the plan could not be placed", units)
         victims = explain.victims(units, choice, self.budgets(), self.options)
@@ -360,9 +361,7 @@ class _Job:
         """Required members without a node even when everything that may leave has left."""
         sim = self.simulation()
         self.lift_terminating(sim)
-        for block in units.blocks:
-            for slot in sorted(set(block.whole) | set(block.singles)):
-                sim.lift(slot)
+        sim.lift_all(units.everything())
         return self.placer.required(self.wants, sim, {}).failed
 
     def _placements(self, rows: Mapping[str, int]) -> tuple[Placement, ...]:
@@ -376,8 +375,10 @@ class _Job:
 
     def _awaiting(self, rows: Mapping[str, int], gone: set[str] | None = None) -> tuple[Awaited, ...]:
         """The terminating pods on placed nodes without which the members do not fit there."""
-        sim = self.simulation()
         table = self.world.snapshot.table
+        if not (table.flags[table.occupied()] & TERMINATING).any():
+            return ()
+        sim = self.simulation()
         sim.lift_all(np.array(sorted(table.slot_of[uid] for uid in gone or ()), dtype=np.int64))
         by_row: dict[int, list[Pod]] = {}
         for gang in self.gangs:

@@ -66,7 +66,7 @@ class Executor:
 
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
-        times = [g.deadline for g in self.groups.values() if g.deadline is not None]
+        times = [t for g in self.groups.values() for t in (g.deadline, g.retry_at) if t is not None]
         queued = self.queue.wake_at()
         if queued is not None:
             times.append(queued)
@@ -78,6 +78,7 @@ class Executor:
         self.groups.clear()
         self._group_of.clear()
         self.world.held.clear()
+        self.world.binding.clear()
         self.steps.forget()
 
     def refused(self, event: ev.ObjectRefused) -> None:
@@ -196,6 +197,8 @@ class Executor:
         for group in [g for g in self.groups.values() if g.deadline is not None and g.deadline <= self.now]:
             group.message = f"timed out while {group.state.value}: {group.message}"
             self.signal(group, Signal.TIMEOUT)
+        for group in [g for g in self.groups.values() if g.retry_at is not None and g.retry_at <= self.now]:
+            self.steps.bind_again(group)
         for key in self.queue.due(self.now):
             if key in self.groups:
                 self.signal(self.groups[key], Signal.WAKE)
@@ -254,6 +257,10 @@ class Executor:
             self.steps.check.add(group.key)
         if found.state not in _HOLDING:
             group.deadline = None
+        if found.state is State.BINDING:
+            self.world.binding.update(group.gangs)
+        else:
+            self.world.binding.difference_update(group.gangs)
 
     def answer(self, action_id: int, outcome: str, message: str) -> None:
         """The outcome of a write."""
@@ -280,8 +287,9 @@ class Executor:
             if group is not None:
                 group.told.pop(action.pod.uid, None)
             return
-        self.world.forget(action.pod.uid)
-        self.steps.hints |= Hint.ROOM
+        if outcome != "transient":
+            self.world.forget(action.pod.uid)
+            self.steps.hints |= Hint.ROOM
 
     def phases_over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
@@ -308,6 +316,12 @@ class Executor:
         if group.state is State.EVICTING and all(text.startswith("transient") for _, text in failures):
             plan.removed.difference_update(uid for uid, _ in failures)
             self.steps.remove(group)  # the same list again, until the gang's time is over
+            return
+        if group.state is State.BINDING and any(text.startswith("transient") for _, text in failures):
+            # It may have taken effect: only the same binding again can tell without giving the room away twice.
+            group.unsure = [uid for uid, text in failures if text.startswith("transient")]
+            group.attempts += 1
+            group.retry_at = self.now + self.steps.backoff(group)
             return
         group.message = f"{group.state.value}: {failures[0][1]}"
         # Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.

@@ -38,7 +38,10 @@ class Plan:
 
 
 class Group:
-    """One gang, or the gangs of one GangGroup. ``state`` changes only through the lifecycle table."""
+    """One gang, or the gangs of one GangGroup. ``state`` changes only through the lifecycle table.
+
+    ``unsure`` are members whose binding may or may not have taken effect; it is repeated at ``retry_at``.
+    """
 
     def __init__(self, gangs: tuple[GangId, ...]) -> None:
         self.gangs = gangs
@@ -49,6 +52,8 @@ class Group:
         self.attempts = 0
         self.rounds = 0
         self.deadline: float | None = None
+        self.retry_at: float | None = None
+        self.unsure: list[str] = []
         self.problem = ""
         self.look: object = None
         self.message = ""

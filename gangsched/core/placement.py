@@ -73,8 +73,11 @@ class Placer:
     def _otherwise(self, wants: Sequence[Want], orders: list[list[Pod]], sim: Simulation) -> dict[str, int] | None:
         """Arrangements that one-by-one placement does not find."""
         members = [p for want in wants for p in want.members]
-        if len(orders) == 1 and self.pipeline.only_counts(sim.snapshot.class_of(members[0]), sim):
-            return None  # equal members that only count: one by one was exact
+        alike = len({sim.snapshot.class_of(p).ident for p in members}) == 1
+        if alike and not members[0].shape.affinity:
+            # Equal members, one by one, is exact: whichever node one of them takes, it uses up no more of what the
+            # others need than any other choice. Only required affinity makes the first choice bind the rest.
+            return None
         arranger = Arranger(self.pipeline, sim, members)
         for chosen in orders:
             rows = arranger.tight(chosen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,7 +24,8 @@ class PodTable:
     """Columns over slots: ``row`` (node row, -1 = node unknown or slot free), ``priority``, ``shape`` and
     ``gang`` (dense numbers), ``kin`` (namespace and labels, a dense number), ``flags``, ``started`` (seconds).
 
-    ``pods[slot]`` is the record, or None for a free slot.
+    ``tie`` orders pods that are otherwise equal by a hash of their name, so that no order of arrival shows in a
+    decision. ``pods[slot]`` is the record, or None for a free slot.
     """
 
     def __init__(self) -> None:
@@ -35,6 +38,7 @@ class PodTable:
         self.gang: Ints = np.full(_FIRST, -1, dtype=np.int64)
         self.flags: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.started: Floats = np.zeros(_FIRST, dtype=np.float64)
+        self.tie: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.kin: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.kins: list[tuple[str, Labels]] = []
         self.kin_generation = 0
@@ -68,6 +72,7 @@ class PodTable:
         self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
         self.flags[slot] = flags
         self.started[slot] = pod.started
+        self.tie[slot] = _tie(pod)
         return slot
 
     def remove(self, uid: str) -> int:
@@ -127,6 +132,11 @@ class PodTable:
         extra = len(self.row)
         self.row = np.concatenate([self.row, np.full(extra, -1, dtype=np.int64)])
         self.gang = np.concatenate([self.gang, np.full(extra, -1, dtype=np.int64)])
-        for name in ("priority", "shape", "flags", "kin"):
+        for name in ("priority", "shape", "flags", "kin", "tie"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(extra, dtype=np.int64)]))
         self.started = np.concatenate([self.started, np.zeros(extra, dtype=np.float64)])
+
+
+def _tie(pod: Pod) -> int:
+    digest = blake2b(pod.key.encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big")

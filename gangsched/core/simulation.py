@@ -43,7 +43,7 @@ class Simulation:
         self.scored: Floats = snapshot.scored.copy()
         self._held: list[tuple[PodClass, int]] = []
         self._lifted: set[int] = set()
-        self._steps: list[_Step] = []
+        self._steps: list[_Step | Ints] = []
         self._states: dict[tuple[str, tuple[int, str, int]], tuple[Filter, Any]] = {}
         for phantom in held:
             row = snapshot.row_of.get(phantom.node)
@@ -59,10 +59,13 @@ class Simulation:
 
     def lift(self, slot: int) -> None:
         """The pod in this slot of the table leaves its node."""
+        self._do(self._lifting(slot))
+
+    def _lifting(self, slot: int) -> _Step:
         pod = self.snapshot.table.pods[slot]
         if pod is None:
             raise ValueError(f"slot {slot} holds no pod")
-        self._do(_Step(self.snapshot.class_of(pod), int(self.snapshot.table.row[slot]), -1, slot))
+        return _Step(self.snapshot.class_of(pod), int(self.snapshot.table.row[slot]), -1, slot)
 
     def drop(self, slot: int) -> None:
         """A lifted pod returns to its node."""
@@ -77,19 +80,23 @@ class Simulation:
             for slot in slots.tolist():
                 self.lift(slot)
             return
+        self._steps.append(slots)
+        self._lift_many(slots, -1)
+
+    def _lift_many(self, slots: Ints, sign: int) -> None:
         table = self.snapshot.table
-        for slot in slots.tolist():
-            pod = table.pods[slot]
-            if pod is not None:
-                self._steps.append(_Step(self.snapshot.class_of(pod), int(table.row[slot]), -1, slot))
-                self._lifted.add(slot)
-                self.scored[:, table.row[slot]] -= self.snapshot.scored_of(pod.shape)
-        amounts = self.snapshot.shape_matrix()[table.shape[slots]]
-        rows = table.row[slots]
-        for i in range(amounts.shape[1]):
-            column = amounts[:, i]
-            if column.any():
-                self.free[i] += np.bincount(rows, weights=column, minlength=self.free.shape[1])
+        shapes, rows = table.shape[slots], table.row[slots]
+        if sign < 0:
+            self._lifted.update(slots.tolist())
+        else:
+            self._lifted.difference_update(slots.tolist())
+        size = self.free.shape[1]
+        amounts = self.snapshot.shape_matrix()[shapes]
+        for i in np.flatnonzero(amounts.any(axis=0)).tolist():
+            self.free[i] -= sign * np.bincount(rows, weights=amounts[:, i], minlength=size)
+        scored = self.snapshot.scored_matrix()[shapes]
+        for i in range(scored.shape[1]):
+            self.scored[i] += sign * np.bincount(rows, weights=scored[:, i], minlength=size)
 
     def mark(self) -> int:
         """A point to return to."""
@@ -99,7 +106,13 @@ class Simulation:
         """Undo everything since ``mark``."""
         while len(self._steps) > mark:
             step = self._steps.pop()
-            self._take(step, -step.sign)
+            if isinstance(step, _Step):
+                self._take(step, -step.sign)
+            elif self._states:
+                for slot in step.tolist():
+                    self._take(self._lifting(slot), +1)
+            else:
+                self._lift_many(step, +1)
 
     def _do(self, step: _Step) -> None:
         self._steps.append(step)
@@ -141,7 +154,7 @@ class Simulation:
         """Pods that are here only in thought: held and placed ones, as ``(class, row)``."""
         yield from self._held
         for step in self._steps:
-            if step.slot < 0 and step.sign > 0:
+            if isinstance(step, _Step) and step.slot < 0 and step.sign > 0:
                 yield step.pod, step.row
 
     def present(self) -> Iterator[tuple[PodClass, int]]:

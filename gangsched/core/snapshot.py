@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gangsched.core.nodecolumns import NodeColumns
 from gangsched.core.podclass import PodClass
 from gangsched.core.podtable import PodTable
-from gangsched.core.terms import TermIndex
+from gangsched.core.terms import TermIndex, selection_of
 from gangsched.model.records import Labels, Node, Pod, PodShape
 
 Floats = npt.NDArray[np.float64]
@@ -48,6 +48,7 @@ class Snapshot:
         self.terms = TermIndex(self)
         self.anti_shapes: list[int] = []
         self._term_keys: set[str] = set()
+        self._kept_off: dict[int, tuple[PodClass, tuple[int, int], bool]] = {}
         self._terms_exist = False
         self._classes: dict[tuple[int, str, tuple[str | None, ...]], PodClass] = {}
         self._scored_vectors: list[Floats] = []
@@ -205,6 +206,10 @@ class Snapshot:
         """``(resource rows, amounts)`` that a pod of this shape takes, its pod slot included."""
         return self._vectors[self.shape_number(shape)]
 
+    def scored_matrix(self) -> Floats:
+        """``(shapes, 2)`` what scoring assumes, by shape number."""
+        return np.array(self._scored_vectors).reshape(-1, 2)
+
     def scored_of(self, shape: PodShape) -> Floats:
         """``(2,)`` cpu and memory that scoring assumes for the shape. Do not modify."""
         return self._scored_vectors[self.shape_number(shape)]
@@ -225,6 +230,20 @@ class Snapshot:
                 self._classes.clear()
             found = self._classes[key] = PodClass(pod.shape, pod.namespace, pod.labels)
         return found
+
+    def kept_off(self, pod: PodClass) -> bool:
+        """Does the anti-affinity of any shape that was ever seen name pods of this class?"""
+        if not self.anti_shapes:
+            return False
+        found = self._kept_off.get(id(pod))
+        if found is None or found[1] != (len(self.anti_shapes), self.terms.namespace_generation):
+            terms = (t for n in self.anti_shapes for t in self.shapes[n].anti_affinity)
+            named = any(self.terms.selects(selection_of(t), pod.namespace, pod.labels) for t in terms)
+            if len(self._kept_off) > 50_000:
+                self._kept_off.clear()
+            found = (pod, (len(self.anti_shapes), self.terms.namespace_generation), named)
+            self._kept_off[id(pod)] = found
+        return found[2]
 
     def _note_terms(self, shape: PodShape) -> None:
         selectors = [t.selector for t in (*shape.affinity, *shape.anti_affinity)]

@@ -167,6 +167,15 @@ class Steps:
             self._write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
         self.may_have_taken(group, priority)
 
+    def bind_again(self, group: Group) -> None:
+        """Repeat, on the same nodes, the bindings whose outcome is unknown."""
+        group.retry_at = None
+        for place in group.plan.placements if group.plan is not None else ():
+            if place.uid in group.unsure and place.uid in self.world.pods:
+                action_id = self._new_id()
+                self._write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
+        self.check.add(group.key)
+
     def _withdraw(self, group: Group) -> None:
         """Clear nominations: those of the plan, and any that an earlier process has left behind."""
         planned = set(group.plan.node_of) if group.plan is not None else set()
@@ -197,6 +206,7 @@ class Steps:
     def release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""
         plan, group.plan = group.plan, None
+        group.retry_at = None
         group.barrier = Barrier()
         if plan is not None:
             for uid in plan.waiting:
@@ -217,13 +227,13 @@ class Steps:
         group.attempts += 1
         if group.rounds >= self.options.max_rounds:
             group.rounds = 0
-        self.queue.park(group.key, self._helpful(group), self.now, self.now + self._backoff(group))
+        self.queue.park(group.key, self._helpful(group), self.now, self.now + self.backoff(group))
 
     def _retry(self, group: Group) -> None:
         group.attempts += 1
-        self.queue.retry(group.key, self.now + self._backoff(group))
+        self.queue.retry(group.key, self.now + self.backoff(group))
 
-    def _backoff(self, group: Group) -> float:
+    def backoff(self, group: Group) -> float:
         """Seconds; doubles with every attempt that did not help."""
         doubled = self.options.backoff_initial_seconds * 2.0 ** min(group.attempts - 1, 30)
         return min(doubled, self.options.backoff_max_seconds)

@@ -42,10 +42,12 @@ class TermIndex:
         self._snapshot = snapshot
         self._answers: dict[Selection, list[bool]] = {}
         self._generation = 0
+        self.namespace_generation = 0
 
     def namespaces_changed(self) -> None:
         """Labels of a namespace changed: namespace selectors may select others now."""
         self._answers.clear()
+        self.namespace_generation += 1
 
     def selects(self, selection: Selection, namespace: str, labels: Labels) -> bool:
         """Does the selection include a pod of this namespace with these labels?"""

@@ -9,14 +9,15 @@ from gangsched.core.podtable import ASSUMED, PROTECTED, TERMINATING
 from gangsched.core.simulation import Phantom
 from gangsched.core.snapshot import Snapshot
 from gangsched.model.marks import protected
-from gangsched.model.records import Budget, Job, Pod
+from gangsched.model.records import Budget, GangId, Job, Pod
 
 
 class World:
     """Nodes, pods, gangs, budgets, and the room that is held.
 
     Bound pods are charged to their node until they are gone or finished; pods that we are binding (*assumed*)
-    are charged to the node they are going to. ``held`` has, by group key, the nominated members of a gang.
+    are charged to the node they are going to. ``binding`` are the gangs whose bindings are on their way. ``held``
+    has, by group key, the nominated members of a gang.
     """
 
     def __init__(self, ours: Iterable[str], evict_daemonset_pods: bool = False) -> None:
@@ -25,6 +26,7 @@ class World:
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.jobs: dict[tuple[str, str], Job] = {}
         self.held: dict[str, list[Phantom]] = {}
+        self.binding: set[GangId] = set()
         self.pods: dict[str, Pod] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
         self._charged: dict[str, str] = {}

@@ -132,6 +132,7 @@ CLUSTER_RIGHTS = {
     ("scheduling.k8s.io", "workloads"): READ,
     ("scheduling.sigs.k8s.io", "podgroups"): READ | {"patch"},
     ("scheduling.sigs.k8s.io", "podgroups/status"): {"patch"},
+    ("scheduling.x-k8s.io", "podgroups"): READ,
     ("batch", "jobs"): READ,
 }
 

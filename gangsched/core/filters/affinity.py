@@ -52,7 +52,7 @@ class InterPodAffinity:
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         shape = pod.shape
-        return bool(shape.affinity or shape.anti_affinity or sim.snapshot.anti_shapes)
+        return bool(shape.affinity or shape.anti_affinity) or sim.snapshot.kept_off(pod)
 
     def prepare(self, pod: PodClass, sim: Simulation) -> _State:
         state = _State(pod, sim)

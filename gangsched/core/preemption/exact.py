@@ -46,21 +46,27 @@ class Exact:
         self._fit = fit
         self._cost = cost
         self._spend = spend
-        self._decisions = sorted(
-            (d for block in units.blocks for d in _decisions(units, block, work)),
-            key=lambda d: (-d.level, d.part is not None, -d.weight, d.name),
-        )
+        self._work = work
+        self._decisions: list[Decision] = []
         self._best: tuple[Harm, frozenset[int]] | None = None
         self.complete = True
 
     @property
     def small(self) -> bool:
         """Few enough decisions to try."""
-        return len(self._decisions) <= MAX_DECISIONS
+        if len(self._units.loose) or len(self._units.blocks) > MAX_DECISIONS:
+            return False
+        parts = [p for b in self._units.blocks for p in b.parts]
+        wholes = sum(1 for b in self._units.blocks if b.whole)
+        return wholes + sum(len(p.single) for p in parts if p.limit) <= MAX_DECISIONS
 
     def run(self, best: Harm, taken: frozenset[int]) -> tuple[Harm, frozenset[int]]:
         """The best choice, at least as good as the one given. The fit holds nothing afterwards."""
         self._best = (best, taken)
+        self._decisions = sorted(
+            (d for block in self._units.blocks for d in _decisions(self._units, block, self._work)),
+            key=lambda d: (-d.level, d.part is not None, -d.weight, d.name),
+        )
         everything = {s for d in self._decisions for s in d.slots}
         self._fit.take(_array(everything))
         if self._fit.fits():  # every branch rests on this: what is decided and undecided together is enough

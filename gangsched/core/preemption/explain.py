@@ -10,39 +10,51 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.planner import Choice
 from gangsched.core.preemption.units import Units
+from gangsched.model.records import Pod
 
 if TYPE_CHECKING:
     from gangsched.core.world import World
 
 #: kube-scheduler cuts condition messages at this length.
 MAX_MESSAGE = 1024
+#: A plan lists at most so many spared units: enough to understand it, not a copy of the cluster.
+MAX_SPARED = 100
 
 
 def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) -> tuple[Victim, ...]:
     """The victims by namespace/name, each with its unit and why it goes."""
     taken = set(choice.taken)
-    beyond = budgets.beyond([units.pod(s) for s in sorted(taken)])
+    beyond = budgets.beyond([units.pod(s) for s in sorted(taken)]) if budgets else set()
+    method = "evict" if options.strict_budgets else "delete"
     out = []
-    for block in units.blocks:
+    for slot in units.loose_taken(taken):
+        pod = units.pod(slot)
+        unit = UnitRef("Pod", pod.key)
+        out.append(_victim(pod, unit, beyond, method, _why(unit, False, False, pod.priority, units.priority)))
+    for block in units.touched(taken):
         whole = units.is_whole(block, taken)
         for slot in (s for part in block.parts for s in part.bound if s in taken):
             pod = units.pod(slot)
             unit, partial = units.victim_unit(slot, taken, block)
-            out.append(
-                Victim(
-                    pod.namespace,
-                    pod.name,
-                    pod.uid,
-                    pod.node,
-                    unit,
-                    partial,
-                    pod.priority,
-                    pod.uid in beyond,
-                    method="evict" if options.strict_budgets else "delete",
-                    why=_why(unit, whole, partial, pod.priority if not whole else block.priority, units.priority),
-                )
-            )
+            level = block.priority if whole else pod.priority
+            why = _why(unit, whole, partial, level, units.priority)
+            out.append(_victim(pod, unit, beyond, method, why, partial=partial))
     return tuple(sorted(out, key=lambda v: v.key))
+
+
+def _victim(pod: Pod, unit: UnitRef, beyond: set[str], method: str, why: str, *, partial: bool = False) -> Victim:
+    return Victim(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        unit=unit,
+        partial=partial,
+        priority=pod.priority,
+        over_budget=pod.uid in beyond,
+        method=method,
+        why=why,
+    )
 
 
 def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: int) -> str:
@@ -57,15 +69,28 @@ def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: in
 
 
 def spared(units: Units, choice: Choice) -> tuple[Spared, ...]:
-    """Units that could have been taken and were not, and those that can never be taken."""
-    out = [Spared(ref, reason) for ref, reason in units.spared]
-    for block in units.blocks:
-        slots = set(block.whole) | set(block.singles)
-        if not slots & choice.taken:
-            out.append(Spared(block.ref, "the gang fits without its room"))
-        elif block.whole and not units.is_whole(block, set(choice.taken)):
-            out.append(Spared(block.ref, "only members beyond its minimum leave"))
-    return tuple(sorted(out, key=lambda s: (s.unit.kind, s.unit.name)))
+    """Units that could have been taken and were not, and those that can never be taken; at most MAX_SPARED, those
+    first of which a part is taken.
+    """
+    taken = set(choice.taken)
+    touched = units.touched(taken)
+    partly = [b for b in touched if b.whole and not units.is_whole(b, taken)]
+    out = [Spared(b.ref, "only members beyond its minimum leave") for b in partly]
+    out += [Spared(ref, reason) for ref, reason in units.spared]
+    numbers = {b.number for b in touched}
+    out += [Spared(b.ref, "the gang fits without its room") for b in units.blocks if b.number not in numbers]
+    out += _loose(
+        units, [s for s in units.loose[: MAX_SPARED * 2].tolist() if s not in taken], "the gang fits without its room"
+    )
+    return _listed(out)
+
+
+def _loose(units: Units, slots: Iterable[int], reason: str) -> list[Spared]:
+    return [Spared(UnitRef("Pod", units.pod(s).key), reason) for s in slots]
+
+
+def _listed(out: list[Spared]) -> tuple[Spared, ...]:
+    return tuple(sorted(out[:MAX_SPARED], key=lambda s: (s.unit.kind, s.unit.name)))
 
 
 def not_considered(units: Units | None) -> tuple[Spared, ...]:
@@ -73,15 +98,17 @@ def not_considered(units: Units | None) -> tuple[Spared, ...]:
     if units is None:
         return ()
     out = [Spared(ref, reason) for ref, reason in units.spared]
-    out += [Spared(block.ref, "evicting it would not make the gang fit") for block in units.blocks]
-    return tuple(sorted(out, key=lambda s: (s.unit.kind, s.unit.name)))
+    useless = "evicting it would not make the gang fit"
+    out += [Spared(block.ref, useless) for block in units.blocks]
+    out += _loose(units, sorted(units.loose.tolist(), key=lambda s: units.pod(s).key)[:MAX_SPARED], useless)
+    return _listed(out)
 
 
 def no_plan(units: Units | None) -> str:
     """Why there is no set of victims."""
-    if units is None or not units.blocks:
+    if units is None or units.empty:
         return "no lower-priority pods that may be evicted where the gang could run"
-    count = len({s for b in units.blocks for s in (b.whole or b.singles)})
+    count = len(units.everything())
     return f"the gang would not fit even if all {count} lower-priority pods were evicted"
 
 

@@ -37,6 +37,9 @@ class Fit(Protocol):
     def gains(self, options: Sequence[Ints]) -> Floats:
         """By how much taking each option alone would reduce the shortfall, ``(len(options),)``."""
 
+    def rows(self, taken: frozenset[int]) -> dict[str, int]:
+        """Rows that members (by UID) are known to fit on with these slots taken; empty where any will do."""
+
     def save(self) -> Any:
         """The present state, for :meth:`restore`."""
 
@@ -208,6 +211,9 @@ class CountedFit:
             spare -= less
         return target
 
+    def rows(self, taken: frozenset[int]) -> dict[str, int]:
+        return {}
+
     def save(self) -> Any:
         return self._free.copy(), self._room.copy(), self._total, self._whole
 
@@ -243,7 +249,11 @@ _HINT = 1e-3
 
 
 class PlacedFit:
-    """For gangs of several classes or with rules that see other pods: place all members, every time."""
+    """For gangs of several classes or with rules that see other pods: place all members, every time.
+
+    What is known is used: taking more than a set that is enough is enough, less than one that is not is not. That
+    holds unless members need other pods near them or spread over what is there.
+    """
 
     def __init__(self, sim: Simulation, placer: Placer, wants: Sequence[Want]) -> None:
         self._sim = sim
@@ -251,7 +261,11 @@ class PlacedFit:
         self._wants = wants
         self._taken: set[int] = set()
         self._base = sim.mark()
-        self._known: dict[frozenset[int], float] = {}
+        self._shortfall: dict[frozenset[int], float] = {}
+        self._rows: dict[frozenset[int], dict[str, int]] = {}
+        self._failed: list[frozenset[int]] = []
+        shapes = [p.shape for want in wants for p in want.members]
+        self._monotone = not any(shape.affinity or shape.spread for shape in shapes)
         self.steps = 0
 
     def take(self, slots: Ints) -> None:
@@ -265,19 +279,35 @@ class PlacedFit:
             self._sim.drop(slot)
 
     def fits(self) -> bool:
+        key = frozenset(self._taken)
+        if self._monotone and key not in self._shortfall:
+            if any(key.issuperset(known) for known in self._rows):
+                return True
+            if any(key.issubset(known) for known in self._failed):
+                return False
         return self.shortfall() <= 0
 
     def shortfall(self) -> float:
         key = frozenset(self._taken)
-        found = self._known.get(key)
+        found = self._shortfall.get(key)
         if found is None:
             before = self._placer.looks
             mark = self._sim.mark()
-            found = float(len(self._placer.required(self._wants, self._sim, {}).failed))
+            placed = self._placer.required(self._wants, self._sim, {})
             self._sim.rollback(mark)
             self.steps += self._placer.looks - before
-            self._known[key] = found
+            found = self._shortfall[key] = float(len(placed.failed))
+            if placed.complete:
+                self._rows[key] = dict(placed.rows)
+            else:
+                self._failed.append(key)
         return found
+
+    def rows(self, taken: frozenset[int]) -> dict[str, int]:
+        """Where the members went, by UID, when these slots were taken, or fewer that were enough."""
+        if taken in self._rows:
+            return self._rows[taken]
+        return next((rows for known, rows in self._rows.items() if self._monotone and known <= taken), {})
 
     def gains(self, options: Sequence[Ints]) -> Floats:
         now = self.shortfall()

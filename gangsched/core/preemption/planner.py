@@ -27,12 +27,16 @@ _WORST = Harm(2**62, (), 0.0, ())
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The victims: slots of the pod table; what they cost; what it took to find them."""
+    """The victims: slots of the pod table; what they cost; what it took to find them.
+
+    ``rows`` are nodes on which members (by UID) are known to fit then; empty where placing them is no search.
+    """
 
     taken: frozenset[int]
     harm: Harm
     steps: int
     stopped: bool
+    rows: dict[str, int]
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -90,9 +94,12 @@ class Search:
 
     def run(self) -> Choice | None:
         """The least harmful choice found, or None when the gang would not fit even with all of them gone."""
+        loose = self.units.loose
         for block in self.units.blocks:
             self.taken.update(block.whole or self.surplus(block))
         self._take(sorted(self.taken), known=True)
+        self.taken.update(loose.tolist())
+        self.fit.take(loose)
         if not self._fits() and not self._other_surplus():
             return self._only_proof()
         items = [item for block in self.units.blocks for item in self._items(block)]
@@ -102,13 +109,17 @@ class Search:
         for item in items:
             if self._is_taken(item):
                 pending.setdefault(item.level, []).append(item)
-        while pending:
-            level = max(pending)
-            for rest in self._level(level, pending.pop(level)):
+        priorities = self.units.snapshot.table.priority[loose]
+        levels = {*pending, *np.unique(priorities).tolist()}
+        while levels:
+            level = max(levels)
+            levels.discard(level)
+            for rest in self._level(level, pending.pop(level, []), loose[priorities == level]):
                 pending.setdefault(rest.level, []).append(rest)
+                levels.add(rest.level)
         self._exchange()
         cost, taken = self._proved(self._harm(), frozenset(self.taken))
-        return Choice(taken, cost, self._spent(), self.stopped)
+        return Choice(taken, cost, self._spent(), self.stopped, self.fit.rows(taken))
 
     def _other_surplus(self) -> bool:
         """Choose the surplus members of gangs that cannot be taken whole by how much they help instead."""
@@ -133,14 +144,16 @@ class Search:
     def _only_proof(self) -> Choice | None:
         """No choice is known: with few units, look whether there is one at all."""
         cost, taken = self._proved(_WORST, frozenset())
-        return None if cost is _WORST else Choice(taken, cost, self._spent(), self.stopped)
+        return None if cost is _WORST else Choice(taken, cost, self._spent(), self.stopped, self.fit.rows(taken))
 
     def _proved(self, cost: Harm, taken: frozenset[int]) -> tuple[Harm, frozenset[int]]:
         """With few units, look through everything that could be better."""
+        exact = Exact(self.units, self.fit, self._harm_of, self._spend, lambda s: float(self._works[s]))
+        if not exact.small:
+            return cost, taken
         self.fit.give_back(np.array(sorted(self.taken), dtype=np.int64))
         self.taken = set()
-        exact = Exact(self.units, self.fit, self._harm_of, self._spend, lambda s: float(self._works[s]))
-        return exact.run(cost, taken) if exact.small else (cost, taken)
+        return exact.run(cost, taken)
 
     def _spend(self, steps: int) -> bool:
         self.steps += steps
@@ -151,8 +164,10 @@ class Search:
 
     # -- one level -----------------------------------------------------------------------------------------
 
-    def _level(self, level: int, items: list[Item]) -> list[Item]:
+    def _level(self, level: int, items: list[Item], loose: Ints) -> list[Item]:
         """Settle one level; returns surplus pods of lower priority that stay taken for their own level."""
+        if len(loose) and self._give_back(loose.tolist()):
+            loose = loose[:0]
         blocks = [i for i in items if i.single < 0]
         singles = [i for i in items if i.single >= 0]
         later: list[Item] = []
@@ -160,9 +175,41 @@ class Search:
             rest = self._best(blocks, self._give_back_blocks)
             singles += [i for i in rest if i.level == level]
             later = [i for i in rest if i.level != level]
+        if len(loose) and isinstance(self.fit, CountedFit):
+            self._settle(self.fit, np.concatenate([np.array([i.single for i in singles], dtype=np.int64), loose]))
+            return later
+        singles += [self._loose_item(s) for s in loose.tolist()]
         if singles:
             self._best(singles, self._give_back_singles)
         return later
+
+    def _settle(self, fit: CountedFit, slots: Ints) -> None:
+        """Very many single pods of one level, as an array: those that make room for most members each, then a reprieve
+        of what is not needed. The largest first makes for few victims, the least work lost for cheap ones.
+        """
+        if self._give_back(slots.tolist()):
+            return
+        tie = self.units.snapshot.table.tie[slots]
+        sizes, works = self._sizes[slots], self._works[slots]
+        self._give(slots.tolist())
+        base = fit.save()
+        best: tuple[int, float, object, Ints] | None = None
+        for order in (np.lexsort((tie, works, -sizes)), np.lexsort((tie, -sizes, works))):
+            fit.restore(base)
+            self.steps += 1 + 2 * len(slots) // _PODS_PER_STEP
+            chosen = fit.cheapest(slots[order])
+            fit.take(chosen)
+            back = fit.trim(chosen[::-1])
+            left = chosen[~np.isin(chosen, back)]
+            cost = len(left), round(float(self._works[left].sum()), 6)
+            if fit.fits() and (best is None or cost < best[:2]):
+                best = *cost, fit.save(), left
+        if best is not None:
+            fit.restore(best[2])
+            self.taken.update(best[3].tolist())
+
+    def _loose_item(self, slot: int) -> Item:
+        return self._single(self.units.single_block(slot), slot)
 
     def _best(self, items: list[Item], reprieve: Callable[[list[Item]], list[Item]]) -> list[Item]:
         """Try the ways to settle these items and keep the least harmful outcome."""
@@ -363,7 +410,7 @@ class Search:
 
     def _exchange(self) -> None:
         """Put a few units back and choose again what to take instead, as long as that is less harmful."""
-        improved = True
+        improved = not len(self.units.loose)
         while improved and not self._exhausted():
             improved = False
             victims = self._victims()

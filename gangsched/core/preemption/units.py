@@ -6,7 +6,7 @@ limit per gang, or the whole, everywhere in the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -16,10 +16,18 @@ from gangsched.core.membership import Membership
 from gangsched.core.options import Options
 from gangsched.core.podtable import ASSUMED, PROTECTED, TERMINATING
 from gangsched.core.preemption.harm import Loss
-from gangsched.core.snapshot import Bools, Snapshot
+from gangsched.core.snapshot import Bools, Ints, Snapshot
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
 
 OFF, MINIMAL, ATOMIC, ELASTIC = "off", "minimal", "atomic", "elastic"
+
+
+#: More pods without a group than this are handled as an array.
+LOOSE_PODS = 1000
+
+
+def _by_key(gang: GangId) -> tuple[str, str, str, str]:
+    return gang.namespace, gang.name, gang.family, gang.scheduler
 
 
 class Part(msgspec.Struct):
@@ -57,11 +65,12 @@ class Block(msgspec.Struct):
 
 
 class Units:
-    """The blocks that a preemptor may take from.
+    """The blocks that a preemptor may take from, and ``loose``: slots of pods without a group, if there are so many
+    that a block for each would cost more than the search.
 
     ``priority`` is the preemptor's; only strictly lower ones are taken. ``usable`` is ``(N,)``: nodes that some
     member could use; pods elsewhere are taken only as part of a whole unit. ``inviolable`` are slots of pods that
-    their disruption budgets do not let go.
+    their disruption budgets do not let go. ``binding`` are gangs of ours whose bindings are on their way.
     """
 
     def __init__(
@@ -73,6 +82,7 @@ class Units:
         priority: int,
         usable: Bools,
         inviolable: frozenset[int] = frozenset(),
+        binding: Collection[GangId] = (),
     ) -> None:
         self.snapshot = snapshot
         self.membership = membership
@@ -80,8 +90,12 @@ class Units:
         self.priority = priority
         self._own = frozenset(own)
         self._inviolable = inviolable
+        self._binding = frozenset(binding)
         self._usable = usable
         self.blocks: list[Block] = []
+        self.loose: Ints = np.zeros(0, dtype=np.int64)
+        self._block_at: dict[int, Block] | None = None
+        self._ok: Bools = np.zeros(0, dtype=np.bool_)
         self.spared: list[tuple[UnitRef, str]] = []
         self._build()
 
@@ -104,46 +118,58 @@ class Units:
             takeable &= ~np.isin(slots, np.array(sorted(self._inviolable), dtype=np.int64))
         if not takeable.any() and not (table.priority[slots] < self.priority).any():
             return
+        self._ok = np.zeros(table.size, dtype=np.bool_)
+        self._ok[slots[takeable]] = True
         live = (flags & TERMINATING) == 0
-        wanted = np.unique(table.gang[slots[takeable]])
-        # One pass groups the live pods of the gangs in question; the rest of the cluster is not walked.
-        mine = live & np.isin(table.gang[slots], wanted)
-        bound: dict[int, list[int]] = {}
-        for slot, number in zip(slots[mine].tolist(), table.gang[slots[mine]].tolist(), strict=True):
-            bound.setdefault(number, []).append(slot)
-        single_ok = set(slots[takeable].tolist())
+        wanted = np.zeros(len(table.gang_ids), dtype=np.bool_)
+        wanted[table.gang[slots[takeable]]] = True
+        singles = np.array([g.family == SINGLE for g in table.gang_ids], dtype=np.bool_)
+        mine = slots[live & wanted[table.gang[slots]]]
+        alone = mine[singles[table.gang[mine]]]
+        self._single_pods(alone)
+        self._gangs(mine[~singles[table.gang[mine]]])
+
+    def _single_pods(self, slots: Ints) -> None:
+        """Pods without a group; a great many of them are kept as an array."""
+        if len(slots) > LOOSE_PODS:
+            self.loose = slots
+            return
+        for slot in sorted(slots.tolist(), key=lambda s: self.pod(s).key):
+            self.blocks.append(self.single_block(slot))
+
+    def single_block(self, slot: int) -> Block:
+        """The block of a pod without a group."""
+        pod = self.pod(slot)
+        ref = UnitRef("Pod", pod.key)
+        return Block(len(self.blocks), ref, [Part(pod.gang, ref, [slot], [slot], 1, 1, False)], [], pod.priority)
+
+    def _gangs(self, slots: Ints) -> None:
+        """Pods of gangs, gang by gang in key order."""
+        if not len(slots):
+            return
+        table = self.snapshot.table
+        order = slots[np.argsort(table.gang[slots], kind="stable")]
+        numbers, starts = np.unique(table.gang[order], return_index=True)
+        bound = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
         done: set[GangId] = set()
-        gangs = sorted(
-            (table.gang_ids[n] for n in wanted.tolist()), key=lambda g: (g.namespace, g.name, g.family, g.scheduler)
-        )
-        for gang in gangs:
+        for gang in sorted((table.gang_ids[n] for n in numbers.tolist()), key=_by_key):
             if gang in done:
-                continue
-            if gang.family == SINGLE:
-                self._single_pod(gang, bound[table.gang_number(gang)])
                 continue
             group, _ = self.membership.group(gang)
             done.update(group)
             if self._own.intersection(group):
                 continue
-            by_gang = {g: self._sorted(bound.get(table.gang_number(g)) or self._find(g)) for g in group}
-            self._block(group, by_gang, single_ok)
+            if not self._binding.isdisjoint(group):
+                self.spared.append((UnitRef("PodGroup", gang.key), "it is being bound"))
+                continue
+            by_gang = {g: bound[n] if (n := table.gang_number(g)) in bound else self._find(g) for g in group}
+            self._block(group, by_gang)
 
-    def _single_pod(self, gang: GangId, slots: list[int]) -> None:
-        if gang in self._own:
-            return
-        ref = UnitRef("Pod", gang.key)
-        part = Part(gang, ref, slots, slots, 1, 1, False)
-        self.blocks.append(Block(len(self.blocks), ref, [part], [], int(self.snapshot.table.priority[slots[0]])))
-
-    def _sorted(self, slots: list[int]) -> list[int]:
-        return sorted(slots, key=lambda s: self.pod(s).name)
-
-    def _find(self, gang: GangId) -> list[int]:
+    def _find(self, gang: GangId) -> Ints:
         table = self.snapshot.table
         members = self.membership.members.get(gang, {})
         found = [table.slot_of[uid] for uid in members if uid in table.slot_of]
-        return [s for s in found if table.row[s] >= 0 and not table.flags[s] & TERMINATING]
+        return np.array([s for s in found if table.row[s] >= 0 and not table.flags[s] & TERMINATING], dtype=np.int64)
 
     def pod(self, slot: int) -> Pod:
         """The record in a slot that is in use."""
@@ -160,35 +186,34 @@ class Units:
             return OFF if mode == OFF else MINIMAL
         return mode
 
-    def _block(self, group: tuple[GangId, ...], by_gang: dict[GangId, list[int]], single_ok: set[int]) -> None:
+    def _block(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints]) -> None:
         parts: list[Part] = []
         takes_whole = False
         for gang in group:
             spec = self.membership.spec(gang)
-            bound = by_gang[gang]
+            slots = by_gang[gang]
             mode = self._mode(spec)
             # A group whose object is gone says nothing about how few members it can live with: all of them.
-            minimum = spec.min_member if spec is not None else len(bound)
-            single = [s for s in bound if s in single_ok]
+            minimum = spec.min_member if spec is not None else len(slots)
+            single = slots[self._ok[slots]].tolist()
             if mode in (OFF, MINIMAL):
                 limit = len(single)
             elif mode == ELASTIC:
-                limit = max(0, len(bound) - minimum)
+                limit = max(0, len(slots) - minimum)
                 takes_whole = True
             else:
                 limit = 0
                 takes_whole = True
             ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
-            parts.append(Part(gang, ref, bound, single if limit else [], limit, minimum, mode != OFF))
-        whole: list[int] = []
+            parts.append(Part(gang, ref, slots.tolist(), single if limit else [], limit, minimum, mode != OFF))
+        whole = np.concatenate([by_gang[gang] for gang in group])
         priority = self._unit_priority(group, by_gang)
-        if takes_whole:
-            whole = [s for gang in group for s in by_gang[gang]]
-            if not self._whole_allowed(whole, priority):
-                self.spared.append((self._ref(parts), "it has a member that may not be evicted"))
-                whole = []
-        if whole or any(p.single for p in parts):
-            self.blocks.append(Block(len(self.blocks), self._ref(parts), parts, whole, priority))
+        if takes_whole and not self._whole_allowed(whole, priority):
+            self.spared.append((self._ref(parts), "it has a member that may not be evicted"))
+            takes_whole = False
+        if takes_whole or any(p.single for p in parts):
+            slots = whole.tolist() if takes_whole else []
+            self.blocks.append(Block(len(self.blocks), self._ref(parts), parts, slots, priority))
 
     @staticmethod
     def _ref(parts: list[Part]) -> UnitRef:
@@ -196,30 +221,52 @@ class Units:
             return parts[0].ref
         return UnitRef("GangGroup", ",".join(p.ref.name for p in parts))
 
-    def _unit_priority(self, group: tuple[GangId, ...], by_gang: dict[GangId, list[int]]) -> int:
+    def _unit_priority(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints]) -> int:
         """The highest of the gangs' own priorities or, where a gang has none, of its members'."""
         out = []
         for gang in group:
             spec = self.membership.spec(gang)
             if spec is not None and spec.priority is not None:
                 out.append(spec.priority)
-            else:
-                out.extend(self.pod(s).priority for s in by_gang[gang])
+            elif len(by_gang[gang]):
+                out.append(int(self.snapshot.table.priority[by_gang[gang]].max()))
         return max(out, default=0)
 
-    def _whole_allowed(self, slots: list[int], priority: int) -> bool:
+    def _whole_allowed(self, slots: Ints, priority: int) -> bool:
+        """No member may be protected or of a priority that is not lower."""
         table = self.snapshot.table
         return (
-            bool(slots)
+            len(slots) > 0
             and priority < self.priority
-            and not any(table.flags[s] & (PROTECTED | ASSUMED) for s in slots)
-            and not any(table.priority[s] >= self.priority for s in slots)
-            and not any(s in self._inviolable for s in slots)
+            and not (table.flags[slots] & (PROTECTED | ASSUMED)).any()
+            and not (table.priority[slots] >= self.priority).any()
+            and not any(s in self._inviolable for s in slots.tolist() if self._inviolable)
         )
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing that may be taken."""
+        return not self.blocks and not len(self.loose)
+
+    def everything(self) -> Ints:
+        """All slots that may be taken, singly or as part of a whole."""
+        listed = {s for b in self.blocks for s in (*b.whole, *b.singles)}
+        return np.concatenate([np.array(sorted(listed), dtype=np.int64), self.loose])
+
+    def touched(self, taken: set[int]) -> list[Block]:
+        """Blocks of which something is taken."""
+        if self._block_at is None:
+            self._block_at = {s: b for b in self.blocks for p in b.parts for s in p.bound}
+        found = {b.number: b for s in taken if (b := self._block_at.get(s)) is not None}
+        return [found[n] for n in sorted(found)]
+
+    def loose_taken(self, taken: set[int]) -> list[int]:
+        """Slots of pods without a group, kept as an array, that are taken."""
+        return [s for s in self.loose.tolist() if s in taken] if len(self.loose) else []
 
     def block_of(self, slot: int) -> Block:
         """The block that a slot belongs to."""
-        return next(b for b in self.blocks if any(slot in p.bound for p in b.parts))
+        return self.touched({slot})[0]
 
     # -- what a choice costs -------------------------------------------------------------------------------
 
@@ -227,7 +274,8 @@ class Units:
         """``(losses, interrupted)`` of taking these slots, as :func:`~.harm.harm` wants them."""
         losses: list[Loss] = []
         interrupted: list[int] = []
-        for block in self.blocks:
+        losses.extend(Loss(pod := self.pod(s), pod.priority) for s in self.loose_taken(taken))
+        for block in self.touched(taken):
             mine = [s for part in block.parts for s in part.bound if s in taken]
             if not mine:
                 continue

@@ -1,0 +1,4 @@
+"""The command line: one module per command, imported only when it is asked for.
+
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit code).
+"""

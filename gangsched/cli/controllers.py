@@ -1,0 +1,30 @@
+"""``gangsched controllers``: only the controllers, beside a scheduler that runs elsewhere, to look at what they do."""
+
+from __future__ import annotations
+
+import argparse
+
+from gangsched.cli import errors
+from gangsched.cli.run import add_connection_arguments, announce, configure
+from gangsched.controllers.operator import GroupControllers
+from gangsched.runtime import process
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_connection_arguments(parser)
+    parser.epilog = (
+        "Follows the cluster, decides nothing, and writes nothing but the status of PodGroup objects. Meant for"
+        " debugging: set groupStatus.enabled to false in the configuration of the scheduler meanwhile."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    configuration = configure(args)
+    try:
+        connection = process.connect(configuration)
+        announce(connection, configuration, dry_run=False)
+        return process.Process(configuration, connection, decide=False, make_sink=GroupControllers).run()
+    except process.StartError as error:
+        raise errors.UsageError(str(error)) from None

@@ -1,0 +1,141 @@
+"""``gangsched demo``: stories that are played by the real scheduler in a simulated cluster."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import time
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from gangsched.cli import errors
+from gangsched.cli.simulate import Simulation, pods_of, simulate, summary_of
+from gangsched.cli.story import WIDTH, Pause, Teller
+from gangsched.cluster.manifests import load
+from gangsched.core.options import Options
+
+
+class Story(msgspec.Struct, frozen=True):
+    """A story: its input is ``stories/<name>.yaml``, and nothing of what happens is written down here."""
+
+    name: str
+    title: str
+    intro: str
+    try_next: str
+
+    @property
+    def path(self) -> Path:
+        """The manifests, as a user would write them."""
+        return Path(str(resources.files("gangsched.cli") / "stories" / f"{self.name}.yaml"))
+
+
+STORIES = (
+    Story(
+        "koordinator",
+        "A gang of two needs room that two pods hold",
+        "Two nodes with 4 CPUs each, both filled by a low-priority pod. A training job arrives whose two workers"
+        " need 3 CPUs each and are of use only together. Evicting one pod would help nobody: it is both, or"
+        " neither.",
+        "gangsched demo workload, or the decision alone: gangsched plan -f examples/koordinator/",
+    ),
+    Story(
+        "workload",
+        "A whole gang leaves for a whole gang",
+        "Four nodes, held by the gang 'batch', whose PodGroup says disruptionMode: PodGroup: its four pods leave"
+        " together or not at all. The gang 'training' of four arrives with a higher priority and needs all four"
+        " nodes.",
+        "gangsched simulate -f examples/workload/ -o html > run.html, or the same with manifests of yours",
+    ),
+)
+_UNTIL_SECONDS = 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("story", metavar="NAME", nargs="?", help=f"default: {STORIES[0].name}")
+    parser.add_argument("--list", action="store_true", help="print the names of the stories and what they show")
+    parser.add_argument(
+        "--speed",
+        type=float,
+        metavar="X",
+        help="play X virtual seconds per second (1 = as fast as in a cluster; default: do not wait)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tell a story, or list them."""
+    if args.list:
+        for story in STORIES:
+            print(f"{story.name:<14}{story.title}")
+        return errors.OK
+    if args.speed is not None and not args.speed > 0:
+        raise errors.UsageError("--speed: must be a number above 0")
+    tell(find(args.story or STORIES[0].name), make_console(), None if args.speed is None else _pause(args.speed))
+    return errors.OK
+
+
+def find(name: str) -> Story:
+    """The story of that name. Raises :class:`~gangsched.cli.errors.UsageError`."""
+    found = next((s for s in STORIES if s.name == name), None)
+    if found is None:
+        names = [s.name for s in STORIES]
+        near = difflib.get_close_matches(name, names, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"stories are {', '.join(names)}"
+        raise errors.UsageError(f"there is no story {name!r}; {hint}")
+    return found
+
+
+def play(story: Story) -> Simulation:
+    """What happens in the story."""
+    loaded = load([str(story.path)])
+    return simulate(loaded.events, Options(), until_seconds=_UNTIL_SECONDS, start=loaded.now)
+
+
+def tell(story: Story, console: Console, pause: Pause | None = None) -> None:
+    """Play the story and print it."""
+    simulation = play(story)
+    teller = Teller(console, simulation, pause)
+    console.print()
+    teller.heading(story.title)
+    teller.paragraph(story.intro)
+    teller.tell()
+    console.print()
+    teller.heading("In short")
+    teller.paragraph(in_short(simulation))
+    teller.paragraph(f"Next: {story.try_next}", style="bold")
+    console.print()
+
+
+def in_short(simulation: Simulation) -> str:
+    """What became of the gangs that waited, from the run itself."""
+    summary = summary_of(simulation)
+    pods = pods_of(simulation)
+    parts = []
+    for key, gang in summary["gangs"].items():
+        gone = sum(p["preemptedBy"] == key and p["phase"] == "Deleted" for p in pods.values())
+        if gone and gang["waitedSeconds"] is not None:
+            parts.append(
+                f"{key.rpartition('/')[2]} waited {gang['waitedSeconds']:.1f} s, nearly all of it for the grace periods"
+                f" of {gone} pods; then its {gang['bound']} members were bound together."
+            )
+    stayed = sum(p["phase"] == "Running" for p in pods.values())
+    parts.append(f"{summary['preempted']} pods were evicted, {stayed} pods run at the end.")
+    return " ".join(parts)
+
+
+def make_console() -> Console:
+    """A console of 80 columns where there is no terminal."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
+
+
+def _pause(speed: float) -> Pause:
+    def pause(seconds: float) -> None:
+        time.sleep(max(0.0, seconds) / speed)
+
+    return pause

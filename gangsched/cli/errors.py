@@ -1,0 +1,47 @@
+"""Errors of people who type commands: a message on stderr and exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from gangsched.cluster.manifests.errors import ErrorRecord, InputError, one_line
+from gangsched.model.errors import FieldError
+
+#: Exit codes: done; input, configuration or arguments that were not understood; interrupted; nobody reads the output.
+OK, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
+
+
+class UsageError(ValueError):
+    """Arguments that cannot be used, found after they were parsed."""
+
+
+def problems(error: BaseException) -> list[str] | None:
+    """What to tell the user, one line each; None for an error that is not the user's."""
+    if isinstance(error, InputError):
+        return [error.text]
+    if isinstance(error, (UsageError, FieldError)):
+        return [one_line(str(error))]
+    if isinstance(error, _configuration_errors()):
+        return [one_line(line) for line in str(error).splitlines()]
+    return None
+
+
+def record(error: BaseException, file: str) -> ErrorRecord:
+    """A user's error as the plan contract has it; ``file`` is named where the error does not know better."""
+    if isinstance(error, InputError):
+        return error.record()
+    message = "; ".join(problems(error) or [one_line(str(error))])
+    return {"file": file, "document": None, "object": None, "field": None, "message": message}
+
+
+def complain(lines: Iterable[str]) -> None:
+    """Say it on stderr."""
+    for line in lines:
+        print(f"gangsched: {line}", file=sys.stderr)
+
+
+def _configuration_errors() -> type[Exception] | tuple[()]:
+    """The errors of configuration files, if that module is in use at all: commands without one start faster."""
+    module = sys.modules.get("gangsched.runtime.config")
+    return module.ConfigurationError if module is not None else ()

@@ -1,0 +1,147 @@
+"""``gangsched <command>``: finds the command, and turns every foreseeable end into an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import importlib.util
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from gangsched import __version__
+from gangsched.cli import errors
+
+_VERSION = ("version", "--version", "-V")
+_HELP = ("help", "--help", "-h")
+
+
+class Command(NamedTuple):
+    """A command: what it does, in a line, and what its own help begins with."""
+
+    name: str
+    summary: str
+    description: str
+
+    @property
+    def module(self) -> str:
+        """The module that has ``add_arguments`` and ``run``."""
+        return f"gangsched.cli.{self.name}"
+
+
+COMMANDS = (
+    Command(
+        "plan",
+        "say what would be done for the pending gangs of some manifests",
+        "Read nodes, pods, groups and priority classes from manifests and print, for every pending gang, where its"
+        " members would go and who would have to leave. Nothing is changed anywhere.",
+    ),
+    Command(
+        "simulate",
+        "play the whole life of gangs on a virtual clock",
+        "Run the scheduler against a simulated cluster made of manifests, on a virtual clock.",
+    ),
+    Command("demo", "watch gangs preempt, without a cluster", "Play one of the built-in stories in the terminal."),
+    Command(
+        "explain",
+        "say why a gang is where it is",
+        "Ask the cluster's scheduler about the newest decision for one gang.",
+    ),
+    Command(
+        "run",
+        "schedule the pods of a cluster",
+        "Schedule pods whose schedulerName is one of ours, until told to stop.",
+    ),
+    Command(
+        "controllers",
+        "keep the status of groups and queues up to date",
+        "Run the controllers that write the status of group and queue objects.",
+    ),
+    Command("config", "check a configuration file, or print the defaults", "Work with configuration files."),
+)
+
+
+class _Module(Protocol):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code: 0, 2 for what the user can mend, 130 when interrupted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # an arrow must not end a command in a C locale
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # the shell's prompt goes below the ^C
+        return errors.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has gone. The interpreter would complain again when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return errors.BROKEN_PIPE
+    except Exception as error:
+        lines = errors.problems(error)
+        if lines is None:
+            raise
+        errors.complain(lines)
+        return errors.BAD_INPUT
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else ""
+    if name in _VERSION:
+        print(f"gangsched {__version__}")
+        return errors.OK
+    if name in _HELP and len(arguments) > 1:
+        arguments = [arguments[1], "--help"]
+        name = arguments[0]
+    if not name or name in _HELP:
+        print(_overview())
+        return errors.OK
+    command = next((c for c in _available() if c.name == name), None)
+    if command is None:
+        raise errors.UsageError(_unknown(name))
+    module: _Module = importlib.import_module(command.module)
+    parser = argparse.ArgumentParser(prog=f"gangsched {name}", description=command.description, allow_abbrev=False)
+    module.add_arguments(parser)
+    return module.run(parser.parse_args(arguments[1:]))
+
+
+def _available() -> list[Command]:
+    return [c for c in COMMANDS if importlib.util.find_spec(c.module) is not None]
+
+
+def _unknown(name: str) -> str:
+    what = "option" if name.startswith("-") else "command"
+    names = [c.name for c in _available()] + ["version", "help"]
+    near = difflib.get_close_matches(name.lstrip("-"), names, 1, 0.5)
+    hint = f"did you mean {near[0]}?" if near else f"commands are {', '.join(names)}"
+    return f"there is no {what} {name!r}; {hint}"
+
+
+def _overview() -> str:
+    rows = [(c.name, c.summary) for c in _available()] + [("version", "print the version")]
+    lines = [
+        "usage: gangsched <command> [options]",
+        "",
+        "A second scheduler for Kubernetes: gangs start whole or not at all.",
+        "",
+        "commands:",
+        *(f"  {name:<12} {summary}" for name, summary in rows),
+        "",
+        "'gangsched <command> --help' shows the options of a command. First steps, without a cluster:",
+        "  gangsched plan -f examples/koordinator/",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""``gangsched plan``: manifests in, one decision per pending gang out.
+
+The JSON is a published contract: ``schemas/plan-v1.schema.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gangsched.cli import errors
+from gangsched.cluster.manifests import ErrorRecord, Loaded, Warned, load
+from gangsched.core.decision import Decision, UnitRef
+from gangsched.core.events import PodChanged
+from gangsched.core.forecast import forecast
+from gangsched.core.options import Options
+from gangsched.model.errors import FieldError
+from gangsched.model.times import parse_time
+
+API_VERSION = "gangsched.dev/plan/v1"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_input_arguments(parser)
+    parser.add_argument(
+        "--now",
+        metavar="TIME",
+        help="the moment of the decision, as 2026-01-31T12:00:00Z or in seconds since 1970"
+        " (default: the newest creationTimestamp or startTime in the input)",
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    parser.epilog = "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not."
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that ``plan`` shares with other commands that read manifests."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="sources",
+        metavar="FILE|DIR|-",
+        nargs="+",
+        action="extend",
+        required=True,
+        help="YAML or JSON manifests: files, folders (with sub-folders), or - for stdin; can be repeated",
+    )
+    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
+    parser.add_argument(
+        "--scheduler-name",
+        metavar="NAME",
+        action="append",
+        help="decide the pods with this spec.schedulerName; can be repeated (default: as configured, else"
+        f" {', '.join(Options().scheduler_names)})",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; 2 when some input was not understood."""
+    try:
+        options = read_options(args)
+        now = None if args.now is None else _moment(args.now)
+        loaded = load(args.sources)
+    except (ValueError, OSError) as error:
+        lines = errors.problems(error)
+        if lines is None:
+            raise
+        errors.complain(lines)
+        if args.output == "json":
+            file = "" if isinstance(error, errors.UsageError) else args.config or ""
+            _print_json(document([], [], errors.record(error, file)))
+        return errors.BAD_INPUT
+    moment = loaded.now if now is None else now
+    if args.output == "json":
+        entries = [entry(d, spent) for d, spent in decide(loaded, options, moment)]
+        _print_json(document(entries, loaded.warnings, None))
+        return errors.OK
+    from gangsched.cli.render_plan import render  # noqa: PLC0415 - rich takes longer to import than a plan to make
+
+    decisions = list(decide(loaded, options, moment))
+    render(decisions, loaded.warnings, options.scheduler_names, _others_pending(loaded, options))
+    return errors.OK
+
+
+def read_options(args: argparse.Namespace) -> Options:
+    """The core's options from ``--config`` and ``--scheduler-name``. Raises what :mod:`errors` knows."""
+    options = Options()
+    if args.config is not None:
+        from gangsched.runtime import config  # noqa: PLC0415 - not needed by most plans
+
+        options = config.load(Path(args.config)).core_options()
+    if args.scheduler_name:
+        options = msgspec.structs.replace(options, scheduler_names=tuple(dict.fromkeys(args.scheduler_name)))
+    return options
+
+
+def decide(loaded: Loaded, options: Options, now: float) -> Iterable[tuple[Decision, float]]:
+    """Each decision with the milliseconds it took."""
+    decisions = forecast(loaded.events, options, now)
+    while True:
+        begun = time.perf_counter()
+        decision = next(decisions, None)
+        if decision is None:
+            return
+        yield decision, (time.perf_counter() - begun) * 1000
+
+
+def _others_pending(loaded: Loaded, options: Options) -> Counter[str]:
+    """How many pods wait for which scheduler that is none of ours."""
+    pods = (e.pod for e in loaded.events if isinstance(e, PodChanged))
+    return Counter(p.scheduler for p in pods if p.live and not p.node and p.scheduler not in options.scheduler_names)
+
+
+def _moment(raw: str) -> float:
+    if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", raw):
+        return float(raw)
+    try:
+        return parse_time(raw, "--now")
+    except FieldError as error:
+        raise errors.UsageError(f"{error} (or seconds since 1970)") from None
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
+def document(decisions: list[dict[str, Any]], warnings: list[Warned], error: ErrorRecord | None) -> dict[str, Any]:
+    """The whole answer of the contract."""
+    return {"apiVersion": API_VERSION, "decisions": decisions, "warnings": warnings, "error": error}
+
+
+def entry(decision: Decision, milliseconds: float) -> dict[str, Any]:
+    """One decision in the words of the contract."""
+    return {
+        "gang": decision.gang.key,
+        "kind": decision.kind,
+        "gangGroup": ",".join(decision.group) or None,
+        "priority": decision.priority,
+        "required": decision.required,
+        "outcome": decision.outcome,
+        "placements": {p.key: p.node for p in decision.placements},
+        "unplaced": [{"pod": u.pod, "reasons": list(u.reasons)} for u in decision.unplaced],
+        "awaiting": [{"pod": a.pod, "node": a.node} for a in decision.awaiting],
+        "victims": [
+            {
+                "pod": v.key,
+                "node": v.node,
+                "unit": _unit(v.unit),
+                "partial": v.partial,
+                "priority": v.priority,
+                "pdbViolation": v.over_budget,
+                "method": v.method,
+                "reason": v.reason,
+            }
+            for v in decision.victims
+        ],
+        "spared": [{"unit": _unit(s.unit), "reason": s.reason} for s in decision.spared],
+        "blockers": list(decision.blockers),
+        "warnings": list(decision.warnings),
+        "reasons": [{"text": r.text, "nodes": r.nodes} for r in decision.reasons],
+        "message": decision.message,
+        "topologyDomain": decision.topology_domain,
+        "quota": None,
+        "searchStopped": decision.stopped,
+        "planMilliseconds": round(milliseconds, 3),
+    }
+
+
+def _unit(unit: UnitRef) -> dict[str, str]:
+    return {"kind": unit.kind, "name": unit.name}

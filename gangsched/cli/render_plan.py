@@ -1,0 +1,213 @@
+"""A plan for people: per gang what happens, where its members go, who leaves, who stays, and why."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from gangsched.cluster.manifests.errors import Warned, one_line
+from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, UnitRef, Victim
+
+#: Longer lists end in "… and 12 more": a gang may have thousands of members.
+MAX_ROWS = 40
+#: Width of the output where there is no terminal to ask.
+PLAIN_WIDTH = 120
+
+_STYLES = {
+    BIND: "bold green",
+    WAIT: "bold cyan",
+    PREEMPT: "bold yellow",
+    UNSCHEDULABLE: "bold red",
+    GATHERING: "bold magenta",
+}
+_REASONS = {"LowerPriority": "lower priority"}
+_METHODS = {"evict": "through the Eviction API", "suspend": "by suspending its owner"}
+
+
+def make_console() -> Console:
+    """A console that neither guesses colours into names nor wraps a log file at 80 columns."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PLAIN_WIDTH
+    return console
+
+
+def render(
+    decisions: Sequence[tuple[Decision, float]],
+    warnings: Sequence[Warned],
+    scheduler_names: Sequence[str],
+    others: Counter[str] | None = None,
+    console: Console | None = None,
+) -> None:
+    """Print decisions (with the milliseconds each took) and warnings.
+
+    ``others`` counts the pending pods of scheduler names that are not ours: a hint when there is no decision.
+    """
+    out = console or make_console()
+    if out.is_terminal:
+        _print(out, decisions, warnings, scheduler_names, others or Counter())
+        return
+    with out.capture() as captured:
+        _print(out, decisions, warnings, scheduler_names, others or Counter())
+    # Tables are padded to their width; in a file that is noise.
+    out.file.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
+
+
+def _print(
+    out: Console,
+    decisions: Sequence[tuple[Decision, float]],
+    warnings: Sequence[Warned],
+    scheduler_names: Sequence[str],
+    others: Counter[str],
+) -> None:
+    for decision, milliseconds in decisions:
+        out.print(_gang(decision, milliseconds))
+        out.print()
+    for each in warnings:
+        where = f"{each['file']}, document {each['document']} ({each['object']})"
+        text = Text("warning ", style="yellow")
+        text.append(_clean(": ".join(p for p in (where, each["field"], each["message"]) if p)), style="default")
+        out.print(text)
+    if warnings:
+        out.print()
+    out.print(_summary([d for d, _ in decisions], scheduler_names, others))
+
+
+def _gang(decision: Decision, milliseconds: float) -> RenderableType:
+    title = Text(_clean(decision.gang.key), style="bold")
+    title.append(f"  {_clean(decision.kind)} · priority {decision.priority}", style="default")
+    outcome = Text(decision.outcome.upper(), style=_STYLES.get(decision.outcome, "bold"))
+    outcome.append(f"  {_sentence(decision)}", style="default")
+    body: list[RenderableType] = [outcome]
+    if decision.group:
+        body.append(Text(_clean(f"decided together with {', '.join(decision.group)}"), style="dim"))
+    grid = Table.grid(padding=(0, 2), expand=False)
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, rows in _sections(decision):
+        for i, row in enumerate(_limited(rows)):
+            grid.add_row(label if i == 0 else "", row)
+    if grid.row_count:
+        body.append(grid)
+    foot = f"planned in {milliseconds:.1f} ms"
+    if decision.stopped:
+        foot += "; the search was cut short at its limit, so a less harmful choice may exist"
+    body.append(Text(foot, style="dim"))
+    return Group(Rule(title, align="left", style="dim"), Padding(Group(*body), (0, 0, 0, 2), expand=False))
+
+
+def _sentence(decision: Decision) -> str:
+    placed, left = len(decision.placements), len(decision.unplaced)
+    members = _count(placed, "member")
+    more = f"; {_count(left, 'more member')} cannot be placed" if left else ""
+    match decision.outcome:
+        case "bind":
+            return f"{members} can start now{more}"
+        case "wait":
+            return f"{members} can start when {_count(len(decision.awaiting), 'terminating pod')} are gone{more}"
+        case "preempt":
+            victims = len(decision.victims)
+            return f"{members} can start after {_count(victims, 'pod')} {'has' if victims == 1 else 'have'} left{more}"
+        case "gathering":
+            return f"the gang is not complete yet: {_count(decision.required, 'member')} must come together"
+    if not decision.required:
+        return "the gang has its minimum; there is no room for further members"
+    return f"there is no room for the {_count(decision.required, 'member')} that must start together"
+
+
+def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
+    if decision.message and decision.outcome not in (BIND, PREEMPT, WAIT):
+        yield "because", [Text(_clean(decision.message))]
+    if decision.topology_domain:
+        yield "within", [Text(_clean(decision.topology_domain))]
+    yield "members", _two_columns((p.key, f"→ {p.node}") for p in decision.placements)
+    yield "victims", _victims(decision.victims)
+    yield "awaited", _two_columns((a.pod, f"is leaving {a.node}") for a in decision.awaiting)
+    yield "spared", [_unit_line(s.unit, _words(s.reason)) for s in decision.spared]
+    yield "blockers", [Text(_clean(b)) for b in decision.blockers]
+    yield "not placed", _two_columns((u.pod, "; ".join(u.reasons)) for u in decision.unplaced)
+    yield "warnings", [Text(_clean(w), style="yellow") for w in decision.warnings]
+
+
+def _victims(victims: Sequence[Victim]) -> list[Text]:
+    """A line per unit that goes, and below it its pods when they are not the unit itself."""
+    units: dict[UnitRef, list[Victim]] = {}
+    for victim in victims:
+        units.setdefault(victim.unit, []).append(victim)
+    out = []
+    for unit, pods in units.items():
+        first = pods[0]
+        if unit.kind == "Pod" and len(pods) == 1:
+            out.append(_unit_line(unit, f"on {first.node}, {_why(first)}", first.over_budget))
+            continue
+        extent = f"{len(pods)} of its pods" if first.partial else f"all of it, {_count(len(pods), 'pod')}"
+        out.append(_unit_line(unit, f"{extent}, {_why(first)}"))
+        width = max(len(p.key) for p in pods)
+        for pod in pods:
+            line = Text(_clean(f"  {pod.key:<{width}}  on {pod.node}, priority {pod.priority}"), style="yellow")
+            out.append(_with_budget_mark(line, pod.over_budget))
+    return out
+
+
+def _why(victim: Victim) -> str:
+    text = victim.why or f"priority {victim.priority}, {_words(victim.reason)}"
+    return f"{text}, removed {_METHODS[victim.method]}" if victim.method in _METHODS else text
+
+
+def _words(reason: str) -> str:
+    return _REASONS.get(reason, reason)
+
+
+def _unit_line(unit: UnitRef, text: str, over_budget: bool = False) -> Text:
+    line = Text(_clean(f"{unit.kind} {unit.name}"), style="bold")
+    line.append(_clean(f"  {text}"), style="not bold")
+    return _with_budget_mark(line, over_budget)
+
+
+def _with_budget_mark(line: Text, over_budget: bool) -> Text:
+    if over_budget:
+        line.append("  beyond its PodDisruptionBudget", style="bold red")
+    return line
+
+
+def _two_columns(rows: Iterable[tuple[str, str]]) -> list[Text]:
+    pairs = [(_clean(left), _clean(right)) for left, right in rows]
+    width = min(max((len(left) for left, _ in pairs), default=0), 60)
+    return [Text(f"{left:<{width}}  {right}") for left, right in pairs]
+
+
+def _limited(rows: list[Text]) -> list[Text]:
+    if len(rows) <= MAX_ROWS:
+        return rows
+    return [*rows[: MAX_ROWS - 1], Text(f"… and {len(rows) - MAX_ROWS + 1} more (-o json has all)", style="dim")]
+
+
+def _summary(decisions: Sequence[Decision], scheduler_names: Sequence[str], others: Counter[str]) -> Text:
+    if decisions:
+        counts = Counter(d.outcome for d in decisions)
+        parts = [f"{counts[o]} {o}" for o in _STYLES if counts[o]]
+        victims = {v.key for d in decisions for v in d.victims}
+        tail = f", {_count(len(victims), 'victim')}" if victims else ""
+        return Text(f"{_count(len(decisions), 'gang')}: {', '.join(parts)}{tail}", style="bold")
+    text = Text(_clean(f"No pod of {' or '.join(scheduler_names)} is waiting for a node in this input."))
+    if others:
+        name, count = min(others.items(), key=lambda item: (-item[1], item[0]))
+        are = "is" if count == 1 else "are"
+        text.append(_clean(f" {_count(count, 'pod')} of {name} {are}: --scheduler-name {name} plans for them."))
+    return text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _clean(text: str) -> str:
+    """Names come from strangers: nothing of them may steer the terminal."""
+    return "".join(c if c.isprintable() else one_line(c) or " " for c in text)

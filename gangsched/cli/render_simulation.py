@@ -1,0 +1,141 @@
+"""A simulated run as a table for people: the timeline, the nodes at the end, and what became of every pod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from gangsched.cli.picture import Glyphs, Painter
+from gangsched.cli.render_plan import make_console
+from gangsched.cli.simulate import Simulation, pods_of, summary_of
+from gangsched.cli.story import clock
+from gangsched.cluster.manifests.errors import Warned, one_line
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.history import Entry
+from gangsched.cluster.sim.replay import moment
+
+#: Longer tables end in a line that says so; ``-o json`` has everything.
+MAX_ROWS = 400
+
+_HIDDEN = (log.EXISTS, log.CONDITION, log.EVENT, log.STATUS, log.ADMIT)
+_STYLES = {
+    log.DECIDE: "bold",
+    log.NOMINATE: "cyan",
+    log.MARK: "yellow",
+    log.DELETE: "red",
+    log.EVICT: "red",
+    log.GONE: "red",
+    log.REJECT: "bold red",
+    log.BIND: "green",
+    log.RUN: "green",
+    log.SUCCEED: "green",
+}
+
+
+def render(simulation: Simulation, warnings: Sequence[Warned], console: Console | None = None) -> None:
+    """Print the run."""
+    out = console or make_console()
+    out.print(_timeline(simulation))
+    out.print()
+    out.print(_title("nodes at the end"))
+    painter = Painter(simulation.history, Glyphs(out.encoding))
+    out.print(Padding(painter.nodes(moment(simulation.history, len(simulation.history))), (0, 0, 0, 2), expand=False))
+    out.print()
+    out.print(_title("pods"))
+    out.print(_pods(pods_of(simulation)))
+    out.print()
+    for each in warnings:
+        where = f"{each['file']}, document {each['document']} ({each['object']})"
+        text = ": ".join(p for p in (where, each["field"], each["message"]) if p)
+        out.print(Text(f"warning {one_line(text)}", style="yellow"))
+    for line in _summary(summary_of(simulation)):
+        out.print(line)
+
+
+def _title(text: str) -> Rule:
+    return Rule(Text(text, style="bold"), align="left", style="dim")
+
+
+def _timeline(simulation: Simulation) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("TIME", no_wrap=True, style="dim", justify="right")
+    table.add_column("WHO", no_wrap=True)
+    table.add_column("WHAT", no_wrap=True)
+    table.add_column("OBJECT", overflow="fold")
+    table.add_column("DETAIL", overflow="fold")
+    told = [
+        e
+        for e in simulation.history
+        if (e.verb not in _HIDDEN and (e.changed or e.verb == log.DECIDE)) or e.outcome != log.OK
+    ]
+    for entry in told[:MAX_ROWS]:
+        verb = entry.verb if entry.outcome == log.OK else f"{entry.verb} ({entry.outcome})"
+        table.add_row(
+            clock(entry.at_seconds),
+            entry.actor,
+            Text(verb, style=_STYLES.get(entry.verb, "") if entry.outcome == log.OK else "bold red"),
+            Text(one_line(entry.object)),
+            Text(one_line(_detail(entry))),
+        )
+    if len(told) > MAX_ROWS:
+        table.add_row("…", "", "", f"{len(told) - MAX_ROWS} more (-o json has all)", "")
+    return table
+
+
+def _detail(entry: Entry) -> str:
+    detail = entry.detail
+    match entry.verb:
+        case log.DECIDE:
+            return f"{detail['outcome']}: {detail['message']}" if detail.get("message") else str(detail["outcome"])
+        case log.BIND | log.NOMINATE:
+            text = f"→ {detail['node']}"
+        case log.BUDGET:
+            text = f"disruptionsAllowed {detail['disruptionsAllowed']}"
+        case log.REJECT:
+            text = f"{detail['node']}: {detail['reason']}"
+        case log.MARK:
+            text = str(detail["message"]).partition(", ")[2] or str(detail["message"])
+        case _:
+            text = str(detail.get("reason") or detail.get("node") or "")
+    if entry.outcome != log.OK and detail.get("message"):
+        text += f" ({detail['message']})"
+    return text.strip()
+
+
+def _pods(pods: dict[str, dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("POD", "GANG", "PRIORITY", "PHASE", "NODE", "ARRIVED", "BOUND", "ENDED"):
+        table.add_column(name, no_wrap=name != "GANG", justify="right" if name == "PRIORITY" else "left")
+    table.add_column("WHY", overflow="fold", style="dim")
+    for key, pod in list(pods.items())[:MAX_ROWS]:
+        why = f"for {_name(pod['preemptedBy'])}" if pod["preemptedBy"] else pod["message"] or ""
+        table.add_row(
+            Text(one_line(key)),
+            Text(one_line(_name(pod["gang"]))),
+            str(pod["priority"]),
+            "Terminating" if pod["terminating"] else pod["phase"],
+            Text(one_line(pod["node"] or "")),
+            *("" if pod[field] is None else clock(pod[field]) for field in ("arrivedAt", "boundAt", "endedAt")),
+            Text(one_line(why)),
+        )
+    if len(pods) > MAX_ROWS:
+        table.add_row(f"… {len(pods) - MAX_ROWS} more (-o json has all)")
+    return table
+
+
+def _name(key: str | None) -> str:
+    return (key or "").rpartition("/")[2]
+
+
+def _summary(summary: dict[str, Any]) -> list[Text]:
+    counts = ", ".join(f"{number} {phase.lower()}" for phase, number in summary["pods"].items())
+    after = "nothing more could happen" if summary["ended"] == "quiet" else f"played until {clock(summary['until'])}"
+    text = f"{counts or 'no pods'}; {summary['binds']} bound, {summary['preempted']} preempted; "
+    lines = [Text(f"{text}last change at {clock(summary['seconds'])}, {after}", style="bold")]
+    return lines + [Text(f"violated: {one_line(v)}", style="bold red") for v in summary["violations"]]

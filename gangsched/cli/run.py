@@ -1,0 +1,96 @@
+"""``gangsched run``: the scheduler, until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+from gangsched.cli import errors
+from gangsched.cluster.kube.connection import Connection
+from gangsched.runtime import config, logs, process
+from gangsched.runtime.settings import Configuration, Profile
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_connection_arguments(parser)
+    parser.add_argument("--dry-run", action="store_true", help="decide and log, but never write anything")
+    parser.add_argument("--once", action="store_true", help="decide all that is pending, once, and exit")
+    parser.epilog = (
+        "Exit code: 0 when it was told to stop (or is done, with --once), 1 after a failure that a restart may cure,"
+        " 2 when it cannot start. A second signal ends it at once."
+    )
+
+
+def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that ``run`` shares with ``controllers``."""
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="a kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account inside a cluster)",
+    )
+    parser.add_argument("--context", metavar="NAME", help="a context of the kubeconfig (default: its current one)")
+    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
+    parser.add_argument(
+        "--scheduler-name",
+        metavar="NAME",
+        action="append",
+        help="serve pods of this spec.schedulerName, instead of the profiles of the configuration; can be repeated",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    configuration = configure(args)
+    connection = _connect(configuration)
+    announce(connection, configuration, dry_run=args.dry_run)
+    make_sink = None
+    if configuration.group_status.enabled and not args.dry_run and not args.once:
+        from gangsched.controllers.operator import GroupControllers  # noqa: PLC0415 - kopf takes long to import
+
+        make_sink = GroupControllers
+    try:
+        return process.Process(
+            configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink
+        ).run()
+    except process.StartError as error:
+        raise errors.UsageError(str(error)) from None
+
+
+def announce(connection: Connection, configuration: Configuration, *, dry_run: bool) -> None:
+    """Say on standard error what is about to be touched, before anything is."""
+    names = ", ".join(profile.scheduler_name for profile in configuration.profiles)
+    print(f"gangsched: {connection}", file=sys.stderr)
+    print(
+        f"gangsched: scheduling pods of {names}{' (dry run: nothing is written)' if dry_run else ''}", file=sys.stderr
+    )
+
+
+def configure(args: argparse.Namespace) -> Configuration:
+    """The configuration file with the options over it; sets up logging. Raises what :mod:`errors` knows."""
+    configuration = config.load(Path(args.config)) if args.config else Configuration()
+    connection = configuration.client_connection
+    if args.kubeconfig:
+        connection = msgspec.structs.replace(connection, kubeconfig=args.kubeconfig)
+    if args.context:
+        connection = msgspec.structs.replace(connection, context=args.context)
+    profiles = configuration.profiles
+    if args.scheduler_name:
+        first = profiles[0]
+        profiles = tuple(
+            Profile(scheduler_name=name, plugins=first.plugins, plugin_config=first.plugin_config)
+            for name in dict.fromkeys(args.scheduler_name)
+        )
+    configuration = msgspec.structs.replace(configuration, client_connection=connection, profiles=profiles)
+    logs.configure(configuration.logging.format, configuration.logging.level)
+    return configuration
+
+
+def _connect(configuration: Configuration) -> Connection:
+    try:
+        return process.connect(configuration)
+    except process.StartError as error:
+        raise errors.UsageError(str(error)) from None

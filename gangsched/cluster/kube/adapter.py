@@ -1,0 +1,312 @@
+"""The cluster behind a real API server, as the decision loop sees it.
+
+Two threads: the decision thread calls :meth:`KubeCluster.wait` and :meth:`KubeCluster.submit`; a thread of its
+own runs an asyncio loop with watches, writes and the lease, so that none of them waits for a decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from gangsched.cluster.kube.caches import CacheHealth, Caches
+from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.cluster.kube.inbox import Inbox, WallClock
+from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
+from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.writer import Writer, WriteSettings
+from gangsched.core.actions import Action, GangStatus
+from gangsched.core.events import Event, LeadershipChanged, Synced
+
+_log = structlog.get_logger(__name__)
+
+TICK_SECONDS = 1.0
+DEFAULT_QPS = 500.0
+DEFAULT_BURST = 1000
+
+
+class Health(NamedTuple):
+    """What ``/healthz`` and ``/readyz`` are made of.
+
+    ``tick_age_seconds`` is the age of the last sign of life of the I/O loop (infinite before the first);
+    ``failure`` says why the adapter has stopped by itself, or is empty.
+    """
+
+    synced: bool
+    leading: bool
+    lease_holder: str
+    tick_age_seconds: float
+    caches: tuple[CacheHealth, ...]
+    failure: str
+
+    @property
+    def alive(self) -> bool:
+        """True while the I/O loop turns."""
+        return not self.failure and self.tick_age_seconds < 15 * TICK_SECONDS
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What cannot be read at the moment, in words."""
+        return tuple(f"{c.resource}: {c.problem}" for c in self.caches if c.problem)
+
+
+class KubeCluster:
+    """Implements :class:`gangsched.cluster.port.Cluster` on an API server.
+
+    Args:
+        connection: from :func:`~gangsched.cluster.kube.connection.load_connection`.
+        lease: the election to take part in; None leads without one (tests, or a single replica on purpose).
+        dry_run: never writes anything, the lease included. What is submitted is logged and *not* answered,
+            since no answer would be true; the caller decides once and then stops.
+        qps: requests per second on average; ``burst``: at once. Lease and watches do not count.
+        controller: who signs Events (``reportingController``).
+        on_gang_status: takes the state of group objects; called on the I/O thread, must be quick.
+        observe: takes measurements; called on the I/O thread.
+        loop_factory: makes the event loop (``uvloop.new_event_loop``); None is asyncio's own.
+        discovery_seconds: how often to look for gang APIs that came or went.
+        drain_seconds: how long :meth:`stop` lets submitted writes finish.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        lease: LeaseSettings | None,
+        dry_run: bool = False,
+        qps: float = DEFAULT_QPS,
+        burst: int = DEFAULT_BURST,
+        writes: WriteSettings | None = None,
+        controller: str = "py-gang-scheduler",
+        on_gang_status: Callable[[GangStatus], None] | None = None,
+        observe: Observe = ignore,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        discovery_seconds: float = 60.0,
+        drain_seconds: float = 5.0,
+    ) -> None:
+        self._connection = connection
+        self._lease_settings = None if dry_run else lease
+        self._dry_run = dry_run
+        self._writes = writes or WriteSettings()
+        self._controller = controller
+        self._identity = lease.identity if lease else unique_identity()
+        self._on_gang_status = on_gang_status
+        self._observe = observe
+        self._loop_factory = loop_factory
+        self._discovery_seconds = discovery_seconds
+        self._drain_seconds = drain_seconds
+        self._bucket = TokenBucket(qps, burst)
+        self._clock = WallClock()
+        self._inbox = Inbox(self._clock)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_asked: asyncio.Event | None = None
+        self._told_synced: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._tick_at = -math.inf
+        self._synced = False
+        self._leading = False
+        self._failure = ""
+        self._caches: Caches | None = None
+        self._elector: Elector | None = None
+        self._writer: Writer | None = None
+
+    # ------------------------------------------------------------------------------------ the decision thread's side
+
+    def start(self) -> None:
+        """Start the I/O thread; returns when it runs, not when anything has been read."""
+        if self._thread is not None:
+            raise RuntimeError("already started")
+        self._thread = threading.Thread(target=self._run_loop, name="kube-io", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        """Stop in order: no more submissions, finish writes, release the lease, close. Safe to call again."""
+        self._inbox.close()
+        thread, loop, asked = self._thread, self._loop, self._stop_asked
+        if thread is None:
+            return
+        if loop is not None and asked is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+                loop.call_soon_threadsafe(asked.set)
+        thread.join()
+
+    def finish(self) -> None:
+        """Make :attr:`stopped` true and wake the decision loop, from any thread; :meth:`stop` must follow."""
+        self._inbox.close()
+
+    def now(self) -> float:
+        """The time of this cluster's clock, seconds since the epoch."""
+        return self._clock.now()
+
+    def wait(self, until: float | None) -> tuple[float, list[Event]]:
+        """See :class:`gangsched.cluster.port.Cluster`."""
+        return self._inbox.wait(until)
+
+    def poll(self) -> tuple[float, list[Event]]:
+        """See :class:`gangsched.cluster.port.Cluster`."""
+        return self._inbox.poll()
+
+    def submit(self, actions: Sequence[Action]) -> None:
+        """See :class:`gangsched.cluster.port.Cluster`. Dropped once stopped; only logged in a dry run."""
+        if not actions:
+            return
+        if self._dry_run:
+            for action in actions:
+                _log.info("would do", action=type(action).__name__, what=action)
+            return
+        loop, writer = self._loop, self._writer
+        if loop is None or writer is None or self._inbox.closed:
+            return
+        batch = tuple(actions)
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(writer.submit, batch)
+
+    @property
+    def stopped(self) -> bool:
+        """True when the decision loop must end: after :meth:`stop` or :meth:`finish`, or when I/O has failed."""
+        return self._inbox.closed
+
+    def health(self) -> Health:
+        """The state of things; from any thread."""
+        elector, caches = self._elector, self._caches
+        return Health(
+            synced=self._synced,
+            leading=self._leading,
+            lease_holder=elector.holder if elector else "",
+            tick_age_seconds=time.monotonic() - self._tick_at,
+            caches=tuple(caches.health()) if caches else (),
+            failure=self._failure,
+        )
+
+    # ------------------------------------------------------------------------------------------ the I/O thread's side
+
+    def _run_loop(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
+                runner.run(self._main())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the decision loop must learn that it is alone
+            self._failure = f"{type(error).__name__}: {error}"
+            _log.exception("the connection to the cluster has failed")
+        finally:
+            self._leading = False
+            self._ready.set()
+            self._inbox.close()
+
+    async def _main(self) -> None:
+        client = Client(self._connection, self._bucket, self._observe)
+        client.open()
+        self._loop = asyncio.get_running_loop()
+        self._stop_asked = asyncio.Event()
+        self._told_synced = asyncio.Event()
+        caches = self._caches = Caches(
+            client, self._deliver, observe=self._observe, discovery_seconds=self._discovery_seconds
+        )
+        if self._lease_settings is not None:
+            self._elector = Elector(
+                client,
+                self._lease_settings,
+                on_started=self._take_the_lead,
+                on_stopped=self._lose_the_lead,
+                now=self._clock.now,
+                observe=self._observe,
+            )
+        writer = self._writer = Writer(
+            client,
+            self._deliver,
+            now=self._clock.now,
+            fence=self._fence,
+            controller=self._controller,
+            instance=self._identity,
+            on_gang_status=self._on_gang_status,
+            settings=self._writes,
+            observe=self._observe,
+        )
+        _log.info("connecting", server=self._connection.server, source=self._connection.description)
+        self._ready.set()
+        tasks = [
+            asyncio.create_task(self._tick(), name="tick"),
+            asyncio.create_task(caches.run(), name="caches"),
+            asyncio.create_task(writer.run(), name="writer"),
+            asyncio.create_task(self._lead(), name="lead"),
+        ]
+        stop = asyncio.create_task(self._stop_asked.wait(), name="stop")
+        all_answered = False
+        try:
+            done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stop}:
+                task.result()
+                raise RuntimeError(f"{task.get_name()} has ended")
+            all_answered = await writer.drain(self._drain_seconds)
+        finally:
+            stop.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(stop, *tasks, return_exceptions=True)
+            await writer.drain(0.0)  # after a failure: nothing may be on its way when the connections close
+            # A write that we gave up may still take effect: then the next leader had better wait for the expiry.
+            if self._elector is not None and all_answered:
+                await self._elector.release()
+            await client.close()
+
+    async def _lead(self) -> None:
+        """Say when everything is known, then lead or stand for election."""
+        assert self._caches is not None
+        syncing = asyncio.create_task(self._sync(self._caches))
+        try:
+            if self._elector is None:
+                await syncing
+                self._set_leading(leading=True)
+                await asyncio.Event().wait()
+            else:
+                # A candidate may win before its caches are complete; it is told that it leads only afterwards.
+                await self._elector.run()
+        finally:
+            syncing.cancel()
+            await asyncio.gather(syncing, return_exceptions=True)
+
+    async def _sync(self, caches: Caches) -> None:
+        await caches.synced()
+        assert self._told_synced is not None
+        self._synced = True
+        self._deliver([Synced()])
+        self._told_synced.set()
+        _log.info("all caches have been listed")
+
+    async def _take_the_lead(self) -> None:
+        """What the last leader wrote is in the store: read everything again before deciding anything."""
+        caches, told = self._caches, self._told_synced
+        assert caches is not None
+        assert told is not None
+        await told.wait()
+        await caches.refresh()
+        self._set_leading(leading=True)
+
+    def _lose_the_lead(self) -> None:
+        if self._leading:
+            self._set_leading(leading=False)
+
+    def _set_leading(self, *, leading: bool) -> None:
+        self._leading = leading
+        self._deliver([LeadershipChanged(leading)])
+
+    def _fence(self) -> float:
+        return math.inf if self._elector is None else self._elector.may_write_until
+
+    def _deliver(self, events: Sequence[Event]) -> None:
+        self._inbox.put(events)
+        self._observe("inbox_events", len(self._inbox), {})
+
+    async def _tick(self) -> None:
+        while True:
+            self._tick_at = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)

@@ -1,0 +1,158 @@
+"""The requests that actions become: method, path, body. Pure functions, so that tests can read them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangsched.cluster.kube.client import JSON, STRATEGIC_MERGE, segment
+from gangsched.core.actions import (
+    Bind,
+    Mark,
+    Nominate,
+    PodRef,
+    Remove,
+    Report,
+    SetCondition,
+    Unmark,
+    WithdrawNomination,
+    Write,
+)
+from gangsched.model.convert import INTENT_CONDITION
+from gangsched.model.times import render_micro_time, render_time
+
+#: Reason of the intent condition while the nomination stands.
+NOMINATED_REASON = "Nominated"
+#: Reason of DisruptionTarget, whether it stands or has been taken back (then its status is False).
+MARK_REASON = "PreemptionByScheduler"
+
+#: Limits of events.k8s.io/v1 and of condition messages; a longer text is cut, not refused.
+MAX_NOTE_BYTES = 1024
+MAX_REASON_CHARACTERS = 128
+MAX_MESSAGE_BYTES = 32768
+_MAX_NAME_STEM = 200
+
+
+class Request(NamedTuple):
+    """One request, without what the client adds (credentials, deadline)."""
+
+    method: str
+    path: str
+    body: bytes
+    content_type: str = JSON
+
+
+def pod_path(pod: PodRef, subresource: str = "") -> str:
+    """The URL path of a pod or of one of its subresources."""
+    path = f"/api/v1/namespaces/{segment(pod.namespace)}/pods/{segment(pod.name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def write_request(action: Write | SetCondition, now: float) -> Request:
+    """The request for one action on a pod; ``now`` (seconds since the epoch) is when its conditions changed."""
+    match action:
+        case Bind():
+            return _bind(action)
+        case Nominate():
+            condition = _condition(INTENT_CONDITION, "True", NOMINATED_REASON, action.message, now)
+            return _status_patch(action.pod, {"nominatedNodeName": action.node, "conditions": [condition]})
+        case WithdrawNomination():
+            condition = _condition(INTENT_CONDITION, "False", action.reason, action.message, now)
+            return _status_patch(action.pod, {"nominatedNodeName": None, "conditions": [condition]})
+        case Mark():
+            return mark_request(action.pod, action.message, now)
+        case Unmark():
+            condition = _condition("DisruptionTarget", "False", MARK_REASON, action.message, now)
+            return _status_patch(action.pod, {"conditions": [condition]})
+        case SetCondition():
+            condition = _condition("PodScheduled", "False", action.reason, action.message, now)
+            return _status_patch(action.pod, {"conditions": [condition]})
+        case Remove():
+            return _remove(action)
+
+
+def mark_request(pod: PodRef, message: str, now: float) -> Request:
+    """DisruptionTarget=True on a victim."""
+    return _status_patch(pod, {"conditions": [_condition("DisruptionTarget", "True", MARK_REASON, message, now)]})
+
+
+def report_request(report: Report, controller: str, instance: str, now: float) -> Request:
+    """A new Event; ``controller`` and ``instance`` say who reports."""
+    _, _, namespace, name, _ = report.regarding
+    space = namespace or "default"
+    stem = re.sub(r"[^a-z0-9.-]+", "-", name.lower())[:_MAX_NAME_STEM].strip(".-") or "event"
+    body: dict[str, Any] = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        # Our own random suffix instead of generateName: a repeated POST then meets itself and answers 409.
+        "metadata": {"namespace": space, "name": f"{stem}.{uuid.uuid4().hex[:16]}"},
+        "eventTime": render_micro_time(now),
+        "reportingController": controller,
+        "reportingInstance": instance[:MAX_REASON_CHARACTERS],
+        "type": report.kind,
+        "reason": report.reason[:MAX_REASON_CHARACTERS],
+        "action": report.action[:MAX_REASON_CHARACTERS],
+        "note": _cut(report.note, MAX_NOTE_BYTES),
+        "regarding": _reference(report.regarding),
+    }
+    if report.related is not None:
+        body["related"] = _reference(report.related)
+    path = f"/apis/events.k8s.io/v1/namespaces/{segment(space)}/events"
+    return Request("POST", path, msgspec.json.encode(body))
+
+
+def _bind(action: Bind) -> Request:
+    pod = action.pod
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": action.node},
+    }
+    return Request("POST", pod_path(pod, "binding"), msgspec.json.encode(body))
+
+
+def _remove(action: Remove) -> Request:
+    pod = action.pod
+    preconditions = {"uid": pod.uid}
+    if not action.evict:
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        return Request("DELETE", pod_path(pod), msgspec.json.encode(options))
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": pod.namespace, "name": pod.name},
+        "deleteOptions": {"preconditions": preconditions},
+    }
+    return Request("POST", pod_path(pod, "eviction"), msgspec.json.encode(eviction))
+
+
+def _status_patch(pod: PodRef, status: dict[str, Any]) -> Request:
+    # The UID in a patch is a precondition: metadata.uid cannot change, so another pod of that name refuses it.
+    body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
+    return Request("PATCH", pod_path(pod, "status"), body, STRATEGIC_MERGE)
+
+
+def _condition(kind: str, status: str, reason: str, message: str, now: float) -> dict[str, str]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": _cut(message, MAX_MESSAGE_BYTES),
+        "lastTransitionTime": render_time(now),
+    }
+
+
+def _reference(of: tuple[str, str, str, str, str]) -> dict[str, str]:
+    keys = ("apiVersion", "kind", "namespace", "name", "uid")
+    return {key: value for key, value in zip(keys, of, strict=True) if value}
+
+
+def _cut(text: str, limit_bytes: int) -> str:
+    raw = text.encode()
+    if len(raw) <= limit_bytes:
+        return text
+    return raw[: limit_bytes - 3].decode(errors="ignore") + "…"

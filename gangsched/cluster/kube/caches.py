@@ -1,0 +1,135 @@
+"""All reflectors together: the fixed resources, and the PodGroups of whatever gang APIs the cluster serves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from gangsched.cluster.kube import discovery
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.cluster.kube.reflector import Reflector
+from gangsched.cluster.kube.resources import CORE_RESOURCES, GROUP_APIS, GroupApi
+from gangsched.cluster.kube.retry import Backoff
+from gangsched.core.events import Event
+from gangsched.model.convert import Converter
+
+_log = structlog.get_logger(__name__)
+
+
+class CacheHealth(NamedTuple):
+    """State of one resource. ``silent_seconds`` is how long nothing has been heard, bookmarks included."""
+
+    resource: str
+    listed: bool
+    silent_seconds: float
+    problem: str
+
+
+class Caches:
+    """Runs the reflectors as children of :meth:`run`; everything they find goes to ``deliver``."""
+
+    def __init__(
+        self,
+        client: Client,
+        deliver: Callable[[list[Event]], None],
+        *,
+        observe: Observe = ignore,
+        discovery_seconds: float = discovery.PERIOD_SECONDS,
+    ) -> None:
+        self._client = client
+        self._deliver = deliver
+        self._observe = observe
+        self._discovery_seconds = discovery_seconds
+        self._converter = Converter()
+        self._reflectors: dict[str, Reflector] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._versions: dict[str, str | None] = {}
+        self._known = asyncio.Event()
+
+    async def run(self) -> None:
+        """Mirror until cancelled; raises when a reflector ends, which none ever should."""
+        try:
+            for resource in CORE_RESOURCES:
+                reflector = Reflector(resource, self._client, self._converter, self._deliver, observe=self._observe)
+                self._start(resource.name, reflector)
+            discover = asyncio.create_task(self._discover(), name="discovery")
+            self._tasks["discovery"] = discover
+            while True:
+                done, _ = await asyncio.wait(self._tasks.values(), timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if task in self._tasks.values() and not task.cancelled():
+                        task.result()
+                        raise RuntimeError(f"{task.get_name()} has ended")
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def synced(self) -> None:
+        """Return once it is known which gang APIs are served and every resource has been listed."""
+        await self._known.wait()
+        for reflector in list(self._reflectors.values()):
+            await reflector.listed.wait()
+
+    async def refresh(self) -> None:
+        """Bring every cache up to what the store holds now, by lists that begin after this call."""
+        await asyncio.gather(*(reflector.refresh() for reflector in list(self._reflectors.values())))
+
+    def health(self) -> list[CacheHealth]:
+        """State of every resource, by name."""
+        now = time.monotonic()
+        return [
+            CacheHealth(name, reflector.listed.is_set(), now - reflector.heard_at, reflector.problem)
+            for name, reflector in sorted(self._reflectors.items())
+        ]
+
+    # --------------------------------------------------------------------------------------------------- gang APIs
+
+    async def _discover(self) -> None:
+        """Find out which gang APIs are served, now and then again: a CRD may be installed while we run."""
+        backoff = Backoff(max_seconds=10.0)
+        while True:
+            try:
+                versions = await discovery.served_versions(self._client)
+            except (ApiError, UnreachableError, msgspec.MsgspecError) as error:
+                _log.warning("cannot find out which gang APIs are served", error=str(error))
+                await asyncio.sleep(backoff.next_seconds())
+                continue
+            backoff.reset()
+            for api in GROUP_APIS:
+                await self._serve(api, versions[api.family])
+            self._known.set()
+            await asyncio.sleep(self._discovery_seconds)
+
+    async def _serve(self, api: GroupApi, version: str | None) -> None:
+        """Watch this version of a gang API (None: it is not served) and no other."""
+        if self._versions.get(api.family) == version:
+            return
+        self._versions[api.family] = version
+        name = f"podgroups.{api.family}"
+        old = self._reflectors.pop(name, None)
+        if old is not None:
+            task = self._tasks.pop(name)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if version is None:
+            if old is not None:
+                old.drop()
+                _log.info("gang API is no longer served", api=api.family)
+            return
+        _log.info("gang API found", api=f"{api.family}/{version}")
+        resource = api.resource(version)
+        reflector = Reflector(
+            resource, self._client, self._converter, self._deliver, observe=self._observe, inherit=old
+        )
+        self._start(name, reflector)
+
+    def _start(self, name: str, reflector: Reflector) -> None:
+        self._reflectors[name] = reflector
+        self._tasks[name] = asyncio.create_task(reflector.run(), name=f"reflector {name}")

@@ -1,0 +1,284 @@
+"""How to reach the API server and who we are there, as kubeconfig files or the pod's service account say it.
+
+kubernetes_asyncio knows the formats (contexts, client certificates, tokens, exec plug-ins, OIDC); this module
+asks it, turns every way in which that can fail into :class:`ConnectionConfigError`, and makes the aiohttp
+session from the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import os
+import ssl
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import structlog
+import yaml
+
+from gangsched import __version__
+
+_log = structlog.get_logger(__name__)
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: An exec plug-in (a cloud's login helper) that takes longer than this has hung.
+LOGIN_TIMEOUT_SECONDS = 60.0
+#: Credentials of a kubeconfig are read again this often: token files rotate, and nothing tells us.
+REREAD_SECONDS = 300.0
+#: Exec credentials are replaced this long before they expire.
+EXPIRY_MARGIN_SECONDS = 120.0
+#: A server that rejects our credentials does not make us run a plug-in more often than this.
+REJECTED_PAUSE_SECONDS = 10.0
+#: Two MiB: objects of etcd's maximum size must fit into a few reads, not thousands.
+READ_BUFFER_BYTES = 2**21
+SERVICE_ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105
+SERVICE_ACCOUNT_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+
+
+class ConnectionConfigError(Exception):
+    """The cluster cannot be reached with what the user gave; the text names the file and the context."""
+
+
+class Connection:
+    """Address, TLS and credentials of one API server; made by :func:`load_connection`.
+
+    ``description`` says where it came from (file and context, or the service account), ``server`` is the URL.
+    An instance may be loaded on one event loop and used on another, but by one loop at a time.
+    """
+
+    def __init__(
+        self, kubeconfig: str | None, context: str | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._kubeconfig = kubeconfig
+        self._wanted_context = context
+        self.context = ""
+        self.description = ""
+        self.server = ""
+        self._configuration: Any = None
+        self._tls: ssl.SSLContext | None = None
+        self._certificate: tuple[str, str] | None = None
+        self._reread_at = float("inf")
+        self._last_login = float("-inf")
+
+    def __str__(self) -> str:
+        return f"{self.server} ({self.description})"
+
+    # ------------------------------------------------------------------------------------------------- loading
+
+    async def load(self) -> None:
+        """Read everything (again). Raises :class:`ConnectionConfigError`; what was loaded before stays valid."""
+        self._last_login = self._clock()
+        where = f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
+        if self._wanted_context and self._kubeconfig:
+            where += f", context {self._wanted_context}"
+        try:
+            loading = self._from_kubeconfig() if self._kubeconfig else self._from_service_account()
+            self._use(await _or_abandon(loading, LOGIN_TIMEOUT_SECONDS))
+        except ConnectionConfigError:
+            raise
+        except TimeoutError:
+            raise ConnectionConfigError(f"{where}: no credentials after {LOGIN_TIMEOUT_SECONDS:.0f} s") from None
+        except yaml.YAMLError as error:
+            raise ConnectionConfigError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
+        except OSError as error:
+            raise ConnectionConfigError(f"{where}: {error}") from None
+        except (binascii.Error, ValueError) as error:
+            raise ConnectionConfigError(f"{where}: {error}") from None
+        except (TypeError, AttributeError, KeyError, AssertionError) as error:
+            # The loader trusts the file's shape and trips over a list where a mapping should be.
+            raise ConnectionConfigError(f"{where}: not shaped like a kubeconfig ({error!r})") from None
+
+    async def _from_kubeconfig(self) -> Any:
+        # Imported late: the client package takes a third of a second, and offline commands do without it.
+        from kubernetes_asyncio import config as loaders  # noqa: PLC0415
+        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
+
+        path = self._kubeconfig
+        assert path
+        try:
+            contexts, current = loaders.list_kube_config_contexts(path)
+            names = sorted(str(c["name"]) for c in contexts)
+            self.context = self._wanted_context or (current or {}).get("name", "")
+            if self.context not in names:
+                raise ConnectionConfigError(
+                    f"kubeconfig {path} has no context {self.context!r}; it has: {', '.join(names) or 'none'}"
+                )
+            configuration = Configuration()
+            loader = await loaders.load_kube_config(path, context=self.context, client_configuration=configuration)
+        except loaders.ConfigException as error:
+            raise ConnectionConfigError(f"kubeconfig {path}, context {self.context or '?'}: {error}") from None
+        if not hasattr(loader, "host"):
+            raise ConnectionConfigError(f"kubeconfig {path}, context {self.context}: the cluster has no server")
+        if "BearerToken" in configuration.api_key:
+            configuration.api_key["BearerToken"] = _clean(configuration.api_key["BearerToken"])
+        now = self._clock()
+        expiry = getattr(loader, "exec_plugin_expiry", None)
+        self._reread_at = now + REREAD_SECONDS
+        if expiry is not None:
+            self._reread_at = now + max(30.0, expiry.timestamp() - time.time() - EXPIRY_MARGIN_SECONDS)
+        elif _is_exec(loader):
+            self._reread_at = float("inf")  # valid until the server says otherwise; running a helper costs seconds
+        self.description = f"kubeconfig {path}, context {self.context}"
+        return configuration
+
+    async def _from_service_account(self) -> Any:
+        from kubernetes_asyncio import config as loaders  # noqa: PLC0415
+        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
+
+        configuration = Configuration()
+        try:
+            loaders.load_incluster_config(
+                client_configuration=configuration,
+                token_filename=SERVICE_ACCOUNT_TOKEN,
+                cert_filename=SERVICE_ACCOUNT_CA,
+            )
+        except loaders.ConfigException as error:
+            raise ConnectionConfigError(f"the pod's service account: {error}") from None
+        self.context = ""
+        self.description = "service account of this pod"
+        return configuration
+
+    def _use(self, configuration: Any) -> None:
+        certificate = (configuration.cert_file, configuration.key_file) if configuration.cert_file else None
+        if self._tls is None:
+            self._tls = _tls_context(configuration)
+        elif configuration.ssl_ca_cert:
+            self._tls.load_verify_locations(cafile=configuration.ssl_ca_cert)  # the authority may have been replaced
+        if certificate:
+            # Loading again into the same context serves a rotated certificate to all later handshakes.
+            self._tls.load_cert_chain(*certificate)
+        self._certificate = certificate
+        self._configuration = configuration
+        self.server = str(configuration.host).rstrip("/")
+
+    # --------------------------------------------------------------------------------------------------- using
+
+    def session(self) -> aiohttp.ClientSession:
+        """A session for the running event loop; the caller closes it."""
+        # In-flight requests are bounded by their makers; a shared limit would let watches starve the lease.
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True, keepalive_timeout=60.0)
+        return aiohttp.ClientSession(
+            connector=connector,
+            # Proxies from the environment apply to the outside only, as Go's HTTP client does it.
+            trust_env=urlsplit(self.server).hostname not in _LOOPBACK,
+            read_bufsize=READ_BUFFER_BYTES,
+            auto_decompress=True,
+            # Compressing lists costs the API server more than the network of a cluster saves.
+            headers={"User-Agent": f"gangsched/{__version__}", "Accept-Encoding": "identity"},
+        )
+
+    async def headers(self) -> Mapping[str, str]:
+        """The credentials of one request, refreshed first where that is due."""
+        if self._clock() >= self._reread_at:
+            self._reread_at = self._clock() + REREAD_SECONDS
+            await self._reload("credentials are due")
+        key = await self._configuration.get_api_key_with_prefix("BearerToken")
+        return {"Authorization": _clean(key)} if key else {}
+
+    async def rejected(self) -> None:
+        """The server answered 401: read the credentials again, but not in a tight loop."""
+        if self._clock() - self._last_login >= REJECTED_PAUSE_SECONDS:
+            await self._reload("the server rejected the credentials")
+
+    async def _reload(self, reason: str) -> None:
+        try:
+            await self.load()
+        except ConnectionConfigError as error:
+            _log.error("credentials could not be read again", reason=reason, error=str(error))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Further arguments for every request of the session (a proxy, another TLS server name)."""
+        out: dict[str, Any] = {}
+        if self._configuration.proxy:
+            out["proxy"] = self._configuration.proxy
+        if self._configuration.tls_server_name:
+            out["server_hostname"] = self._configuration.tls_server_name
+        return out
+
+
+async def load_connection(
+    kubeconfig: str | os.PathLike[str] | None = None,
+    context: str | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> Connection:
+    """The connection of the service account inside a cluster, elsewhere the one that kubectl would use.
+
+    ``kubeconfig`` names one file, which must exist; otherwise the service account of this pod, then
+    ``$KUBECONFIG`` (a path list), then ``~/.kube/config``. ``context`` overrides the file's current one. Raises
+    :class:`ConnectionConfigError`.
+    """
+    connection = Connection(_kubeconfig_path(kubeconfig), context, clock)
+    await connection.load()
+    if context and not connection.context:
+        raise ConnectionConfigError(f"context {context!r} was asked for, but there is no kubeconfig to look it up in")
+    return connection
+
+
+#: Logins that took too long and still run: the loader does not end a plug-in's process when it is cancelled.
+_abandoned: set[asyncio.Task[Any]] = set()
+
+
+async def _or_abandon(work: Coroutine[Any, Any, Any], seconds: float) -> Any:
+    """The result of ``work``, or TimeoutError; work that takes longer goes on behind the scenes and is ignored."""
+    task = asyncio.create_task(work)
+    done, _ = await asyncio.wait({task}, timeout=seconds)
+    if done:
+        return task.result()
+    _abandoned.add(task)
+    task.add_done_callback(_let_go)
+    raise TimeoutError
+
+
+def _let_go(task: asyncio.Task[Any]) -> None:
+    _abandoned.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, so that nobody complains that it was not
+
+
+def _kubeconfig_path(given: str | os.PathLike[str] | None) -> str | None:
+    if given is not None:
+        path = Path(given).expanduser()
+        if not path.is_file():
+            raise ConnectionConfigError(f"kubeconfig {path}: no such file")
+        return str(path)
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and Path(SERVICE_ACCOUNT_TOKEN).is_file():
+        return None
+    from_environment = os.environ.get("KUBECONFIG", "")
+    if from_environment:
+        if not any(Path(p).expanduser().is_file() for p in from_environment.split(os.pathsep) if p):
+            raise ConnectionConfigError(f"kubeconfig {from_environment} (from KUBECONFIG): no such file")
+        return from_environment
+    default = Path.home() / ".kube" / "config"
+    if default.is_file():
+        return str(default)
+    raise ConnectionConfigError(
+        f"no cluster to talk to: no --kubeconfig, no KUBECONFIG, no {default}, and this is not a pod of a cluster"
+    )
+
+
+def _tls_context(configuration: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    # Many clusters' own authorities predate the extensions that Python 3.13 insists on; Go accepts them too.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _clean(header: str) -> str:
+    """Token files end with a newline, which a header cannot hold."""
+    return " ".join(header.split())
+
+
+def _is_exec(loader: Any) -> bool:
+    user = getattr(loader, "_user", None)
+    return bool(user is not None and "exec" in user)

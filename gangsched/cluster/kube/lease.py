@@ -1,0 +1,309 @@
+"""One writer at a time: election by a ``coordination.k8s.io/v1`` Lease, with a fence in front of every write.
+
+The protocol is that of client-go's leader election: whoever holds the lease renews it, everybody else watches
+the record and may take it once it has not changed for its duration *on their own monotonic clock*; clocks of
+different machines are never compared. What is added: the holder knows until when it may write
+(:attr:`Elector.may_write_until`), and a candidate that takes over from a holder that vanished first waits until
+that holder's last write must have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import structlog
+
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
+from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.model.times import render_micro_time
+
+_log = structlog.get_logger(__name__)
+
+#: Candidates do not all ask at the same moment.
+_JITTER = 0.2
+
+
+class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the lease is, who we are, and how long things may take.
+
+    ``identity`` must be unique for each process. ``renew_deadline_seconds`` after the last good renewal began
+    the holder stops writing; others may take the lease ``duration_seconds`` after they saw it change.
+    ``takeover_wait_seconds`` is the longest time a write of the previous holder may take.
+    """
+
+    namespace: str
+    name: str
+    identity: str
+    duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0
+    takeover_wait_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.duration_seconds > self.renew_deadline_seconds > self.retry_period_seconds * (1 + _JITTER) > 0:
+            raise ValueError(
+                f"lease: duration {self.duration_seconds:g} s must exceed the renew deadline "
+                f"{self.renew_deadline_seconds:g} s, and that 1.2 times the retry period "
+                f"{self.retry_period_seconds:g} s"
+            )
+
+
+class LeaseSpec(msgspec.Struct, rename="camel"):
+    """The part of a Lease's ``spec`` that elections read."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease:
+    """A Lease as the server sent it; fields that we do not know survive an update."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self._body = body
+
+    @property
+    def spec(self) -> LeaseSpec:
+        """What it says. Raises :class:`msgspec.ValidationError`."""
+        return msgspec.convert(self._body.get("spec") or {}, LeaseSpec)
+
+    def with_spec(self, **changes: Any) -> bytes:
+        """The whole object with other values in its ``spec``, as JSON."""
+        return msgspec.json.encode({**self._body, "spec": {**(self._body.get("spec") or {}), **changes}})
+
+
+def unique_identity() -> str:
+    """An identity for one process: the host (in a pod: the pod's name), made unique."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+#: What a candidate finds: nobody holds it; we do; somebody does; somebody did and is overdue.
+Standing: TypeAlias = Literal["free", "ours", "held", "expired"]
+
+
+class Watcher:
+    """Judges a lease by when its record was last seen to change, on our own clock. Pure."""
+
+    def __init__(self, identity: str, duration_seconds: float) -> None:
+        self._identity = identity
+        self._duration = duration_seconds
+        self._record: LeaseSpec | None = None
+        self._seen_at = 0.0
+
+    def look(self, spec: LeaseSpec, at: float) -> Standing:
+        """Take in the record as it was read at monotonic time ``at``, and say what it means."""
+        if spec != self._record:
+            self._record, self._seen_at = spec, at
+        if not spec.holder_identity:
+            return "free"
+        if spec.holder_identity == self._identity:
+            return "ours"
+        duration = float(spec.lease_duration_seconds or 0) or self._duration
+        return "expired" if at - self._seen_at >= duration else "held"
+
+
+class Elector:
+    """Takes part in the election; run :meth:`run` as a task, then :meth:`release`.
+
+    ``on_started`` runs as a task while we lead (it is cancelled when we stop), ``on_stopped`` is called at once
+    when leadership ends for whatever reason. ``now`` is the wall clock for the times in the record.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: LeaseSettings,
+        *,
+        on_started: Callable[[], Coroutine[Any, Any, None]],
+        on_stopped: Callable[[], None],
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        observe: Observe = ignore,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._on_started = on_started
+        self._on_stopped = on_stopped
+        self._now = now
+        self._clock = clock
+        self._observe = observe
+        self._watcher = Watcher(settings.identity, settings.duration_seconds)
+        self._lease: Lease | None = None
+        self._until = float("-inf")
+        self._leading = False
+        self._started: asyncio.Task[None] | None = None
+        self.holder = ""
+        space, name = segment(settings.namespace), segment(settings.name)
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases"
+        self._path = f"{self._collection}/{name}"
+
+    @property
+    def may_write_until(self) -> float:
+        """Monotonic time after which nothing may be written; in the past when we do not lead."""
+        return self._until if self._leading else float("-inf")
+
+    async def run(self) -> None:
+        """Acquire, renew, lose, acquire again, until cancelled."""
+        try:
+            while True:
+                await self._acquire()
+                await self._hold()
+        finally:
+            self._stop_leading("stopping")
+
+    async def release(self) -> None:
+        """Give the lease back, so that the next leader need not wait. Call after the last write has ended."""
+        lease = self._lease
+        if lease is None or lease.spec.holder_identity != self._settings.identity:
+            return
+        renewed = render_micro_time(self._now())
+        try:
+            await self._put(lease.with_spec(holderIdentity="", leaseDurationSeconds=1, renewTime=renewed))
+            _log.info("lease released", lease=f"{self._settings.namespace}/{self._settings.name}")
+        except (ApiError, UnreachableError) as error:
+            _log.warning("lease not released; the next leader waits until it expires", error=str(error))
+
+    # ---------------------------------------------------------------------------------------------------- phases
+
+    async def _acquire(self) -> None:
+        settings = self._settings
+        while True:
+            started = self._clock()
+            try:
+                standing = await self._try_to_take()
+            except (ApiError, UnreachableError) as error:
+                _log.warning("lease cannot be read or taken", lease=self._path, error=str(error))
+                standing = None
+            if standing is not None and standing != "held":
+                break
+            await asyncio.sleep(settings.retry_period_seconds * (1 + _JITTER * random.random()))  # noqa: S311
+        self._until = started + settings.renew_deadline_seconds
+        if standing == "expired":
+            _log.info("lease taken over from a holder that vanished", wait_seconds=settings.takeover_wait_seconds)
+            await asyncio.sleep(settings.takeover_wait_seconds)
+        self._leading = True
+        self._observe("leader", 1, {})
+        _log.info("leading", lease=f"{settings.namespace}/{settings.name}", identity=settings.identity)
+        self._started = asyncio.create_task(self._on_started())
+
+    async def _hold(self) -> None:
+        """Renew until that fails for too long, or somebody else holds the lease."""
+        settings = self._settings
+        while True:
+            remaining = self._until - self._clock()
+            try:
+                # Whatever hangs, the deadline is noticed when it passes and not when the request ends.
+                async with asyncio.timeout(max(0.0, remaining)):
+                    await asyncio.sleep(min(settings.retry_period_seconds, max(0.0, remaining)))
+                    started = self._clock()
+                    if not await self._renew():
+                        self._stop_leading(f"{self.holder or 'nobody'} holds the lease")
+                        return
+                    self._until = started + settings.renew_deadline_seconds
+            except TimeoutError:
+                pass
+            except (ApiError, UnreachableError) as error:
+                _log.warning("lease not renewed", remaining_seconds=round(remaining, 1), error=str(error))
+            if self._clock() >= self._until:
+                self._stop_leading(f"not renewed for {settings.renew_deadline_seconds:g} s")
+                return
+
+    def _stop_leading(self, reason: str) -> None:
+        self._until = float("-inf")
+        if self._started is not None:
+            self._started.cancel()
+            self._started = None
+        if self._leading:
+            self._leading = False
+            self._observe("leader", 0, {})
+            _log.warning("no longer leading", reason=reason, lease=f"{self._settings.namespace}/{self._settings.name}")
+            self._on_stopped()
+
+    # -------------------------------------------------------------------------------------------------- requests
+
+    async def _try_to_take(self) -> Standing:
+        """What the lease was like; unless ``held``, it is ours now. Raises when another candidate was faster."""
+        found = await self._get()
+        if found is None:
+            await self._create()
+            return "free"
+        spec = found.spec
+        standing = self._watcher.look(spec, self._clock())
+        self.holder = spec.holder_identity or ""
+        if standing == "held":
+            return standing
+        if standing == "ours":
+            await self._put(found.with_spec(**self._renewal()))
+        else:
+            times = (spec.lease_transitions or 0) + 1
+            renewal = self._renewal()
+            await self._put(found.with_spec(**renewal, acquireTime=renewal["renewTime"], leaseTransitions=times))
+        return standing
+
+    async def _renew(self) -> bool:
+        """Renew with the version we wrote last; True when the lease is still ours."""
+        assert self._lease is not None
+        try:
+            await self._put(self._lease.with_spec(**self._renewal()))
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+        else:
+            return True
+        # Somebody wrote it: another holder, or our own attempt whose answer was lost, or a person with kubectl.
+        return await self._try_to_take() in ("ours", "free")
+
+    def _renewal(self) -> dict[str, Any]:
+        return {
+            "holderIdentity": self._settings.identity,
+            "leaseDurationSeconds": max(1, round(self._settings.duration_seconds)),
+            "renewTime": render_micro_time(self._now()),
+        }
+
+    async def _get(self) -> Lease | None:
+        try:
+            return await self._request("GET", self._path, None)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def _create(self) -> None:
+        renewal = self._renewal()
+        metadata = {"namespace": self._settings.namespace, "name": self._settings.name}
+        new = Lease({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
+        spec = {**renewal, "acquireTime": renewal["renewTime"], "leaseTransitions": 0}
+        self._taken(await self._request("POST", self._collection, new.with_spec(**spec)))
+
+    async def _put(self, body: bytes) -> None:
+        self._taken(await self._request("PUT", self._path, body))
+
+    def _taken(self, lease: Lease) -> None:
+        self._lease = lease
+        self.holder = lease.spec.holder_identity or ""
+        self._watcher.look(lease.spec, self._clock())
+
+    async def _request(self, method: str, path: str, body: bytes | None) -> Lease:
+        answer = await self._client.attempt(
+            method,
+            path,
+            body=body,
+            # Half of the deadline: one request that hangs leaves time for another.
+            timeout_seconds=self._settings.renew_deadline_seconds / 2,
+            server_timeout=True,
+        )
+        try:
+            lease = Lease(msgspec.json.decode(answer, type=dict[str, Any]))
+            _ = lease.spec
+        except msgspec.MsgspecError as error:
+            raise UnreachableError(f"{method} {path}: the answer is not a Lease ({error})") from None
+        return lease

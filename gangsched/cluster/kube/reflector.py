@@ -1,0 +1,302 @@
+"""One resource, mirrored: LIST once, WATCH from there, and when that breaks, find out what was missed.
+
+The core sees a stream of changes without holes and without doubles: after every re-list the difference to what
+was delivered before is delivered, deletions included, and an object that was deleted and created again under
+the same name is first gone and then new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from gangsched.cluster.kube.client import WATCH_SILENCE_SECONDS, ApiError, Client, UnreachableError
+from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder, Undecodable
+from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.cluster.kube.resources import Resource
+from gangsched.cluster.kube.retry import Backoff
+from gangsched.core.events import Event, ObjectRefused
+from gangsched.model.convert import Converter
+from gangsched.model.errors import FieldError
+
+_log = structlog.get_logger(__name__)
+
+#: A watch that ends sooner than this without an event did no good: the next one waits a little.
+USEFUL_WATCH_SECONDS = 5.0
+#: Without the right to read, or without the API, there is no hurry to ask again.
+MAX_DELAY_SECONDS = 30.0
+
+Key = tuple[str, str]
+
+
+class Seen(NamedTuple):
+    """What was delivered last for a name."""
+
+    uid: str
+    version: str
+
+
+class Told:
+    """All that has been delivered: the newest state of each name, and what was refused why."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Key, Seen] = {}
+        self.refused: dict[Key, tuple[str, str]] = {}
+
+
+class _CutStreamError(Exception):
+    """The watch brought something that is not a frame; the next one starts after the last good one."""
+
+
+class Reflector:
+    """Delivers everything that happens to one resource; run :meth:`run` as a task.
+
+    ``deliver`` gets batches of events, on the event loop. ``listed`` is set once the first list is complete, for
+    an optional resource also when it cannot be read. ``problem`` is the current trouble in words, or empty.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        client: Client,
+        converter: Converter,
+        deliver: Callable[[list[Event]], None],
+        *,
+        observe: Observe = ignore,
+        silence_seconds: float = WATCH_SILENCE_SECONDS,
+        inherit: Reflector | None = None,
+    ) -> None:
+        self.resource = resource
+        self.listed = asyncio.Event()
+        self.problem = ""
+        self.heard_at = time.monotonic()
+        self._client = client
+        self._converter = converter
+        self._deliver = deliver
+        self._observe = observe
+        self._silence_seconds = silence_seconds
+        self._decoder = ObjectDecoder(resource.wire_type)
+        # A reflector of another version of the same API takes over what the old one has delivered.
+        self.told: Told = inherit.told if inherit else Told()
+        self._version = ""
+        self._watch: asyncio.Task[None] | None = None
+        self._refreshes: list[asyncio.Future[None]] = []
+        self._hurry = asyncio.Event()
+        self._labels = {"resource": resource.name}
+
+    # ----------------------------------------------------------------------------------------------------- control
+
+    async def run(self) -> None:
+        """Mirror until cancelled. Never ends by itself and never raises for trouble with the server."""
+        backoff = Backoff(max_seconds=MAX_DELAY_SECONDS)
+        while True:
+            try:
+                if not self._version or self._refreshes:
+                    await self._list()
+                    backoff.reset()
+                if await self._watch_once():
+                    backoff.reset()
+                    continue
+                delay = backoff.next_seconds()
+            except ApiError as error:
+                if _version_is_useless(error):
+                    self._version = ""
+                    self._ended("expired")
+                delay = self._trouble(error, backoff, error.retry_after_seconds)
+                if self.resource.optional and error.status in (403, 404, 405):
+                    self._unreadable()
+            except (UnreachableError, msgspec.DecodeError) as error:
+                delay = self._trouble(error, backoff, None)
+            self._hurry.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._hurry.wait()
+
+    async def refresh(self) -> None:
+        """Deliver the difference to a list that is read from the store after this call; returns when that is done."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refreshes.append(done)
+        self._hurry.set()
+        if self._watch is not None:
+            self._watch.cancel()
+        await done
+
+    def drop(self) -> None:
+        """The resource is no longer served: everything that was delivered is gone."""
+        self._version = ""
+        batch: list[Event] = []
+        for key in list(self.told.seen):
+            self._forget(key, batch)
+        self._send(batch)
+
+    def _unreadable(self) -> None:
+        """An optional resource is not there for us: nobody shall wait for it."""
+        self.drop()
+        self.listed.set()
+        waiting, self._refreshes = self._refreshes, []
+        _resolve(waiting)
+
+    def _trouble(self, error: Exception, backoff: Backoff, retry_after: float | None) -> float:
+        text = str(error)
+        if text != self.problem:
+            _log.warning("cannot read", resource=self.resource.name, path=self.resource.path, error=text)
+        self.problem = text
+        return backoff.next_seconds(retry_after)
+
+    # -------------------------------------------------------------------------------------------------------- list
+
+    async def _list(self) -> None:
+        """One consistent list, the difference delivered page by page, what it does not have delivered as gone."""
+        waiting, self._refreshes = self._refreshes, []
+        try:
+            started = time.monotonic()
+            present: set[Key] = set()
+            version = ""
+            async for page in self._client.list_pages(self.resource.path, self.resource.query):
+                version = version or page.meta.resource_version
+                batch: list[Event] = []
+                for item in self._decoder.page(page.body):
+                    meta = item.metadata
+                    key = (meta.namespace, meta.name)
+                    present.add(key)
+                    if self.told.seen.get(key) != (meta.uid, meta.resource_version):
+                        self._take(item, batch)
+                self._send(batch)
+                await asyncio.sleep(0)  # watches, writes and the lease go on between pages
+            batch = []
+            for key in [k for k in self.told.seen if k not in present]:
+                self._forget(key, batch)
+            self._send(batch)
+        except BaseException:
+            self._refreshes = waiting + self._refreshes
+            raise
+        self._version = version
+        self.problem = ""
+        self.heard_at = time.monotonic()
+        self._observe("list_seconds", self.heard_at - started, self._labels)
+        self.listed.set()
+        _resolve(waiting)
+
+    # ------------------------------------------------------------------------------------------------------- watch
+
+    async def _watch_once(self) -> bool:
+        """Watch until it ends; True when the next one may start at once."""
+        if self._refreshes:
+            return True
+        started, before = time.monotonic(), self._version
+        self._watch = asyncio.create_task(self._follow(), name=f"watch {self.resource.name}")
+        try:
+            await self._watch
+            self._ended("closed")
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if me is not None and me.cancelling():
+                self._watch.cancel()
+                raise
+            return True  # refresh() has cancelled the watch, not us
+        except _CutStreamError as error:
+            self._ended("garbled")
+            _log.warning("watch brought something unreadable", resource=self.resource.name, error=str(error))
+        except UnreachableError as error:
+            # Cut by a server that finds us slow, by a proxy, by silence: nothing is lost, the version stands.
+            self._ended("broken")
+            _log.info("watch broke", resource=self.resource.name, error=str(error))
+        finally:
+            self._watch = None
+        return self._version != before or time.monotonic() - started >= USEFUL_WATCH_SECONDS
+
+    async def _follow(self) -> None:
+        lines = self._client.watch_lines(
+            self.resource.path, self.resource.query, self._version, silence_seconds=self._silence_seconds
+        )
+        async for batch_of_lines in lines:
+            self.heard_at = time.monotonic()
+            self.problem = ""
+            batch: list[Event] = []
+            try:
+                for line in batch_of_lines:
+                    self._frame(line, batch)
+            finally:
+                # What came before a bad frame is good, and the version already says that it was delivered.
+                self._send(batch)
+
+    def _frame(self, line: bytes, batch: list[Event]) -> None:
+        try:
+            frame = self._decoder.frame(line)
+        except msgspec.DecodeError as error:
+            raise _CutStreamError(str(error)) from None
+        meta = frame.object.metadata
+        if frame.type == DELETED:
+            seen = self.told.seen.get((meta.namespace, meta.name))
+            if seen is not None and seen.uid == meta.uid:
+                self._forget((meta.namespace, meta.name), batch)
+        elif frame.type != BOOKMARK:
+            self._take(frame.object, batch)
+        if meta.resource_version:
+            self._version = meta.resource_version
+
+    def _ended(self, reason: str) -> None:
+        self._observe("watch_ended", 1, {"resource": self.resource.name, "reason": reason})
+
+    # ------------------------------------------------------------------------------------------------- differences
+
+    def _take(self, item: Any, batch: list[Event]) -> None:
+        """Deliver the new state of one object, and the end of another incarnation that had its name."""
+        meta = item.metadata
+        key = (meta.namespace, meta.name)
+        if not meta.name:
+            _log.error(
+                "object without a readable name", resource=self.resource.name, error=getattr(item, "message", "")
+            )
+            return
+        seen = self.told.seen.get(key)
+        if seen is not None and seen.uid != meta.uid:
+            self._forget(key, batch)
+        self.told.seen[key] = Seen(meta.uid, meta.resource_version)
+        if isinstance(item, Undecodable):
+            self._refuse(key, meta.uid, FieldError("", item.message), batch)
+            return
+        try:
+            batch.append(self.resource.changed(self._converter, item))
+        except FieldError as error:
+            self._refuse(key, meta.uid, error, batch)
+        except Exception as error:  # noqa: BLE001 - no object of somebody else's may end the stream of all others
+            _log.exception("object could not be read", resource=self.resource.name, object="/".join(key))
+            self._refuse(key, meta.uid, FieldError("", f"{type(error).__name__}: {error}"), batch)
+        else:
+            self.told.refused.pop(key, None)
+
+    def _refuse(self, key: Key, uid: str, error: FieldError, batch: list[Event]) -> None:
+        told = (uid, str(error))
+        if self.told.refused.get(key) == told:
+            return
+        self.told.refused[key] = told
+        self._observe("objects_refused", 1, self._labels)
+        batch.append(ObjectRefused(self.resource.kind, key[0], key[1], uid, error.field, error.message))
+
+    def _forget(self, key: Key, batch: list[Event]) -> None:
+        seen = self.told.seen.pop(key)
+        self.told.refused.pop(key, None)
+        batch.append(self.resource.gone(key[0], key[1], seen.uid))
+
+    def _send(self, batch: list[Event]) -> None:
+        if batch:
+            self._observe("watch_events", len(batch), self._labels)
+            self._deliver(batch)
+
+
+def _version_is_useless(error: ApiError) -> bool:
+    """Too old (410), or newer than the store is (its data was restored from a backup): only a list helps."""
+    return error.status == 410 or "too large resource version" in error.message.lower()
+
+
+def _resolve(waiting: list[asyncio.Future[None]]) -> None:
+    for done in waiting:
+        if not done.done():
+            done.set_result(None)

@@ -1,0 +1,117 @@
+"""What is watched: one row for each resource, with how its objects become records and events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gangsched.core import events
+from gangsched.core.events import Event
+from gangsched.model import wire
+from gangsched.model.convert import Converter
+from gangsched.model.dialects import coscheduling, koordinator, upstream
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One resource of the API.
+
+    ``changed`` makes the event of a decoded object (raises :class:`~gangsched.model.errors.FieldError`);
+    ``gone`` makes the event of an object that no longer exists from its namespace, name and UID. ``optional``
+    resources may be absent or forbidden without holding up the first decision.
+    """
+
+    name: str
+    path: str
+    kind: str
+    wire_type: type[Any]
+    changed: Callable[[Converter, Any], Event]
+    gone: Callable[[str, str, str], Event]
+    query: Mapping[str, str] = field(default_factory=dict)
+    optional: bool = False
+
+
+#: A pod that finishes leaves this selection: the server then says DELETED, and its room is free.
+_UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+
+CORE_RESOURCES: tuple[Resource, ...] = (
+    Resource(
+        name="namespaces",
+        path="/api/v1/namespaces",
+        kind="Namespace",
+        wire_type=wire.Namespace,
+        changed=lambda convert, raw: events.NamespaceChanged(convert.namespace(raw)),
+        gone=lambda _namespace, name, _uid: events.NamespaceGone(name),
+    ),
+    Resource(
+        name="priorityclasses",
+        path="/apis/scheduling.k8s.io/v1/priorityclasses",
+        kind="PriorityClass",
+        wire_type=wire.PriorityClass,
+        changed=lambda convert, raw: events.PriorityClassChanged(convert.priority_class(raw)),
+        gone=lambda _namespace, name, _uid: events.PriorityClassGone(name),
+    ),
+    Resource(
+        name="nodes",
+        path="/api/v1/nodes",
+        kind="Node",
+        wire_type=wire.Node,
+        changed=lambda convert, raw: events.NodeChanged(convert.node(raw)),
+        gone=lambda _namespace, name, _uid: events.NodeGone(name),
+    ),
+    Resource(
+        name="poddisruptionbudgets",
+        path="/apis/policy/v1/poddisruptionbudgets",
+        kind="PodDisruptionBudget",
+        wire_type=wire.PodDisruptionBudget,
+        changed=lambda convert, raw: events.BudgetChanged(convert.budget(raw)),
+        gone=lambda namespace, name, _uid: events.BudgetGone(namespace, name),
+    ),
+    Resource(
+        name="jobs",
+        path="/apis/batch/v1/jobs",
+        kind="Job",
+        wire_type=wire.Job,
+        changed=lambda convert, raw: events.JobChanged(convert.job(raw)),
+        gone=lambda namespace, name, _uid: events.JobGone(namespace, name),
+    ),
+    Resource(
+        name="pods",
+        path="/api/v1/pods",
+        kind="Pod",
+        wire_type=wire.Pod,
+        changed=lambda convert, raw: events.PodChanged(convert.pod(raw)),
+        gone=events.PodGone,
+        query=_UNFINISHED,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class GroupApi:
+    """A gang API whose PodGroups are watched where it is served; ``versions`` in the order of preference."""
+
+    family: str
+    versions: tuple[str, ...]
+    wire_type: type[Any]
+    convert: Callable[[Any], Any]
+
+    def resource(self, version: str) -> Resource:
+        """The row for one served version."""
+        return Resource(
+            name=f"podgroups.{self.family}",
+            path=f"/apis/{self.family}/{version}/podgroups",
+            kind="PodGroup",
+            wire_type=self.wire_type,
+            changed=lambda _convert, raw: events.GangChanged(self.convert(raw)),
+            gone=lambda namespace, name, _uid: events.GangGone(self.family, namespace, name),
+            optional=True,
+        )
+
+
+GROUP_APIS: tuple[GroupApi, ...] = (
+    GroupApi(upstream.FAMILY, upstream.VERSIONS, wire.UpstreamPodGroup, Converter.upstream_gang),
+    GroupApi(koordinator.FAMILY, ("v1alpha1",), wire.SigsPodGroup, Converter.sigs_gang),
+    GroupApi(coscheduling.FAMILY, ("v1alpha1",), wire.SigsPodGroup, Converter.coscheduling_gang),
+)

@@ -1,0 +1,77 @@
+"""How fast, how often and how long: rate limit, backoff, and what an HTTP status means for trying again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+
+#: Statuses after which the same request may succeed: overload, a server that is starting or going away.
+TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
+#: A server that asks for more patience than this is asked again anyway.
+MAX_RETRY_AFTER_SECONDS = 30.0
+
+
+class Backoff:
+    """Exponential backoff with jitter: each delay is drawn from the upper half of the current step."""
+
+    def __init__(
+        self,
+        initial_seconds: float = 0.1,
+        max_seconds: float = 30.0,
+        factor: float = 2.0,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._initial = initial_seconds
+        self._max = max_seconds
+        self._factor = factor
+        self._chance = chance
+        self._step = initial_seconds
+
+    def reset(self) -> None:
+        """Start over after a success."""
+        self._step = self._initial
+
+    def next_seconds(self, at_least: float | None = None) -> float:
+        """The next delay; ``at_least`` is the server's Retry-After, to which jitter is added, never taken."""
+        step, self._step = self._step, min(self._step * self._factor, self._max)
+        delay = step * (0.5 + self._chance() / 2)
+        if at_least is not None:
+            delay += min(at_least, MAX_RETRY_AFTER_SECONDS)
+        return delay
+
+
+def retry_after_seconds(header: str | None) -> float | None:
+    """The Retry-After header in seconds; None when absent or a date (no API server sends one)."""
+    try:
+        return max(0.0, float(header)) if header else None
+    except ValueError:
+        return None
+
+
+class TokenBucket:
+    """At most ``burst`` requests at once and ``qps`` per second on average; callers are served in order."""
+
+    def __init__(self, qps: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        if qps <= 0 or burst < 1:
+            raise ValueError(f"qps {qps} must be above 0 and burst {burst} at least 1")
+        self._qps = qps
+        self._burst = float(burst)
+        self._clock = clock
+        self._tokens = float(burst)
+        self._at = clock()
+
+    def reserve(self) -> float:
+        """Take one token, on credit if there is none; seconds to wait before using it."""
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._qps)
+        self._at = now
+        self._tokens -= 1.0
+        return max(0.0, -self._tokens / self._qps)
+
+    async def take(self) -> None:
+        """Wait for one token."""
+        delay = self.reserve()
+        if delay > 0:
+            await asyncio.sleep(delay)

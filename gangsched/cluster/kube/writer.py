@@ -1,0 +1,295 @@
+"""Carries out actions: many at once, each until it is answered, none after the leader's time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+import structlog
+
+from gangsched.cluster.kube.bodies import Request, mark_request, pod_path, report_request, write_request
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.cluster.kube.lanes import Item, Lanes
+from gangsched.cluster.kube.retry import Backoff
+from gangsched.core.actions import Action, Bind, GangStatus, PodRef, Remove, Report, SetCondition, Write
+from gangsched.core.events import Event, WriteDone
+
+_log = structlog.get_logger(__name__)
+
+OK, GONE, CONFLICT, REFUSED, BLOCKED, TRANSIENT = "ok", "gone", "conflict", "refused", "blocked", "transient"
+
+#: With less time than this before the lease may pass, a write is not started.
+MIN_ATTEMPT_SECONDS = 0.05
+#: What people read is not worth long retries.
+LOW_TOTAL_SECONDS = 5.0
+_NOT_LEADING = "not the leader (any more)"
+
+
+class WriteSettings(NamedTuple):
+    """How writes are sent.
+
+    ``timeout_seconds`` bounds one attempt, here and on the server; ``total_seconds`` bounds an action with all
+    its retries, counted from its submission; ``in_flight`` is how many are on their way at once.
+    """
+
+    in_flight: int = 48
+    timeout_seconds: float = 2.0
+    total_seconds: float = 15.0
+
+
+Verdict: TypeAlias = tuple[str, str]
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Identity = msgspec.field(default_factory=_Identity)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_pod_decoder = msgspec.json.Decoder(_Pod)
+
+
+class Writer:
+    """Executes actions on one event loop; run :meth:`run` as a task.
+
+    ``answer`` gets one :class:`WriteDone` for every action with an id. ``fence`` is the monotonic time after
+    which nothing may be written; ``now`` is the wall clock for condition times. ``controller`` and ``instance``
+    sign Events.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        answer: Callable[[list[Event]], None],
+        *,
+        now: Callable[[], float],
+        fence: Callable[[], float],
+        controller: str,
+        instance: str,
+        on_gang_status: Callable[[GangStatus], None] | None = None,
+        settings: WriteSettings | None = None,
+        observe: Observe = ignore,
+    ) -> None:
+        self._client = client
+        self._answer = answer
+        self._now = now
+        self._fence = fence
+        self._controller = controller
+        self._instance = instance
+        self._on_gang_status = on_gang_status
+        self._settings = settings or WriteSettings()
+        self._observe = observe
+        self._lanes = Lanes(low_in_flight=max(1, self._settings.in_flight // 3))
+        self._changed = asyncio.Event()
+        self._drained = asyncio.Event()  # set when it may have become idle
+        self._sending: set[asyncio.Task[None]] = set()
+        self._reported_drops: dict[str, int] = {}
+
+    # ----------------------------------------------------------------------------------------------------- intake
+
+    def submit(self, actions: Sequence[Action]) -> None:
+        """Queue these actions. Call on the event loop."""
+        started = time.monotonic()
+        for action in actions:
+            match action:
+                case GangStatus():
+                    if self._on_gang_status is not None:
+                        self._on_gang_status(action)
+                case SetCondition():
+                    self._lanes.put_condition(action, started)
+                case Report():
+                    self._lanes.put_report(action, started)
+                case _:
+                    self._lanes.put_write(action, started)
+        self._changed.set()
+        self._observe("writes_waiting", self._lanes.writes_waiting, {"lane": "write"})
+        self._observe("writes_waiting", len(self._lanes) - self._lanes.writes_waiting, {"lane": "low"})
+        for reason, count in self._lanes.dropped.items():
+            if new := count - self._reported_drops.get(reason, 0):
+                self._observe("reports_dropped", new, {"reason": reason})
+                self._reported_drops[reason] = count
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing waits and nothing is on its way."""
+        return not len(self._lanes) and not self._sending
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until everything has been answered, at most so long; what is left then is cancelled. True: all done."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.idle:
+                    self._drained.clear()
+                    await self._drained.wait()
+        except TimeoutError:
+            left = self._lanes.clear()
+            _log.warning("writes were cancelled", waiting=len(left), on_their_way=len(self._sending))
+            for task in self._sending:
+                task.cancel()
+            await asyncio.gather(*self._sending, return_exceptions=True)
+            return False
+        return True
+
+    # --------------------------------------------------------------------------------------------------- dispatch
+
+    async def run(self) -> None:
+        """Send what is submitted until cancelled."""
+        has_token = False
+        while True:
+            if not len(self._lanes) or len(self._sending) >= self._settings.in_flight:
+                await self._wait()
+            elif not has_token:
+                # The token comes first, so that what is most urgent is chosen when it can really be sent.
+                await self._client.bucket.take()
+                has_token = True
+            elif (item := self._lanes.take()) is None:
+                await self._wait()
+            else:
+                has_token = False
+                task = asyncio.create_task(self._carry_out(item))
+                self._sending.add(task)
+                task.add_done_callback(self._finished)
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        self._changed.set()
+        self._drained.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a write failed in an unforeseen way", exc_info=error)
+
+    async def _carry_out(self, item: Item) -> None:
+        outcome, message = TRANSIENT, "the write was cancelled"
+        try:
+            outcome, message = await self._send(item)
+        finally:
+            self._lanes.done(item)
+            action = item.action
+            kind = type(action).__name__
+            self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
+            if not isinstance(action, SetCondition | Report):
+                self._answer([WriteDone(action.id, outcome, message)])
+            elif outcome not in (OK, GONE):
+                self._observe("reports_dropped", 1, {"reason": "failed"})
+                _log.debug("not told", kind=kind, outcome=outcome, message=message)
+
+    # ------------------------------------------------------------------------------------------------------- send
+
+    async def _send(self, item: Item) -> Verdict:
+        """One action until it has an outcome. A repeated write meets its own result, so repeating is safe."""
+        action = item.action
+        if isinstance(action, Report):
+            request = report_request(action, self._controller, self._instance, self._now())
+        else:
+            request = write_request(action, self._now())
+        low = item.lane != "write"
+        end = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
+        backoff = Backoff(max_seconds=2.0)
+        while True:
+            retry_after, problem = None, ""
+            if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
+                return TRANSIENT, _NOT_LEADING
+            try:
+                await self._attempt(request)
+                verdict: Verdict | None = (OK, "")
+            except ApiError as error:
+                verdict, problem, retry_after = await self._judge(action, error), str(error), error.retry_after_seconds
+            except UnreachableError as error:
+                verdict, problem = await self._unanswered(action), str(error)
+            if verdict is not None:
+                if verdict[0] == OK and isinstance(action, Remove) and action.evict and action.mark:
+                    await self._restore_mark(action)
+                return verdict
+            delay = backoff.next_seconds(retry_after)
+            if time.monotonic() + delay >= end:
+                return TRANSIENT, problem
+            await asyncio.sleep(delay)
+            await self._client.bucket.take()
+
+    async def _attempt(self, request: Request) -> bytes:
+        seconds = min(self._settings.timeout_seconds, self._fence() - time.monotonic())
+        return await self._client.attempt(
+            request.method,
+            request.path,
+            body=request.body,
+            content_type=request.content_type,
+            timeout_seconds=max(MIN_ATTEMPT_SECONDS, seconds),
+            server_timeout=True,
+        )
+
+    async def _judge(self, action: Write | SetCondition | Report, error: ApiError) -> Verdict | None:
+        """The outcome that an error means for this action; None when it should be tried again."""
+        status, message = error.status, error.message
+        if isinstance(action, Report):
+            if status == 409:
+                return OK, ""  # our own earlier attempt has been stored
+            return None if error.transient or status == 401 else (REFUSED, message)
+        if status == 404:
+            return GONE, message
+        if isinstance(action, Remove) and action.evict:
+            if status == 429 and "DisruptionBudget" in error.causes:
+                return BLOCKED, message
+            if status == 500 and "more than one PodDisruptionBudget" in message:
+                return REFUSED, message
+            if status == 504:
+                return await self._unanswered(action)
+        if status in (409, 422):
+            # Both are said for another pod of that name, and for other reasons: the pod itself knows.
+            return await self._look(action, error.status, message)
+        if error.transient or status == 401:
+            return None
+        return REFUSED, message
+
+    async def _unanswered(self, action: Write | SetCondition | Report) -> Verdict | None:
+        """No answer came in time; usually repeating the write tells, but not for an eviction.
+
+        Of an eviction that means another pod the API server repeats the conflict itself, longer than we wait.
+        """
+        if isinstance(action, Remove) and action.evict:
+            return await self._look(action, 0, "no answer to the eviction")
+        return None
+
+    async def _look(self, action: Write | SetCondition, status: int, message: str) -> Verdict | None:
+        """What the pod itself says about an attempt that failed with ``status`` (0: without an answer)."""
+        try:
+            body = await self._client.attempt(
+                "GET", pod_path(action.pod), timeout_seconds=self._settings.timeout_seconds
+            )
+        except ApiError as failure:
+            return (GONE, message) if failure.status == 404 else None
+        except UnreachableError:
+            return None
+        pod = _pod_decoder.decode(body)
+        if pod.metadata.uid != action.pod.uid:
+            return GONE, message
+        if status == 422:
+            return REFUSED, message
+        if isinstance(action, Bind):
+            if pod.spec.node_name == action.node:
+                return OK, ""
+            if pod.spec.node_name or pod.metadata.deletion_timestamp:
+                return CONFLICT, message
+        return None
+
+    async def _restore_mark(self, action: Remove) -> None:
+        """An eviction writes a DisruptionTarget of its own over ours; put ours back while the pod still exists."""
+        pod: PodRef = action.pod
+        try:
+            await self._attempt(mark_request(pod, action.mark, self._now()))
+        except (ApiError, UnreachableError) as error:
+            _log.debug("the mark was not restored", pod=pod.key, error=str(error))

@@ -1,0 +1,379 @@
+"""Texts into documents: YAML and JSON from people one does not know.
+
+YAML is read event by event with an explicit stack, because what the library's loaders do with it is not what
+the API's tools do, and not safe for every input: here no tag makes an object, a timestamp stays text, a key
+that is given twice is an error, nesting cannot exhaust the stack, and aliases cannot multiply beyond a limit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import msgspec
+import yaml
+
+from gangsched.cluster.manifests.errors import InputError
+from gangsched.cluster.manifests.sources import Source
+
+#: Values that aliases may add to what is written out. Real manifests repeat a template or two.
+MAX_ALIASED_VALUES = 1_000_000
+#: Deeper than any Kubernetes object. What reads the documents afterwards may recurse.
+MAX_DEPTH = 200
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+_TRUE = frozenset(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"))
+_FALSE = frozenset(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"))
+_TAGGED: dict[str, type] = {_TAG + "int": int, _TAG + "float": float, _TAG + "bool": bool, _TAG + "null": type(None)}
+# YAML 1.1 without its base-60 numbers, as the API's own tools read it.
+_INT = re.compile(r"([-+]?)(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*\.[0-9_]*)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One document: its number in the file, from 1, and its value (never None)."""
+
+    file: str
+    number: int
+    value: Any
+
+
+def documents(source: Source) -> Iterator[Document]:
+    """The documents of one text, without the empty ones. Raises :class:`InputError`."""
+    if source.text.lstrip()[:1] in ("{", "["):
+        found = _json(source)
+        if found is not None:
+            yield from found
+            return
+    yield from _yaml(source)
+
+
+def _refuse(source: Source, line: int, column: int, message: str, document: int | None = None) -> NoReturn:
+    raise InputError(source.name, document, None, None, f"line {line}, column {column}: {message}")
+
+
+# --------------------------------------------------------------------------------------------------------------- JSON
+
+
+def _json(source: Source) -> list[Document] | None:
+    """The JSON values of the text, one after the other, or None if it may be YAML that begins with a bracket."""
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_unique, parse_int=_whole, parse_float=_fraction, parse_constant=_no_constant
+    )
+    text, position = source.text, 0
+    out: list[Document] = []
+    while position := _skip_space(text, position):
+        number = len(out) + 1
+        at = position - 1
+        try:
+            value, position = decoder.raw_decode(text, at)
+        except _DuplicateKeyError as error:
+            message = f"the key {error.args[0]!r} is given twice in one object"
+            raise InputError(source.name, number, None, None, message) from None
+        except json.JSONDecodeError as error:
+            if not source.name.endswith(".json"):
+                return None
+            _refuse(source, error.lineno, error.colno, f"is not JSON: {error.msg}", number)
+        except RecursionError:
+            raise InputError(source.name, number, None, None, "is nested too deeply") from None
+        if value is not None:
+            out.append(Document(source.name, number, value))
+    for document in out:
+        if _too_deep(document.value):
+            raise InputError(source.name, document.number, None, None, "is nested too deeply")
+        if "\\u" in text and not _is_unicode(document.value):
+            raise InputError(source.name, document.number, None, None, "has half of a surrogate pair in a string")
+    return out
+
+
+def _skip_space(text: str, position: int) -> int:
+    """One more than the position of the next value; 0 at the end."""
+    while position < len(text) and text[position] in " \t\r\n\ufeff":
+        position += 1
+    return position + 1 if position < len(text) else 0
+
+
+class _DuplicateKeyError(Exception):
+    pass
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in out:
+            raise _DuplicateKeyError(key)
+        out[key] = value
+    return out
+
+
+def _is_unicode(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _no_constant(name: str) -> str:
+    return name
+
+
+def _fraction(text: str) -> float | str:
+    """A number with a fraction or exponent; beyond what a float can hold it stays text."""
+    number = float(text)
+    return text if math.isinf(number) else number
+
+
+def _whole(text: str) -> int | str:
+    """A whole number of at most 64 bits; a longer one stays text, which a quantity may be and a count may not."""
+    if len(text) > 66:
+        return text
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else text
+
+
+def _too_deep(value: Any) -> bool:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            return True
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(v for v in item.values() if isinstance(v, (dict, list)))
+            elif isinstance(item, list):
+                inner.extend(v for v in item if isinstance(v, (dict, list)))
+        level = inner
+    return False
+
+
+# --------------------------------------------------------------------------------------------------------------- YAML
+
+
+def _yaml(source: Source) -> Iterator[Document]:
+    builder = _Builder(source)
+    try:
+        for event in yaml.parse(source.text, Loader=_LOADER):
+            if isinstance(event, yaml.DocumentEndEvent):
+                document = builder.finish()
+                if document is not None:
+                    yield document
+            else:
+                builder.take(event)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = error.problem or error.context or "is not YAML"
+        if "cannot start any token" in what and mark is not None and _char(source.text, mark) == "\t":
+            what = "a tab cannot indent YAML; use spaces"
+        if mark is None:
+            raise InputError(source.name, builder.current, None, None, what) from None
+        _refuse(source, mark.line + 1, mark.column + 1, what, builder.current)
+    except yaml.reader.ReaderError as error:
+        # libyaml counts in bytes and Python in characters; the first such character is the one in both.
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        at = source.text.find(chr(code))
+        line, column = source.text.count("\n", 0, at) + 1, at - source.text.rfind("\n", 0, at)
+        _refuse(source, line, column, f"the character U+{code:04X} is not allowed in YAML", builder.current)
+
+
+def _char(text: str, mark: Any) -> str:
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    return line[mark.column : mark.column + 1]
+
+
+class _Frame:
+    """A list or mapping that is being built.
+
+    ``key`` waits for its value; ``merges`` says that it is the merge key. ``merged`` are the mappings that <<
+    named. ``size`` counts the values with all aliases written out.
+    """
+
+    __slots__ = ("anchor", "key", "merged", "merges", "size", "value")
+
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.key: str | None = None
+        self.merges = False
+        self.merged: list[dict[str, Any]] = []
+        self.size = 1
+
+
+class _Builder:
+    """Makes the values of one stream out of its events."""
+
+    def __init__(self, source: Source) -> None:
+        self.number = 0
+        self._source = source
+        self._aliased = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._open: set[str] = set()
+        self._result: Any = None
+        self._inside = False
+
+    @property
+    def current(self) -> int:
+        """The document that is being read, or would come next."""
+        return self.number if self._inside else self.number + 1
+
+    def finish(self) -> Document | None:
+        """The document that has just ended; None if it was empty."""
+        value = self._result
+        self._reset()
+        return None if value is None else Document(self._source.name, self.number, value)
+
+    def take(self, event: Any) -> None:
+        """Take in one event. Raises :class:`InputError`."""
+        match event:
+            case yaml.ScalarEvent():
+                self._scalar(event)
+            case yaml.AliasEvent():
+                self._alias(event)
+            case yaml.MappingStartEvent():
+                self._begin({}, event, "map")
+            case yaml.SequenceStartEvent():
+                self._begin([], event, "seq")
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._end(event)
+            case yaml.DocumentStartEvent():
+                self.number += 1
+                self._inside = True
+
+    def _refuse(self, event: Any, message: str) -> NoReturn:
+        mark = event.start_mark
+        _refuse(self._source, mark.line + 1, mark.column + 1, message, self.number)
+
+    def _begin(self, value: dict[str, Any] | list[Any], event: Any, tag: str) -> None:
+        if event.tag not in (None, "!", _TAG + tag):
+            self._refuse(event, f"the tag {_short(event.tag)} is not allowed")
+        if len(self._stack) >= MAX_DEPTH:
+            self._refuse(event, "is nested too deeply")
+        if self._wants_key():
+            self._refuse(event, "a mapping key must be text, not a list or a mapping")
+        if event.anchor:
+            self._open.add(event.anchor)
+        self._stack.append(_Frame(value, event.anchor))
+
+    def _end(self, event: Any) -> None:
+        frame = self._stack.pop()
+        for merged in frame.merged:
+            assert isinstance(frame.value, dict)
+            for key, value in merged.items():
+                frame.value.setdefault(key, value)
+        if frame.anchor:
+            self._open.discard(frame.anchor)
+            self._anchors[frame.anchor] = (frame.value, frame.size)
+        self._add(frame.value, frame.size, event)
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor in self._open:
+            self._refuse(event, f"the alias *{event.anchor} stands inside of what it names")
+        if event.anchor not in self._anchors:
+            self._refuse(event, f"the alias *{event.anchor} names nothing")
+        value, size = self._anchors[event.anchor]
+        self._aliased += size
+        if self._aliased > MAX_ALIASED_VALUES:
+            self._refuse(event, f"aliases expand to more than {MAX_ALIASED_VALUES} values")
+        if self._wants_key():
+            if not isinstance(value, str):
+                self._refuse(event, "a mapping key must be text")
+            self._take_key(value, event, merges=False)
+        else:
+            self._add(value, size, event)
+
+    def _scalar(self, event: Any) -> None:
+        if self._wants_key():
+            if event.tag not in (None, "!", _TAG + "str"):
+                self._refuse(event, f"the tag {_short(event.tag)} is not allowed on a key")
+            if event.anchor:
+                self._anchors[event.anchor] = (event.value, 1)
+            # Only a plain << merges: a quoted one is a key like any other.
+            self._take_key(event.value, event, merges=event.implicit[0] and event.value == "<<")
+            return
+        value = self._resolved(event)
+        if event.anchor:
+            self._anchors[event.anchor] = (value, 1)
+        self._add(value, 1, event)
+
+    def _wants_key(self) -> bool:
+        return bool(self._stack) and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is None
+
+    def _take_key(self, key: str, event: Any, *, merges: bool) -> None:
+        frame = self._stack[-1]
+        if key in frame.value and not merges:
+            self._refuse(event, f"the key {_short(key)!r} is given twice in one mapping")
+        frame.key, frame.merges = key, merges
+
+    def _add(self, value: Any, size: int, event: Any) -> None:
+        if not self._stack:
+            self._result = value
+            return
+        frame = self._stack[-1]
+        frame.size += size
+        if isinstance(frame.value, list):
+            frame.value.append(value)
+            return
+        key, frame.key = frame.key, None
+        assert key is not None
+        if frame.merges:
+            several = value if isinstance(value, list) else [value]
+            if not all(isinstance(v, dict) for v in several):
+                self._refuse(event, "<< merges mappings, nothing else")
+            frame.merged += several
+        else:
+            frame.value[key] = value
+
+    def _resolved(self, event: Any) -> Any:
+        text: str = event.value
+        tag = event.tag
+        if tag in (None, "!"):
+            return plain_scalar(text) if event.implicit[0] and tag is None else text
+        if tag == _TAG + "str":
+            return text
+        wanted = _TAGGED.get(tag)
+        if wanted is None:
+            self._refuse(event, f"the tag {_short(tag)} is not allowed")
+        value = plain_scalar(text)
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is not wanted:
+            self._refuse(event, f"{_short(text)!r} does not fit its tag {_short(tag)}")
+        return value
+
+
+def plain_scalar(text: str) -> str | int | float | bool | None:
+    """What an unquoted scalar means: null, a truth value, a number, else the text itself."""
+    if text in _NULLS:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    if match := _INT.fullmatch(text):
+        sign, digits = match.groups()
+        digits = digits.replace("_", "")
+        if len(digits) > 66 or digits in ("0b", "0o", "0x", ""):
+            return text
+        base = {"0b": 2, "0o": 8, "0x": 16}.get(digits[:2], 8 if digits[0] == "0" else 10)
+        number = int(digits, base) if base != 8 else int(digits.removeprefix("0o"), 8)
+        number = -number if sign == "-" else number
+        return number if -(2**63) <= number < 2**63 else text
+    if _FLOAT.fullmatch(text):
+        return _fraction(text.replace("_", ""))
+    return text
+
+
+def _short(text: str) -> str:
+    text = text.replace(_TAG, "!!")
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,213 @@
+"""Which kinds of objects are read, and which are known to say nothing to a scheduler."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.model import wire
+
+SIGS, COSCHEDULING, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.x-k8s.io", "scheduling.k8s.io"
+
+
+class ReplicatedJob(wire.Wire):
+    """``replicas`` Jobs of one template."""
+
+    name: str = ""
+    replicas: int = 1
+    template: wire.Job = msgspec.field(default_factory=wire.Job)
+
+
+class JobSetSpec(wire.Wire):
+    """The part of a JobSet that says which Jobs it makes."""
+
+    replicated_jobs: list[ReplicatedJob] = msgspec.field(default_factory=list)
+    suspend: bool = False
+
+
+class JobSetStatus(wire.Wire):
+    """Only whether the JobSet is over."""
+
+    conditions: list[wire.Condition] | None = None
+
+
+class JobSet(wire.Wire):
+    """``jobset.x-k8s.io/v1alpha2``."""
+
+    metadata: wire.ObjectMeta = msgspec.field(default_factory=wire.ObjectMeta)
+    spec: JobSetSpec = msgspec.field(default_factory=JobSetSpec)
+    status: JobSetStatus = msgspec.field(default_factory=JobSetStatus)
+
+
+class PodGroupTemplate(wire.Wire):
+    """The name of one template of a Workload; what else it says is copied into the PodGroup."""
+
+    name: str = ""
+
+
+class WorkloadSpec(wire.Wire):
+    """The templates under the names that the versions gave them."""
+
+    pod_group_templates: list[PodGroupTemplate] | None = None
+    pod_groups: list[PodGroupTemplate] | None = None
+
+
+class Workload(wire.Wire):
+    """``scheduling.k8s.io`` Workload."""
+
+    metadata: wire.ObjectMeta = msgspec.field(default_factory=wire.ObjectMeta)
+    spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
+
+
+AnyObject = (
+    wire.Pod
+    | wire.Node
+    | wire.Namespace
+    | wire.PriorityClass
+    | wire.PodDisruptionBudget
+    | wire.SigsPodGroup
+    | wire.UpstreamPodGroup
+    | wire.Job
+    | JobSet
+    | Workload
+)
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One kind that is read. ``group`` is empty for the core API."""
+
+    name: str
+    group: str
+    versions: tuple[str, ...]
+    type: type[AnyObject]
+    namespaced: bool = True
+
+    @property
+    def api_versions(self) -> str:
+        """What ``apiVersion`` may be, for messages."""
+        return " or ".join(f"{self.group}/{v}" if self.group else v for v in self.versions)
+
+
+KINDS: dict[tuple[str, str], Kind] = {
+    (k.name, k.group): k
+    for k in (
+        Kind("Pod", "", ("v1",), wire.Pod),
+        Kind("Node", "", ("v1",), wire.Node, namespaced=False),
+        Kind("Namespace", "", ("v1",), wire.Namespace, namespaced=False),
+        Kind("PriorityClass", UPSTREAM, ("v1",), wire.PriorityClass, namespaced=False),
+        Kind("PodDisruptionBudget", "policy", ("v1",), wire.PodDisruptionBudget),
+        Kind("PodGroup", SIGS, ("v1alpha1",), wire.SigsPodGroup),
+        Kind("PodGroup", COSCHEDULING, ("v1alpha1",), wire.SigsPodGroup),
+        Kind("PodGroup", UPSTREAM, ("v1beta1", "v1alpha3", "v1alpha2"), wire.UpstreamPodGroup),
+        Kind("Workload", UPSTREAM, ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"), Workload),
+        Kind("Job", "batch", ("v1",), wire.Job),
+        Kind("JobSet", "jobset.x-k8s.io", ("v1alpha2",), JobSet),
+    )
+}
+
+#: Controllers whose pods a manifest does not have yet: worth saying that they are not made up here.
+TEMPLATED = frozenset(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "CronJob"))
+
+#: Kinds that have no bearing on a decision. The list only makes the warning sound less alarming.
+UNREAD = frozenset(
+    (
+        "APIService",
+        "CSIDriver",
+        "CSINode",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "ControllerRevision",
+        "CustomResourceDefinition",
+        "EndpointSlice",
+        "Endpoints",
+        "Event",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "IngressClass",
+        "Lease",
+        "LimitRange",
+        "MutatingWebhookConfiguration",
+        "NetworkPolicy",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "PodTemplate",
+        "ResourceQuota",
+        "Role",
+        "RoleBinding",
+        "RuntimeClass",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+        "StorageClass",
+        "ValidatingWebhookConfiguration",
+    )
+)
+
+#: All keys of the specs that are checked for misspelt keys.
+SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
+    ("PodGroup", SIGS): frozenset(("minMember", "minResources", "scheduleTimeoutSeconds")),
+    ("PodGroup", COSCHEDULING): frozenset(("minMember", "minResources", "scheduleTimeoutSeconds")),
+    ("PodGroup", UPSTREAM): frozenset(
+        (
+            "disruptionMode",
+            "parentCompositePodGroupName",
+            "podGroupTemplateRef",
+            "preemptionPolicy",
+            "priority",
+            "priorityClassName",
+            "resourceClaims",
+            "schedulingConstraints",
+            "schedulingPolicy",
+            "workloadRef",
+        )
+    ),
+}
+
+#: Keys of a pod's spec that decide where it goes; keys that look like these but are none are misspelt.
+POD_SPEC_KEYS = frozenset(
+    [
+        "activeDeadlineSeconds",
+        "affinity",
+        "automountServiceAccountToken",
+        "containers",
+        "dnsConfig",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "ephemeralContainers",
+        "hostAliases",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostUsers",
+        "hostname",
+        "hostnameOverride",
+        "imagePullSecrets",
+        "initContainers",
+        "nodeName",
+        "nodeSelector",
+        "os",
+        "overhead",
+        "preemptionPolicy",
+        "priority",
+        "priorityClassName",
+        "readinessGates",
+        "resourceClaims",
+        "resources",
+        "restartPolicy",
+        "runtimeClassName",
+        "schedulerName",
+        "schedulingGates",
+        "schedulingGroup",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "setHostnameAsFQDN",
+        "shareProcessNamespace",
+        "subdomain",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumes",
+        "workloadRef",
+    ]
+)

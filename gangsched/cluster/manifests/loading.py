@@ -1,0 +1,228 @@
+"""Objects into events, with the defaults and expansions of the API server and the controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO
+
+import msgspec
+
+from gangsched.cluster.manifests.admission import PriorityAdmission
+from gangsched.cluster.manifests.documents import documents
+from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
+from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
+from gangsched.cluster.manifests.kinds import COSCHEDULING, JobSet, Workload
+from gangsched.cluster.manifests.objects import Found, objects
+from gangsched.cluster.manifests.sources import read
+from gangsched.core.events import (
+    BudgetChanged,
+    Event,
+    GangChanged,
+    JobChanged,
+    NamespaceChanged,
+    NodeChanged,
+    PodChanged,
+    PriorityClassChanged,
+)
+from gangsched.model import wire
+from gangsched.model.convert import Converter
+from gangsched.model.errors import FieldError
+from gangsched.model.times import parse_time
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """The input as the core sees it.
+
+    ``events`` are in the order of the input, a Job's or JobSet's pods in the place of their owner. ``places``
+    says for each event where it comes from. ``now`` is the newest creationTimestamp or startTime, in seconds
+    since the epoch; 0 without any.
+    """
+
+    events: list[Event]
+    places: list[Place]
+    warnings: list[Warned]
+    now: float
+
+
+def load(sources: Sequence[str], *, stdin: IO[bytes] | IO[str] | None = None) -> Loaded:
+    """Read files, folders (with their sub-folders) and ``-`` (``stdin``, by default the process's).
+
+    Raises :class:`InputError` for the first thing that cannot be understood.
+    """
+    warnings: list[Warned] = []
+    found: list[Found] = []
+    places: dict[tuple[str, str, str, str], Place] = {}
+    for source in read(sources, stdin):
+        for document in documents(source):
+            for each in objects(document, warnings):
+                meta = each.object.metadata
+                key = (each.kind.name, each.kind.group, meta.namespace, meta.name)
+                if key in places:
+                    raise InputError.at(each.place, "metadata.name", f"was already defined in {places[key]}")
+                places[key] = each.place
+                found.append(each)
+    return _Loading(found, warnings).run()
+
+
+class _Loading:
+    """The second pass, which knows all objects of the input."""
+
+    def __init__(self, found: list[Found], warnings: list[Warned]) -> None:
+        self._found = found
+        self._warnings = warnings
+        self._convert = Converter()
+        self._events: list[Event] = []
+        self._places: list[Place] = []
+        self._newest = 0.0
+        self._made = 0
+        self._names = {(f.kind.name, f.object.metadata.namespace, f.object.metadata.name): f.place for f in found}
+        self._owners = Owners(
+            (f.object for f in found if isinstance(f.object, wire.Pod)),
+            (f.object for f in found if isinstance(f.object, wire.Job)),
+        )
+        self._workloads = {
+            (w.metadata.namespace, w.metadata.name): _template_names(w)
+            for w in (f.object for f in found)
+            if isinstance(w, Workload)
+        }
+        classes = ((f.place, f.object) for f in found if isinstance(f.object, wire.PriorityClass))
+        self._admission = PriorityAdmission(classes, warnings)
+
+    def run(self) -> Loaded:
+        for each in self._found:
+            meta = each.object.metadata
+            try:
+                self._note_time(meta.creation_timestamp, "metadata.creationTimestamp")
+                self._take(each)
+            except FieldError as error:
+                raise InputError.at(each.place, error.field, error.message) from None
+        self._warn_of_missing_nodes()
+        return Loaded(self._events, self._places, self._warnings, self._newest)
+
+    def _note_time(self, raw: str | None, field: str) -> None:
+        self._newest = max(self._newest, parse_time(raw, field))
+
+    def _add(self, place: Place, event: Event) -> None:
+        self._events.append(event)
+        self._places.append(place)
+
+    def _take(self, each: Found) -> None:
+        place, raw = each.place, each.object
+        match raw:
+            case wire.Pod():
+                self._note_time(raw.status.start_time, "status.startTime")
+                self._admission.pod(place, raw.metadata, raw.spec)
+                _identify(raw.metadata, "Pod")
+                self._add(place, PodChanged(self._convert.pod(raw)))
+            case wire.Node():
+                _identify(raw.metadata, "Node")
+                self._add(place, NodeChanged(self._convert.node(raw)))
+            case wire.Namespace():
+                self._add(place, NamespaceChanged(self._convert.namespace(raw)))
+            case wire.PriorityClass():
+                self._add(place, PriorityClassChanged(self._convert.priority_class(raw)))
+            case wire.PodDisruptionBudget():
+                self._add(place, BudgetChanged(self._convert.budget(raw)))
+            case wire.SigsPodGroup():
+                _identify(raw.metadata, "PodGroup")
+                coscheduling = each.kind.group == COSCHEDULING
+                gang = self._convert.coscheduling_gang(raw) if coscheduling else self._convert.sigs_gang(raw)
+                self._add(place, GangChanged(gang))
+            case wire.UpstreamPodGroup():
+                self._admission.group(place, raw.metadata, raw.spec)
+                self._check_template(place, raw)
+                _identify(raw.metadata, "PodGroup")
+                self._add(place, GangChanged(self._convert.upstream_gang(raw)))
+            case wire.Job():
+                self._job(place, raw, "spec", not self._owners.has_pods(raw))
+            case JobSet():
+                self._jobset(place, raw)
+            case Workload():
+                _check_workload(raw)
+
+    def _jobset(self, place: Place, raw: JobSet) -> None:
+        _identify(raw.metadata, "JobSet")
+        if self._owners.is_expanded(raw):
+            return
+        for job, path in jobs_of(raw):
+            self._claim(place, "Job", job.metadata)
+            self._job(place, job, path, expand=True)
+
+    def _job(self, place: Place, raw: wire.Job, path: str, expand: bool) -> None:
+        _identify(raw.metadata, "Job")
+        count = pods_wanted(raw, path)
+        template = f"{path}.template"
+        self._admission.pod(place, raw.metadata, raw.spec.template.spec, f"{template}.spec")
+        try:
+            # Checked even when no pod is made of it: a wrong template is wrong input all the same.
+            meta = msgspec.structs.replace(raw.spec.template.metadata, namespace=raw.metadata.namespace)
+            self._convert.shape_of_template(meta, raw.spec.template.spec)
+        except FieldError as error:
+            raise error.under(template.removesuffix(".spec")) from None
+        self._add(place, JobChanged(self._convert.job(raw)))
+        if not expand:
+            return
+        self._made += count
+        if self._made > MAX_PODS:
+            text = f"the Jobs of the input would make more than {MAX_PODS} pods"
+            raise FieldError(f"{path}.parallelism", text)
+        for pod in pods_of(raw, count):
+            self._claim(place, "Pod", pod.metadata)
+            _identify(pod.metadata, "Pod")
+            try:
+                self._add(place, PodChanged(self._convert.pod(pod)))
+            except FieldError as error:
+                raise error.under(template) from None
+
+    def _claim(self, place: Place, kind: str, meta: wire.ObjectMeta) -> None:
+        """A made object must not have the name of another one."""
+        key = (kind, meta.namespace, meta.name)
+        if key in self._names:
+            text = f"its {kind} {meta.namespace}/{meta.name} was already defined in {self._names[key]}"
+            raise InputError.at(place, "metadata.name", text)
+        self._names[key] = place
+
+    def _check_template(self, place: Place, raw: wire.UpstreamPodGroup) -> None:
+        workload = template = field = ""
+        if raw.spec.workload_ref is not None:
+            workload, template = raw.spec.workload_ref.workload_name, raw.spec.workload_ref.template_name
+            field = "spec.workloadRef.templateName"
+        elif raw.spec.pod_group_template_ref is not None and raw.spec.pod_group_template_ref.workload is not None:
+            reference = raw.spec.pod_group_template_ref.workload
+            workload, template = reference.workload_name, reference.pod_group_template_name
+            field = "spec.podGroupTemplateRef.workload.podGroupTemplateName"
+        known = self._workloads.get((raw.metadata.namespace, workload))
+        if known is not None and template not in known:
+            has = ", ".join(known) or "none"
+            self._warnings.append(
+                warning(place, field, f"Workload {workload!r} has no template {template!r} (has: {has})")
+            )
+
+    def _warn_of_missing_nodes(self) -> None:
+        known = {e.node.name for e in self._events if isinstance(e, NodeChanged)}
+        for place, event in zip(self._places, self._events, strict=True):
+            if isinstance(event, PodChanged) and event.pod.bound and event.pod.node not in known:
+                known.add(event.pod.node)
+                text = f"no Node {event.pod.node!r} in the input: the pods on it are not looked at"
+                self._warnings.append(warning(place, "spec.nodeName", text))
+
+
+def _identify(meta: wire.ObjectMeta, kind: str) -> None:
+    """A UID that is the same every time, for objects that no API server has given one."""
+    if not meta.uid:
+        name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+        meta.uid = f"manifest:{kind}/{name}"
+
+
+def _template_names(workload: Workload) -> list[str]:
+    return [t.name for t in workload.spec.pod_group_templates or workload.spec.pod_groups or ()]
+
+
+def _check_workload(raw: Workload) -> None:
+    field = "podGroupTemplates" if raw.spec.pod_group_templates is not None else "podGroups"
+    names = _template_names(raw)
+    for i, name in enumerate(names):
+        if not name:
+            raise FieldError(f"spec.{field}[{i}].name", "is missing")
+        if name in names[:i]:
+            raise FieldError(f"spec.{field}[{i}].name", f"{name!r} is given twice")

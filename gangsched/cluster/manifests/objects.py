@@ -1,0 +1,239 @@
+"""Documents into typed objects: lists unpacked, kinds recognised, types and names checked."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangsched.cluster.manifests.documents import Document
+from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
+from gangsched.cluster.manifests.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, TEMPLATED, UNREAD, AnyObject, Kind
+
+DEFAULT_NAMESPACE = "default"
+
+_DNS_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_TYPE_ERROR = re.compile(r"Expected `(?P<want>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>[^`]*)`)?")
+_PATH_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
+_TEXT_MAPS = frozenset(("labels", "annotations", "nodeSelector", "matchLabels"))
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "null": "nothing",
+    "array": "a list",
+    "object": "a mapping",
+    "int | float | str": "a quantity (examples: 2, 500m, 1.5Gi)",
+    "int | str": "a whole number or text",
+    "object | str": "text or a mapping",
+}
+
+
+class Found(NamedTuple):
+    """One object of the input that is read."""
+
+    place: Place
+    kind: Kind
+    object: AnyObject
+
+
+def objects(document: Document, warnings: list[Warned]) -> Iterator[Found]:
+    """The objects of one document that are read; what is not read is put into ``warnings``.
+
+    Raises :class:`InputError` for anything that is no Kubernetes object, or one with a value of a wrong type.
+    """
+    for label, raw in _unpacked(document, document.value, ""):
+        found = _object(document, label, raw, warnings)
+        if found is not None:
+            yield found
+
+
+def _unpacked(document: Document, raw: Any, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The object, or the items of a list (also of typed ones such as PodList), with a name for unnamed items."""
+    where = f"{label}: " if label else ""
+    if not isinstance(raw, dict):
+        text = f"{where}a Kubernetes object is a mapping; this is {_WORDS[_type_of(raw)]}"
+        raise InputError(document.file, document.number, None, None, text)
+    kind, items = raw.get("kind"), raw.get("items")
+    if not (isinstance(kind, str) and (kind == "List" or (kind.endswith("List") and "items" in raw))):
+        yield label, raw
+        return
+    if items is not None and not isinstance(items, list):
+        raise InputError(document.file, document.number, kind, "items", f"{_WORDS[_type_of(items)]} is not a list")
+    for i, item in enumerate(items or ()):
+        typed = item
+        if kind != "List" and isinstance(item, dict):
+            # kubectl prints typed lists without kind and apiVersion on the items.
+            typed = {"kind": kind.removesuffix("List"), "apiVersion": raw.get("apiVersion"), **item}
+        yield from _unpacked(document, typed, f"{label + '.' if label else ''}items[{i}]")
+
+
+def _object(document: Document, label: str, raw: dict[str, Any], warnings: list[Warned]) -> Found | None:
+    kind_name, api_version = raw.get("kind"), raw.get("apiVersion")
+    place = Place(document.file, document.number, _title(kind_name, raw, label))
+    for field, value in (("kind", kind_name), ("apiVersion", api_version)):
+        if not isinstance(value, str) or not value:
+            problem = "is missing" if value is None or value == "" else f"{value!r} is not text"
+            raise InputError.at(place, field, problem)
+    assert isinstance(kind_name, str)
+    assert isinstance(api_version, str)
+    group, _, version = api_version.rpartition("/")
+    kind = KINDS.get((kind_name, group))
+    if kind is None:
+        warnings.append(_unread(place, kind_name, api_version))
+        return None
+    if version not in kind.versions:
+        text = f"{api_version!r} is not read (known: {kind.api_versions}); the object is ignored"
+        warnings.append(warning(place, "apiVersion", text))
+        return None
+    clean = _without_nulls(raw)
+    place = Place(place.file, place.document, _title(kind_name, _with_namespace(clean, kind), label))
+    try:
+        found = msgspec.convert(clean, kind.type)
+    except msgspec.ValidationError as error:
+        raise _type_error(place, clean, str(error)) from None
+    _check_metadata(place, kind, found)
+    warnings.extend(_misspelt(place, kind, clean))
+    return Found(place, kind, found)
+
+
+def _title(kind: object, raw: dict[str, Any], label: str) -> str:
+    """``Pod default/lp-pod-1``, as far as it is known; empty if nothing is."""
+    meta = raw.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    name = meta.get("name") or label
+    if meta.get("namespace") and name:
+        name = f"{meta['namespace']}/{name}"
+    return " ".join(str(part) for part in (kind if isinstance(kind, str) else "", name) if part)
+
+
+def _with_namespace(raw: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    meta = raw.get("metadata")
+    if not kind.namespaced or not isinstance(meta, dict) or meta.get("namespace"):
+        return raw
+    return {"metadata": {**meta, "namespace": DEFAULT_NAMESPACE}}
+
+
+def _unread(place: Place, kind: str, api_version: str) -> Warned:
+    if kind == "GangSchedulerConfiguration":
+        return warning(place, "kind", "a configuration file is given with --config, not with -f")
+    if kind in TEMPLATED:
+        return warning(place, "kind", f"not read by the scheduler: give the pods that this {kind} makes")
+    if kind in UNREAD:
+        return warning(place, "kind", "not read by the scheduler")
+    if any(known == kind for known, _ in KINDS):
+        apis = " or ".join(k.api_versions for k in KINDS.values() if k.name == kind)
+        return warning(place, "apiVersion", f"a {kind} of {api_version} is not known (known: {apis}); it is ignored")
+    near = difflib.get_close_matches(kind, sorted({k for k, _ in KINDS}), 1, 0.8)
+    return warning(place, "kind", f"unknown kind {kind!r}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _without_nulls(raw: Any) -> Any:
+    """The API takes null for "not given", except as a value of a map from text to text."""
+    if isinstance(raw, dict):
+        return {
+            key: value if key in _TEXT_MAPS else _without_nulls(value)
+            for key, value in raw.items()
+            if value is not None
+        }
+    if isinstance(raw, list):
+        return [_without_nulls(v) for v in raw]
+    return raw
+
+
+def _check_metadata(place: Place, kind: Kind, found: AnyObject) -> None:
+    meta = found.metadata
+    if not meta.name:
+        raise InputError.at(
+            place, "metadata.name", "is missing" + ("; generateName needs an API server" if meta.generate_name else "")
+        )
+    meta.namespace = (meta.namespace or DEFAULT_NAMESPACE) if kind.namespaced else ""
+    for field, value in (("metadata.name", meta.name), ("metadata.namespace", meta.namespace)):
+        if value and not _DNS_NAME.fullmatch(value):
+            text = f"{value!r} is not a name: lower-case letters, digits, '-' and '.', up to 253 characters"
+            raise InputError.at(place, field, text)
+    for key, value in (meta.labels or {}).items():
+        if not _LABEL_VALUE.fullmatch(value):
+            text = f"{value!r} is not a label value: letters, digits, '-', '_' and '.', up to 63 characters"
+            raise InputError.at(place, f"metadata.labels[{key}]", text)
+
+
+def _misspelt(place: Place, kind: Kind, raw: dict[str, Any]) -> Iterator[Warned]:
+    spec = raw.get("spec", {})
+    known = SPEC_KEYS.get((kind.name, kind.group))
+    if known is not None:
+        for key in spec:
+            if key not in known:
+                yield warning(place, f"spec.{key}", f"not a field of this {kind.name}" + _did_you_mean(key, known))
+    path = "spec"
+    if kind.name == "Job":
+        spec, path = spec.get("template", {}).get("spec", {}), "spec.template.spec"
+    if kind.name in ("Job", "Pod"):
+        for key in spec:
+            # New versions add fields, so only a key that looks like a known one is worth a word.
+            if key not in POD_SPEC_KEYS and (near := _did_you_mean(key, POD_SPEC_KEYS)):
+                yield warning(place, f"{path}.{key}", f"not a field of a pod's spec{near}")
+
+
+def _did_you_mean(key: str, known: frozenset[str]) -> str:
+    by_case = {k.lower(): k for k in sorted(known)}
+    near = difflib.get_close_matches(key.lower(), by_case, 1, 0.8)
+    return f"; did you mean {by_case[near[0]]}?" if near else ""
+
+
+# --------------------------------------------------------------------------------------------------------- wrong types
+
+
+def _type_error(place: Place, raw: dict[str, Any], text: str) -> InputError:
+    """The decoder's error in the words and paths of manifests."""
+    match = _TYPE_ERROR.fullmatch(text)
+    if match is None:
+        return InputError.at(place, "", text)
+    want, got = match["want"].removesuffix(" | null"), match["got"]
+    path, value = _follow(raw, match["path"] or "$", got)
+    wanted = _WORDS.get(want, want)
+    if got in ("array", "object", "null"):
+        return InputError.at(place, path, f"is {_WORDS[got]}, not {wanted}")
+    shown = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else repr(value)
+    hint = "; put it in quotes" if want == "str" else ""
+    return InputError.at(place, path, f"{shown} is not {wanted}{hint}")
+
+
+def _follow(raw: Any, path: str, got: str) -> tuple[str, Any]:
+    """The readable path and the value there. ``[...]`` is some key of a mapping: the first value of that type."""
+    out, value = "", raw
+    for step in _PATH_STEP.finditer(path):
+        key, index, some = step.groups()
+        if some:
+            candidates = value if isinstance(value, dict) else {}
+            last = step.end() == len(path)
+            key = next((k for k, v in candidates.items() if not last or _type_of(v) == got), None)
+            if key is None:
+                break
+            out += f".{key}" if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f"[{key}]"
+            value = candidates[key]
+        elif index is not None:
+            out += f"[{index}]"
+            value = value[int(index)]
+        else:
+            out += f".{key}"
+            value = value.get(key) if isinstance(value, dict) else None
+    return out.removeprefix("."), value
+
+
+def _type_of(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case dict():
+            return "object"
+        case list():
+            return "array"
+    return type(value).__name__

@@ -1,0 +1,250 @@
+"""What may never happen, checked on a history after the fact. Each function returns sentences, none if all is well."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.history import Entry, History
+from gangsched.cluster.sim.replay import Moment, ends_object
+from gangsched.model import dialects
+from gangsched.model.records import Gang, GangId, Node, Pod
+
+#: The preemptor in the message of a victim's DisruptionTarget condition.
+_PREEMPTOR = re.compile(r"preemptor: ([^,\s]+)")
+
+
+def violations(history: History) -> list[str]:
+    """All that is wrong in a finished run, by any of the checks below."""
+    checks: tuple[Callable[[History], list[str]], ...] = (
+        over_allocated,
+        rejected_by_kubelet,
+        partial_gangs,
+        phases_out_of_order,
+        early_binds,
+        unplanned_removals,
+        abandoned_marks,
+    )
+    return [f"{check.__name__}: {text}" for check in checks for text in check(history)]
+
+
+def over_allocated(history: History) -> list[str]:
+    """Nodes on which the scheduler bound a pod for which there was no room beside the pods bound there."""
+    out = []
+    now = Moment()
+    for entry in history:
+        now.apply(entry)
+        if entry.verb == log.BIND and entry.actor == log.SCHEDULER and entry.outcome == log.OK:
+            node = str(entry.detail["node"])
+            lacking = _lacking(now.nodes.get(node), now.pods_on(node))
+            out += [f"{_when(entry)} {entry.object} on {node}: {text}" for text in lacking]
+    return out
+
+
+def _lacking(node: Node | None, pods: Iterable[Pod]) -> list[str]:
+    if node is None:
+        return ["there is no such node"]
+    used: dict[str, int] = defaultdict(int)
+    for pod in pods:
+        for resource, units in (*pod.shape.requests, ("pods", 1)):
+            used[resource] += units
+    room = dict(node.allocatable)
+    return [
+        f"{resource} {units} of {room.get(resource, 0)}"
+        for resource, units in sorted(used.items())
+        if units > room.get(resource, 0)
+    ]
+
+
+def rejected_by_kubelet(history: History) -> list[str]:
+    """Pods that a kubelet turned away."""
+    return [f"{_when(e)} {e.object} on {e.detail['node']}: {e.detail['reason']}" for e in history.of(log.REJECT)]
+
+
+def partial_gangs(history: History) -> list[str]:
+    """Gangs of which the scheduler has bound some members and never as many as the gang needs.
+
+    Meant for the end of a run, when no decision is in flight. Members that were there from the start count as
+    bound; so do those that have finished or been removed since: it is the scheduler's binding that is judged.
+    """
+    gangs: dict[tuple[str, str, str], Gang] = {}
+    members: dict[GangId, dict[str, Pod]] = defaultdict(dict)
+    ever_bound: dict[GangId, set[str]] = defaultdict(set)
+    ours: set[GangId] = set()
+    for entry in history:
+        record = entry.record
+        if isinstance(record, Gang):
+            gangs[record.family, record.namespace, record.name] = record
+        elif isinstance(record, Pod):
+            members[record.gang][record.uid] = record
+            if record.node:
+                ever_bound[record.gang].add(record.uid)
+            if entry.verb == log.BIND and entry.actor == log.SCHEDULER and entry.outcome == log.OK:
+                ours.add(record.gang)
+    out = []
+    for gang in sorted(ours):
+        minimum = _minimum(gang, gangs, members[gang].values())
+        if len(ever_bound[gang]) < minimum:
+            out.append(f"{gang.key}: {len(ever_bound[gang])} bound of at least {minimum}")
+    return out
+
+
+def _minimum(ident: GangId, gangs: Mapping[tuple[str, str, str], Gang], pods: Iterable[Pod]) -> int:
+    known = gangs.get((ident.family, ident.namespace, ident.name))
+    if known is not None:
+        return known.min_member
+    described = (dialects.gang_from_member(p) for p in pods)
+    return max((g.min_member for g in described if g is not None), default=1)
+
+
+class Round(msgspec.Struct):
+    """One plan of one gang as it was carried out: numbers of history entries.
+
+    ``nominated``, ``marked`` and ``removed`` hold the first such entry per pod; ``bound`` those of members.
+    """
+
+    gang: str
+    plan: str
+    nominated: dict[str, int] = {}
+    marked: dict[str, int] = {}
+    removed: dict[str, int] = {}
+    bound: dict[str, int] = {}
+
+
+def rounds(history: History) -> list[Round]:
+    """The plans that nominated, in the order of their first nomination.
+
+    A mark belongs to the newest plan of the gang that its message names, a removal to the mark that its victim
+    bears, a bind to the newest plan of the pod's gang.
+    """
+    out: list[Round] = []
+    newest: dict[str, Round] = {}
+    by_plan: dict[str, Round] = {}
+    marked_for: dict[str, Round] = {}
+    for entry in history:
+        if entry.outcome != log.OK or entry.kind != "Pod":
+            continue
+        if entry.verb == log.NOMINATE:
+            plan = str(entry.detail["plan"])
+            gang = _gang_key(entry)
+            if plan not in by_plan:
+                by_plan[plan] = Round(gang, plan)
+                out.append(by_plan[plan])
+            newest[gang] = by_plan[plan]
+            by_plan[plan].nominated.setdefault(entry.uid, entry.number)
+        elif entry.verb == log.MARK:
+            found = newest.get(preemptor_of(str(entry.detail["message"])))
+            if found is not None:
+                marked_for[entry.uid] = found
+                found.marked.setdefault(entry.uid, entry.number)
+        elif entry.verb == log.UNMARK:
+            marked_for.pop(entry.uid, None)
+        elif _removal(entry) and entry.uid in marked_for:
+            marked_for[entry.uid].removed.setdefault(entry.uid, entry.number)
+        elif entry.verb == log.BIND and (found := newest.get(_gang_key(entry))) is not None:
+            found.bound.setdefault(entry.uid, entry.number)
+    return out
+
+
+def preemptor_of(message: str) -> str:
+    """``namespace/gang`` for whose sake a victim was marked; empty when the message does not say."""
+    found = _PREEMPTOR.search(message)
+    return found[1] if found else ""
+
+
+def phases_out_of_order(history: History) -> list[str]:
+    """Plans of which a nomination came after a mark, or a mark after a removal."""
+    out = []
+    for each in rounds(history):
+        for before, after, text in (
+            (each.nominated, each.marked, "nominated after a victim was marked"),
+            (each.marked, each.removed, "marked after a victim was removed"),
+        ):
+            first = min(after.values(), default=len(history))
+            out += [f"{each.gang} plan {each.plan}: {_name(history, n)} {text}" for n in before.values() if n > first]
+    return out
+
+
+def early_binds(history: History) -> list[str]:
+    """Members of preempting gangs that were bound before the last victim of their plan was gone or finished."""
+    free_at: dict[str, int] = {}
+    for entry in history:
+        if ends_object(entry) or (isinstance(entry.record, Pod) and entry.record.finished):
+            free_at.setdefault(entry.uid, entry.number)
+    out = []
+    for each in rounds(history):
+        last = max((free_at.get(uid, len(history)) for uid in each.removed), default=-1)
+        out += [
+            f"{each.gang} plan {each.plan}: {_name(history, number)} bound while victims were still there"
+            for number in each.bound.values()
+            if number < last
+        ]
+    return out
+
+
+def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] | None = None) -> list[str]:
+    """Pods that the scheduler removed without having marked them for a gang that had nominated before.
+
+    ``planned``, where given, says for each preemptor (``namespace/gang``) which pods (``namespace/name``) its plans
+    ever named; a removal outside of them is reported too.
+    """
+    covered = {uid for each in rounds(history) for uid in each.removed}
+    out = []
+    for entry in history:
+        if not _removal(entry) or entry.outcome != log.OK:
+            continue
+        if entry.uid not in covered:
+            out.append(f"{_when(entry)} {entry.object} was removed without a mark")
+        elif planned is not None and entry.object not in planned.get(preemptor_of(_mark_of(history, entry)), ()):
+            out.append(f"{_when(entry)} {entry.object} was in no plan of its preemptor")
+    return out
+
+
+def abandoned_marks(history: History) -> list[str]:
+    """Victims that were marked, not removed, and whose mark the scheduler did not take back.
+
+    Meant for the end of a run, when no decision is in flight. A mark that the disruption controller had to take
+    back was abandoned too.
+    """
+    marked: dict[str, Entry] = {}
+    out = []
+    for entry in history:
+        if entry.kind != "Pod" or entry.outcome != log.OK:
+            continue
+        if entry.verb == log.MARK:
+            marked[entry.uid] = entry
+        elif entry.verb == log.UNMARK and entry.uid in marked:
+            mark = marked.pop(entry.uid)
+            if entry.actor != log.SCHEDULER:
+                out.append(f"{_when(mark)} {entry.object} was marked, and left so for the controller to clear")
+        elif ends_object(entry) or _removal(entry) or (isinstance(entry.record, Pod) and entry.record.finished):
+            marked.pop(entry.uid, None)
+    return out + [
+        f"{_when(mark)} {mark.object} was marked and is neither removed nor unmarked" for mark in marked.values()
+    ]
+
+
+def _removal(entry: Entry) -> bool:
+    return entry.actor == log.SCHEDULER and entry.verb in (log.DELETE, log.EVICT)
+
+
+def _mark_of(history: History, removal: Entry) -> str:
+    marks = (e for e in history.of(log.MARK) if e.uid == removal.uid and e.number < removal.number)
+    return max(((e.number, str(e.detail["message"])) for e in marks), default=(0, ""))[1]
+
+
+def _gang_key(entry: Entry) -> str:
+    assert isinstance(entry.record, Pod)
+    return entry.record.gang.key
+
+
+def _name(history: History, number: int) -> str:
+    return history.entries[number].object
+
+
+def _when(entry: Entry) -> str:
+    return f"at {entry.at_seconds:.3f} s:"

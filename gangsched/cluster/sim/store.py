@@ -1,0 +1,215 @@
+"""The objects of the simulated cluster. One function changes them, so nothing changes unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from gangsched.cluster.sim.history import Cause, History
+from gangsched.core.events import (
+    BudgetChanged,
+    BudgetGone,
+    Event,
+    GangChanged,
+    GangGone,
+    JobChanged,
+    JobGone,
+    NamespaceChanged,
+    NamespaceGone,
+    NodeChanged,
+    NodeGone,
+    ObjectRefused,
+    PodChanged,
+    PodGone,
+    PriorityClassChanged,
+    PriorityClassGone,
+)
+from gangsched.model.records import Budget, Gang, Node, Pod
+
+#: Told of a change: the event, and the record that was there before (None: there was none).
+Listener = Callable[[Event, Any], None]
+
+
+class Store:
+    """Objects by identity, with one version counter for all, as in etcd.
+
+    Everything that watches (the scheduler's connection, kubelet, controllers) subscribes; listeners are called
+    in the order of subscription, in the moment of the change.
+    """
+
+    def __init__(self, history: History) -> None:
+        self.pods: dict[tuple[str, str], Pod] = {}
+        self.nodes: dict[str, Node] = {}
+        self.gangs: dict[tuple[str, str, str], Gang] = {}
+        self.budgets: dict[tuple[str, str], Budget] = {}
+        self._others: dict[tuple[str, ...], Event] = {}
+        self._history = history
+        self._listeners: list[Listener] = []
+        self._version = 0
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call ``listener`` for every change from now on."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Stop calling ``listener``."""
+        self._listeners.remove(listener)
+
+    def pod(self, namespace: str, name: str, uid: str) -> Pod | None:
+        """That incarnation of the pod, or None when it is gone or replaced by another of the same name."""
+        found = self.pods.get((namespace, name))
+        return found if found is not None and found.uid == uid else None
+
+    def pods_on(self, node: str) -> Iterator[Pod]:
+        """Pods bound to the node, finished ones included."""
+        return (p for p in self.pods.values() if p.node == node)
+
+    def listing(self) -> list[Event]:
+        """The present state as events, in the order in which the objects were created."""
+        return [
+            *self._others.values(),
+            *(NodeChanged(n) for n in self.nodes.values()),
+            *(GangChanged(g) for g in self.gangs.values()),
+            *(BudgetChanged(b) for b in self.budgets.values()),
+            *(PodChanged(p) for p in self.pods.values()),
+        ]
+
+    def put_pod(self, pod: Pod, cause: Cause) -> bool:
+        """Create or change a pod; see :meth:`apply`."""
+        return self.apply(PodChanged(pod), cause)
+
+    def apply(self, event: Event, cause: Cause) -> bool:
+        """Make the change that the event describes. False (and nobody is told) when it changes nothing.
+
+        As in the API server, an update that leaves an object as it was is no update. TypeError for events that
+        are not changes of objects.
+        """
+        old = self._look(event)
+        if not self._differs(event, old):
+            kind, name, uid = describe(event)
+            self._history.add(cause, kind, name, uid=uid, changed=False, record=old)
+            return False
+        self._version += 1
+        event = self._write(event)
+        kind, name, uid = describe(event)
+        self._history.add(cause, kind, name, uid=uid, record=_record(event))
+        for listener in tuple(self._listeners):
+            listener(event, old)
+        return True
+
+    def _look(self, event: Event) -> Any:
+        match event:
+            case PodChanged(pod):
+                return self.pods.get((pod.namespace, pod.name))
+            case PodGone(namespace, name, uid):
+                return self.pod(namespace, name, uid)
+            case NodeChanged(node):
+                return self.nodes.get(node.name)
+            case NodeGone(name):
+                return self.nodes.get(name)
+            case GangChanged(gang):
+                return self.gangs.get((gang.family, gang.namespace, gang.name))
+            case GangGone(family, namespace, name):
+                return self.gangs.get((family, namespace, name))
+            case BudgetChanged(budget):
+                return self.budgets.get((budget.namespace, budget.name))
+            case BudgetGone(namespace, name):
+                return self.budgets.get((namespace, name))
+        other = self._others.get(_other_key(event))
+        return None if other is None else _record(other)
+
+    @staticmethod
+    def _differs(event: Event, old: Any) -> bool:
+        new = _record(event)
+        if new is None or old is None:
+            return new is not old
+        if hasattr(new, "version"):
+            return bool(msgspec.structs.replace(new, version=old.version) != old)
+        return bool(new != old)
+
+    def _write(self, event: Event) -> Event:
+        version = str(self._version)
+        match event:
+            case PodChanged(pod):
+                pod = self.pods[pod.namespace, pod.name] = msgspec.structs.replace(pod, version=version)
+                return PodChanged(pod)
+            case PodGone(namespace, name):
+                del self.pods[namespace, name]
+            case NodeChanged(node):
+                node = self.nodes[node.name] = msgspec.structs.replace(node, version=version)
+                return NodeChanged(node)
+            case NodeGone(name):
+                del self.nodes[name]
+            case GangChanged(gang):
+                self.gangs[gang.family, gang.namespace, gang.name] = gang
+            case GangGone(family, namespace, name):
+                del self.gangs[family, namespace, name]
+            case BudgetChanged(budget):
+                self.budgets[budget.namespace, budget.name] = budget
+            case BudgetGone(namespace, name):
+                del self.budgets[namespace, name]
+            case NamespaceGone() | PriorityClassGone() | JobGone():
+                del self._others[_other_key(event)]
+            case _:
+                self._others[_other_key(event)] = event
+        return event
+
+
+def describe(event: Event) -> tuple[str, str, str]:
+    """``(API kind, namespace/name or name, UID)`` of the object of a change. TypeError for other events."""
+    match event:
+        case PodChanged(pod):
+            return "Pod", pod.key, pod.uid
+        case PodGone(namespace, name, uid):
+            return "Pod", f"{namespace}/{name}", uid
+        case NodeChanged(node):
+            return "Node", node.name, node.uid
+        case NodeGone(name):
+            return "Node", name, ""
+        case GangChanged(gang):
+            return gang.kind, gang.key, gang.uid
+        case GangGone(_, namespace, name):
+            return "PodGroup", f"{namespace}/{name}", ""
+        case BudgetChanged(budget):
+            return "PodDisruptionBudget", budget.key, ""
+        case BudgetGone(namespace, name):
+            return "PodDisruptionBudget", f"{namespace}/{name}", ""
+        case ObjectRefused():
+            return event.kind, f"{event.namespace}/{event.name}", event.uid
+        case _:
+            key = _other_key(event)
+            return key[0], "/".join(key[1:]), ""
+
+
+def _other_key(event: Event) -> tuple[str, ...]:
+    """Identity of objects that the simulation only passes on."""
+    match event:
+        case NamespaceChanged(namespace):
+            return "Namespace", namespace.name
+        case NamespaceGone(name):
+            return "Namespace", name
+        case PriorityClassChanged(priority_class):
+            return "PriorityClass", priority_class.name
+        case PriorityClassGone(name):
+            return "PriorityClass", name
+        case JobChanged(job):
+            return "Job", job.namespace, job.name
+        case JobGone(namespace, name):
+            return "Job", namespace, name
+        case ObjectRefused(kind, namespace, name):
+            return "refused", kind, namespace, name
+    raise TypeError(f"{type(event).__name__} is no change of an object")
+
+
+def _record(event: Event) -> Any:
+    """The record that an event carries; None for the end of an object."""
+    match event:
+        case PodChanged(record) | NodeChanged(record) | GangChanged(record) | BudgetChanged(record):
+            return record
+        case NamespaceChanged(record) | PriorityClassChanged(record) | JobChanged(record):
+            return record
+        case ObjectRefused():
+            return event
+    return None

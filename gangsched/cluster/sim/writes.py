@@ -1,0 +1,272 @@
+"""The API server's side of every write: who may change what, and what the answer is.
+
+Checks and outcomes are those of a real API server, as the scheduler's HTTP adapter reports them
+(:class:`~gangsched.core.events.WriteDone`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.clock import VirtualClock
+from gangsched.cluster.sim.faults import AFTER, BEFORE, Faults
+from gangsched.cluster.sim.history import OK, SCHEDULER, Cause, Detail, History
+from gangsched.cluster.sim.store import Store
+from gangsched.cluster.sim.timing import Timing
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    GangStatus,
+    Mark,
+    Nominate,
+    PodRef,
+    Remove,
+    Report,
+    SetCondition,
+    Unmark,
+    WithdrawNomination,
+    Write,
+)
+from gangsched.core.events import BudgetChanged, GangChanged, PodGone, WriteDone
+from gangsched.model.records import Condition, Pod
+from gangsched.model.selectors import selector_matches
+
+#: Reasons of DisruptionTarget.
+BY_SCHEDULER, BY_EVICTION = "PreemptionByScheduler", "EvictionByEvictionAPI"
+
+Answer = Callable[[WriteDone], None]
+
+
+class Outcome(NamedTuple):
+    """An outcome in the words of :class:`~gangsched.core.events.WriteDone`, and the server's message."""
+
+    outcome: str
+    message: str = ""
+
+
+_OK = Outcome(OK)
+_GONE = Outcome("gone", "no pod with this name and UID")
+
+
+class ApiServer:
+    """Takes actions, makes them take effect a little later, and answers after that.
+
+    ``in_flight`` counts writes that have not been answered yet.
+    """
+
+    def __init__(self, clock: VirtualClock, store: Store, history: History, timing: Timing, faults: Faults) -> None:
+        self.in_flight = 0
+        self._clock = clock
+        self._store = store
+        self._history = history
+        self._timing = timing
+        self._faults = faults
+
+    def submit(self, action: Action, answer: Answer) -> None:
+        """Start one action; ``answer`` is called when its outcome has come back, for those that are answered."""
+        fault = self._faults.write(action)
+        self.in_flight += 1
+
+        def arrive() -> None:
+            outcome = Outcome(fault.outcome, fault.message)
+            if fault.fails == BEFORE:
+                self._note(action, outcome, {"fault": BEFORE})
+            else:
+                real = self._execute(action)
+                if fault.fails != AFTER:
+                    outcome = real
+                else:
+                    self._note(action, outcome, {"fault": AFTER})
+            self._clock.after(self._timing.write_seconds + fault.answer_delay_seconds, lambda: done(outcome))
+
+        def done(outcome: Outcome) -> None:
+            self.in_flight -= 1
+            if isinstance(action, Write):
+                answer(WriteDone(action.id, outcome.outcome, outcome.message))
+
+        self._clock.after(self._timing.write_seconds + fault.delay_seconds, arrive)
+
+    # ------------------------------------------------------------------------------------------------- what they do
+
+    def _execute(self, action: Action) -> Outcome:
+        match action:
+            case Report():
+                self._report(action)
+                return _OK
+            case GangStatus():
+                return self._gang_status(action)
+        pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
+        outcome = _GONE if pod is None else self._write(action, pod)
+        if outcome.outcome != OK:
+            self._note(action, outcome)
+        return outcome
+
+    def _write(self, action: Write | SetCondition, pod: Pod) -> Outcome:
+        now = self._clock.now
+        match action:
+            case Bind(node=node):
+                return self._bind(action, pod, node)
+            case Nominate():
+                intent = Condition("True", "Nominated", action.message, now)
+                return self._update(action, pod, nominated_node=action.node, intent=_since(intent, pod.intent))
+            case WithdrawNomination():
+                intent = Condition("False", action.reason, action.message, now)
+                return self._update(action, pod, nominated_node="", intent=_since(intent, pod.intent))
+            case Mark():
+                mark = Condition("True", BY_SCHEDULER, action.message, now)
+                return self._update(action, pod, disruption=_since(mark, pod.disruption))
+            case Unmark():
+                mark = Condition("False", BY_SCHEDULER, action.message, now)
+                return self._update(action, pod, disruption=_since(mark, pod.disruption))
+            case SetCondition():
+                condition = Condition("False", action.reason, action.message, now)
+                return self._update(action, pod, scheduled_condition=_since(condition, pod.scheduled_condition))
+            case Remove(evict=True):
+                return self._evict(action, pod)
+        return self._delete(action, pod)
+
+    def _bind(self, action: Bind, pod: Pod, node: str) -> Outcome:
+        if pod.deleting_since is not None:
+            return Outcome("conflict", f"pod {pod.key} is being deleted and cannot be bound")
+        if pod.node:
+            return Outcome("conflict", f"pod {pod.key} is already bound to {pod.node}")
+        if pod.gates:
+            return Outcome("conflict", f"pod {pod.key} has scheduling gates: {', '.join(pod.gates)}")
+        bound = Condition("True", since=self._clock.now)
+        return self._update(action, pod, node=node, nominated_node="", scheduled_condition=bound)
+
+    def _delete(self, action: Remove, pod: Pod) -> Outcome:
+        """Set the deletionTimestamp; what no kubelet has to stop is gone at once."""
+        if not pod.node or pod.finished or pod.grace_seconds <= 0:
+            self._store.apply(PodGone(pod.namespace, pod.name, pod.uid), _cause(action))
+            return _OK
+        if pod.deleting_since is not None:
+            return self._update(action, pod)
+        return self._update(action, pod, deleting_since=self._clock.now + pod.grace_seconds)
+
+    def _evict(self, action: Remove, pod: Pod) -> Outcome:
+        """The eviction subresource: budgets protect running pods that are not going away already."""
+        if not pod.node or pod.phase != "Running" or pod.deleting_since is not None:
+            return self._delete(action, pod)
+        budgets = [
+            b
+            for b in self._store.budgets.values()
+            if b.namespace == pod.namespace and selector_matches(b.selector, pod.labels)
+        ]
+        if len(budgets) > 1:
+            names = ", ".join(b.name for b in budgets)
+            return Outcome("transient", f"pod {pod.key} is under several PodDisruptionBudgets ({names})")
+        for budget in budgets:
+            if not budget.allowed:
+                return Outcome("blocked", f"PodDisruptionBudget {budget.key} allows no disruption now")
+            names_ = tuple(sorted({*budget.disrupted, pod.name}))
+            spent = msgspec.structs.replace(budget, allowed=budget.allowed - 1, disrupted=names_)
+            cause = Cause(log.API_SERVER, log.BUDGET, {"disruptionsAllowed": budget.allowed - 1})
+            self._store.apply(BudgetChanged(spent), cause)
+        condition = Condition("True", BY_EVICTION, "Eviction API: evicting", self._clock.now)
+        evicted = msgspec.structs.replace(pod, disruption=condition)
+        self._store.put_pod(evicted, Cause(log.API_SERVER, log.CONDITION, {"reason": BY_EVICTION}))
+        outcome = self._delete(action, evicted)
+        if action.mark:
+            self._clock.after(2 * self._timing.write_seconds, lambda: self._restore_mark(action))
+        return outcome
+
+    def _restore_mark(self, action: Remove) -> None:
+        """An eviction replaces the mark by its own; the scheduler puts it back while the pod is there."""
+        pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
+        if pod is not None:
+            mark = Condition("True", BY_SCHEDULER, action.mark, self._clock.now)
+            changed = msgspec.structs.replace(pod, disruption=_since(mark, pod.disruption))
+            self._store.put_pod(changed, Cause(SCHEDULER, log.MARK, {"message": action.mark}))
+
+    def _gang_status(self, action: GangStatus) -> Outcome:
+        gang = self._store.gangs.get((action.family, action.namespace, action.name))
+        if gang is None or gang.uid != action.uid:
+            return _GONE
+        changed = msgspec.structs.replace(gang, status=dict(action.status))
+        phase = action.status.get("phase")
+        self._store.apply(GangChanged(changed), Cause(SCHEDULER, log.STATUS, {"phase": str(phase)} if phase else {}))
+        return _OK
+
+    def _report(self, action: Report) -> None:
+        _, kind, namespace, name, uid = action.regarding
+        detail = {"type": action.kind, "reason": action.reason, "note": action.note}
+        key = f"{namespace}/{name}" if namespace else name
+        self._history.add(Cause(SCHEDULER, log.EVENT, detail), kind, key, uid=uid)
+
+    def _update(self, action: Write | SetCondition, pod: Pod, **fields: object) -> Outcome:
+        self._store.put_pod(msgspec.structs.replace(pod, **fields), _cause(action, pod))
+        return _OK
+
+    def _note(self, action: Action, outcome: Outcome, more: Detail = log.NO_DETAIL) -> None:
+        """A write that had no effect, or whose answer is lost, is part of the history too."""
+        detail: dict[str, Any] = {"message": outcome.message, **more}
+        if isinstance(action, Report):
+            kind, key, uid = action.regarding[1], "/".join(filter(None, action.regarding[2:4])), action.regarding[4]
+        elif isinstance(action, GangStatus):
+            kind, key, uid = "PodGroup", f"{action.namespace}/{action.name}", action.uid
+        else:
+            kind, key, uid = "Pod", action.pod.key, action.pod.uid
+        cause = Cause(SCHEDULER, verb_of(action), {**_said(action), **detail})
+        self._history.add(cause, kind, key, uid=uid, outcome=outcome.outcome, changed=False)
+
+
+def reference(pod: Pod) -> PodRef:
+    """This incarnation of the pod, as actions name it."""
+    return PodRef(pod.namespace, pod.name, pod.uid)
+
+
+def verb_of(action: Action) -> str:
+    """What the history calls the action."""
+    match action:
+        case Bind():
+            return log.BIND
+        case Nominate():
+            return log.NOMINATE
+        case WithdrawNomination():
+            return log.WITHDRAW
+        case Mark():
+            return log.MARK
+        case Unmark():
+            return log.UNMARK
+        case Remove(evict=evict):
+            return log.EVICT if evict else log.DELETE
+        case SetCondition():
+            return log.CONDITION
+        case Report():
+            return log.EVENT
+    return log.STATUS
+
+
+def _said(action: Action) -> dict[str, Any]:
+    """What the history keeps of an action."""
+    match action:
+        case Bind(node=node):
+            return {"node": node}
+        case Nominate():
+            return {"node": action.node, "plan": action.plan, "message": action.message}
+        case WithdrawNomination() | SetCondition():
+            return {"reason": action.reason, "message": action.message}
+        case Mark(message=message) | Unmark(message=message):
+            return {"message": message}
+        case Remove(mark=mark):
+            return {"mark": mark} if mark else {}
+    return {}
+
+
+def _cause(action: Write | SetCondition, pod: Pod | None = None) -> Cause:
+    detail = _said(action)
+    if pod is not None and pod.node and isinstance(action, Remove | Mark):
+        detail["node"] = pod.node
+    return Cause(SCHEDULER, verb_of(action), detail)
+
+
+def _since(new: Condition, old: Condition | None) -> Condition:
+    """The same condition keeps the time of its last transition."""
+    if old is not None and old.status == new.status:
+        return msgspec.structs.replace(new, since=old.since)
+    return new

@@ -1,0 +1,188 @@
+"""Keeps the status of group objects as the core wants it: compares what is there with what should be, and patches."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+import structlog
+
+from gangsched.cluster.kube.client import ApiError, UnreachableError
+from gangsched.controllers.api import Served
+from gangsched.controllers.mailbox import Mailbox
+from gangsched.controllers.status import changed_fields
+from gangsched.core.actions import GangStatus
+
+_log = structlog.get_logger("gangsched.controllers")
+
+#: At most one write per object in this time; what changes meanwhile is written together.
+PERIOD_SECONDS = 1.0
+RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
+
+
+class Key(NamedTuple):
+    """One group object, by API family and name."""
+
+    family: str
+    namespace: str
+    name: str
+
+
+class Seen(NamedTuple):
+    """A group object as it was last seen."""
+
+    uid: str
+    version: str
+    generation: int
+    status: Mapping[str, Any]
+
+
+#: Sends one merge patch and returns the object after it; raises ApiError and UnreachableError.
+Patch = Callable[[Served, str, str, Any], Awaitable[dict[str, Any]]]
+
+
+class StatusWriter:
+    """Wanted and seen states of group objects, and the task that makes them meet.
+
+    ``want``, ``saw``, ``lost`` and ``set_leading`` may be called from any thread. ``run`` belongs to one event loop.
+    A status that somebody else overwrites is restored when the object is seen again. Each patch names the UID and
+    the resourceVersion that it was made for, so that it never hits another object or overwrites news.
+    """
+
+    def __init__(
+        self,
+        patch: Patch,
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._patch = patch
+        self._now = now
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._leading = True
+        self._wanted: dict[Key, GangStatus] = {}
+        self._seen: dict[Key, Seen] = {}
+        self._served: dict[str, Served] = {}
+        self._refused_fields: dict[str, set[str]] = {}
+        self._failures: dict[Key, int] = {}
+        self._mailbox: Mailbox[Key] = Mailbox()
+        self._later: set[asyncio.Task[None]] = set()
+
+    # -------------------------------------------------------------------------------------------- from any thread
+
+    def want(self, action: GangStatus) -> None:
+        """The status that an object should have from now on. Dropped while another process leads."""
+        key = Key(action.family, action.namespace, action.name)
+        with self._lock:
+            if not self._leading:
+                return
+            self._wanted[key] = action
+        self._mailbox.put(key)
+
+    def set_leading(self, *, leading: bool) -> None:
+        """Whether this process may write (it may at first). Statuses of an earlier reign are forgotten."""
+        with self._lock:
+            self._leading = leading
+            if not leading:
+                self._wanted.clear()
+
+    def saw(self, key: Key, seen: Seen) -> None:
+        """An object exists in this state."""
+        with self._lock:
+            self._seen[key] = seen
+            wanted = key in self._wanted
+        if wanted:
+            self._mailbox.put(key)
+
+    def lost(self, key: Key) -> None:
+        """An object is gone."""
+        with self._lock:
+            self._seen.pop(key, None)
+            self._wanted.pop(key, None)
+            self._failures.pop(key, None)
+
+    def serve(self, served: frozenset[Served]) -> None:
+        """The APIs that exist now; objects of others are forgotten, and what the old ones refused may be accepted."""
+        with self._lock:
+            self._served = {each.family: each for each in served}
+            self._seen = {key: seen for key, seen in self._seen.items() if key.family in self._served}
+            self._refused_fields.clear()
+
+    # ------------------------------------------------------------------------------------------- in its event loop
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        self._mailbox.attach()
+        try:
+            while True:
+                await self._mailbox.wait()
+                for key in self._mailbox.take():
+                    await self._reconcile(key)
+                await self._sleep(PERIOD_SECONDS)
+        finally:
+            self._mailbox.detach()
+            for task in self._later:
+                task.cancel()
+
+    async def _reconcile(self, key: Key) -> None:
+        with self._lock:
+            wanted, seen, served = self._wanted.get(key), self._seen.get(key), self._served.get(key.family)
+        if wanted is None or seen is None or served is None or (wanted.uid and wanted.uid != seen.uid):
+            return  # nothing to say yet, or about an object of the same name: seeing it comes back here
+        fields = self._missing(key, served, wanted, seen)
+        if not fields:
+            return
+        body = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields}
+        try:
+            answer = await self._patch(served, key.namespace, key.name, body)
+        except (ApiError, UnreachableError) as error:
+            self._failed(key, error)
+            return
+        self._failures.pop(key, None)
+        after = seen_object(answer)
+        with self._lock:
+            self._seen[key] = after
+        # What the server did not keep (an older CRD prunes fields it does not know) is not sent again and again.
+        refused = set(self._missing(key, served, wanted, after)) & set(fields)
+        if refused:
+            self._refused_fields.setdefault(key.family, set()).update(refused)
+            _log.info("the API does not keep some status fields", api=key.family, fields=sorted(refused))
+
+    def _missing(self, key: Key, served: Served, wanted: GangStatus, seen: Seen) -> dict[str, Any]:
+        fields = changed_fields(key.family, served.version, wanted.status, seen.status, seen.generation, self._now())
+        refused = self._refused_fields.get(key.family, ())
+        return {name: value for name, value in fields.items() if name not in refused}
+
+    def _failed(self, key: Key, error: ApiError | UnreachableError) -> None:
+        status = error.status if isinstance(error, ApiError) else 0
+        if status == 404:
+            self.lost(key)
+            return
+        if status == 409:
+            return  # the object has changed: its new state is on the way here
+        count = self._failures.get(key, 0)
+        self._failures[key] = count + 1
+        delay = RETRY_SECONDS[min(count, len(RETRY_SECONDS) - 1)]
+        _log.warning("a group's status could not be written", gang=f"{key.namespace}/{key.name}", error=str(error))
+        task = asyncio.create_task(self._again(key, delay))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _again(self, key: Key, delay: float) -> None:
+        await self._sleep(delay)
+        self._mailbox.put(key)
+
+
+def seen_object(body: Mapping[str, Any]) -> Seen:
+    """The part of an API object that matters here."""
+    meta = body.get("metadata") or {}
+    return Seen(
+        str(meta.get("uid", "")),
+        str(meta.get("resourceVersion", "")),
+        int(meta.get("generation") or 0),
+        dict(body.get("status") or {}),
+    )

@@ -1,0 +1,122 @@
+"""The default configuration as a file: every setting, its default, and above it what it means."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msgspec import inspect
+
+from gangsched.runtime.settings import Configuration
+
+_WIDTH = 100
+#: Their values must be written, so they are no settings.
+_HEAD = ("apiVersion", "kind")
+
+
+class Setting(NamedTuple):
+    """One setting: its path (lists as ``profiles[]``), allowed values, default as YAML, and meaning."""
+
+    path: str
+    allowed: str
+    default: str
+    meaning: str
+
+
+def settings() -> list[Setting]:
+    """All settings in the order of the file, sections left out."""
+    return list(_settings(_struct(inspect.type_info(Configuration)), ""))
+
+
+def defaults_text() -> str:
+    """A file that says what no file at all says too. Optional lists stand as comments."""
+    lines = [
+        "# Every setting with its default. An unknown key is an error; `gangsched config validate` checks a file.",
+    ]
+    lines += _section(_struct(inspect.type_info(Configuration)), Configuration(), 0)
+    return "\n".join(lines) + "\n"
+
+
+def _section(kind: inspect.StructType, value: Any, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    for field in kind.fields:
+        description, inner = _unwrap(field.type)
+        current = getattr(value, field.name)
+        top = depth == 0 and field.encode_name not in _HEAD
+        if top:
+            yield ""
+        if field.encode_name not in _HEAD:
+            yield from _comment(description, pad)
+        if isinstance(inner, inspect.StructType):
+            yield f"{pad}{field.encode_name}:"
+            yield from _section(inner, current, depth + 1)
+        elif isinstance(inner, inspect.VarTupleType):
+            if not current:
+                yield f"{pad}{field.encode_name}: []"
+                continue
+            yield f"{pad}{field.encode_name}:"
+            for item in current:
+                body = list(_section(_struct(inner.item_type), item, depth + 2))
+                first = next(n for n, line in enumerate(body) if not line.lstrip().startswith("#"))
+                dash = f"{pad}  - " + body[first].lstrip()
+                yield from (line[2:] for line in body[:first])
+                yield dash
+                yield from body[first + 1 :]
+        else:
+            yield f"{pad}{field.encode_name}: {_yaml(current)}"
+
+
+def _settings(kind: inspect.StructType, above: str) -> Iterator[Setting]:
+    for field in kind.fields:
+        path = f"{above}{field.encode_name}"
+        description, inner = _unwrap(field.type)
+        if path in _HEAD:
+            continue
+        if isinstance(inner, inspect.StructType):
+            yield from _settings(inner, f"{path}.")
+        elif isinstance(inner, inspect.VarTupleType):
+            yield from _settings(_struct(inner.item_type), f"{path}[].")
+        else:
+            default = "(must be given)" if field.required else _yaml(field.default)
+            yield Setting(path, _allowed(inner), default, description)
+
+
+def _allowed(kind: inspect.Type) -> str:
+    if isinstance(kind, inspect.LiteralType):
+        return ", ".join(str(value) for value in kind.values)
+    if isinstance(kind, inspect.BoolType):
+        return "true, false"
+    if isinstance(kind, inspect.StrType):
+        return "duration" if kind.pattern else "text"
+    assert isinstance(kind, inspect.IntType | inspect.FloatType), kind
+    low = f"{kind.ge:g}" if kind.ge is not None else f"above {kind.gt:g}"
+    return f"{low} to {kind.le:g}" if kind.ge is not None else f"{low}, at most {kind.le:g}"
+
+
+def _unwrap(kind: inspect.Type) -> tuple[str, inspect.Type]:
+    """(description, the type itself)."""
+    description = ""
+    while isinstance(kind, inspect.Metadata):
+        description = description or str((kind.extra_json_schema or {}).get("description", ""))
+        kind = kind.type
+    return description, kind
+
+
+def _struct(kind: inspect.Type) -> inspect.StructType:
+    inner = _unwrap(kind)[1]
+    assert isinstance(inner, inspect.StructType), inner
+    return inner
+
+
+def _comment(text: str, pad: str) -> list[str]:
+    return [f"{pad}# {line}" for line in textwrap.wrap(text, _WIDTH - len(pad) - 2)]
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, str) and value:
+        return value
+    return json.dumps(value)

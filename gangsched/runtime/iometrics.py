@@ -1,0 +1,77 @@
+"""Metrics of the I/O side: what the cluster adapter measures, as Prometheus metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LAG = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+#: Measurement of :class:`gangsched.cluster.kube.hooks.Observe` -> metric, its kind, labels and meaning.
+_DURATIONS = {
+    "api_request_seconds": (
+        ("verb", "code"),
+        "One HTTP attempt at the API server, watches left out; code 0 when there was no answer.",
+    ),
+    "write_seconds": (
+        ("kind", "outcome"),
+        (
+            "One write from asking for it to its answer, rate limit and retries included. Outcomes: ok, gone, "
+            "conflict, refused, blocked, transient."
+        ),
+    ),
+    "list_seconds": (("resource",), "One complete listing of a resource."),
+}
+_COUNTS = {
+    "reports_dropped": (("reason",), "Events that were not written: repeated, overload, failed."),
+    "watch_ended": (("resource", "reason"), "Watches that ended and were started again, or listed anew."),
+    "watch_events": (("resource",), "Changes that watches have brought."),
+    "objects_refused": (("resource",), "Objects that could not be understood."),
+}
+_LEVELS = {
+    "writes_waiting": (("lane",), "Writes that wait to be sent: lane write, and lane low for Events and conditions."),
+    "leader": ((), "1 while this process may write, else 0."),
+    "inbox_events": ((), "Changes and answers that the decision thread has not taken yet."),
+}
+
+
+class IoMetrics:
+    """An :class:`~gangsched.cluster.kube.hooks.Observe`: call it with a measurement. Unknown names are ignored."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._durations = {
+            name: Histogram(f"gangsched_{name}", text, labels, registry=registry, buckets=_SECONDS)
+            for name, (labels, text) in _DURATIONS.items()
+        }
+        self._counts = {
+            name: Counter(f"gangsched_{name}", text, labels, registry=registry)
+            for name, (labels, text) in _COUNTS.items()
+        }
+        self._levels = {
+            name: Gauge(f"gangsched_{name}", text, labels, registry=registry)
+            for name, (labels, text) in _LEVELS.items()
+        }
+        self.loop_lag = Histogram(
+            "gangsched_io_loop_lag_seconds",
+            "How late a callback ran on the I/O loop, asked for once a second from outside.",
+            registry=registry,
+            buckets=_LAG,
+        )
+
+    def __call__(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        if name in self._durations:
+            duration = self._durations[name]
+            (duration.labels(**labels) if labels else duration).observe(value)
+        elif name in self._counts:
+            count = self._counts[name]
+            (count.labels(**labels) if labels else count).inc(value)
+        elif name in self._levels:
+            level = self._levels[name]
+            (level.labels(**labels) if labels else level).set(value)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The names of measurements that become metrics."""
+        return frozenset({*self._durations, *self._counts, *self._levels})

@@ -1,0 +1,166 @@
+"""The loop that joins the decision core and a cluster; the same code drives a real and a simulated one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from gangsched.cluster.port import Cluster
+from gangsched.core.actions import Action, Write
+from gangsched.core.decision import Decision
+from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
+
+
+class Core(Protocol):
+    """What the loop needs of :class:`gangsched.core.scheduler.Scheduler`."""
+
+    def handle(self, events: Sequence[Event], now: float) -> list[Action]:
+        """Take in events and return what follows from them."""
+
+    def has_work(self, now: float) -> bool:
+        """True when a gang is ready to be decided."""
+
+    def decide(self, now: float) -> list[Action]:
+        """Decide one gang."""
+
+    def wake_at(self) -> float | None:
+        """When to call ``handle`` although nothing happened."""
+
+    def drain_decisions(self) -> list[Decision]:
+        """The decisions since the last call."""
+
+
+class Observer:
+    """Sees all that passes through the loop, and how long it took; the base class does nothing.
+
+    It may read clocks, which the core may not. Methods are called in the decision thread and must be quick.
+    """
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        """The core has taken in a batch (possibly empty) in ``seconds``."""
+
+    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
+        """The core has decided one gang in ``seconds``; a GangGroup has a decision for each of its gangs."""
+
+    def busy(self) -> None:
+        """The loop is about to work."""
+
+    def idle(self) -> None:
+        """The loop is about to wait."""
+
+
+class Observers(Observer):
+    """Several observers as one, called in order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        for observer in self._observers:
+            observer.handled(events, actions, seconds, now)
+
+    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
+        for observer in self._observers:
+            observer.decided(decisions, actions, seconds, now)
+
+    def busy(self) -> None:
+        for observer in self._observers:
+            observer.busy()
+
+    def idle(self) -> None:
+        for observer in self._observers:
+            observer.idle()
+
+
+class Completion(Observer):
+    """Knows when a single pass is over: caches synced, leading, and no write in flight.
+
+    ``await_leadership``: the cluster will say when this process leads; until then nothing is over. ``await_writes``
+    is False for a cluster that answers no writes, because it carries none out.
+    """
+
+    def __init__(self, *, await_leadership: bool, await_writes: bool) -> None:
+        self._synced = False
+        self._leading = not await_leadership
+        self._await_writes = await_writes
+        self._in_flight: set[int] = set()
+
+    @property
+    def reached(self) -> bool:
+        """True when there is nothing left to wait for. The core must have no work either."""
+        return self._synced and self._leading and not (self._await_writes and self._in_flight)
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        self._in_flight.update(_identifiers(actions))
+        for event in events:
+            if isinstance(event, WriteDone):
+                self._in_flight.discard(event.action_id)
+            elif isinstance(event, Synced):
+                self._synced = True
+            elif isinstance(event, LeadershipChanged):
+                self._leading = event.leading
+
+    def decided(
+        self,
+        decisions: Sequence[Decision],
+        actions: Sequence[Action],
+        seconds: float,
+        now: float,
+    ) -> None:
+        self._in_flight.update(_identifiers(actions))
+
+
+def _identifiers(actions: Sequence[Action]) -> list[int]:
+    """Of the actions that will be answered."""
+    return [action.id for action in actions if isinstance(action, Write)]
+
+
+def run_loop(core: Core, cluster: Cluster, observer: Observer | None = None) -> None:
+    """Decide until the cluster is stopped.
+
+    Between two decisions everything that has arrived is taken in, so that no gang is decided on a state that is
+    known to be old. Exceptions of the core or the cluster pass through: a core that has failed decides no more.
+    """
+    _run(core, cluster, observer or Observer(), None)
+
+
+def run_once(
+    core: Core,
+    cluster: Cluster,
+    observer: Observer | None = None,
+    *,
+    await_leadership: bool = False,
+    await_writes: bool = True,
+) -> None:
+    """Decide all that is pending and return at the first moment with nothing to decide and no write in flight.
+
+    A gang that has to wait for its victims is left behind in a state that the next run finishes. For the parameters
+    see :class:`Completion`.
+    """
+    completion = Completion(await_leadership=await_leadership, await_writes=await_writes)
+    _run(core, cluster, Observers(completion, observer or Observer()), completion)
+
+
+def _run(core: Core, cluster: Cluster, observer: Observer, completion: Completion | None) -> None:
+    clock = time.perf_counter
+    now, batch = cluster.poll()
+    while not cluster.stopped:
+        observer.busy()
+        began = clock()
+        actions = core.handle(batch, now)
+        seconds = clock() - began
+        cluster.submit(actions)
+        observer.handled(batch, actions, seconds, now)
+        if core.has_work(now):
+            began = clock()
+            actions = core.decide(now)
+            seconds = clock() - began
+            cluster.submit(actions)
+            observer.decided(core.drain_decisions(), actions, seconds, now)
+            now, batch = cluster.poll()
+            continue
+        if completion is not None and completion.reached:
+            return
+        observer.idle()
+        now, batch = cluster.wait(core.wake_at())

@@ -1,0 +1,193 @@
+"""Prometheus metrics, derived from what passes through the loop; the core knows nothing of them.
+
+Names of upstream's kube-scheduler where the meaning is the same
+(https://kubernetes.io/docs/reference/instrumentation/metrics/), ``gangsched_`` elsewhere. docs/metrics.md lists them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from gangsched.core.actions import Action, Bind
+from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
+from gangsched.core.events import Event, PodChanged, PodGone, WriteDone
+from gangsched.model.records import Pod
+from gangsched.runtime.loop import Observer
+
+_FAST = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_SLOW = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LIFE = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0)
+_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+#: What upstream calls the result of one attempt.
+_RESULTS = {
+    BIND: "scheduled",
+    WAIT: "waiting_on_preemption",
+    PREEMPT: "waiting_on_preemption",
+    UNSCHEDULABLE: "unschedulable",
+}
+
+
+class Metrics(Observer):
+    """All metrics that the decision loop feeds; one registry per process (or per test).
+
+    ``clock`` counts seconds and never runs backwards. Members that are placed count as scheduled when their
+    binding has succeeded.
+    """
+
+    def __init__(
+        self,
+        scheduler_names: Sequence[str],
+        registry: CollectorRegistry | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._clock = clock
+        self._profiles = tuple(scheduler_names)
+        self._binding: dict[int, Bind] = {}
+        self._pending: dict[str, tuple[str, float]] = {}
+        self._upstream_names()
+        self._own_names()
+
+    def _upstream_names(self) -> None:
+        registry = self.registry
+        self.schedule_attempts = Counter(
+            "scheduler_schedule_attempts",
+            "Attempts to schedule a pod, by result: scheduled (its binding succeeded), unschedulable, error.",
+            ["result", "profile"],
+            registry=registry,
+        )
+        self.group_attempts = Counter(
+            "scheduler_podgroup_schedule_attempts",
+            "Decisions about a gang, by result: scheduled, unschedulable, waiting_on_preemption.",
+            ["result", "profile"],
+            registry=registry,
+        )
+        self.group_duration = Histogram(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+            "Time to decide one gang, search for victims included.",
+            registry=registry,
+            buckets=_FAST,
+        )
+        self.preemption_attempts = Counter(
+            "scheduler_preemption_attempts", "Decisions that evict pods to make room for a gang.", registry=registry
+        )
+        self.preemption_victims = Histogram(
+            "scheduler_preemption_victims", "Pods evicted by one decision.", registry=registry, buckets=_COUNTS
+        )
+        self.pod_latency = Histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "From the moment a pod that may be scheduled was first seen to its binding.",
+            registry=registry,
+            buckets=_LIFE,
+        )
+
+    def _own_names(self) -> None:
+        registry = self.registry
+        self.pending_pods = Gauge(
+            "gangsched_pending_pods", "Pods of a profile that are not bound.", ["profile"], registry=registry
+        )
+        self.events = Counter(
+            "gangsched_events", "Changes of the cluster and answers to writes that were taken in.", registry=registry
+        )
+        self.ingest = Histogram(
+            "gangsched_ingest_seconds", "Time to take in one batch of events.", registry=registry, buckets=_FAST
+        )
+        self.plan = Histogram(
+            "gangsched_plan_seconds",
+            "Time to decide one gang, by outcome: bind, wait, preempt, unschedulable, gathering.",
+            ["outcome"],
+            registry=registry,
+            buckets=_FAST,
+        )
+        self.searches_stopped = Counter(
+            "gangsched_searches_stopped",
+            "Searches for victims that ended because their budget was used up.",
+            registry=registry,
+        )
+        self.queued_gangs = Gauge(
+            "gangsched_queued_gangs",
+            "Gangs with unbound members, by queue: active, backoff, unschedulable, gathering.",
+            ["queue"],
+            registry=registry,
+        )
+
+    # --------------------------------------------------------------------------------------------- fed by the loop
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        self.ingest.observe(seconds)
+        if events:
+            self.events.inc(len(events))
+        moment = self._clock()
+        for event in events:
+            if isinstance(event, WriteDone):
+                self._answered(event, moment)
+            elif isinstance(event, PodChanged):
+                self._pod_changed(event.pod, moment)
+            elif isinstance(event, PodGone):
+                self._forget(event.uid)
+        self._asked(actions)
+
+    def decided(
+        self,
+        decisions: Sequence[Decision],
+        actions: Sequence[Action],
+        seconds: float,
+        now: float,
+    ) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        for index, decision in enumerate(decisions):
+            profile = decision.gang.scheduler
+            if decision.outcome in _RESULTS:
+                self.group_attempts.labels(_RESULTS[decision.outcome], profile).inc()
+            if decision.outcome != GATHERING and decision.unplaced:
+                self.schedule_attempts.labels("unschedulable", profile).inc(len(decision.unplaced))
+            if index:
+                continue  # the gangs of a GangGroup are one decision: the same search and the same victims
+            self.plan.labels(decision.outcome).observe(seconds)
+            if decision.outcome != GATHERING:
+                self.group_duration.observe(seconds)
+            if decision.stopped:
+                self.searches_stopped.inc()
+            if decision.outcome == PREEMPT:
+                self.preemption_attempts.inc()
+                self.preemption_victims.observe(len(decision.victims))
+        self._asked(actions)
+
+    def queued(self, counts: Mapping[str, int]) -> None:
+        """The lengths of the core's queues, in gangs."""
+        for queue, count in counts.items():
+            self.queued_gangs.labels(queue).set(count)
+
+    def _asked(self, actions: Sequence[Action]) -> None:
+        self._binding.update({action.id: action for action in actions if isinstance(action, Bind)})
+
+    def _answered(self, event: WriteDone, moment: float) -> None:
+        action = self._binding.pop(event.action_id, None)
+        if action is None:
+            return
+        profile, first_seen = self._pending.get(action.pod.uid, (self._profiles[0], moment))
+        if event.outcome == "ok":
+            self.schedule_attempts.labels("scheduled", profile).inc()
+            self.pod_latency.observe(max(0.0, moment - first_seen))
+            self._forget(action.pod.uid)
+        else:
+            self.schedule_attempts.labels("error", profile).inc()
+
+    def _pod_changed(self, pod: Pod, moment: float) -> None:
+        if pod.scheduler not in self._profiles:
+            return
+        if pod.node or not pod.live:
+            self._forget(pod.uid)
+        elif pod.uid not in self._pending and not pod.gates:
+            self._pending[pod.uid] = (pod.scheduler, moment)
+            self.pending_pods.labels(pod.scheduler).inc()
+
+    def _forget(self, uid: str) -> None:
+        pending = self._pending.pop(uid, None)
+        if pending:
+            self.pending_pods.labels(pending[0]).dec()

@@ -1,0 +1,369 @@
+"""One scheduler process: wires core, cluster, metrics and probes together, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+import msgspec
+
+from gangsched.cluster.kube.adapter import KubeCluster
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.connection import Connection, ConnectionConfigError, load_connection
+from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
+from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.writer import WriteSettings
+from gangsched.cluster.port import Cluster
+from gangsched.core.actions import Action, GangStatus
+from gangsched.core.events import Event, LeadershipChanged
+from gangsched.core.scheduler import Scheduler
+from gangsched.runtime import logs
+from gangsched.runtime.health import DecisionPulse, HealthServer, LoopPulse
+from gangsched.runtime.iometrics import IoMetrics
+from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
+from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
+from gangsched.runtime.metrics import Metrics
+from gangsched.runtime.narrator import Narrator
+from gangsched.runtime.settings import Configuration, duration_seconds
+
+#: Exit codes: done, a failure that a restart may cure.
+OK, FAILED = 0, 1
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_PROBE_SECONDS = 10.0
+_QUEUE_PERIOD_SECONDS = 1.0
+#: A decision that is under way may end by itself; a thread that is stuck must not keep the Lease from being released.
+_STEP_SECONDS = 10.0
+
+
+class StartError(Exception):
+    """The process cannot start; the text says what the user can do."""
+
+
+class StatusSink(Protocol):
+    """What keeps the status of group objects (:class:`gangsched.controllers.operator.GroupControllers`)."""
+
+    def start(self) -> None:
+        """Begin, in the background."""
+
+    def post(self, action: GangStatus) -> None:
+        """A status that an object should have. From any thread."""
+
+    def set_leading(self, *, leading: bool) -> None:
+        """Whether this process may write."""
+
+    def stop(self) -> None:
+        """End."""
+
+
+#: Makes the controllers for a kubeconfig and a context; None runs without them.
+MakeSink = Callable[[str | None, str | None], StatusSink]
+
+
+def connect(configuration: Configuration) -> Connection:
+    """The connection that the configuration describes, proven to work. Raises :class:`StartError`."""
+    wanted = configuration.client_connection
+
+    async def probe() -> Connection:
+        connection = await load_connection(wanted.kubeconfig or None, wanted.context or None)
+        client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
+        client.open()
+        try:
+            await client.attempt("GET", "/version", timeout_seconds=_PROBE_SECONDS)
+        except UnreachableError as error:
+            raise StartError(f"{connection} cannot be reached: {error}") from None
+        except ApiError as error:
+            raise StartError(f"{connection} refuses us: {error}") from None
+        finally:
+            await client.close()
+        return connection
+
+    try:
+        return asyncio.run(probe())
+    except ConnectionConfigError as error:
+        raise StartError(str(error)) from None
+
+
+class Process:
+    """One run of the scheduler against a cluster.
+
+    ``dry_run`` decides and logs and never writes. ``once`` decides all that is pending and ends. ``decide`` False
+    follows the cluster without deciding (for the controllers alone).
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        connection: Connection,
+        *,
+        dry_run: bool = False,
+        once: bool = False,
+        decide: bool = True,
+        make_sink: MakeSink | None = None,
+    ) -> None:
+        self._configuration = configuration
+        self._dry_run = dry_run
+        self._once = once
+        self._log = logs.get("process")
+        self._signals: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._failure: BaseException | None = None
+        options = msgspec.structs.replace(configuration.core_options(), wait_for_leadership=True)
+        scheduler = Scheduler(options)
+        self._metrics = Metrics(options.scheduler_names)
+        self._io_metrics = IoMetrics(self._metrics.registry)
+        self._pauses = PauseMeter()
+        self._metrics.registry.register(self._pauses)
+        self._pulse = DecisionPulse()
+        wanted = configuration.client_connection
+        self._sink = make_sink(wanted.kubeconfig or None, wanted.context or None) if make_sink else None
+        self._io_loop: asyncio.AbstractEventLoop | None = None
+        self._kube = KubeCluster(
+            connection,
+            lease=None if dry_run or not decide else _lease(configuration),
+            dry_run=dry_run,
+            qps=wanted.qps,
+            burst=wanted.burst,
+            writes=WriteSettings(timeout_seconds=duration_seconds(wanted.request_timeout)),
+            controller=options.scheduler_names[0],
+            on_gang_status=self._sink.post if self._sink else None,
+            observe=self._io_metrics,
+            loop_factory=self._make_io_loop,
+        )
+        self._core: Core = scheduler if decide else Onlooker(scheduler)
+        self._cluster: Cluster = self._kube if decide or self._sink is None else StatusOnly(self._kube, self._sink)
+        self._observer = Observers(
+            self._pulse,
+            self._metrics,
+            FreezeAfterSync(),
+            Narrator(in_full=dry_run),
+            _QueueDepths(scheduler, self._metrics),
+            _LeadershipRelay(self._sink),
+        )
+        self._health: HealthServer | None = None
+
+    def run(self) -> int:
+        """Run until a signal, the end of a single pass, or a failure; the exit code. Call in the main thread.
+
+        Raises :class:`StartError` when the port for probes cannot be opened.
+        """
+        self._start_health()
+        self._pauses.install()
+        restore_thresholds = raise_thresholds()
+        restore_signals = self._catch_signals()
+        decisions = threading.Thread(target=self._decide, name="decisions", daemon=True)
+        try:
+            self._kube.start()
+            if self._sink is not None:
+                self._sink.start()
+            decisions.start()
+            reason = self._signals.get()
+            self._log.info("stopping", reason=reason)
+            self._kube.finish()
+            decisions.join(_STEP_SECONDS)
+            if decisions.is_alive():
+                self._failure = self._failure or TimeoutError("the decision thread did not end")
+        finally:
+            self._kube.stop()
+            if self._sink is not None:
+                self._sink.stop()
+            if self._health is not None:
+                self._health.stop()
+            self._pauses.remove()
+            restore_thresholds()
+            restore_signals()
+        failure = self._kube.health().failure
+        if self._failure is not None or failure:
+            self._log.error("ended by a failure", failure=failure or repr(self._failure))
+            return FAILED
+        self._log.info("stopped")
+        return OK
+
+    # -------------------------------------------------------------------------------------------------- its threads
+
+    def _decide(self) -> None:
+        try:
+            if self._once:
+                run_once(
+                    self._core,
+                    self._cluster,
+                    self._observer,
+                    await_leadership=True,
+                    await_writes=not self._dry_run,
+                )
+            else:
+                run_loop(self._core, self._cluster, self._observer)
+            self._signals.put("all is decided" if self._once else "the cluster has stopped")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the process must end and say so
+            self._failure = error
+            self._pulse.failed(repr(error))
+            self._log.exception("the decision thread has died")
+            self._signals.put("the decision thread has died")
+
+    def _make_io_loop(self) -> asyncio.AbstractEventLoop:
+        try:
+            import uvloop  # noqa: PLC0415 - an extra
+        except ImportError:
+            self._io_loop = asyncio.new_event_loop()
+        else:
+            self._io_loop = uvloop.new_event_loop()
+        return self._io_loop
+
+    # ------------------------------------------------------------------------------------------------- its surface
+
+    def _catch_signals(self) -> Callable[[], None]:
+        asked = False
+
+        def caught(number: int, _: FrameType | None) -> None:
+            nonlocal asked
+            if asked:
+                # Writes in flight are finished or undone by whoever takes over; waiting was the polite way.
+                os._exit(128 + number)
+            asked = True
+            self._signals.put(signal.Signals(number).name)
+
+        before = {number: signal.signal(number, caught) for number in (signal.SIGTERM, signal.SIGINT)}
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        return restore
+
+    def _start_health(self) -> None:
+        http = self._configuration.http
+        if not http.port or self._once:
+            return
+        host: str | None = http.bind_address
+        if not host:
+            host = None if _SERVICE_ACCOUNT.exists() else "127.0.0.1"
+        pulse: LoopPulse | None = None
+
+        def beat() -> None:
+            nonlocal pulse
+            if pulse is None and self._io_loop is not None:
+                pulse = LoopPulse(self._io_loop, self._io_metrics.loop_lag.observe)
+            if pulse is not None:
+                pulse.beat()
+
+        def check_io() -> str | None:
+            failure = self._kube.health().failure
+            return failure or (pulse.check() if pulse is not None else None)
+
+        self._health = HealthServer(
+            host=host,
+            port=http.port,
+            alive={"decisions": self._pulse.check, "io": check_io},
+            ready={"caches": self._pulse.check_synced},
+            registry=self._metrics.registry,
+            configuration=msgspec.json.format(msgspec.json.encode(self._configuration)),
+            beat=beat,
+        )
+        try:
+            self._health.start()
+        except OSError as error:
+            where = f"{host or 'port'}{':' if host else ' '}{http.port}"
+            raise StartError(f"cannot listen on {where}: {error.strerror or error}; set http.port to another") from None
+
+
+class Onlooker:
+    """A core that follows the cluster and never decides: what comes out of it is the status of groups."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def handle(self, events: Sequence[Event], now: float) -> list[Action]:
+        """The statuses that follow from the events; everything else that follows is left to a real scheduler."""
+        return [action for action in self._core.handle(events, now) if isinstance(action, GangStatus)]
+
+    def has_work(self, now: float) -> bool:
+        """Never."""
+        return False
+
+    def decide(self, now: float) -> list[Action]:
+        """Nothing."""
+        return []
+
+    def wake_at(self) -> float | None:
+        """As the core says."""
+        return self._core.wake_at()
+
+    drain_decisions = Scheduler.drain_decisions
+
+
+class StatusOnly:
+    """A cluster of which only the statuses of groups are written."""
+
+    def __init__(self, cluster: Cluster, sink: StatusSink) -> None:
+        self._cluster = cluster
+        self._sink = sink
+
+    def wait(self, until: float | None) -> tuple[float, list[Event]]:
+        """As the cluster's."""
+        return self._cluster.wait(until)
+
+    def poll(self) -> tuple[float, list[Event]]:
+        """As the cluster's."""
+        return self._cluster.poll()
+
+    def submit(self, actions: Sequence[Action]) -> None:
+        """Hand statuses to the sink."""
+        for action in actions:
+            if isinstance(action, GangStatus):
+                self._sink.post(action)
+
+    @property
+    def stopped(self) -> bool:
+        """As the cluster's."""
+        return self._cluster.stopped
+
+
+class _LeadershipRelay(Observer):
+    """Tells the controllers who may write."""
+
+    def __init__(self, sink: StatusSink | None) -> None:
+        self._sink = sink
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        if self._sink is None:
+            return
+        for event in events:
+            if isinstance(event, LeadershipChanged):
+                self._sink.set_leading(leading=event.leading)
+
+
+class _QueueDepths(Observer):
+    """Reads the lengths of the core's queues before the loop waits, at most once a second."""
+
+    def __init__(self, scheduler: Scheduler, metrics: Metrics) -> None:
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._read_at = float("-inf")
+
+    def idle(self) -> None:
+        now = time.monotonic()
+        if now - self._read_at >= _QUEUE_PERIOD_SECONDS:
+            self._read_at = now
+            self._metrics.queued(self._scheduler.queue_counts())
+
+
+def _lease(configuration: Configuration) -> LeaseSettings | None:
+    election = configuration.leader_election
+    if not election.leader_elect:
+        return None
+    return LeaseSettings(
+        namespace=election.resource_namespace,
+        name=election.resource_name,
+        identity=unique_identity(),
+        duration_seconds=duration_seconds(election.lease_duration),
+        renew_deadline_seconds=duration_seconds(election.renew_deadline),
+        retry_period_seconds=duration_seconds(election.retry_period),
+        takeover_wait_seconds=duration_seconds(configuration.client_connection.request_timeout),
+    )

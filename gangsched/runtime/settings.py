@@ -1,0 +1,314 @@
+"""Every setting of the configuration file: its name, type, range, default and meaning, in one place.
+
+The shape is that of ``KubeSchedulerConfiguration`` (https://kubernetes.io/docs/reference/config-api/), reduced to what
+this scheduler has. The description of each field is what ``gangsched config defaults``, the JSON Schema and
+``docs/configuration.md`` say about it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from gangsched.core.options import STEPS_PER_MILLISECOND, Options
+
+API_VERSION: Literal["gangsched.dev/v1alpha1"] = "gangsched.dev/v1alpha1"
+KIND: Literal["GangSchedulerConfiguration"] = "GangSchedulerConfiguration"
+
+DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+#: A duration as Kubernetes writes it: 15s, 1m30s, 500ms.
+Duration: TypeAlias = Annotated[str, Meta(pattern=DURATION_PATTERN)]
+NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+ScoreName: TypeAlias = Literal["NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "NodeAffinity"]
+
+
+def duration_seconds(text: str) -> float:
+    """``1m30s`` as 90.0. The text must match :data:`DURATION_PATTERN`."""
+    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of all parts of the configuration."""
+
+
+def _doc(text: str, **bounds: Any) -> Meta:
+    return Meta(description=" ".join(text.split()), **bounds)
+
+
+class ScorePlugin(Section, frozen=True, kw_only=True):
+    """One score and its weight."""
+
+    name: Annotated[ScoreName, _doc("Name of the score.")]
+    weight: Annotated[float, _doc("How much the score counts.", ge=0.0, le=1000.0)] = 1.0
+
+
+class ScoreReference(Section, frozen=True, kw_only=True):
+    """A score that is switched off."""
+
+    name: Annotated[
+        Literal["*", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "NodeAffinity"],
+        _doc("Name of the score; * stands for all of them."),
+    ]
+
+
+class ScorePlugins(Section, frozen=True, kw_only=True):
+    """Scores rank the nodes that passed all filters."""
+
+    enabled: Annotated[
+        tuple[ScorePlugin, ...],
+        _doc("Scores with a weight other than the default. Scores that are not listed keep their default weight."),
+    ] = ()
+    disabled: Annotated[
+        tuple[ScoreReference, ...], _doc("Scores that do not count; what is also in enabled stays on.")
+    ] = ()
+
+
+class Plugins(Section, frozen=True, kw_only=True):
+    """The extension points that can be changed."""
+
+    score: Annotated[ScorePlugins, _doc("Scores rank the nodes that passed all filters.")] = ScorePlugins()
+
+
+class ScoringStrategy(Section, frozen=True, kw_only=True):
+    """How NodeResourcesFit ranks nodes."""
+
+    type: Annotated[
+        Literal["LeastAllocated", "MostAllocated"],
+        _doc("LeastAllocated spreads pods over nodes, MostAllocated packs them so that whole nodes stay free."),
+    ] = "LeastAllocated"
+
+
+class PluginArguments(Section, frozen=True, kw_only=True):
+    """Arguments of NodeResourcesFit."""
+
+    scoring_strategy: Annotated[ScoringStrategy, _doc("How nodes with room are ranked.")] = ScoringStrategy()
+
+
+class PluginConfig(Section, frozen=True, kw_only=True):
+    """Arguments of one plug-in."""
+
+    name: Annotated[Literal["NodeResourcesFit"], _doc("Name of the plug-in.")]
+    args: Annotated[PluginArguments, _doc("Its arguments.")] = PluginArguments()
+
+
+class Profile(Section, frozen=True, kw_only=True):
+    """One scheduler name that this process serves."""
+
+    scheduler_name: Annotated[
+        str, _doc("Pods whose spec.schedulerName is this one are ours.", min_length=1, max_length=253)
+    ] = "py-gang-scheduler"
+    plugins: Annotated[Plugins, _doc("Weights of scores.")] = Plugins()
+    plugin_config: Annotated[tuple[PluginConfig, ...], _doc("Arguments of plug-ins.")] = ()
+
+
+class ClientConnection(Section, frozen=True, kw_only=True):
+    """How the API server is reached."""
+
+    kubeconfig: Annotated[
+        str,
+        _doc("Path of a kubeconfig. Empty: the service account inside a cluster, else $KUBECONFIG or ~/.kube/config."),
+    ] = ""
+    context: Annotated[str, _doc("Context of the kubeconfig. Empty: its current context.")] = ""
+    qps: Annotated[
+        float,
+        _doc(
+            """Requests per second. A member costs one request to bind, two when it was nominated first: raise qps and
+            burst for gangs of hundreds of pods.""",
+            gt=0.0,
+            le=100_000.0,
+        ),
+    ] = 50.0
+    burst: Annotated[int, _doc("How many requests may be sent at once after a pause.", ge=1, le=100_000)] = 100
+    request_timeout: Annotated[
+        Duration,
+        _doc(
+            "How long one write may take before it is given up and tried again. At most 2s, see docs/configuration.md."
+        ),
+    ] = "2s"
+
+
+class LeaderElection(Section, frozen=True, kw_only=True):
+    """Several replicas run, one decides. The others keep their caches warm."""
+
+    leader_elect: Annotated[
+        bool, _doc("false only for a single process that nothing restarts beside it, such as one on a laptop.")
+    ] = True
+    resource_name: Annotated[NonEmpty, _doc("Name of the Lease. Change it in the Role of manifests/rbac.yaml too.")] = (
+        "py-gang-scheduler"
+    )
+    resource_namespace: Annotated[
+        NonEmpty, _doc("Namespace of the Lease. Change it in the RoleBinding of manifests/rbac.yaml too.")
+    ] = "gangsched-system"
+    lease_duration: Annotated[Duration, _doc("A standby takes over when the Lease was not renewed for this long.")] = (
+        "15s"
+    )
+    renew_deadline: Annotated[
+        Duration, _doc("A leader that could not renew for this long stops writing. Shorter than leaseDuration.")
+    ] = "10s"
+    retry_period: Annotated[
+        Duration, _doc("Pause between attempts to take or renew the Lease. Shorter than renewDeadline.")
+    ] = "2s"
+
+
+class Preemption(Section, frozen=True, kw_only=True):
+    """How room is made for a gang that does not fit."""
+
+    gang_mode: Annotated[
+        Literal["off", "minimal", "atomic", "elastic"],
+        _doc(
+            """How running gangs are broken up whose API does not say how they may be disrupted. elastic: members beyond
+            the gang's minimum go one by one, more than those means the whole gang. atomic: the whole gang or nothing of
+            it. minimal: as few pods as possible, even if what is left of a gang cannot go on. off: pods are taken one
+            by one, gangs are not looked at."""
+        ),
+    ] = "elastic"
+    pod_disruption_mode: Annotated[
+        Literal["honor", "gangMode"],
+        _doc(
+            """What disruptionMode Pod (or single) of an upstream PodGroup means for its members as victims. honor: pods
+            are taken one by one, as the API says. gangMode: the group is treated as gangMode says."""
+        ),
+    ] = "honor"
+    pdb: Annotated[
+        Literal["preferred", "strict"],
+        _doc(
+            """PodDisruptionBudgets. preferred: broken only when no other choice makes the gang fit; victims are
+            deleted. strict: never broken; victims are removed through the Eviction API."""
+        ),
+    ] = "preferred"
+    budget_milliseconds: Annotated[
+        int,
+        _doc(
+            """How long the search for the least harmful victims of one gang may take. It is counted in search steps, so
+            that the same cluster always gives the same plan. A search cut short says so in the plan.""",
+            ge=1,
+            le=60_000,
+        ),
+    ] = 500
+    max_rounds: Annotated[
+        int,
+        _doc(
+            """How often a gang may evict when others take the room that it freed. After that it backs off and names the
+            thief.""",
+            ge=1,
+            le=100,
+        ),
+    ] = 3
+    evict_daemon_set_pods: Annotated[
+        bool, _doc("Whether pods of DaemonSets may be victims. Their controller starts them again in the same place.")
+    ] = False
+    gang_timeout: Annotated[
+        Duration,
+        _doc(
+            """From nomination to binding: a gang that is not bound by then gives back what it holds and tries again.
+            For gangs that set no timeout of their own."""
+        ),
+    ] = "10m"
+
+
+class Queue(Section, frozen=True, kw_only=True):
+    """When a gang that could not be placed is tried again."""
+
+    backoff_initial: Annotated[Duration, _doc("Pause after the first failure; it doubles with each further one.")] = (
+        "1s"
+    )
+    backoff_max: Annotated[Duration, _doc("The longest pause.")] = "10s"
+
+
+class Http(Section, frozen=True, kw_only=True):
+    """The server of /healthz, /readyz, /metrics and /configz."""
+
+    bind_address: Annotated[
+        str, _doc("Address to listen on. Empty: every address inside a cluster, 127.0.0.1 elsewhere.")
+    ] = ""
+    port: Annotated[int, _doc("Port to listen on; 0 switches the server off.", ge=0, le=65535)] = 10259
+
+
+class Logging(Section, frozen=True, kw_only=True):
+    """What is written to standard error."""
+
+    format: Annotated[
+        Literal["auto", "json", "console"],
+        _doc("json: one object per line. console: for people. auto: console on a terminal, json elsewhere."),
+    ] = "auto"
+    level: Annotated[Literal["debug", "info", "warning", "error"], _doc("The least severe level that is written.")] = (
+        "info"
+    )
+
+
+class GroupStatus(Section, frozen=True, kw_only=True):
+    """The controller that keeps the status of PodGroup objects."""
+
+    enabled: Annotated[
+        bool, _doc("Whether phase, counts and conditions are written to the status of PodGroup objects.")
+    ] = True
+
+
+class Configuration(Section, frozen=True, kw_only=True):
+    """All settings of the scheduler."""
+
+    api_version: Annotated[Literal["gangsched.dev/v1alpha1"], _doc("Version of this format.")] = API_VERSION
+    kind: Annotated[Literal["GangSchedulerConfiguration"], _doc("Always GangSchedulerConfiguration.")] = KIND
+    profiles: Annotated[
+        tuple[Profile, ...],
+        _doc(
+            """The scheduler names that this process serves. All profiles share one view of the cluster: room that one
+            holds for a gang is not given away by another.""",
+            min_length=1,
+            max_length=64,
+        ),
+    ] = (Profile(),)
+    client_connection: Annotated[ClientConnection, _doc("How the API server is reached.")] = ClientConnection()
+    leader_election: Annotated[
+        LeaderElection, _doc("Several replicas run, one decides. The others keep their caches warm.")
+    ] = LeaderElection()
+    preemption: Annotated[Preemption, _doc("How room is made for a gang that does not fit.")] = Preemption()
+    queue: Annotated[Queue, _doc("When a gang that could not be placed is tried again.")] = Queue()
+    http: Annotated[Http, _doc("The server of /healthz, /readyz, /metrics and /configz.")] = Http()
+    logging: Annotated[Logging, _doc("What is written to standard error.")] = Logging()
+    group_status: Annotated[GroupStatus, _doc("The controller that keeps the status of PodGroup objects.")] = (
+        GroupStatus()
+    )
+
+    def core_options(self) -> Options:
+        """The part that the decision core is told. The time budget becomes search steps at a fixed rate."""
+        return Options(
+            scheduler_names=tuple(profile.scheduler_name for profile in self.profiles),
+            gang_mode=self.preemption.gang_mode,
+            pod_disruption_mode=self.preemption.pod_disruption_mode,
+            strict_budgets=self.preemption.pdb == "strict",
+            search_steps=self.preemption.budget_milliseconds * STEPS_PER_MILLISECOND,
+            max_rounds=self.preemption.max_rounds,
+            timeout_seconds=duration_seconds(self.preemption.gang_timeout),
+            backoff_initial_seconds=duration_seconds(self.queue.backoff_initial),
+            backoff_max_seconds=duration_seconds(self.queue.backoff_max),
+            evict_daemonset_pods=self.preemption.evict_daemon_set_pods,
+            scoring_strategy=scoring_strategy(self.profiles[0]),
+            score_weights=score_weights(self.profiles[0]),
+        )
+
+
+def scoring_strategy(profile: Profile) -> str:
+    """How the profile ranks nodes with room."""
+    return profile.plugin_config[0].args.scoring_strategy.type if profile.plugin_config else ScoringStrategy().type
+
+
+def score_weights(profile: Profile) -> tuple[tuple[str, float], ...]:
+    """The weights that count after ``enabled`` and ``disabled``, in the fixed order of the defaults."""
+    plugins = profile.plugins.score
+    changed: dict[str, float] = {plugin.name: plugin.weight for plugin in plugins.enabled}
+    off = {reference.name for reference in plugins.disabled}
+    weights: list[tuple[str, float]] = []
+    for name, default in Options().score_weights:
+        if name in changed:
+            weights.append((name, changed[name]))
+        elif name not in off and "*" not in off:
+            weights.append((name, default))
+    return tuple(weights)

@@ -1,0 +1,119 @@
+"""What the commands measure with: bounds, the other schedulers' rules, tables. Nothing here looks at a clock."""
+
+import msgspec
+import pytest
+
+from gangsched.core.decision import PREEMPT
+from gangsched.model.records import Gang
+from tests.bench import peers, quality_large, rivals, speed
+from tests.bench.table import table
+from tests.oracle import exact
+from tests.oracle.case import Case, Maker, decide
+from tests.oracle.generate import SIGS, case
+from tests.oracle.problem import read
+
+
+def without_budgets(seed, mixed):
+    """A small random cluster in which nothing has a disruption budget."""
+    return msgspec.structs.replace(case(seed, mixed=mixed), budgets=[])
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_optimum_has_no_gap_to_the_bound(mixed):
+    """The bound of the large clusters is tight: given the exact optimum of a small one it leaves nothing to gain."""
+    judged = 0
+    for seed in range(30):
+        problem = read(without_budgets(seed, mixed))
+        best = exact.least_harm(problem)
+        if best is None or not best.taken:
+            continue
+        row = quality_large.Row(seed, "", PREEMPT, 0.0)
+        bounds = quality_large.Bounds(problem, 30.0)
+        quality_large.judge(problem, set(best.taken), bounds, row)
+        assert (row.worse, row.gap, bounds.unsolved) == ("", 0.0, []), f"seed {seed}"
+        judged += 1
+    assert judged >= 10
+
+
+def test_a_needless_victim_shows_as_a_gap():
+    """One pod more than necessary at the highest priority is a gap or a worse component, never nothing."""
+    shown = 0
+    for seed in range(30):
+        problem = read(without_budgets(seed, mixed=False))
+        best = exact.least_harm(problem)
+        if best is None or not best.taken:
+            continue
+        top = best.harm.levels[0][0]
+        for pod in problem.candidates():
+            if pod.uid in best.taken or pod.priority < top:
+                continue
+            try:
+                problem.harm({*best.taken, pod.uid})
+            except ValueError:
+                continue
+            row = quality_large.Row(seed, "", PREEMPT, 0.0)
+            quality_large.judge(problem, {*best.taken, pod.uid}, quality_large.Bounds(problem, 30.0), row)
+            assert row.worse or (row.gap or 0) > 0, f"seed {seed}"
+            shown += 1
+            break
+    assert shown >= 5
+
+
+@pytest.mark.parametrize("rule", [rivals.kube_scheduler, rivals.koordinator])
+def test_other_schedulers_rules_make_room(rule):
+    """What the re-told rules evict is enough for the gang, and only ever of lower priority."""
+    judged = 0
+    for seed in range(40):
+        question = case(seed, mixed=False)
+        problem = read(question)
+        plain = all(not n.taints and not n.unschedulable for n in question.nodes)
+        if not plain or problem.leaving or any(m.shape.node_selector for w in problem.wants for m in w.members):
+            continue  # those rules are told without anything but room
+        taken = rule(problem)
+        if taken is None:
+            continue
+        cluster = rivals.Cluster(problem)
+        cluster.shift((p for p in problem.present if p.uid in taken), +1)
+        assert cluster.fits(rivals.required(problem)), f"seed {seed}"
+        assert all(p.priority < problem.priority for p in problem.present if p.uid in taken)
+        judged += 1
+    assert judged >= 3
+
+
+def test_a_gang_that_loses_one_of_two_needed_members_counts_as_broken():
+    """Koordinator's rules take a pod of a gang and leave the other running; this planner takes both or none."""
+    make = Maker()
+    shape = make.shape({"cpu": 2000})
+    nodes = [make.node("n1", {"cpu": 2000}), make.node("n2", {"cpu": 2000})]
+    running = [make.pod(f"low-{i}", shape, gang=(SIGS, "low"), node=n.name) for i, n in enumerate(nodes)]
+    high = make.pod("want-0", shape, gang=(SIGS, "want"), priority=100)
+    gangs = [Gang(SIGS, "default", "low", min_member=2), Gang(SIGS, "default", "want", min_member=1)]
+    question = Case(nodes, [*running, high], gangs, [])
+    problem = read(question)
+    taken = rivals.koordinator(problem)
+    assert taken == {running[0].uid}
+    assert rivals.left_broken(problem, taken) == 1
+    mine = {v.uid for v in decide(question)[0].victims}
+    assert mine == {p.uid for p in running}
+    assert rivals.left_broken(problem, mine) == 0
+
+
+def test_clusters_for_speed_need_victims():
+    """The shapes whose time is measured are smaller here, but of the same kind: no member fits without evictions."""
+    small = {"nodes": 60, "pods": 768, "members": 12}
+    for more in ({}, {"gang_size": 1}, {"shapes": 5}, {"rule": "apart"}, {"rule": "spread"}):
+        found = speed.measure(speed.full(**small, **more), repeat=1, memory=False)
+        assert (found.outcome, found.victims > 0) == (PREEMPT, True), more
+    found = speed.measure(speed.full(**small, member=(60, 32), blocked=54), repeat=1, memory=False)
+    assert found.outcome == "unschedulable"
+
+
+def test_a_peer_shape_is_decided_whole():
+    """Five gangs of 100 leave for one gang of 100, and no pod more."""
+    found = peers.run(peers.SHAPES[2].make())
+    assert (found.outcomes, found.victims, found.placed) == ("1 preempt", 500, 100)
+
+
+def test_tables_are_aligned():
+    """Numbers stand right, words left."""
+    assert table(["name", "n"], [["a", 5], ["long", 12.5]]) == "name     n\n----  ----\na        5\nlong  12.5\n"

@@ -1,0 +1,125 @@
+"""Large clusters for measuring time: a warm world and the gang to be decided in it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gangsched.core.decider import Decider, Verdict
+from gangsched.core.events import Synced
+from gangsched.core.groups import group_key
+from gangsched.core.options import Options
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.records import (
+    IN,
+    Gang,
+    GangId,
+    LabelSelector,
+    Node,
+    Pod,
+    PodShape,
+    PodTerm,
+    Requirement,
+    SpreadConstraint,
+)
+from tests.oracle.case import HOSTNAME, NOW, OURS, ZONE, Case, Maker
+from tests.oracle.generate import PREEMPTOR_PRIORITY, SIGS
+
+GI = 1 << 30
+
+
+class World:
+    """A scheduler core that knows the case, ready to be asked; nothing is executed."""
+
+    def __init__(self, case: Case, *, gangs: Sequence[str] = ("want",)) -> None:
+        scheduler = Scheduler(msgspec.structs.replace(case.options, wait_for_leadership=True))
+        scheduler.handle([*case.events(), Synced()], NOW)
+        self.world = scheduler.world
+        self.decider: Decider = scheduler.decider
+        self.gangs = [(GangId(SIGS, "default", name, OURS),) for name in gangs]
+
+    def decide(self, index: int = 0) -> Verdict:
+        """One decision; the world stays as it is."""
+        gangs = self.gangs[index]
+        return self.decider.decide(gangs, group_key(gangs), NOW)
+
+
+def member_shape(make: Maker, cpu: int, memory: int, rule: str = "") -> PodShape:
+    """A member of the gang ``want``; ``rule`` is empty, ``apart`` (one per node) or ``spread`` (even over zones)."""
+    selector = LabelSelector((Requirement("job", IN, ("want",)),))
+    requests = {"cpu": cpu * 1000, "memory": memory * GI}
+    if rule == "apart":
+        return make.shape(requests, anti_affinity=[PodTerm(HOSTNAME, selector, ("default",))])
+    if rule == "spread":
+        return make.shape(requests, spread=(SpreadConstraint(ZONE, 1, selector, required=True),))
+    return make.shape(requests)
+
+
+def cluster(
+    *,
+    nodes: int,
+    pods: int,
+    gang_size: int,
+    members: int,
+    shapes: int = 1,
+    rule: str = "",
+    member: tuple[int, int] = (24, 32),
+    blocked: int = 0,
+    seed: int = 1,
+) -> Case:
+    """Nodes of 64 CPU / 256 Gi, victims of 4 CPU / 8 Gi at three priorities in gangs of ``gang_size`` (1: single pods).
+
+    Victims are spread evenly, up to four of a gang on a node; no member of ``member`` (CPU, GiB) fits without
+    evictions as long as it asks for more than the nodes have left. ``blocked`` nodes also hold a pod of 8 CPU that
+    may not be evicted. ``shapes`` different members take turns.
+    """
+    chance, make = random.Random(seed), Maker()
+    records = [make.node(f"n{i:05d}", {"cpu": 64_000, "memory": 256 * GI}, zone=f"z{i % 3}") for i in range(nodes)]
+    victim, guard = make.shape({"cpu": 4000, "memory": 8 * GI}), make.shape({"cpu": 8000, "memory": 8 * GI})
+    out: list[Pod] = [
+        make.pod(f"guard{i:05d}", guard, node=records[i].name, priority=1000, started=NOW - 9) for i in range(blocked)
+    ]
+    gangs = []
+    chunks = [
+        [i] * min(4, count - k)
+        for i, count in enumerate(pods // nodes + (i < pods % nodes) for i in range(nodes))
+        for k in range(0, count, 4)
+    ]
+    chance.shuffle(chunks)
+    rows = [row for chunk in chunks for row in chunk]
+    for first in range(0, pods, gang_size):
+        name, priority = f"run{first:06d}", chance.choice((0, 10, 50))
+        started = NOW - chance.randint(1, 50_000)
+        places = rows[first : min(pods, first + gang_size)]
+        for i, row in enumerate(places):
+            out.append(
+                make.pod(
+                    f"{name}-{i}",
+                    victim,
+                    gang=(SIGS, name) if gang_size > 1 else None,
+                    node=records[row].name,
+                    priority=priority,
+                    started=started,
+                )
+            )
+        if gang_size > 1 and places:
+            gangs.append(Gang(SIGS, "default", name, min_member=len(places)))
+    kinds = [member_shape(make, member[0] - i, member[1] + 2 * i, rule) for i in range(shapes)]
+    out += pending(make, "want", [kinds[i % shapes] for i in range(members)])
+    gangs.append(Gang(SIGS, "default", "want", min_member=members))
+    return Case(records, out, gangs, [], Options())
+
+
+def pending(make: Maker, name: str, shapes: Iterable[PodShape], priority: int = PREEMPTOR_PRIORITY) -> list[Pod]:
+    """The pending members of a gang, with the label ``job``."""
+    return [
+        make.pod(f"{name}-{i:04d}", shape, gang=(SIGS, name), labels={"job": name}, priority=priority)
+        for i, shape in enumerate(shapes)
+    ]
+
+
+def uniform(count: int, cpu_milli: int, make: Maker, zones: int = 3) -> list[Node]:
+    """Equal nodes with plenty of memory."""
+    return [make.node(f"n{i:05d}", {"cpu": cpu_milli, "memory": 512 * GI}, zone=f"z{i % zones}") for i in range(count)]

@@ -1,0 +1,373 @@
+"""Records in one line: ``pod("a").cpu(2).priority(5).on("n1").gang("g").obj()``, and a cluster that answers the core.
+
+Builders change themselves and return themselves; ``obj()`` gives the record. Parts are interned as the decoder does it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import msgspec
+
+from gangsched.model.dialects import koordinator, upstream
+from gangsched.model.records import (
+    SINGLE,
+    Budget,
+    Condition,
+    Gang,
+    GangId,
+    HostPort,
+    Labels,
+    LabelSelector,
+    Node,
+    NodeTerm,
+    Owner,
+    Pod,
+    PodShape,
+    Requirement,
+    Taint,
+    Toleration,
+)
+
+OURS = "py-gang-scheduler"
+OTHERS = "default-scheduler"
+GIB = 1 << 30
+SIGS, UPSTREAM = koordinator.FAMILY, upstream.FAMILY
+
+_shapes: dict[PodShape, PodShape] = {}
+_labels: dict[tuple[tuple[str, str], ...], Labels] = {}
+
+
+def _interned(labels: dict[str, str]) -> Labels:
+    return _labels.setdefault(tuple(sorted(labels.items())), labels)
+
+
+def selects(**labels: str) -> LabelSelector:
+    """A selector for all of these labels."""
+    return LabelSelector(tuple(Requirement(k, "In", (v,)) for k, v in sorted(labels.items())))
+
+
+class PodBuilder:
+    """A pod of our scheduler in namespace ``d``, pending and asking for nothing, unless told otherwise."""
+
+    def __init__(self, name: str, namespace: str = "d") -> None:
+        self._name = name
+        self._namespace = namespace
+        self._uid = f"uid-{namespace}-{name}"
+        self._scheduler = OURS
+        self._gang: tuple[str, str] | None = None
+        self._labels: dict[str, str] = {}
+        self._hints: dict[str, str] = {}
+        self._shape: dict[str, Any] = {}
+        self._requests: dict[str, int] = {}
+        self._fields: dict[str, Any] = {}
+
+    def requests(self, **amounts: int) -> Self:
+        """Resources in base units; underscores in names stand for ``-``."""
+        self._requests.update({k.replace("_", "-"): v for k, v in amounts.items()})
+        return self
+
+    def cpu(self, cores: float) -> Self:
+        """Requested cores."""
+        return self.requests(cpu=round(cores * 1000))
+
+    def memory(self, gib: float) -> Self:
+        """Requested memory in GiB."""
+        return self.requests(memory=round(gib * GIB))
+
+    def gpu(self, count: int) -> Self:
+        """Requested devices of ``nvidia.com/gpu``."""
+        self._requests["nvidia.com/gpu"] = count
+        return self
+
+    def priority(self, value: int) -> Self:
+        """Numeric priority."""
+        return self.field(priority=value)
+
+    def on(self, node: str, started: float = 0.0) -> Self:
+        """Bound to a node and running since ``started``."""
+        return self.field(node=node, phase="Running", started=started)
+
+    def gang(self, name: str, family: str = SIGS) -> Self:
+        """Member of a group that has an object."""
+        self._gang = (family, name)
+        if family == SIGS:
+            self._labels[koordinator.GROUP_LABEL] = name
+        return self
+
+    def light_gang(self, name: str, minimum: int | None = None, group: str = "") -> Self:
+        """Member of a gang that its members' annotations describe; ``group`` is the JSON list of the GangGroup."""
+        self._gang = (SIGS, name)
+        self._hints[koordinator.NAME] = name
+        if minimum is not None:
+            self._hints[koordinator.MIN] = str(minimum)
+        if group:
+            self._hints[koordinator.GROUPS] = group
+        return self
+
+    def scheduler(self, name: str) -> Self:
+        """Belongs to this scheduler."""
+        self._scheduler = name
+        return self
+
+    def label(self, **labels: str) -> Self:
+        """Labels."""
+        self._labels.update(labels)
+        return self
+
+    def labels(self, labels: dict[str, str]) -> Self:
+        """Labels whose keys are no identifiers."""
+        self._labels.update(labels)
+        return self
+
+    def hint(self, key: str, value: str) -> Self:
+        """An annotation that some dialect reads."""
+        self._hints[key] = value
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """The incarnation."""
+        self._uid = uid
+        return self
+
+    def created(self, at: float) -> Self:
+        """Creation time in seconds."""
+        return self.field(created=at)
+
+    def terminating(self, until: float = 30.0) -> Self:
+        """Has a deletionTimestamp."""
+        return self.field(deleting_since=until)
+
+    def phase(self, phase: str) -> Self:
+        """status.phase."""
+        return self.field(phase=phase)
+
+    def never(self) -> Self:
+        """preemptionPolicy: Never."""
+        return self.field(preemption_policy="Never")
+
+    def gated(self, *gates: str) -> Self:
+        """Held by scheduling gates."""
+        return self.field(gates=gates or ("wait",))
+
+    def nominated(self, node: str, intent: bool = True) -> Self:
+        """Nominated, by us if ``intent``."""
+        if intent:
+            self.field(intent=Condition("True", "Nominated", "plan x"))
+        return self.field(nominated_node=node)
+
+    def owner(self, kind: str, name: str) -> Self:
+        """The controller that owns it."""
+        return self.field(owner=Owner(kind, name, f"uid-{kind}-{name}"))
+
+    def static(self) -> Self:
+        """A static pod."""
+        return self.field(static=True)
+
+    def port(self, number: int, ip: str = "0.0.0.0", protocol: str = "TCP") -> Self:
+        """A host port."""
+        self._shape["host_ports"] = (*self._shape.get("host_ports", ()), HostPort(ip, protocol, number))
+        return self
+
+    def selector(self, **labels: str) -> Self:
+        """NodeSelector."""
+        self._shape["node_selector"] = tuple(sorted(labels.items()))
+        return self
+
+    def tolerates(self, key: str = "", operator: str = "Equal", value: str = "", effect: str = "") -> Self:
+        """One more toleration."""
+        old = self._shape.get("tolerations", ())
+        self._shape["tolerations"] = (*old, Toleration(key, operator, value, effect))
+        return self
+
+    def requires(self, *terms: NodeTerm) -> Self:
+        """Required node affinity: any of the terms."""
+        return self.shape(node_terms=terms)
+
+    def prefers(self, weight: int, term: NodeTerm) -> Self:
+        """One more preferred node term."""
+        old = self._shape.get("preferred_node_terms", ())
+        return self.shape(preferred_node_terms=(*old, (weight, term)))
+
+    def shape(self, **fields: Any) -> Self:
+        """Other fields of the shape."""
+        self._shape.update(fields)
+        return self
+
+    def field(self, **fields: Any) -> Self:
+        """Other fields of the record."""
+        self._fields.update(fields)
+        return self
+
+    def obj(self) -> Pod:
+        """The record."""
+        scored = (("cpu", self._requests.get("cpu", 100)), ("memory", self._requests.get("memory", 200 << 20)))
+        wanted = tuple(sorted((k, v) for k, v in self._requests.items() if v))
+        shape = PodShape(requests=wanted, scored=scored, **self._shape)
+        family, group = self._gang or (SINGLE, self._name)
+        return Pod(
+            namespace=self._namespace,
+            name=self._name,
+            uid=self._uid,
+            shape=_shapes.setdefault(shape, shape),
+            gang=GangId(family, self._namespace, group, self._scheduler),
+            scheduler=self._scheduler,
+            labels=_interned(self._labels),
+            hints=_interned(self._hints),
+            **self._fields,
+        )
+
+
+class NodeBuilder:
+    """A ready node with 4 cores, 16 GiB and 110 pods unless told otherwise."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._room = {"cpu": 4000, "memory": 16 * GIB, "pods": 110}
+        self._labels = {"kubernetes.io/hostname": name}
+        self._fields: dict[str, Any] = {}
+
+    def cpu(self, cores: float) -> Self:
+        """Allocatable cores."""
+        return self.room(cpu=round(cores * 1000))
+
+    def memory(self, gib: float) -> Self:
+        """Allocatable GiB."""
+        return self.room(memory=round(gib * GIB))
+
+    def pods(self, count: int) -> Self:
+        """Pod slots."""
+        return self.room(pods=count)
+
+    def gpu(self, count: int) -> Self:
+        """Devices of ``nvidia.com/gpu``."""
+        self._room["nvidia.com/gpu"] = count
+        return self
+
+    def room(self, **amounts: int) -> Self:
+        """Allocatable amounts in base units."""
+        self._room.update({k.replace("_", "-"): v for k, v in amounts.items()})
+        return self
+
+    def label(self, **labels: str) -> Self:
+        """Labels."""
+        self._labels.update(labels)
+        return self
+
+    def taint(self, key: str, value: str = "", effect: str = "NoSchedule") -> Self:
+        """One more taint."""
+        self._fields["taints"] = (*self._fields.get("taints", ()), Taint(key, value, effect))
+        return self
+
+    def cordoned(self) -> Self:
+        """spec.unschedulable."""
+        self._fields["unschedulable"] = True
+        return self
+
+    def not_ready(self) -> Self:
+        """Condition Ready is not True."""
+        self._fields["ready"] = False
+        return self
+
+    def deleting(self) -> Self:
+        """Has a deletionTimestamp."""
+        self._fields["deleting"] = True
+        return self
+
+    def obj(self) -> Node:
+        """The record."""
+        return Node(
+            self._name,
+            uid=f"uid-{self._name}",
+            labels=_interned(self._labels),
+            allocatable=tuple(sorted(self._room.items())),
+            **self._fields,
+        )
+
+
+class GangBuilder:
+    """A PodGroup object of the sigs API in namespace ``d`` unless told otherwise."""
+
+    def __init__(self, name: str, namespace: str = "d") -> None:
+        self._gang = Gang(SIGS, namespace, name, uid=f"uid-{namespace}-{name}")
+
+    def min(self, members: int) -> Self:
+        """MinMember."""
+        return self.field(min_member=members)
+
+    def family(self, family: str) -> Self:
+        """The API."""
+        return self.field(family=family)
+
+    def priority(self, value: int) -> Self:
+        """The group's own priority."""
+        return self.field(priority=value)
+
+    def mode(self, disruption: str) -> Self:
+        """``pod`` or ``gang``."""
+        return self.field(disruption=disruption)
+
+    def group(self, *keys: str) -> Self:
+        """The GangGroup that it lists."""
+        return self.field(group=tuple(sorted(keys)))
+
+    def timeout(self, seconds: float) -> Self:
+        """Time from nominated to binding."""
+        return self.field(timeout_seconds=seconds)
+
+    def created(self, at: float) -> Self:
+        """Creation time in seconds."""
+        return self.field(created=at)
+
+    def field(self, **fields: Any) -> Self:
+        """Other fields of the record."""
+        self._gang = msgspec.structs.replace(self._gang, **fields)
+        return self
+
+    def obj(self) -> Gang:
+        """The record."""
+        return self._gang
+
+
+class BudgetBuilder:
+    """A PodDisruptionBudget in namespace ``d`` that allows nothing unless told otherwise."""
+
+    def __init__(self, name: str, namespace: str = "d") -> None:
+        self._budget = Budget(namespace, name, LabelSelector(), allowed=0)
+
+    def selects(self, **labels: str) -> Self:
+        """The pods that it protects."""
+        return self.field(selector=selects(**labels))
+
+    def allows(self, disruptions: int | None) -> Self:
+        """status.disruptionsAllowed; None: no status."""
+        return self.field(allowed=disruptions)
+
+    def field(self, **fields: Any) -> Self:
+        """Other fields of the record."""
+        self._budget = msgspec.structs.replace(self._budget, **fields)
+        return self
+
+    def obj(self) -> Budget:
+        """The record."""
+        return self._budget
+
+
+def pod(name: str, namespace: str = "d") -> PodBuilder:
+    """A pod."""
+    return PodBuilder(name, namespace)
+
+
+def node(name: str) -> NodeBuilder:
+    """A node."""
+    return NodeBuilder(name)
+
+
+def gang(name: str, namespace: str = "d") -> GangBuilder:
+    """A group object."""
+    return GangBuilder(name, namespace)
+
+
+def pdb(name: str, namespace: str = "d") -> BudgetBuilder:
+    """A PodDisruptionBudget."""
+    return BudgetBuilder(name, namespace)

@@ -1,0 +1,168 @@
+"""The plan as a table for people."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from gangsched.cli.render_plan import MAX_ROWS, make_console, render
+from gangsched.core.decision import Awaited, Decision, Placement, Reason, Spared, UnitRef, Unplaced, Victim
+from gangsched.model.records import GangId
+
+GANG = GangId("scheduling.sigs.k8s.io", "ns", "train", "me")
+BASE = Decision(gang=GANG, kind="PodGroup", group=(), priority=7, required=2, outcome="bind")
+
+
+def shown(*decisions, warnings=(), others=None, width=120):
+    """The text of these decisions, as in a file."""
+    file = io.StringIO()
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    render([(d, 1.0) for d in decisions], warnings, ("me",), others, console)
+    return file.getvalue()
+
+
+def decided(**fields):
+    """A decision with these fields."""
+    return msgspec.structs.replace(BASE, **fields)
+
+
+def placed(*names):
+    """Placements of these members on node n."""
+    return tuple(Placement("ns", name, "u", "n") for name in names)
+
+
+def victim(name, unit=None, **fields):
+    """A victim on node n."""
+    unit = unit or UnitRef("Pod", f"ns/{name}")
+    return Victim("ns", name, "u", "n", unit, **{"partial": False, "priority": 1, "over_budget": False, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"placements": placed("a", "b")}, "BIND  2 members can start now"),
+        (
+            {"placements": placed("a"), "unplaced": (Unplaced("ns/b", ()),)},
+            "1 member can start now; 1 more member cannot",
+        ),
+        (
+            {"outcome": "wait", "placements": placed("a"), "awaiting": (Awaited("ns/x", "n"),)},
+            "WAIT  1 member can start when 1 terminating pod",
+        ),
+        (
+            {"outcome": "preempt", "placements": placed("a"), "victims": (victim("v"),)},
+            "PREEMPT  1 member can start after 1 pod has left",
+        ),
+        ({"outcome": "unschedulable"}, "UNSCHEDULABLE  there is no room for the 2 members"),
+        ({"outcome": "unschedulable", "required": 0}, "the gang has its minimum"),
+        ({"outcome": "gathering"}, "GATHERING  the gang is not complete yet"),
+    ],
+)
+def test_every_outcome_has_a_sentence(fields, sentence):
+    """What happens, in words and numbers."""
+    assert sentence in shown(decided(**fields))
+
+
+def test_victims_are_grouped_by_unit():
+    """A gang that goes is one line with its pods below; a single pod is one line."""
+    unit = UnitRef("PodGroup", "ns/old")
+    victims = (victim("x", unit), victim("s", why="it is in the way"), victim("y", unit, over_budget=True))
+    lines = shown(decided(outcome="preempt", placements=placed("a"), victims=victims)).splitlines()
+    at = next(i for i, line in enumerate(lines) if "victims" in line)
+    assert "PodGroup ns/old  all of it, 2 pods, priority 1, lower priority" in lines[at]
+    assert "ns/x" in lines[at + 1]
+    assert "ns/y" in lines[at + 2]
+    assert "beyond its PodDisruptionBudget" in lines[at + 2]
+    assert "Pod ns/s  on n, it is in the way" in lines[at + 3]
+
+
+def test_parts_of_gangs_and_other_methods_are_said():
+    """Some pods of a gang, and removal through another way than deletion."""
+    unit = UnitRef("PodGroup", "ns/old")
+    text = shown(decided(outcome="preempt", victims=(victim("x", unit, partial=True, method="evict"),)))
+    assert "1 of its pods" in text
+    assert "removed through the Eviction API" in text
+
+
+def test_everything_else_that_is_known_is_shown():
+    """Spared units, blockers, unplaced members, warnings, message, domain, group and a search cut short."""
+    text = shown(
+        decided(
+            outcome="unschedulable",
+            group=("ns/other", "ns/train"),
+            spared=(Spared(UnitRef("PodGroup", "ns/big"), "costs more"),),
+            blockers=("ns/block",),
+            unplaced=(Unplaced("ns/a", ("too big", "too old")),),
+            awaiting=(Awaited("ns/late", "n"),),
+            warnings=("members differ",),
+            reasons=(Reason("Insufficient cpu", 2),),
+            message="0/2 nodes are available: 2 Insufficient cpu.",
+            topology_domain="rack-1",
+            stopped=True,
+        )
+    )
+    for part in (
+        "ns/other, ns/train",
+        "PodGroup ns/big  costs more",
+        "ns/block",
+        "ns/a  too big; too old",
+        "ns/late",
+        "members differ",
+        "0/2 nodes are available: 2 Insufficient cpu.",
+        "rack-1",
+        "cut short",
+    ):
+        assert part in text
+
+
+def test_long_lists_end():
+    """A gang of thousands does not scroll everything else away."""
+    text = shown(decided(placements=placed(*(f"w-{i:04}" for i in range(500)))))
+    assert len(text.splitlines()) < MAX_ROWS + 10
+    assert f"… and {500 - MAX_ROWS + 1} more" in text
+
+
+def test_the_last_line_counts():
+    """How many gangs of which outcome, and how many victims, each once."""
+    twice = decided(outcome="preempt", victims=(victim("v"),))
+    assert shown(twice, twice, decided()).splitlines()[-1] == "3 gangs: 1 bind, 2 preempt, 1 victim"
+
+
+def test_an_empty_plan_says_whose_pods_wait():
+    """Most likely the pods are there under another scheduler's name."""
+    assert shown() == "No pod of me is waiting for a node in this input.\n"
+    assert "2 pods of koord-scheduler are: --scheduler-name koord-scheduler" in shown(
+        others=Counter({"koord-scheduler": 2})
+    )
+
+
+def test_warnings_follow_the_decisions():
+    """With file, document, object and field."""
+    warned = {"file": "a.yaml", "document": 3, "object": "Foo x", "field": "kind", "message": "unknown kind 'Foo'"}
+    assert "warning a.yaml, document 3 (Foo x): kind: unknown kind 'Foo'" in shown(decided(), warnings=[warned])
+
+
+def test_names_cannot_steer_the_terminal():
+    """Escape sequences and markup in names are shown as they are."""
+    gang = GangId("scheduling.sigs.k8s.io", "ns", "a\x1b[31m[bold]b", "me")
+    text = shown(decided(gang=gang))
+    assert "\x1b" not in text
+    assert "ns/a\\x1b[31m[bold]b" in text
+
+
+def test_narrow_terminals_lose_nothing():
+    """Long names are folded, not cut."""
+    text = shown(decided(placements=placed("x" * 70)), width=40)
+    assert text.count("x") >= 70
+    assert max(map(len, text.splitlines())) <= 40
+
+
+def test_files_get_wide_lines_without_trailing_blanks(monkeypatch):
+    """Where no terminal sets the width, names need not be folded at 80 columns."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert make_console().width == 120
+    assert not any(line.endswith(" ") for line in shown(decided(placements=placed("a"))).splitlines())

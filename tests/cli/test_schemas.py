@@ -1,0 +1,89 @@
+"""The published JSON Schemas, against themselves and against what the commands print."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from gangsched.cli import schemas
+from gangsched.cli.main import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = sorted(p.name.removesuffix(".schema.json") for p in Path(schemas.__file__).parent.glob("*.schema.json"))
+
+
+def printed(command, *args, capsys):
+    """What a command prints as JSON."""
+    main([command, "-o", "json", *args])
+    return json.loads(capsys.readouterr().out)
+
+
+def objects(schema):
+    """All parts of a schema that describe objects with known properties."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and "properties" in schema:
+            yield schema
+        for part in schema.values():
+            yield from objects(part)
+    if isinstance(schema, list):
+        for part in schema:
+            yield from objects(part)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schemas_are_valid_and_strict(name):
+    """Each is a JSON Schema, and each of its objects lists all properties it may have."""
+    schema = schemas.read_schema(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    described = list(objects(schema))
+    assert described
+    assert all(part["additionalProperties"] is False for part in described)
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+@pytest.mark.parametrize("example", ["koordinator", "workload"])
+def test_outputs_on_the_examples_are_valid(command, example, capsys):
+    """What is printed is what is published."""
+    answer = printed(command, "-f", str(EXAMPLES / example), capsys=capsys)
+    jsonschema.validate(answer, schemas.read_schema(f"{command}-v1"))
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+def test_outputs_on_bad_input_are_valid(command, capsys):
+    """The error has its place in the contract as well."""
+    answer = printed(command, "-f", "/no/such/file", capsys=capsys)
+    assert answer["error"]["file"] == "/no/such/file"
+    jsonschema.validate(answer, schemas.read_schema(f"{command}-v1"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((), {}),
+        (("surprise",), 1),
+        (("decisions", 0, "surprise"), 1),
+        (("decisions", 0, "outcome"), "maybe"),
+        (("decisions", 0, "outcome"), "unschedulable"),
+        (("decisions", 0, "victims"), []),
+        (("decisions", 0, "victims", 0, "method"), "shoot"),
+        (("decisions", 0, "gang"), "no-namespace"),
+        (("decisions", 0, "required"), -1),
+        (("error",), {"file": "f", "document": 1, "object": None, "field": None, "message": "m"}),
+    ],
+)
+def test_a_wrong_plan_is_refused_by_its_schema(path, value, capsys):
+    """The schema is no rubber stamp: outcome, victims, placements and error must fit each other."""
+    answer = copy.deepcopy(printed("plan", "-f", str(EXAMPLES / "koordinator"), capsys=capsys))
+    holder = answer
+    for step in path[:-1]:
+        holder = holder[step]
+    if path:
+        holder[path[-1]] = value
+    else:
+        answer = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(answer, schemas.read_schema("plan-v1"))

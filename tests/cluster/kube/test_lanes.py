@@ -1,0 +1,154 @@
+"""Which of the waiting writes goes next."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangsched.cluster.kube.lanes import Item, Lanes
+from gangsched.core.actions import Bind, Mark, PodRef, Report, SetCondition, pod_reference
+
+
+def pod(name: str) -> PodRef:
+    """A pod whose UID is its name."""
+    return PodRef("ns", name, name)
+
+
+def report(name: str, note: str = "n") -> Report:
+    """An Event about a pod."""
+    return Report(pod_reference(pod(name)), "Normal", "R", "A", note)
+
+
+def take_all(lanes: Lanes) -> list[object]:
+    """Everything that may be taken when each is answered at once."""
+    out: list[object] = []
+    while (item := lanes.take()) is not None:
+        out.append(item.action)
+        lanes.done(item)
+    return out
+
+
+def test_decisions_before_conditions_before_events() -> None:
+    """Whatever the order of submission, writes go first, then conditions, then Events."""
+    lanes = Lanes()
+    lanes.put_report(report("a"), 0.0)
+    lanes.put_condition(SetCondition(pod("b"), "r", "m"), 0.0)
+    lanes.put_write(Bind(1, pod("c"), "n"), 0.0)
+    lanes.put_write(Bind(2, pod("d"), "n"), 0.0)
+    kinds = [type(action).__name__ for action in take_all(lanes)]
+    assert kinds == ["Bind", "Bind", "SetCondition", "Report"]
+    assert len(lanes) == 0
+
+
+def test_newest_condition_of_a_pod_wins() -> None:
+    """A condition that still waits is replaced, and a binding makes it pointless."""
+    lanes = Lanes()
+    lanes.put_condition(SetCondition(pod("a"), "r", "old"), 0.0)
+    lanes.put_condition(SetCondition(pod("b"), "r", "b"), 0.0)
+    lanes.put_condition(SetCondition(pod("a"), "r", "new"), 0.0)
+    lanes.put_write(Bind(1, pod("b"), "n"), 0.0)
+    assert take_all(lanes) == [Bind(1, pod("b"), "n"), SetCondition(pod("a"), "r", "new")]
+    assert lanes.dropped["replaced"] == 2
+
+
+def test_writes_to_one_pod_do_not_overlap() -> None:
+    """The second write to a pod waits for the first; writes to other pods overtake it, in order."""
+    lanes = Lanes()
+    lanes.put_write(Mark(1, pod("a"), "m"), 0.0)
+    lanes.put_write(Mark(2, pod("a"), "m"), 0.0)
+    lanes.put_write(Mark(3, pod("b"), "m"), 0.0)
+    lanes.put_condition(SetCondition(pod("a"), "r", "m"), 0.0)
+    first, third = lanes.take(), lanes.take()
+    assert first is not None
+    assert third is not None
+    assert (first.action, third.action) == (Mark(1, pod("a"), "m"), Mark(3, pod("b"), "m"))
+    assert lanes.take() is None
+    assert lanes.writes_waiting == 1
+    lanes.done(first)
+    assert take_all(lanes) == [Mark(2, pod("a"), "m"), SetCondition(pod("a"), "r", "m")]
+
+
+def test_condition_in_flight_holds_up_the_binding() -> None:
+    """A binding asked for later must not be overtaken by a condition that says the pod was not scheduled."""
+    lanes = Lanes()
+    lanes.put_condition(SetCondition(pod("a"), "r", "m"), 0.0)
+    condition = lanes.take()
+    assert condition is not None
+    lanes.put_write(Bind(1, pod("a"), "n"), 0.0)
+    assert lanes.take() is None
+    lanes.done(condition)
+    assert take_all(lanes) == [Bind(1, pod("a"), "n")]
+
+
+def test_low_lanes_leave_room() -> None:
+    """Only so many conditions and Events are on their way at once; writes are not held up by them."""
+    lanes = Lanes(low_in_flight=1)
+    lanes.put_report(report("a"), 0.0)
+    lanes.put_condition(SetCondition(pod("b"), "r", "m"), 0.0)
+    low = lanes.take()
+    assert low is not None
+    assert lanes.take() is None
+    lanes.put_write(Bind(1, pod("c"), "n"), 0.0)
+    write = lanes.take()
+    assert write is not None
+    assert write.lane == "write"
+    lanes.done(low)
+    assert take_all(lanes) == [report("a")]
+
+
+def test_overload_drops_the_oldest_and_counts() -> None:
+    """Too many waiting Events or conditions: the oldest go, an equal one is absorbed, all of it is counted."""
+    lanes = Lanes(max_conditions=1, max_reports=2)
+    for name in ("a", "b", "b", "c"):
+        lanes.put_report(report(name), 0.0)
+    for name in ("x", "y"):
+        lanes.put_condition(SetCondition(pod(name), "r", "m"), 0.0)
+    assert take_all(lanes) == [SetCondition(pod("y"), "r", "m"), report("b"), report("c")]
+    assert lanes.dropped == {"replaced": 0, "repeated": 1, "overload": 2}
+
+
+def test_clear_returns_what_must_be_answered() -> None:
+    """Clearing hands back waiting writes, deferred ones included, and forgets the rest."""
+    lanes = Lanes()
+    for number, name in enumerate(("a", "a", "b")):
+        lanes.put_write(Mark(number, pod(name), "m"), 0.0)
+    lanes.put_report(report("c"), 0.0)
+    first = lanes.take()
+    second = lanes.take()
+    assert first is not None
+    assert second is not None
+    assert lanes.take() is not None  # the report: write 1 is deferred behind write 0
+    assert [item.action for item in lanes.clear()] == [Mark(1, pod("a"), "m")]
+    assert len(lanes) == 0
+    lanes.done(first)
+    assert lanes.take() is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30))
+def test_every_write_is_taken_once_in_the_order_of_its_pod(steps: list[tuple[str, bool]]) -> None:
+    """For any interleaving of submissions and answers, each pod's writes go one at a time and in order."""
+    lanes = Lanes()
+    in_flight: list[Item] = []
+    taken: list[Mark] = []
+    submitted: list[Mark] = []
+
+    def take() -> None:
+        item = lanes.take()
+        if item is not None:
+            assert isinstance(item.action, Mark)
+            assert item.pod_uid not in {each.pod_uid for each in in_flight}
+            in_flight.append(item)
+            taken.append(item.action)
+
+    for number, (name, answer) in enumerate(steps):
+        submitted.append(Mark(number, pod(name), "m"))
+        lanes.put_write(submitted[-1], 0.0)
+        take()
+        if answer and in_flight:
+            lanes.done(in_flight.pop(0))
+    while in_flight or len(lanes):
+        take()
+        if in_flight:
+            lanes.done(in_flight.pop())
+    for name in "abc":
+        assert [w for w in taken if w.pod.name == name] == [w for w in submitted if w.pod.name == name]

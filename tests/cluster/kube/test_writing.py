@@ -1,0 +1,293 @@
+"""What the adapter writes to a real API server, and what it answers when that fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gangsched.cluster.kube.writer import WriteSettings
+from gangsched.core.actions import (
+    Bind,
+    GangStatus,
+    Mark,
+    Nominate,
+    PodRef,
+    Remove,
+    Report,
+    SetCondition,
+    Unmark,
+    WithdrawNomination,
+    pod_reference,
+)
+from gangsched.core.events import PodChanged, PodGone, WriteDone
+from tests.cluster.kube.conftest import Reader, make_pod
+from tests.controlplane.client import Client, wait_until
+from tests.faulty_proxy import Fault, FaultyProxy
+
+Make = Callable[..., Awaitable[Reader]]
+MakeNodes = Callable[..., Awaitable[list[str]]]
+BINDING = "/binding$"
+
+
+def conditions(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The conditions of a pod by type."""
+    return {each["type"]: each for each in pod["status"].get("conditions", [])}
+
+
+def other(pod: PodRef) -> PodRef:
+    """Another pod of the same name, which does not exist."""
+    return PodRef(pod.namespace, pod.name, "00000000-0000-0000-0000-000000000000")
+
+
+async def test_bind_is_safe_to_repeat(make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str) -> None:
+    """Binding twice to the same node is ok both times; to another node it is a conflict."""
+    await make_nodes(2)
+    pod = await make_pod(admin, namespace, "a")
+    reader = await make_cluster()
+    await reader.leading()
+    assert await reader.do(Bind(1, pod, "node-0")) == [WriteDone(1, "ok")]
+    assert await reader.do(Bind(2, pod, "node-0")) == [WriteDone(2, "ok")]
+    [answer] = await reader.do(Bind(3, pod, "node-1"))
+    assert answer.outcome == "conflict"
+    assert "node-0" in answer.message
+    assert (await admin.get("Pod", "a", namespace))["spec"]["nodeName"] == "node-0"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_every_write_means_one_pod(make_cluster: Make, admin: Client, namespace: str, *, exists: bool) -> None:
+    """A write whose UID is not the pod's, or whose pod does not exist, is answered `gone` and changes nothing."""
+    pod = await make_pod(admin, namespace, "a") if exists else PodRef(namespace, "a", "u")
+    before = await admin.find("Pod", "a", namespace)
+    wrong = other(pod)
+    reader = await make_cluster()
+    await reader.leading()
+    answers = await reader.do(
+        Bind(1, wrong, "node-0"),
+        Nominate(2, wrong, "node-0", "plan", "m"),
+        WithdrawNomination(3, wrong, "Over", "m"),
+        Mark(4, wrong, "m"),
+        Unmark(5, wrong, "m"),
+        Remove(6, wrong),
+        Remove(7, wrong, evict=True),
+    )
+    assert [answer.outcome for answer in answers] == ["gone"] * 7
+    assert await admin.find("Pod", "a", namespace) == before
+
+
+async def test_status_writes(make_cluster: Make, admin: Client, namespace: str) -> None:
+    """Nominate, mark, their reverse and PodScheduled are merged into the conditions that a pod has."""
+    pod = await make_pod(admin, namespace, "a")
+    reader = await make_cluster()
+    await reader.leading()
+    [one, two] = await reader.do(Nominate(1, pod, "node-0", "p1", "plan p1"), Mark(2, pod, "s: preempting"))
+    assert (one.outcome, two.outcome) == ("ok", "ok")
+    reader.cluster.submit([SetCondition(pod, "Unschedulable", "0/1 nodes")])
+    changed = await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.scheduled_condition)
+    record = changed.pod
+    assert record.nominated_node == "node-0"
+    assert record.intent is not None
+    assert (record.intent.status, record.intent.message) == ("True", "plan p1")
+    assert record.disruption is not None
+    assert (record.disruption.status, record.disruption.reason) == ("True", "PreemptionByScheduler")
+    assert record.scheduled_condition is not None
+    assert (record.scheduled_condition.reason, record.scheduled_condition.status) == ("Unschedulable", "False")
+
+    await reader.do(WithdrawNomination(3, pod, "Timeout", "over"), Unmark(4, pod, "spared"))
+    after = await admin.get("Pod", "a", namespace)
+    assert "nominatedNodeName" not in after["status"]
+    found = conditions(after)
+    assert found["gangsched.dev/Nominated"]["status"] == "False"
+    assert found["gangsched.dev/Nominated"]["reason"] == "Timeout"
+    assert found["DisruptionTarget"]["status"] == "False"
+    assert all(each["lastTransitionTime"] for each in found.values())
+
+
+async def test_remove_keeps_the_grace_period(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str
+) -> None:
+    """A removed pod gets its own grace period; removing it again is ok."""
+    await make_nodes(1)
+    finalizers = ["example.com/hold"]
+    pod = await make_pod(admin, namespace, "a", terminationGracePeriodSeconds=7)
+    await admin.patch("Pod", "a", {"metadata": {"finalizers": finalizers}}, namespace)
+    reader = await make_cluster()
+    await reader.leading()
+    await reader.do(Bind(1, pod, "node-0"))
+    answers = await reader.do(Remove(2, pod))
+    answers += await reader.do(Remove(3, pod))
+    assert [answer.outcome for answer in answers] == ["ok", "ok"]
+    metadata = (await admin.get("Pod", "a", namespace))["metadata"]
+    assert metadata["deletionGracePeriodSeconds"] == 7
+    await admin.patch("Pod", "a", {"metadata": {"finalizers": None}}, namespace)
+    await reader.until(PodGone, lambda e: e.uid == pod.uid)
+
+
+async def test_eviction_is_blocked_by_a_budget(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str
+) -> None:
+    """An eviction that a budget forbids is `blocked`; one that is allowed leaves our mark on the pod."""
+    await make_nodes(1)
+    hold = {"metadata": {"labels": {"app": "x"}, "finalizers": ["example.com/hold"]}}
+    pod = await make_pod(admin, namespace, "a")
+    await admin.patch("Pod", "a", hold, namespace)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
+    }
+    await admin.create(budget, namespace)
+    reader = await make_cluster()
+    await reader.leading()
+    await reader.do(Bind(1, pod, "node-0"))
+    await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.phase == "Running")
+    [answer] = await reader.do(Remove(2, pod, evict=True, mark="ours"))
+    assert answer.outcome == "blocked"
+    assert "budget" in answer.message
+    await admin.delete("PodDisruptionBudget", "b", namespace)
+    [answer] = await reader.do(Remove(3, pod, evict=True, mark="ours"))
+    assert answer.outcome == "ok"
+    mark = conditions(await admin.get("Pod", "a", namespace))["DisruptionTarget"]
+    assert (mark["reason"], mark["message"]) == ("PreemptionByScheduler", "ours")
+
+
+async def test_lost_answers_and_overload_are_retried(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """A binding whose answer is lost, one that is refused for overload and one that never arrives end up ok."""
+    await make_nodes(1)
+    pods = [await make_pod(admin, namespace, name) for name in ("lost", "busy", "late")]
+    faults = [
+        proxy.fail(Fault(path="/pods/lost/binding$", cut_after=True)),
+        proxy.fail(Fault(path="/pods/busy/binding$", status=429, headers={"Retry-After": "0"}, times=2)),
+        proxy.fail(Fault(path="/pods/late/binding$", cut_before=True)),
+    ]
+    reader = await make_cluster()
+    await reader.leading()
+    answers = await reader.do(*(Bind(i, pod, "node-0") for i, pod in enumerate(pods)))
+    assert answers == [WriteDone(0, "ok"), WriteDone(1, "ok"), WriteDone(2, "ok")]
+    assert [fault.hits for fault in faults] == [1, 2, 1]
+
+
+async def test_given_up_after_the_deadline(
+    make_cluster: Make, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """A write that the server keeps refusing for overload is answered `transient` in the end."""
+    pod = await make_pod(admin, namespace, "a")
+    proxy.fail(Fault(path=BINDING, status=503, times=None))
+    reader = await make_cluster(writes=WriteSettings(total_seconds=0.5))
+    await reader.leading()
+    [answer] = await reader.do(Bind(1, pod, "node-0"))
+    assert answer.outcome == "transient"
+    assert "503" in answer.message
+
+
+async def test_deadline_goes_to_the_server(
+    make_cluster: Make, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """Every write asks the server to give up when we do."""
+    pod = await make_pod(admin, namespace, "a")
+    reader = await make_cluster(writes=WriteSettings(timeout_seconds=1.5))
+    await reader.leading()
+    await reader.do(Mark(1, pod, "m"), Bind(2, pod, "node-0"), Remove(3, pod))
+    writes = proxy.select(lambda s: s.method != "GET")
+    assert {write.method for write in writes} == {"PATCH", "POST", "DELETE"}
+    assert all(write.query["timeout"] == "1500ms" for write in writes)
+
+
+async def test_refused_writes(make_cluster: Make, admin: Client, namespace: str, proxy: FaultyProxy) -> None:
+    """What the server will never accept is `refused` at once, with its words."""
+    pod = await make_pod(admin, namespace, "a")
+    status = b'{"kind":"Status","message":"pods is forbidden","reason":"Forbidden","code":403}'
+    faults = [
+        proxy.fail(Fault(path=BINDING, times=None, status=403, body=status)),
+        proxy.fail(Fault(path="/status$", times=None, status=422, body=b"admission says no")),
+    ]
+    reader = await make_cluster()
+    await reader.leading()
+    answers = await reader.do(Bind(1, pod, "node-0"), Mark(2, pod, "m"))
+    assert answers == [WriteDone(1, "refused", "pods is forbidden"), WriteDone(2, "refused", "admission says no")]
+    assert [fault.hits for fault in faults] == [1, 1]
+
+
+async def test_events_are_readable_and_signed(
+    make_cluster: Make, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """A Report becomes an events.k8s.io/v1 Event in the pod's namespace, once, even if its first answer is lost."""
+    pod = await make_pod(admin, namespace, "a")
+    lost = proxy.fail(Fault(path="/events$", method="POST", cut_after=True))
+    reader = await make_cluster(controller="py-gang-scheduler")
+    await reader.leading()
+    long_note = "ä" * 2000
+    reader.cluster.submit(
+        [Report(pod_reference(pod), "Warning", "FailedScheduling", "Scheduling", long_note, pod_reference(other(pod)))]
+    )
+
+    async def ours() -> list[dict[str, Any]]:
+        events = await admin.list("events.k8s.io/v1/Event", namespace)
+        return [each for each in events if each.get("reportingController") == "py-gang-scheduler"]
+
+    [event] = await wait_until(ours)
+    assert lost.hits == 1
+    assert (event["reason"], event["type"], event["regarding"]["uid"]) == ("FailedScheduling", "Warning", pod.uid)
+    assert event["note"].startswith("ää")
+    await wait_until(lambda: len(proxy.seen("POST", "/events$")) == 2)
+    assert len(await ours()) == 1
+
+
+async def test_dry_run_writes_nothing(make_cluster: Make, admin: Client, namespace: str, proxy: FaultyProxy) -> None:
+    """In a dry run nothing is written or answered, and the decision loop can be ended after one pass."""
+    pod = await make_pod(admin, namespace, "a")
+    reader = await make_cluster(dry_run=True)
+    await reader.leading()
+    reader.cluster.submit([Bind(1, pod, "node-0"), SetCondition(pod, "r", "m")])
+    reader.cluster.finish()
+    assert reader.cluster.stopped
+    reader.cluster.stop()
+    assert not proxy.select(lambda s: s.method != "GET")
+    assert not any(isinstance(e, WriteDone) for e in reader.fetch())
+
+
+async def test_stop_finishes_what_was_submitted(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """Writes that were submitted before stop are carried out, slow ones too."""
+    await make_nodes(1)
+    pods = [await make_pod(admin, namespace, f"p{i}") for i in range(5)]
+    proxy.fail(Fault(path=BINDING, times=2, delay_seconds=0.3))
+    reader = await make_cluster()
+    await reader.leading()
+    reader.cluster.submit([Bind(i, pod, "node-0") for i, pod in enumerate(pods)])
+    reader.cluster.stop()
+    bound = [each["spec"].get("nodeName") for each in await admin.list("Pod", namespace)]
+    assert bound == ["node-0"] * 5
+
+
+async def test_gang_status_goes_to_the_callback(make_cluster: Make) -> None:
+    """GangStatus is not written here: it is handed on."""
+    got: list[GangStatus] = []
+    reader = await make_cluster(on_gang_status=got.append)
+    await reader.leading()
+    status = GangStatus("scheduling.sigs.k8s.io", "ns", "g", "uid", {"phase": "Pending"})
+    reader.cluster.submit([status])
+    await wait_until(lambda: got == [status])
+
+
+async def test_bodies_are_what_the_api_documents(
+    make_cluster: Make, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """Bindings carry the UID, patches carry it as a precondition, deletions as one of their options."""
+    pod = await make_pod(admin, namespace, "a")
+    reader = await make_cluster()
+    await reader.leading()
+    await reader.do(Mark(1, pod, "m"), Bind(2, pod, "node-0"), Remove(3, pod))
+    [patch] = proxy.seen("PATCH", "/pods/a/status$")
+    [bind] = proxy.seen("POST", BINDING)
+    [delete] = proxy.seen("DELETE", "/pods/a$")
+    assert json.loads(patch.body)["metadata"] == {"uid": pod.uid}
+    assert json.loads(bind.body)["metadata"]["uid"] == pod.uid
+    assert json.loads(delete.body)["preconditions"] == {"uid": pod.uid}
+    assert "gracePeriodSeconds" not in json.loads(delete.body)

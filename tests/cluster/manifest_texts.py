@@ -1,0 +1,52 @@
+"""Texts of manifests for the tests of the loader, and what loading them gives."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from gangsched.cluster.manifests import InputError, load
+from gangsched.core.events import PodChanged
+
+HIGH = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec: %s
+"""
+
+
+def read(text):
+    """Load one text, as from stdin."""
+    return load(["-"], stdin=io.StringIO(text))
+
+
+def refusal(text):
+    """The error that one text gives."""
+    with pytest.raises(InputError) as caught:
+        read(text)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def pod(text, name="p"):
+    """The record of one pod with this spec."""
+    return next(e.pod for e in read(text).events if isinstance(e, PodChanged) and e.pod.name == name)
+
+
+def many(*documents):
+    """Documents in one YAML text."""
+    return "\n---\n".join(documents)
+
+
+def obj(kind, api_version, name="x", **fields):
+    """One object as JSON, which is YAML too."""
+    return json.dumps({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields})

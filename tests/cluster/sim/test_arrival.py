@@ -1,0 +1,99 @@
+import pytest
+
+from gangsched.cluster.sim import SimCluster, World
+from gangsched.cluster.sim.arrival import InvalidHintError, arrivals, duration_seconds
+from gangsched.core.events import GangChanged, PodChanged
+from tests.cluster.sim.objects import FAMILY, event, gang, node, pod, pods_in
+
+AFTER = "sim.gangsched.dev/arrive-after"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90.0), ("2m", 120.0), ("1m30s", 90.0), ("1h", 3600.0), ("500ms", 0.5), ("1.5s", 1.5), ("0s", 0.0)],
+)
+def test_durations(text, seconds):
+    """Durations are written as Kubernetes writes them."""
+    assert duration_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "5x", "-5s", "5 s", "1s2", "9" * 60 + "s"])
+def test_what_is_no_duration(text):
+    """Anything else is none."""
+    assert duration_seconds(text) is None
+
+
+def times(*records, **options):
+    """Arrival seconds by name of the object."""
+    events = [event(r) for r in records]
+    return {
+        (a.event.pod.name if isinstance(a.event, PodChanged) else a.event.gang.name): a.after_seconds
+        for a in arrivals(events, **options)
+        if isinstance(a.event, PodChanged | GangChanged)
+    }
+
+
+def test_a_pods_own_annotation_counts_most():
+    """Own annotation, else the group object's, else the start."""
+    hints = {(FAMILY, "ns", "g"): {AFTER: "20s"}}
+    records = [gang("g", 2), pod("a", gang="g", hints={AFTER: "5s"}), pod("b", gang="g"), pod("c")]
+    assert times(*records, group_hints=hints) == {"g": 20.0, "a": 5.0, "b": 20.0, "c": 0.0}
+
+
+def test_a_group_object_comes_with_its_first_member():
+    """A group without an annotation arrives when the first of its members does, and before it."""
+    events = [
+        event(r)
+        for r in (pod("a", gang="g", hints={AFTER: "5s"}), gang("g", 1), pod("b", gang="g", hints={AFTER: "9s"}))
+    ]
+    found = arrivals(events)
+    assert [(a.after_seconds, type(a.event)) for a in found] == [
+        (5.0, GangChanged),
+        (5.0, PodChanged),
+        (9.0, PodChanged),
+    ]
+
+
+def test_bound_pods_are_there_from_the_start():
+    """A pod that is bound has arrived, whatever its annotation says."""
+    assert times(pod("a", node="n1", hints={AFTER: "5s"})) == {"a": 0.0}
+
+
+def test_file_order():
+    """Pending gangs come one second apart in the order of the input; annotated and bound pods do not take part."""
+    records = [
+        pod("a", gang="x"),
+        pod("b"),
+        pod("bound", node="n1"),
+        pod("c", gang="x"),
+        pod("d", hints={AFTER: "9s"}),
+        pod("e"),
+    ]
+    assert times(*records, file_order=True) == {"a": 0.0, "b": 1.0, "bound": 0.0, "c": 0.0, "d": 9.0, "e": 2.0}
+
+
+@pytest.mark.parametrize("key", ["arrive-after", "run-for", "grace-used"])
+def test_a_wrong_annotation_names_its_pod(key):
+    """A value that is no duration is the user's error, found before anything runs."""
+    events = [event(node()), event(pod("a", node="n1", hints={f"sim.gangsched.dev/{key}": "soon"}))]
+    with pytest.raises(InvalidHintError, match=r"Pod ns/a: .*'soon' is not a duration") as caught:
+        arrivals(events)
+    assert caught.value.position == 1
+    assert key in caught.value.field
+
+
+def test_what_arrives_later_is_created_then():
+    """A pod that arrives has the moment of its arrival as creation time."""
+    there = World(arrivals([event(pod("a", hints={AFTER: "5s"}))]), start=1000.0)
+    assert there.store.pods == {}
+    there.clock.advance_to(1005.0)
+    assert there.store.pods["ns", "a"].created == 1005.0
+
+
+def test_from_events():
+    """A cluster can be made of events in one call."""
+    cluster = SimCluster.from_events([event(node()), event(pod("a", hints={AFTER: "5s"}))], until_seconds=60.0)
+    cluster.poll()
+    now, events = cluster.wait(None)
+    assert now == 5.0 + cluster.world.timing.watch_seconds
+    assert [p.name for p in pods_in(events)] == ["a"]

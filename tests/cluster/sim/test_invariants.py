@@ -1,0 +1,177 @@
+"""Each check finds what it is there for, in a run that a bad scheduler could have made, and nothing in a good one."""
+
+import pytest
+
+from gangsched.cluster.sim import invariants
+from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark
+from tests.cluster.sim.objects import gang, node, outcomes, pod, ref, world
+
+MESSAGE = "sched: preempting to accommodate higher priority pods, preemptor: ns/g, triggerpod: ns/a"
+
+
+def preemption():
+    """Two nodes held by x and y, and the gang g of a and b that needs both."""
+    return world(
+        node("n1"),
+        node("n2"),
+        pod("x", 4, node="n1", grace_seconds=3.0),
+        pod("y", 4, node="n2", grace_seconds=3.0),
+        gang("g", 2),
+        pod("a", 3, gang="g"),
+        pod("b", 3, gang="g"),
+    )
+
+
+def nominate(name, where, plan="p1"):
+    """A nomination by this plan."""
+    return Nominate(1, ref(name), where, plan, f"plan {plan}")
+
+
+NOMINATE_A, NOMINATE_B = nominate("a", "n1"), nominate("b", "n2")
+MARK_X, MARK_Y = Mark(2, ref("x"), MESSAGE), Mark(2, ref("y"), MESSAGE)
+REMOVE_X, REMOVE_Y = Remove(3, ref("x")), Remove(3, ref("y"))
+BIND_A, BIND_B = Bind(4, ref("a"), "n1"), Bind(4, ref("b"), "n2")
+PHASES = [NOMINATE_A, NOMINATE_B, MARK_X, MARK_Y, REMOVE_X, REMOVE_Y]
+
+
+def test_a_good_run_violates_nothing():
+    """Nominate, mark, remove, wait, bind: no check complains."""
+    there = preemption()
+    outcomes(there, *PHASES)
+    there.clock.advance_to(5.0)
+    assert outcomes(there, BIND_A, BIND_B) == ["ok", "ok"]
+    there.clock.advance_to(10.0)
+    assert invariants.violations(there.history) == []
+    (only,) = invariants.rounds(there.history)
+    assert [len(phase) for phase in (only.nominated, only.marked, only.removed, only.bound)] == [2, 2, 2, 2]
+
+
+def test_over_allocation_is_found():
+    """Two pods of three CPUs do not fit a node of four."""
+    there = world(node("n1"), pod("a", 3), pod("b", 3))
+    outcomes(there, Bind(1, ref("a"), "n1"), Bind(2, ref("b"), "n1"))
+    (text,) = invariants.over_allocated(there.history)
+    assert "ns/b on n1: cpu 6000 of 4000" in text
+
+
+def test_over_allocation_of_the_input_is_not_ours():
+    """A node that was overfull before is reported only when the scheduler adds to it."""
+    there = world(node("n1"), pod("x", 3, node="n1"), pod("y", 3, node="n1"))
+    assert invariants.over_allocated(there.history) == []
+
+
+def test_binding_to_a_node_that_does_not_exist_is_found():
+    """A node that nobody knows has no room."""
+    there = world(pod("a"))
+    outcomes(there, Bind(1, ref("a"), "nowhere"))
+    assert "no such node" in invariants.over_allocated(there.history)[0]
+
+
+def test_what_the_kubelet_rejects_is_found():
+    """A pod bound before its predecessor had left fails on its node."""
+    there = world(node("n1"), pod("old", 4, node="n1"), pod("a", 4))
+    outcomes(there, Remove(1, ref("old")), Bind(2, ref("a"), "n1"))
+    there.clock.advance_to(1.0)
+    assert "OutOfcpu" in invariants.rejected_by_kubelet(there.history)[0]
+
+
+@pytest.mark.parametrize(("bound", "found"), [(["a"], True), (["a", "b"], False)])
+def test_partial_gangs_are_found(bound, found):
+    """A gang of two with one bound member is partial, with two it is not."""
+    there = world(node("n1"), gang("g", 2), pod("a", gang="g"), pod("b", gang="g"), pod("c", gang="g"))
+    outcomes(there, *(Bind(1, ref(name), "n1") for name in bound))
+    assert bool(invariants.partial_gangs(there.history)) is found
+
+
+def test_a_gang_that_lost_a_member_later_is_not_partial():
+    """A member that was bound and then removed by somebody counts as bound."""
+    there = world(node("n1"), gang("g", 2), pod("a", gang="g"), pod("b", gang="g"))
+    outcomes(there, Bind(1, ref("a"), "n1"), Bind(2, ref("b"), "n1"), Remove(3, ref("a")))
+    there.clock.advance_to(60.0)
+    assert invariants.partial_gangs(there.history) == []
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ([NOMINATE_A, MARK_X, NOMINATE_B, MARK_Y, REMOVE_X, REMOVE_Y], "ns/b nominated after a victim was marked"),
+        ([NOMINATE_A, NOMINATE_B, MARK_X, REMOVE_X, MARK_Y, REMOVE_Y], "ns/y marked after a victim was removed"),
+    ],
+)
+def test_phases_out_of_order_are_found(order, text):
+    """Each phase of a plan is complete before the next one begins."""
+    there = preemption()
+    outcomes(there, *order)
+    (found,) = invariants.phases_out_of_order(there.history)
+    assert text in found
+
+
+def test_a_new_plan_may_nominate_again():
+    """Phases are those of one plan: a second plan of the gang starts anew."""
+    there = preemption()
+    outcomes(there, *PHASES, nominate("a", "n2", "p2"), nominate("b", "n1", "p2"))
+    assert invariants.phases_out_of_order(there.history) == []
+
+
+def test_binding_before_the_last_victim_is_gone_is_found():
+    """One victim has left, the other has not: no member may be bound."""
+    there = preemption()
+    outcomes(there, *PHASES[:5])
+    there.clock.advance_to(2.0)
+    outcomes(there, REMOVE_Y)
+    there.clock.advance_to(4.0)
+    outcomes(there, BIND_A)
+    (text,) = invariants.early_binds(there.history)
+    assert "ns/a bound while victims were still there" in text
+
+
+def test_a_victim_that_never_goes_makes_every_bind_early():
+    """A history that ends before the victim does is no excuse."""
+    there = preemption()
+    outcomes(there, *PHASES, BIND_A)
+    assert len(invariants.early_binds(there.history)) == 1
+
+
+def test_removals_without_a_mark_are_found():
+    """A pod that was not marked, or no longer, was in no plan."""
+    there = preemption()
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X, Unmark(3, ref("x"), "never mind"), REMOVE_X, REMOVE_Y)
+    found = invariants.unplanned_removals(there.history)
+    assert ["ns/x" in found[0], "ns/y" in found[1]] == [True, True]
+
+
+def test_marks_for_a_gang_without_a_plan_do_not_count():
+    """A mark needs a nomination before it."""
+    there = preemption()
+    outcomes(there, MARK_X, REMOVE_X)
+    assert len(invariants.unplanned_removals(there.history)) == 1
+
+
+def test_removals_can_be_compared_with_plans():
+    """With the plans at hand, a removal of a pod that they do not name is found."""
+    there = preemption()
+    outcomes(there, *PHASES)
+    assert invariants.unplanned_removals(there.history, {"ns/g": frozenset({"ns/x", "ns/y"})}) == []
+    (text,) = invariants.unplanned_removals(there.history, {"ns/g": frozenset({"ns/x"})})
+    assert "ns/y was in no plan" in text
+
+
+def test_marks_that_nobody_acts_on_are_found():
+    """A victim that is marked and then forgotten; one that was unmarked or removed is fine."""
+    there = preemption()
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X, MARK_Y)
+    assert len(invariants.abandoned_marks(there.history)) == 2
+    outcomes(there, REMOVE_X)
+    (text,) = invariants.abandoned_marks(there.history)
+    assert "ns/y was marked and is neither removed nor unmarked" in text
+    outcomes(there, Unmark(5, ref("y"), "not needed"))
+    assert invariants.abandoned_marks(there.history) == []
+
+
+def test_marks_that_the_controller_takes_back_are_found():
+    """The disruption controller clears an old mark; that it had to is the scheduler's fault."""
+    there = preemption()
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X)
+    there.clock.advance_to(300.0)
+    (text,) = invariants.abandoned_marks(there.history)
+    assert "ns/x was marked, and left so" in text

@@ -1,0 +1,273 @@
+"""What a group's status should say, and how it gets there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gangsched.cluster.kube.client import ApiError, UnreachableError
+from gangsched.controllers.api import Served
+from gangsched.controllers.mailbox import Mailbox
+from gangsched.controllers.status import changed_fields, condition_type
+from gangsched.controllers.writer import Key, Seen, StatusWriter
+from gangsched.core.actions import GangStatus
+
+SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
+SIGS_API = Served(SIGS, "v1alpha1", True)
+NOW = 1_800_000_000.0
+NOW_TEXT = "2027-01-15T08:00:00Z"
+
+
+def desired(phase: str, **fields: Any) -> dict[str, Any]:
+    """What the core says of a gang of two."""
+    counts = {"members": 2, "scheduled": 0, "running": 0, "succeeded": 0, "failed": 0, "reason": "", "message": ""}
+    return {"phase": phase, **counts, **fields}
+
+
+def changes(family: str, wanted: dict[str, Any], current: dict[str, Any], version: str = "v1alpha1") -> dict[str, Any]:
+    """The fields that have to change."""
+    return changed_fields(family, version, wanted, current, 3, NOW)
+
+
+def test_a_new_group() -> None:
+    """A gang that gathers has a phase and says what it waits for; zeros are not written."""
+    wanted = desired("Pending", reason="GangNotReady", message="1 of 2 members")
+    assert changes(SIGS, wanted, {}) == {
+        "phase": "Pending",
+        "conditions": [
+            {
+                "type": "PodGroupScheduled",
+                "status": "False",
+                "reason": "GangNotReady",
+                "message": "1 of 2 members",
+                "lastTransitionTime": NOW_TEXT,
+                "observedGeneration": 3,
+            }
+        ],
+    }
+
+
+def test_what_is_right_is_not_written_again() -> None:
+    """Applying the changes once leaves nothing to change."""
+    wanted = desired("Scheduled", scheduled=2, running=1)
+    first = changes(SIGS, wanted, {})
+    assert first["scheduleStartTime"] == NOW_TEXT
+    assert changes(SIGS, wanted, first) == {}
+
+
+def test_counts_go_back_to_zero() -> None:
+    """A count that was written and is zero now is written as zero."""
+    assert changes(SIGS, desired("Pending"), {"phase": "Pending", "running": 2}) == {"running": 0}
+
+
+def test_start_time_is_kept() -> None:
+    """The first attempt began when it began."""
+    current = {"phase": "Scheduling", "scheduleStartTime": "2026-01-01T00:00:00Z"}
+    assert "scheduleStartTime" not in changes(SIGS, desired("Scheduled", scheduled=2), current)
+
+
+def test_conditions_of_others_are_kept() -> None:
+    """The list is replaced as a whole, with what others have put there."""
+    theirs = {"type": "Theirs", "status": "True"}
+    old = {
+        "type": "PodGroupScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "old",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    wanted = desired("Scheduling", reason="Unschedulable", message="new")
+    (ours,) = [c for c in changes(SIGS, wanted, {"conditions": [old, theirs]})["conditions"] if c != theirs]
+    assert ours["message"] == "new"
+    assert ours["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    started = changes(SIGS, desired("Running", running=2), {"conditions": [old, theirs]})["conditions"]
+    assert started[0] == theirs
+    assert (started[1]["status"], started[1]["lastTransitionTime"]) == ("True", NOW_TEXT)
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "name"),
+    [
+        (SIGS, "v1alpha1", "PodGroupScheduled"),
+        (UPSTREAM, "v1alpha2", "PodGroupScheduled"),
+        (UPSTREAM, "v1alpha3", "PodGroupInitiallyScheduled"),
+        (UPSTREAM, "v1beta1", "PodGroupInitiallyScheduled"),
+    ],
+)
+def test_name_of_the_condition(family: str, version: str, name: str) -> None:
+    """Upstream renamed the condition when its API became beta."""
+    assert condition_type(family, version) == name
+
+
+def test_upstream_groups_have_a_condition_and_nothing_else() -> None:
+    """No phase, no counts; nothing while the gang gathers; and True is never taken back."""
+    assert changes(UPSTREAM, desired("Pending", reason="GangNotReady", message="m"), {}, "v1beta1") == {}
+    unschedulable = desired("PreScheduling", reason="Unschedulable", message="no room")
+    assert list(changes(UPSTREAM, unschedulable, {}, "v1beta1")) == ["conditions"]
+    scheduled = changes(UPSTREAM, desired("Scheduled", scheduled=2), {}, "v1beta1")
+    assert scheduled["conditions"][0]["status"] == "True"
+    assert changes(UPSTREAM, unschedulable, scheduled, "v1beta1") == {}
+
+
+def test_long_messages_are_cut() -> None:
+    """A message that the API would refuse for its length is shortened, visibly."""
+    wanted = desired("Scheduling", reason="Unschedulable", message="x" * 5000)
+    message = changes(SIGS, wanted, {})["conditions"][0]["message"]
+    assert len(message) == 1024
+    assert message.endswith("…")
+
+
+class Api:
+    """An API server with one group: merges patches, or fails as it was told."""
+
+    def __init__(self, *, fails: list[Exception] | None = None, drops: tuple[str, ...] = ()) -> None:
+        self.status: dict[str, Any] = {}
+        self.patches: list[dict[str, Any]] = []
+        self.fails = fails or []
+        self.drops = drops
+        self.version = 1
+        self.patched = asyncio.Event()
+
+    async def patch(self, served: Served, namespace: str, name: str, body: Any) -> dict[str, Any]:
+        self.patches.append(body)
+        self.patched.set()
+        if self.fails:
+            raise self.fails.pop(0)
+        self.version += 1
+        self.status |= {key: value for key, value in body["status"].items() if key not in self.drops}
+        return self.object()
+
+    def object(self) -> dict[str, Any]:
+        return {"metadata": {"uid": "uid", "resourceVersion": str(self.version)}, "status": dict(self.status)}
+
+
+class Bench:
+    """A writer over that API, whose pauses end at once and are noted."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.pauses: list[float] = []
+        self.writer = StatusWriter(api.patch, now=lambda: NOW, sleep=self._sleep)
+        self.writer.serve(frozenset({SIGS_API}))
+        self.key = Key(SIGS, "ns", "gang")
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    def want(self, phase: str, uid: str = "uid", **fields: Any) -> None:
+        self.writer.want(GangStatus(SIGS, "ns", "gang", uid, desired(phase, **fields)))
+
+    def see(self, status: dict[str, Any] | None = None, uid: str = "uid") -> None:
+        self.writer.saw(self.key, Seen(uid, str(self.api.version), 1, self.api.status if status is None else status))
+
+    async def settle(self) -> list[dict[str, Any]]:
+        """Let the writer do all that it has to do; the patches since the last time."""
+        task = asyncio.create_task(self.writer.run())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        patches, self.api.patches = self.api.patches, []
+        return patches
+
+
+async def test_a_patch_names_what_it_means() -> None:
+    """UID and resourceVersion of the object go with every patch."""
+    bench = Bench(Api())
+    bench.see()
+    bench.want("Scheduled", scheduled=2)
+    (patch,) = await bench.settle()
+    assert patch["metadata"] == {"uid": "uid", "resourceVersion": "1"}
+    assert patch["status"]["phase"] == "Scheduled"
+
+
+async def test_many_changes_are_one_write() -> None:
+    """What changes within one period is written together, as it is at the end."""
+    bench = Bench(Api())
+    bench.see()
+    for scheduled in range(1, 6):
+        bench.want("Scheduling", scheduled=scheduled)
+    (patch,) = await bench.settle()
+    assert patch["status"]["scheduled"] == 5
+
+
+async def test_nothing_is_written_without_object_or_wish() -> None:
+    """A status without an object waits for the object, and an object without a status is left alone."""
+    bench = Bench(Api())
+    bench.want("Scheduled")
+    assert await bench.settle() == []
+    bench.see(uid="another")
+    assert await bench.settle() == []
+    bench.see()
+    assert len(await bench.settle()) == 1
+    alone = Bench(Api())
+    alone.see()
+    assert await alone.settle() == []
+
+
+async def test_lost_status_is_restored_unless_another_leads() -> None:
+    """An overwritten status comes back while this process leads, and stays as it is when another one does."""
+    bench = Bench(Api())
+    bench.see()
+    bench.want("Scheduled", scheduled=2)
+    await bench.settle()
+    bench.see({"phase": "Failed"})
+    assert len(await bench.settle()) == 1
+    bench.writer.set_leading(leading=False)
+    bench.want("Running", running=2)
+    bench.see({"phase": "Failed"})
+    assert await bench.settle() == []
+    bench.writer.set_leading(leading=True)
+    bench.want("Running", running=2)
+    assert len(await bench.settle()) == 1
+
+
+async def test_fields_that_the_api_drops_are_sent_once() -> None:
+    """A CRD that prunes a field is asked once; afterwards only the others are compared."""
+    bench = Bench(Api(drops=("conditions",)))
+    bench.see()
+    bench.want("Scheduled", scheduled=2)
+    assert len(await bench.settle()) == 1
+    bench.see()
+    assert await bench.settle() == []
+    bench.want("Scheduled", scheduled=1)
+    (patch,) = await bench.settle()
+    assert patch["status"] == {"scheduled": 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "patches"),
+    [
+        (ApiError(503, "", "later"), 2),
+        (UnreachableError("no answer"), 2),
+        (ApiError(409, "Conflict", "changed"), 1),
+        (ApiError(404, "NotFound", "gone"), 1),
+    ],
+    ids=["overload", "no answer", "conflict", "gone"],
+)
+async def test_failures(error: Exception, patches: int) -> None:
+    """What may work later is tried again; a conflict waits for the news that is on its way; what is gone is dropped."""
+    bench = Bench(Api(fails=[error]))
+    bench.see()
+    bench.want("Scheduled", scheduled=2)
+    assert len(await bench.settle()) == patches
+
+
+async def test_mailbox_coalesces() -> None:
+    """A key is taken once however often it was put, in the order of the first time; also when put before the start."""
+    mailbox: Mailbox[str] = Mailbox()
+    mailbox.put("a")
+    mailbox.attach()
+    await mailbox.wait()
+    for key in ("b", "a", "b"):
+        await asyncio.to_thread(mailbox.put, key)
+    assert mailbox.take() == ["a", "b"]
+    waiting = asyncio.create_task(mailbox.wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await asyncio.to_thread(mailbox.put, "c")
+    await waiting
+    assert mailbox.take() == ["c"]

@@ -1,0 +1,268 @@
+"""A small cluster around the core: it answers writes and shows their effect as watch events, on a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from gangsched.core import events as ev
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    Mark,
+    Nominate,
+    Remove,
+    Report,
+    SetCondition,
+    Unmark,
+    WithdrawNomination,
+    Write,
+)
+from gangsched.core.decider import Decider, Verdict
+from gangsched.core.decision import Decision
+from gangsched.core.events import Event
+from gangsched.core.forecast import forecast
+from gangsched.core.groups import group_key
+from gangsched.core.options import Options
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.records import Budget, Condition, Gang, GangId, Job, Node, Pod
+from tests.builders import BudgetBuilder, GangBuilder, NodeBuilder, PodBuilder
+
+Built: TypeAlias = PodBuilder | NodeBuilder | GangBuilder | BudgetBuilder | Pod | Node | Gang | Budget | Job | Event
+#: Decides the outcome of a write: (outcome, message), or None for success.
+Judge: TypeAlias = Callable[[Write], tuple[str, str] | None]
+
+
+def event(what: Built) -> Event:
+    """The watch event that shows an object (or its builder), or the event itself."""
+    if isinstance(what, PodBuilder | NodeBuilder | GangBuilder | BudgetBuilder):
+        what = what.obj()
+    match what:
+        case Pod():
+            return ev.PodChanged(what)
+        case Node():
+            return ev.NodeChanged(what)
+        case Gang():
+            return ev.GangChanged(what)
+        case Budget():
+            return ev.BudgetChanged(what)
+        case Job():
+            return ev.JobChanged(what)
+    return what
+
+
+def plan(*objects: Built, now: float = 0.0, **options: Any) -> dict[str, Decision]:
+    """What would be decided for these objects, by the gang's ``namespace/name``."""
+    made = forecast([event(o) for o in objects], Options(**options), now)
+    return {d.gang.key: d for d in made}
+
+
+def world(*objects: Built, **options: Any) -> Scheduler:
+    """A scheduler that has seen these objects and decided nothing yet."""
+    core = Scheduler(Options(**options))
+    core.handle([*(event(o) for o in objects), ev.Synced()], 0.0)
+    return core
+
+
+def verdict(core: Scheduler, gangs: Sequence[GangId], now: float = 0.0) -> Verdict:
+    """Decide these gangs without consequences."""
+    return Decider(core.world, core.options).decide(gangs, group_key(gangs), now)
+
+
+class Cluster:
+    """Holds the pods, carries out writes, and tells the core.
+
+    Victims take their grace period: they stay until :meth:`leave` (or :meth:`run` with ``patient=False``).
+    ``judge`` may make writes fail; ``slow`` says which are not carried out before :meth:`answer` (nor are
+    later writes to the same pod); ``log`` has every
+    action in the order in which it was asked for.
+    """
+
+    def __init__(self, *objects: Built, **options: Any) -> None:
+        self.core = Scheduler(Options(**options))
+        self.now = 0.0
+        self.pods: dict[tuple[str, str], Pod] = {}
+        self.log: list[Action] = []
+        self.judge: Judge = lambda _: None
+        self.slow: Callable[[Write], bool] = lambda _: False
+        self.waiting: list[Write] = []
+        self.decisions: list[Decision] = []
+        self._events: list[Event] = []
+        self._shown: list[Event] = []
+        self.show(*objects)
+        self._events.append(ev.Synced())
+
+    # -- what happens ----------------------------------------------------------------------------------
+
+    def show(self, *objects: Built) -> None:
+        """These objects are created or changed; the core is told when it next runs."""
+        for what in objects:
+            made = event(what)
+            if isinstance(made, ev.PodChanged):
+                self.pods[(made.pod.namespace, made.pod.name)] = made.pod
+            elif isinstance(made, ev.PodGone):
+                self.pods.pop((made.namespace, made.name), None)
+            self._events.append(made)
+            self._shown.append(made)
+
+    def delete(self, name: str, namespace: str = "d") -> None:
+        """A pod is gone."""
+        found = self.pods[(namespace, name)]
+        self.show(ev.PodGone(namespace, name, found.uid))
+
+    def pod(self, name: str, namespace: str = "d") -> Pod:
+        """The pod as it is now."""
+        return self.pods[(namespace, name)]
+
+    def change(self, name: str, **fields: object) -> None:
+        """Fields of a pod's record change."""
+        self.show(msgspec.structs.replace(self.pod(name), **fields))
+
+    def leave(self, *names: str) -> None:
+        """Terminating pods (all, or these) are gone."""
+        for (namespace, name), found in sorted(self.pods.items()):
+            if found.deleting_since is not None and (not names or name in names):
+                self.delete(name, namespace)
+
+    def answer(self, *names: str) -> None:
+        """Slow writes (all, or those to these pods) take effect and are answered."""
+        ready = [w for w in self.waiting if not names or w.pod.name in names]
+        self.waiting = [w for w in self.waiting if w not in ready]
+        for write in ready:
+            self._write(write)
+
+    def restart(self, **options: Any) -> None:
+        """Another process takes over: it knows what the cluster shows, and nothing else."""
+        self.core = Scheduler(Options(**options))
+        self.waiting.clear()
+        others = [e for e in self._shown if not isinstance(e, ev.PodChanged | ev.PodGone)]
+        self._events = [*others, *map(ev.PodChanged, self.pods.values()), ev.Synced()]
+
+    # -- steps -----------------------------------------------------------------------------------------
+
+    def handle(self, *events: Built) -> list[Action]:
+        """Hand over what has happened, and ``events``; returns the actions, which are not carried out."""
+        self.show(*events)
+        batch, self._events = self._events, []
+        return self.core.handle(batch, self.now)
+
+    def step(self) -> list[Action]:
+        """Hand over what has happened, decide at most one gang, and carry out what is asked for."""
+        actions = self.handle()
+        if self.core.has_work(self.now):
+            actions += self.core.decide(self.now)
+            self.decisions += self.core.drain_decisions()
+        self.log += actions
+        for action in actions:
+            self._carry_out(action)
+        return actions
+
+    def run(self, limit: int = 200) -> list[Action]:
+        """Step until nothing is left to do; returns the actions of this run."""
+        start = len(self.log)
+        for _ in range(limit):
+            self.step()
+            if not self._events and not self.core.has_work(self.now):
+                return self.log[start:]
+        raise AssertionError(f"the core does not come to rest: {self.log[-6:]}")
+
+    def pass_time(self, seconds: float) -> list[Action]:
+        """The clock moves on; the core runs at every moment at which it wants to."""
+        end, start = self.now + seconds, len(self.log)
+        while True:
+            self.run()
+            wake = self.core.wake_at()
+            if wake is None or wake > end:
+                break
+            self.now = max(self.now, wake)
+        self.now = end
+        self.run()
+        return self.log[start:]
+
+    # -- effects ---------------------------------------------------------------------------------------
+
+    def _carry_out(self, action: Action) -> None:
+        if isinstance(action, SetCondition):
+            self._update(
+                action.pod.namespace,
+                action.pod.name,
+                action.pod.uid,
+                scheduled_condition=Condition("False", action.reason, action.message),
+            )
+        if not isinstance(action, Write):
+            return
+        if self.slow(action) or any(w.pod.uid == action.pod.uid for w in self.waiting):
+            self.waiting.append(action)
+        else:
+            self._write(action)
+
+    def _write(self, action: Write) -> None:
+        judged = self.judge(action)
+        if judged is not None:
+            self._events.append(ev.WriteDone(action.id, *judged))
+            return
+        found = self.pods.get((action.pod.namespace, action.pod.name))
+        if found is None or found.uid != action.pod.uid:
+            self._events.append(ev.WriteDone(action.id, "gone", "not found"))
+            return
+        fields: dict[str, object] = {}
+        match action:
+            case Bind(node=to):
+                if found.node:
+                    self._events.append(ev.WriteDone(action.id, "conflict", f"bound to {found.node}"))
+                    return
+                fields = {"node": to, "nominated_node": "", "phase": "Running", "started": self.now}
+            case Nominate(node=to, message=text):
+                fields = {"nominated_node": to, "intent": Condition("True", "Nominated", text)}
+            case WithdrawNomination(reason=why, message=text):
+                fields = {"nominated_node": "", "intent": Condition("False", why, text)}
+            case Mark(message=text):
+                fields = {"disruption": Condition("True", "PreemptionByScheduler", text)}
+            case Unmark(message=text):
+                fields = {"disruption": Condition("False", "PreemptionByScheduler", text)}
+            case Remove():
+                fields = {"deleting_since": self.now + found.grace_seconds}
+        self._update(action.pod.namespace, action.pod.name, action.pod.uid, **fields)
+        self._events.append(ev.WriteDone(action.id, "ok"))
+
+    def _update(self, namespace: str, name: str, uid: str, **fields: object) -> None:
+        found = self.pods.get((namespace, name))
+        if found is not None and found.uid == uid:
+            self.show(msgspec.structs.replace(found, **fields))
+
+
+def writes(actions: Iterable[Action]) -> list[tuple[str, str]]:
+    """``(kind, pod)`` of the writes among these actions, in order."""
+    return [(type(a).__name__, a.pod.name) for a in actions if isinstance(a, Write)]
+
+
+def nodes_of(actions: Iterable[Action]) -> dict[str, str]:
+    """Which pod was bound to which node."""
+    return {a.pod.name: a.node for a in actions if isinstance(a, Bind)}
+
+
+def texts(actions: Iterable[Action], name: str) -> list[tuple[str, str]]:
+    """``(reason, message)`` of the conditions that a pod was given."""
+    return [(a.reason, a.message) for a in actions if isinstance(a, SetCondition) and a.pod.name == name]
+
+
+def reports(actions: Iterable[Action], reason: str) -> list[Report]:
+    """The Events with this reason."""
+    return [a for a in actions if isinstance(a, Report) and a.reason == reason]
+
+
+def encoded(actions: Iterable[Action]) -> bytes:
+    """Byte for byte."""
+    return msgspec.json.encode(list(actions))
+
+
+def victims(decision: Decision) -> list[str]:
+    """Names of the victims."""
+    return [v.name for v in decision.victims]
+
+
+def placed(decision: Decision) -> dict[str, str]:
+    """Which member goes where."""
+    return {p.name: p.node for p in decision.placements}

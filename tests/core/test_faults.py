@@ -1,0 +1,224 @@
+"""What goes wrong in the middle: time, members, victims, nodes, thieves, a stronger gang."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
+from gangsched.core.events import NodeGone
+from tests.builders import OTHERS, gang, node, pod
+from tests.core.harness import Cluster, nodes_of, texts, writes
+from tests.core.stories import PHASES, G, assert_clean, evicted, go_on, names, preempting, stopped_in
+
+# -- time --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_timeout_withdraws_and_unmarks(phase: type[Write]) -> None:
+    """When the gang's time is over in whatever phase, nominations and unused marks are taken back, late answers too."""
+    cluster = stopped_in(phase)
+    cluster.pass_time(61)
+    go_on(cluster)
+    assert names(cluster, WithdrawNomination) >= {"m1", "m2"}
+    assert names(cluster, Bind) == set()
+    if phase is not Remove:
+        assert texts(cluster.log, "m1")[-1][1].startswith("timed out while ") or cluster.core.states()[G] != "Backoff"
+
+
+def test_timeout_while_waiting_ends_in_backoff_and_a_new_attempt() -> None:
+    """Victims that never leave block the gang no longer than its time; then it tries again and awaits them."""
+    cluster = preempting()
+    cluster.run()
+    actions = cluster.pass_time(60.5)
+    assert {n for kind, n in writes(actions) if kind == "WithdrawNomination"} == {"m1", "m2"}
+    assert not names(cluster, Unmark)
+    assert any(text.startswith("timed out while WaitingForVictims") for _, text in texts(actions, "m1"))
+    cluster.pass_time(5)
+    cluster.leave()
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"m1", "m2"}
+    assert names(cluster, Remove) == {"v1", "v2"}
+
+
+def test_the_default_timeout_is_used_where_the_gang_has_none() -> None:
+    """Options give the time for gangs that set none of their own."""
+    cluster = Cluster(node("n1"), pod("v").cpu(4).on("n1"), pod("p").cpu(4).priority(1), timeout_seconds=7.0)
+    cluster.run()
+    assert cluster.core.wake_at() == 7.0
+
+
+# -- members and victims -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_member_deleted_in_the_middle(phase: type[Write]) -> None:
+    """The gang is incomplete: it gives up what it holds and gathers again; nobody further is evicted."""
+    cluster = stopped_in(phase)
+    before = names(cluster, Remove)
+    cluster.delete("m2")
+    go_on(cluster)
+    assert cluster.core.states() == {G: "Gathering"}
+    assert names(cluster, Remove) == before
+    assert texts(cluster.log, "m1")[-1] == ("GangNotReady", "1 of 2 members exist; 1 missing")
+    assert cluster.pod("m1").nominated_node == ""
+    assert_clean(cluster)
+
+
+def test_a_member_deleted_while_others_can_replace_it() -> None:
+    """With enough members left the gang is decided again, and the room that is freed serves it."""
+    cluster = preempting()
+    cluster.show(pod("m3").cpu(3).priority(5).gang("g"))
+    cluster.run()
+    cluster.delete("m1")
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"m2", "m3"}
+    assert names(cluster, Remove) == {"v1", "v2"}
+
+
+def test_all_members_deleted_leaves_nothing() -> None:
+    """A gang that is gone holds nothing, and what it has marked is taken back."""
+    cluster = stopped_in(Mark)
+    cluster.delete("m1")
+    cluster.delete("m2")
+    go_on(cluster)
+    assert cluster.core.states() == {}
+    assert names(cluster, Remove) == set()
+    assert cluster.core.wake_at() is None
+    assert_clean(cluster)
+
+
+def test_a_recreated_member_is_another_pod() -> None:
+    """A member that comes back under its name is nominated and bound by its new UID."""
+    cluster = preempting()
+    cluster.run()
+    cluster.show(pod("m2").cpu(3).priority(5).gang("g").uid("second"))
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert {a.pod.uid for a in cluster.log if isinstance(a, Bind)} == {"uid-d-m1", "second"}
+
+
+def test_a_victim_recreated_by_its_controller_does_not_keep_the_room() -> None:
+    """The new pod of the victim's owner is pending: it neither counts as the victim nor gets the held room."""
+    cluster = preempting()
+    cluster.run()
+    cluster.leave("v1")
+    cluster.show(pod("v1").cpu(3).priority(1).uid("second"))
+    cluster.run()
+    cluster.leave("v2")
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"m1", "m2"}
+    assert cluster.core.states() == {"d/v1": "Backoff"}
+
+
+# -- nodes and thieves -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [Nominate, Mark])
+@pytest.mark.parametrize("how", ["gone", "cordoned", "shrunk", "deleting"])
+def test_a_node_lost_before_removal_costs_nobody(phase: type[Write], how: str) -> None:
+    """The plan is broken before anybody died: everything is taken back."""
+    cluster = stopped_in(phase)
+    lost = {"cordoned": node("n2").cordoned(), "shrunk": node("n2").cpu(2), "deleting": node("n2").deleting()}
+    cluster.show(NodeGone("n2") if how == "gone" else lost[how])
+    go_on(cluster)
+    assert names(cluster, Remove) == set()
+    assert cluster.core.states()[G] == "Backoff"
+    assert_clean(cluster)
+
+
+def test_a_node_lost_after_removal_is_replaced() -> None:
+    """The gang is planned anew and uses what was freed elsewhere."""
+    cluster = preempting()
+    cluster.run()
+    cluster.show(NodeGone("n2"), node("n3"))
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert set(nodes_of(cluster.log).values()) == {"n1", "n3"}
+    assert names(cluster, Remove) == {"v1", "v2"}
+
+
+def test_a_node_that_changes_without_harm_breaks_no_plan() -> None:
+    """A heartbeat, a label or more room is no reason to start again."""
+    cluster = preempting()
+    cluster.run()
+    cluster.show(node("n1").label(new="x"), node("n2").cpu(5))
+    assert writes(cluster.run()) == []
+    cluster.leave()
+    assert set(nodes_of(cluster.run())) == {"m1", "m2"}
+
+
+def thief(cluster: Cluster, name: str) -> None:
+    """Another scheduler binds a pod of high priority to n1 as soon as it is free."""
+    cluster.leave()
+    cluster.show(pod(name).cpu(2).priority(3).scheduler(OTHERS).on("n1"))
+
+
+def test_stolen_room_is_planned_again_but_not_for_ever() -> None:
+    """After three evicting rounds the gang backs off; the thief is named; nobody is evicted in that time."""
+    cluster = preempting()
+    cluster.run()
+    for n in range(3):
+        thief(cluster, f"t{n}")
+        cluster.run()
+    assert {"t0", "t1"} <= names(cluster, Remove)
+    assert "t2" not in names(cluster, Remove)
+    assert cluster.core.states()[G] == "Backoff"
+    told = [text for _, text in texts(cluster.log, "m1")]
+    assert any("preemption: not eligible: enough evicting rounds for now." in text for text in told)
+    assert any("d/t1 (default-scheduler)" in r.note for r in cluster.log if hasattr(r, "note"))
+    assert_clean(cluster)
+
+
+def test_after_the_backoff_rounds_begin_again() -> None:
+    """The limit is for one struggle, not for the gang's life."""
+    cluster = preempting(max_rounds=1)
+    cluster.run()
+    thief(cluster, "t0")
+    cluster.run()
+    assert cluster.core.states()[G] == "Backoff"
+    cluster.show(node("n1").label(x="y"))
+    cluster.pass_time(11)
+    assert "t0" in names(cluster, Remove)
+
+
+def test_rounds_that_end_otherwise_count_too() -> None:
+    """Evictions for plans that broke are evictions."""
+    cluster = preempting(max_rounds=1)
+    cluster.run()
+    assert names(cluster, Remove) == {"v1", "v2"}
+    cluster.show(pod("v3").cpu(3).priority(1).on("n3"), node("n3"), NodeGone("n2"))
+    cluster.run()
+    assert names(cluster, Remove) == {"v1", "v2"}
+
+
+# -- takeover ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_higher_gang_takes_over_in_any_phase(phase: type[Write]) -> None:
+    """The stronger gang gets the room, the weaker one ends clean, and no third pod dies."""
+    cluster = stopped_in(phase)
+    cluster.show(gang("h").min(2), *(pod(f"h{i}").cpu(3).priority(9).gang("h") for i in (1, 2)))
+    go_on(cluster)
+    cluster.leave()
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"h1", "h2"}
+    assert names(cluster, Remove) == {"v1", "v2"}
+    assert cluster.core.states() == {G: "Backoff"}
+    assert_clean(cluster)
+
+
+def test_the_mark_of_a_shared_victim_stays() -> None:
+    """Who gives up does not take back a mark that the stronger gang has set on the same victim."""
+    cluster = stopped_in(Mark)
+    cluster.show(gang("h").min(2), *(pod(f"h{i}").cpu(3).priority(9).gang("h") for i in (1, 2)))
+    go_on(cluster)
+    for name in evicted(cluster):
+        found = cluster.pod(name).disruption
+        assert found is not None
+        assert found.status == "True"
+    assert evicted(cluster) == {"v1", "v2"}

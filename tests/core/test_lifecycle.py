@@ -1,0 +1,133 @@
+"""The table in which a gang's state changes: complete, reachable, and never backwards within a plan."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gangsched.core.lifecycle import IGNORED, TABLE, Do, Signal, State, as_markdown, step
+from gangsched.core.permit import Barrier
+
+PHASES = [State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING, State.BINDING, State.BOUND]
+HOLDING = PHASES[:4]
+RESTING = [State.GATHERING, State.QUEUED, State.BACKOFF]
+
+
+@pytest.mark.parametrize(("state", "signal"), list(itertools.product(State, Signal)), ids=lambda x: x.value)
+def test_every_pair_is_accounted_for(state: State, signal: Signal) -> None:
+    """Each (state, signal) either has a step or is listed as ignored with a reason, never both."""
+    states, reason = IGNORED.get(signal, ((), "-"))
+    assert ((state, signal) in TABLE) != (state in states)
+    assert reason
+    assert (step(state, signal) is None) == (state in states)
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    """No state is dead, none is a trap."""
+    reached, front = {State.GATHERING}, [State.GATHERING]
+    while front:
+        here = front.pop()
+        for (state, _), found in TABLE.items():
+            if state is here and found.state not in reached:
+                reached.add(found.state)
+                front.append(found.state)
+    assert reached == set(State)
+    for state in State:
+        assert any(found.state is not state for (origin, _), found in TABLE.items() if origin is state)
+
+
+def test_phases_only_move_forward_one_at_a_time() -> None:
+    """Nominate, mark, remove, wait, bind: a step within a plan goes to the next phase, all others end the plan."""
+    for (state, _), found in TABLE.items():
+        if state in PHASES and found.state in PHASES:
+            assert PHASES.index(found.state) == PHASES.index(state) + 1
+        if state in RESTING and found.state in PHASES:
+            assert state is State.QUEUED
+            assert found.state in (State.NOMINATED, State.BINDING)
+
+
+def test_a_phase_is_only_left_forward_when_its_writes_are_through() -> None:
+    """Nobody is marked before all nominations are answered, evicted before all marks, bound before all are gone."""
+    forward = {s: sig for (s, sig), found in TABLE.items() if s in PHASES and found.state in PHASES}
+    assert forward == {
+        State.NOMINATED: Signal.WRITTEN,
+        State.MARKED: Signal.WRITTEN,
+        State.EVICTING: Signal.WRITTEN,
+        State.WAITING: Signal.ROOM_FREED,
+        State.BINDING: Signal.WRITTEN,
+    }
+
+
+def test_the_writes_of_a_phase_belong_to_the_step_into_it() -> None:
+    """The durable record of a phase is written on entering it and nowhere else."""
+    entered = {
+        do: {found.state for found in TABLE.values() if do in found.do}
+        for do in (Do.NOMINATE, Do.MARK, Do.REMOVE, Do.BIND)
+    }
+    assert entered == {
+        Do.NOMINATE: {State.NOMINATED},
+        Do.MARK: {State.MARKED},
+        Do.REMOVE: {State.EVICTING},
+        Do.BIND: {State.BINDING},
+    }
+
+
+def test_giving_up_leaves_nothing_behind() -> None:
+    """Whatever ends a plan early takes back nominations and unused marks and frees the room, in this order."""
+    for (state, _), found in TABLE.items():
+        if state in HOLDING and found.state in RESTING:
+            assert found.do[:3] == (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
+
+
+def test_a_gang_that_rests_is_where_its_state_says() -> None:
+    """What enters the queue is queued, what leaves it is dequeued, what backs off has a time to come back."""
+    for (state, signal), found in TABLE.items():
+        if found.state is State.QUEUED:
+            assert Do.ENQUEUE in found.do, (state, signal)
+        if state is State.QUEUED:
+            assert Do.DEQUEUE in found.do, (state, signal)
+        if found.state is State.BACKOFF:
+            assert {Do.PARK, Do.RETRY} & set(found.do), (state, signal)
+            assert Do.REPORT in found.do, (state, signal)
+
+
+def test_every_kind_of_work_is_used() -> None:
+    """The table has no vocabulary that nothing uses."""
+    assert {do for found in TABLE.values() for do in found.do} == set(Do)
+
+
+def test_the_documentation_has_every_step() -> None:
+    """One row per step, beside the header."""
+    lines = as_markdown().splitlines()
+    assert len(lines) == len(TABLE) + 2
+    assert "| Queued | fits | Binding | take out of the queue; bind every placed member |" in lines
+
+
+# -- the permit barrier ------------------------------------------------------------------------------------
+
+
+def test_a_barrier_is_complete_when_every_answer_is_there() -> None:
+    """Good and bad answers count alike; the phase is judged only at the end."""
+    barrier = Barrier()
+    barrier.expect(1, "a")
+    barrier.expect(2, "b")
+    assert barrier.arrive(1, "conflict: x") == "a"
+    assert [barrier.complete, barrier.arrive(2), barrier.complete] == [False, "b", True]
+    assert barrier.failed == [("a", "conflict: x")]
+
+
+def test_a_barrier_knows_only_its_own_writes() -> None:
+    """Answers to writes of an earlier phase, or a second answer, change nothing."""
+    barrier = Barrier()
+    barrier.expect(1, "a")
+    assert barrier.arrive(7, "gone: x") is None
+    assert not barrier.complete
+    barrier.arrive(1)
+    assert barrier.arrive(1, "gone: x") is None
+    assert barrier.failed == []
+
+
+def test_a_barrier_without_writes_is_complete() -> None:
+    """A phase with nothing to write is over at once."""
+    assert Barrier().complete

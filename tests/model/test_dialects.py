@@ -1,0 +1,203 @@
+"""The gang APIs: what pods and group objects say about a gang."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangsched.model import wire
+from gangsched.model.convert import Converter
+from gangsched.model.dialects import gang_from_member, needs_object
+from gangsched.model.dialects.koordinator import MAX_GROUPS
+from gangsched.model.errors import FieldError
+
+K = "gang.scheduling.koordinator.sh/"
+LABEL = "pod-group.scheduling.sigs.k8s.io"
+
+
+def pod(labels=None, annotations=None, **spec):
+    """A pod with these labels and annotations."""
+    meta = {"name": "p", "namespace": "ns", "labels": labels or {}, "annotations": annotations or {}}
+    return Converter().pod(msgspec.convert({"metadata": meta, "spec": spec}, wire.Pod))
+
+
+def sigs(minimum=2, annotations=None, **spec):
+    """A PodGroup of scheduling.sigs.k8s.io."""
+    meta = {"name": "g", "namespace": "ns", "annotations": annotations or {}}
+    raw = {"metadata": meta, "spec": {"minMember": minimum, **spec}}
+    return Converter.sigs_gang(msgspec.convert(raw, wire.SigsPodGroup))
+
+
+def upstream(**spec):
+    """A PodGroup of scheduling.k8s.io."""
+    raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": spec}
+    return Converter.upstream_gang(msgspec.convert(raw, wire.UpstreamPodGroup))
+
+
+@pytest.mark.parametrize(
+    ("fields", "family", "name"),
+    [
+        ({}, "Pod", "p"),
+        ({"labels": {LABEL: "g"}}, "scheduling.sigs.k8s.io", "g"),
+        ({"labels": {f"{LABEL}/name": "g"}}, "scheduling.sigs.k8s.io", "g"),
+        ({"annotations": {f"{K}name": "g"}}, "scheduling.sigs.k8s.io", "g"),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "scheduling.x-k8s.io", "g"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, "scheduling.k8s.io", "g"),
+        ({"labels": {LABEL: ""}}, "Pod", "p"),
+    ],
+)
+def test_membership(fields, family, name):
+    """Each API's way of naming the group; a pod without one is its own gang."""
+    gang = pod(**fields).gang
+    assert (gang.family, gang.namespace, gang.name) == (family, "ns", name)
+
+
+def test_the_field_of_the_api_wins_over_labels():
+    """A pod that names groups of two APIs belongs to the one of its spec."""
+    both = pod(labels={LABEL: "other"}, schedulingGroup={"podGroupName": "g"})
+    assert (both.gang.family, both.gang.name) == ("scheduling.k8s.io", "g")
+
+
+def test_members_of_other_schedulers_are_other_gangs():
+    """Members share the scheduler with their gang."""
+    assert pod({LABEL: "g"}, schedulerName="a").gang != pod({LABEL: "g"}, schedulerName="b").gang
+
+
+@pytest.mark.parametrize(
+    ("fields", "needed"),
+    [
+        ({}, False),
+        ({"labels": {LABEL: "g"}}, True),
+        ({"labels": {f"{LABEL}/name": "g"}}, False),
+        ({"annotations": {f"{K}name": "g"}}, False),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, True),
+        ({"schedulingGroup": {"podGroupName": "g"}}, True),
+    ],
+)
+def test_which_members_wait_for_an_object(fields, needed):
+    """Groups that live in annotations need no object; the others do."""
+    assert needs_object(pod(**fields)) is needed
+
+
+def test_sigs_group():
+    """Minimum and timeout come from the spec, the rest from Koordinator's annotations."""
+    gang = sigs(3, scheduleTimeoutSeconds=60)
+    assert (gang.min_member, gang.timeout_seconds, gang.match_policy, gang.strict) == (3, 60.0, "once-satisfied", True)
+    assert (gang.priority, gang.disruption, gang.group) == (None, None, ())
+    tuned = sigs(annotations={f"{K}match-policy": "only-waiting", f"{K}mode": "NonStrict"})
+    assert (tuned.match_policy, tuned.strict) == ("only-waiting", False)
+
+
+@pytest.mark.parametrize("minimum", [0, -1, 1_000_001])
+def test_the_minimum_is_bounded(minimum):
+    """A gang of nobody, or of more than a cluster holds, is a mistake."""
+    with pytest.raises(FieldError) as caught:
+        sigs(minimum)
+    assert caught.value.field == "spec.minMember"
+
+
+def test_gang_group_is_sorted_and_needs_two():
+    """The order in the annotation is the user's; a group of one gang is none."""
+    assert sigs(annotations={f"{K}groups": '["ns/b", "ns/a", "ns/b"]'}).group == ("ns/a", "ns/b")
+    assert sigs(annotations={f"{K}groups": '["ns/g"]'}).group == ()
+
+
+@pytest.mark.parametrize("raw", ["[", "{}", "[1]", '["a"]', '["a/b/c"]', '["/b"]', "[" * 100_000, "null"])
+def test_wrong_gang_groups_are_named(raw):
+    """The annotation must be a JSON list of ns/name."""
+    with pytest.raises(FieldError, match="JSON list") as caught:
+        sigs(annotations={f"{K}groups": raw})
+    assert caught.value.field == f"metadata.annotations[{K}groups]"
+
+
+def test_gang_groups_are_bounded():
+    """The size of a GangGroup is chosen by users, so it has a limit."""
+    names = ",".join(f'"ns/g{i}"' for i in range(MAX_GROUPS + 1))
+    with pytest.raises(FieldError, match="at most"):
+        sigs(annotations={f"{K}groups": f"[{names}]"})
+
+
+def test_gang_from_annotations():
+    """A gang without an object is described by its members."""
+    notes = {f"{K}name": "g", f"{K}min-available": "4", f"{K}waiting-time": "1h30m", f"{K}groups": '["ns/g","ns/h"]'}
+    gang = gang_from_member(pod(annotations=notes))
+    assert gang is not None
+    assert (gang.key, gang.min_member, gang.timeout_seconds) == ("ns/g", 4, 5400.0)
+    assert gang.group == ("ns/g", "ns/h")
+
+
+def test_gang_from_the_older_labels():
+    """The light-weight labels carry name and minimum."""
+    gang = gang_from_member(pod(labels={f"{LABEL}/name": "g", f"{LABEL}/min-available": "2"}))
+    assert gang is not None
+    assert (gang.name, gang.min_member) == ("g", 2)
+
+
+@pytest.mark.parametrize("raw", [None, "", "0", "-1", "two", "1.0", " 1", "9999999", "१"])
+def test_annotations_without_a_valid_minimum_describe_nothing(raw):
+    """Such a gang stays unknown instead of being guessed."""
+    notes = {f"{K}name": "g"} | ({f"{K}min-available": raw} if raw is not None else {})
+    assert gang_from_member(pod(annotations=notes)) is None
+
+
+@given(st.text(max_size=50))
+def test_any_waiting_time_is_a_duration_or_ignored(raw):
+    """Hostile text in the annotation never fails and never gives a time that is not positive."""
+    gang = gang_from_member(pod(annotations={f"{K}name": "g", f"{K}min-available": "1", f"{K}waiting-time": raw}))
+    assert gang is not None
+    assert gang.timeout_seconds is None or gang.timeout_seconds > 0
+
+
+def test_a_pod_without_group_describes_no_gang():
+    """Only members of annotation gangs speak for their gang."""
+    assert gang_from_member(pod()) is None
+    assert gang_from_member(pod(schedulingGroup={"podGroupName": "g"})) is None
+
+
+def test_coscheduling_group_keeps_its_family():
+    """The twin API has the same spec and other members."""
+    raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 2}}
+    gang = Converter.coscheduling_gang(msgspec.convert(raw, wire.SigsPodGroup))
+    assert (gang.family, gang.min_member) == ("scheduling.x-k8s.io", 2)
+
+
+def test_upstream_policies():
+    """A gang policy has its count, a basic policy starts members one by one."""
+    assert upstream(schedulingPolicy={"gang": {"minCount": 4}}).min_member == 4
+    assert upstream(schedulingPolicy={"basic": {}}).min_member == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "disruption"),
+    [("Pod", "pod"), ("PodGroup", "gang"), ({"single": {}}, "pod"), ({"all": {}}, "gang"), (None, "pod")],
+)
+def test_upstream_disruption_modes(mode, disruption):
+    """Both spellings mean the same; nothing is the API's default, pods one by one."""
+    spec = {} if mode is None else {"disruptionMode": mode}
+    assert upstream(schedulingPolicy={"gang": {"minCount": 1}}, **spec).disruption == disruption
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"schedulingPolicy": {"gang": {"minCount": 0}}}, "spec.schedulingPolicy.gang.minCount"),
+        ({"schedulingPolicy": {"gang": {}, "basic": {}}}, "spec.schedulingPolicy"),
+        ({"disruptionMode": "All"}, "spec.disruptionMode"),
+        ({"disruptionMode": {"all": {}, "single": {}}}, "spec.disruptionMode"),
+        ({"disruptionMode": {}}, "spec.disruptionMode"),
+    ],
+)
+def test_wrong_upstream_groups_are_named(spec, field):
+    """What the API server would refuse is refused here too."""
+    with pytest.raises(FieldError) as caught:
+        upstream(**spec)
+    assert caught.value.field == field
+
+
+def test_upstream_priority_and_topology():
+    """The group's own priority, policy and topology key are carried over."""
+    topology = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    gang = upstream(priority=7, preemptionPolicy="Never", schedulingPolicy={"gang": {"minCount": 1}}, **topology)
+    assert (gang.priority, gang.preemption_policy, gang.topology) == (7, "Never", (("rack", True),))

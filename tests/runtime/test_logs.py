@@ -1,0 +1,128 @@
+"""One form for all lines of the log, whoever writes them."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Placement, UnitRef, Victim
+from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, WriteDone
+from gangsched.model.records import GangId
+from gangsched.runtime import logs
+from gangsched.runtime.narrator import Narrator
+
+
+@pytest.fixture
+def stream() -> io.StringIO:
+    """Where the log goes."""
+    return io.StringIO()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    """The JSON lines, without their times."""
+    found = [json.loads(line) for line in stream.getvalue().splitlines()]
+    for each in found:
+        assert each.pop("time").endswith("Z")
+    return found
+
+
+def test_json_lines(stream: io.StringIO) -> None:
+    """Our lines and those of libraries look alike, and begin with time, level and message."""
+    logs.configure("json", "info", stream)
+    logs.get("part", gang="ns/gang").info("decided", outcome="bind")
+    logging.getLogger("kopf.objects").error("no %s", "luck")
+    assert stream.getvalue().startswith('{"time": "')
+    assert lines(stream) == [
+        {"level": "info", "message": "decided", "gang": "ns/gang", "outcome": "bind", "logger": "gangsched.part"},
+        {"level": "error", "message": "no luck", "logger": "kopf.objects"},
+    ]
+
+
+def test_levels(stream: io.StringIO) -> None:
+    """Lines below the level are not written; chatter of libraries is only written when all is to be seen."""
+    logs.configure("json", "info", stream)
+    logs.get("part").debug("no")
+    logging.getLogger("kopf.objects").warning("no")
+    logs.configure("json", "debug", stream)
+    logs.get("part").debug("yes")
+    logging.getLogger("kopf.objects").warning("yes")
+    assert [line["message"] for line in lines(stream)] == ["yes", "yes"]
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_exceptions_without_local_variables(stream: io.StringIO, style: str) -> None:
+    """A traceback is logged with its message; the values of variables, which may be credentials, are not."""
+    logs.configure(style, "info", stream)
+    token = "secret" + "-token"
+    try:
+        assert token != "secret-token"
+    except AssertionError as error:
+        logs.get("part").error("died", exc_info=error.with_traceback(error.__traceback__))
+    text = stream.getvalue()
+    assert "AssertionError" in text
+    assert "locals" not in text
+
+
+def test_console_is_for_people(stream: io.StringIO) -> None:
+    """A stream that is no terminal gets no colours, and auto means JSON there."""
+    logs.configure("console", "info", stream)
+    logs.get("part", gang="ns/gang").info("decided")
+    assert "\x1b" not in stream.getvalue()
+    assert "gang=ns/gang" in stream.getvalue()
+    logs.configure("auto", "info", stream)
+    logs.get("part").info("next")
+    assert json.loads(stream.getvalue().splitlines()[-1])["message"] == "next"
+
+
+def decision(outcome: str, **changes: object) -> Decision:
+    """A decision about ns/gang."""
+    gang = GangId("Pod", "ns", "gang", "ours")
+    fields = {"gang": gang, "kind": "Pod", "group": (), "priority": 0, "required": 1, "outcome": outcome}
+    return Decision(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_a_repeated_decision_is_not_repeated_in_the_log(stream: io.StringIO) -> None:
+    """A gang that waits for days fills no disk; a change of outcome or reason is written."""
+    logs.configure("json", "info", stream)
+    narrator = Narrator()
+    for message in ("no room", "no room", "no quota", "no quota"):
+        narrator.decided([decision(UNSCHEDULABLE, message=message)], [], 0.001, 0.0)
+    narrator.decided([decision(BIND)], [], 0.001, 0.0)
+    assert [(line["gang"], line["outcome"], line.get("why")) for line in lines(stream)] == [
+        ("ns/gang", "unschedulable", "no room"),
+        ("ns/gang", "unschedulable", "no quota"),
+        ("ns/gang", "bind", None),
+    ]
+
+
+def test_a_dry_run_tells_names(stream: io.StringIO) -> None:
+    """Where nothing is written but the log, it says who would go where and who would have to leave."""
+    logs.configure("json", "info", stream)
+    full = decision(
+        PREEMPT,
+        placements=(Placement("ns", "gang", "u", "node-1"),),
+        victims=(Victim("ns", "victim", "v", "node-1", UnitRef("Pod", "ns/victim"), False, 0, False),),
+    )
+    Narrator(in_full=True).decided([full], [], 0.001, 0.0)
+    Narrator().decided([full], [], 0.001, 0.0)
+    dry, wet = lines(stream)
+    assert (dry["placements"], dry["victims"]) == ({"ns/gang": "node-1"}, ["ns/victim"])
+    assert (wet.get("placements"), wet["victims"]) == (None, 1)
+
+
+def test_trouble_is_told(stream: io.StringIO) -> None:
+    """Failed writes, refused objects and changes of leadership are in the log; what worked is not."""
+    logs.configure("json", "info", stream)
+    refused = ObjectRefused("Pod", "ns", "p", "u", "spec.x", "is wrong")
+    events: list[Event] = [
+        WriteDone(1, "ok"),
+        WriteDone(2, "gone"),
+        WriteDone(3, "refused", "no"),
+        refused,
+        LeadershipChanged(False),
+    ]
+    Narrator().handled(events, [], 0.0, 0.0)
+    assert [line["message"] for line in lines(stream)] == ["a write failed", "an object is ignored", "not leading"]

@@ -1,0 +1,185 @@
+"""The loop between core and cluster: order of calls, when it waits, when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from gangsched.core.actions import Action, Bind, PodRef
+from gangsched.core.decision import BIND, Decision
+from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
+from gangsched.model.records import GangId
+from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
+
+POD = PodRef("ns", "pod", "uid")
+
+
+def bind(number: int) -> Bind:
+    """A write with this id."""
+    return Bind(number, POD, "node")
+
+
+class ScriptedCluster:
+    """Hands out batches as time goes by, one per poll or wait, and stops when there are no more."""
+
+    def __init__(self, story: list[str], batches: list[list[Event]]) -> None:
+        self.story = story
+        self.batches = batches
+        self.now = 0.0
+
+    def poll(self) -> tuple[float, list[Event]]:
+        return self._next("poll")
+
+    def wait(self, until: float | None) -> tuple[float, list[Event]]:
+        return self._next(f"wait until {until}")
+
+    def _next(self, what: str) -> tuple[float, list[Event]]:
+        self.story.append(what)
+        self.now += 1.0
+        return self.now, self.batches.pop(0) if self.batches else []
+
+    def submit(self, actions: Sequence[Action]) -> None:
+        self.story.extend(f"submit {action.id}" for action in actions if isinstance(action, Bind))
+
+    @property
+    def stopped(self) -> bool:
+        return not self.batches
+
+
+class ScriptedCore:
+    """Has so many gangs to decide after the first batch; each decision binds one pod."""
+
+    def __init__(self, story: list[str], gangs: int, *, wake: float | None = None) -> None:
+        self.story = story
+        self.gangs = gangs
+        self.wake = wake
+        self.decided: list[Decision] = []
+
+    def handle(self, events: Sequence[Event], now: float) -> list[Action]:
+        self.story.append(f"handle {len(events)} at {now:g}")
+        return [bind(100)] if any(isinstance(event, Synced) for event in events) else []
+
+    def has_work(self, now: float) -> bool:
+        return self.gangs > 0
+
+    def decide(self, now: float) -> list[Action]:
+        self.story.append(f"decide at {now:g}")
+        self.gangs -= 1
+        self.decided.append(Decision(GangId("Pod", "ns", "pod", "s"), "Pod", (), 0, 1, BIND))
+        return [bind(self.gangs)]
+
+    def wake_at(self) -> float | None:
+        return self.wake
+
+    def drain_decisions(self) -> list[Decision]:
+        out, self.decided = self.decided, []
+        return out
+
+
+class Witness(Observer):
+    """Notes what it is shown."""
+
+    def __init__(self, story: list[str]) -> None:
+        self.story = story
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        assert seconds >= 0
+        self.story.append(f"handled {len(events)}, {len(actions)} actions")
+
+    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
+        assert seconds >= 0
+        self.story.append(f"decided {[decision.outcome for decision in decisions]}, {len(actions)} actions")
+
+    def busy(self) -> None:
+        self.story.append("busy")
+
+    def idle(self) -> None:
+        self.story.append("idle")
+
+
+def test_news_are_taken_in_between_decisions() -> None:
+    """After each decision the loop polls, so that the next one knows what has happened; it waits with nothing to do."""
+    story: list[str] = []
+    cluster = ScriptedCluster(story, [[Synced()], [], [], [], []])
+    run_loop(ScriptedCore(story, 2, wake=7.0), cluster)
+    assert story == [
+        "poll",
+        "handle 1 at 1",
+        "submit 100",
+        "decide at 1",
+        "submit 1",
+        "poll",
+        "handle 0 at 2",
+        "decide at 2",
+        "submit 0",
+        "poll",
+        "handle 0 at 3",
+        "wait until 7.0",
+        "handle 0 at 4",
+        "wait until 7.0",
+    ]
+
+
+def test_observers_see_everything_after_it_was_submitted() -> None:
+    """Writes are on their way before anybody is told about them: observing delays nothing."""
+    story: list[str] = []
+    run_loop(ScriptedCore(story, 1), ScriptedCluster(story, [[Synced()], [], []]), Observers(Witness(story)))
+    assert story == [
+        "poll",
+        "busy",
+        "handle 1 at 1",
+        "submit 100",
+        "handled 1, 1 actions",
+        "decide at 1",
+        "submit 0",
+        "decided ['bind'], 1 actions",
+        "poll",
+        "busy",
+        "handle 0 at 2",
+        "handled 0, 0 actions",
+        "idle",
+        "wait until None",
+    ]
+
+
+def test_a_stopped_cluster_is_left_alone() -> None:
+    """Nothing is handled, decided or submitted once the cluster has stopped."""
+    story: list[str] = []
+    run_loop(ScriptedCore(story, 5), ScriptedCluster(story, []))
+    assert story == ["poll"]
+
+
+def test_a_failure_of_the_core_ends_the_loop() -> None:
+    """The loop does not go on with a core whose state is unknown."""
+
+    class Broken(ScriptedCore):
+        def decide(self, now: float) -> list[Action]:
+            raise RuntimeError("broken")
+
+    story: list[str] = []
+    with pytest.raises(RuntimeError, match="broken"):
+        run_loop(Broken(story, 1), ScriptedCluster(story, [[Synced()], []]))
+
+
+def test_once_ends_when_all_is_decided_and_answered() -> None:
+    """A single pass ends after the last answer, not before, and not only when the cluster stops."""
+    story: list[str] = []
+    batches: list[list[Event]] = [[Synced()], [], [WriteDone(100, "ok")], [WriteDone(0, "conflict")], [], [], []]
+    run_once(ScriptedCore(story, 1), ScriptedCluster(story, batches))
+    assert story[-1] == "handle 1 at 4"
+
+
+def test_once_waits_for_the_caches_and_for_leadership() -> None:
+    """Before everything is known, and before this process leads, nothing being pending means nothing."""
+    story: list[str] = []
+    batches: list[list[Event]] = [[], [Synced()], [WriteDone(100, "ok")], [LeadershipChanged(True)], [], []]
+    run_once(ScriptedCore(story, 0), ScriptedCluster(story, batches), await_leadership=True)
+    assert story[-1] == "handle 1 at 4"
+
+
+def test_once_does_not_wait_for_writes_that_nobody_answers() -> None:
+    """In a dry run writes are never answered; the pass ends when all is decided."""
+    story: list[str] = []
+    run_once(ScriptedCore(story, 1), ScriptedCluster(story, [[Synced()], [], [], []]), await_writes=False)
+    assert story[-1] == "handle 0 at 2"

@@ -1,0 +1,165 @@
+"""What passes through the loop becomes the metrics that are documented."""
+
+from __future__ import annotations
+
+import gc
+import re
+
+from prometheus_client import CollectorRegistry
+
+from gangsched.cluster.kube.hooks import Observe
+from gangsched.core.actions import Bind, PodRef, SetCondition
+from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, Decision, UnitRef, Unplaced, Victim
+from gangsched.core.events import PodChanged, PodGone, Synced, WriteDone
+from gangsched.model.records import GangId, Pod, PodShape
+from gangsched.runtime.iometrics import IoMetrics
+from gangsched.runtime.memory import THRESHOLDS, FreezeAfterSync, PauseMeter, raise_thresholds
+from gangsched.runtime.metrics import Metrics
+
+GANG = GangId("scheduling.sigs.k8s.io", "ns", "gang", "ours")
+
+
+def pod(name: str = "a", **changes: object) -> PodChanged:
+    """A pending pod of ours, or what the changes make of it."""
+    fields = {"namespace": "ns", "name": name, "uid": f"uid-{name}", "shape": PodShape(), "gang": GANG}
+    return PodChanged(Pod(**{**fields, "scheduler": "ours", **changes}))  # type: ignore[arg-type]
+
+
+def decision(outcome: str, **changes: object) -> Decision:
+    """A decision about the gang."""
+    fields = {"gang": GANG, "kind": "PodGroup", "group": (), "priority": 0, "required": 1, "outcome": outcome}
+    return Decision(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+class Fed:
+    """Metrics with a clock that is set by hand, and short ways to feed and read them."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.metrics = Metrics(["ours"], clock=lambda: self.now)
+
+    def handled(self, *events: object, actions: tuple[object, ...] = ()) -> None:
+        self.metrics.handled(events, actions, 0.002, 0.0)  # type: ignore[arg-type]
+
+    def __getitem__(self, key: str) -> float | None:
+        name, _, rest = key.partition("{")
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+def test_pods_wait_until_they_are_bound_or_gone() -> None:
+    """Pods of ours that may be scheduled count as pending, each once, until they are bound, gone or terminating."""
+    fed = Fed()
+    fed.handled(pod("a"), pod("a"), pod("b"), pod("c"), pod("other", scheduler="theirs"), pod("gated", gates=("g",)))
+    assert fed['gangsched_pending_pods{profile="ours"}'] == 3
+    fed.handled(pod("a", node="n"), PodGone("ns", "b", "uid-b"), pod("c", deleting_since=1.0))
+    assert fed['gangsched_pending_pods{profile="ours"}'] == 0
+
+
+def test_a_pod_is_scheduled_when_its_binding_succeeds() -> None:
+    """The attempt counts, and the pod's waiting time ends, at the answer to the binding."""
+    fed = Fed()
+    fed.handled(pod("a"), pod("b"))
+    fed.now = 4.0
+    binds = [Bind(1, PodRef("ns", "a", "uid-a"), "n"), Bind(2, PodRef("ns", "b", "uid-b"), "n")]
+    fed.metrics.decided([decision(BIND)], binds, 0.01, 0.0)
+    before = fed['scheduler_schedule_attempts_total{result="scheduled",profile="ours"}']
+    fed.handled(WriteDone(1, "ok"), WriteDone(2, "refused"), WriteDone(99, "ok"))
+    assert (before, fed['scheduler_schedule_attempts_total{result="scheduled",profile="ours"}']) == (None, 1)
+    assert fed['scheduler_schedule_attempts_total{result="error",profile="ours"}'] == 1
+    assert fed["scheduler_pod_scheduling_sli_duration_seconds_sum"] == 4.0
+    assert fed['gangsched_pending_pods{profile="ours"}'] == 1
+
+
+def test_decisions_count_gangs_and_what_they_cost() -> None:
+    """A GangGroup is one search with one set of victims, and a decision about each of its gangs."""
+    fed = Fed()
+    victim = Victim("ns", "v", "u", "n", UnitRef("Pod", "ns/v"), False, 0, False)
+    both = decision(PREEMPT, victims=(victim, victim), stopped=True)
+    fed.metrics.decided([both, both], [], 0.3, 0.0)
+    fed.metrics.decided([decision(UNSCHEDULABLE, unplaced=(Unplaced("ns/a", ("no",)),))], [], 0.1, 0.0)
+    fed.metrics.decided([decision(GATHERING, unplaced=(Unplaced("ns/a", ("no",)),))], [], 0.1, 0.0)
+    assert fed['scheduler_podgroup_schedule_attempts_total{result="waiting_on_preemption",profile="ours"}'] == 2
+    assert fed['scheduler_podgroup_schedule_attempts_total{result="unschedulable",profile="ours"}'] == 1
+    assert fed["scheduler_preemption_attempts_total"] == 1
+    assert fed["scheduler_preemption_victims_sum"] == 2
+    assert fed["gangsched_searches_stopped_total"] == 1
+    assert fed['scheduler_schedule_attempts_total{result="unschedulable",profile="ours"}'] == 1
+    assert fed['gangsched_plan_seconds_count{outcome="preempt"}'] == 1
+    assert fed["scheduler_podgroup_scheduling_algorithm_duration_seconds_count"] == 2
+
+
+def test_batches_and_queues() -> None:
+    """Each batch is one observation however many events it holds, and queues are levels."""
+    fed = Fed()
+    fed.handled(Synced(), pod(), actions=(SetCondition(PodRef("ns", "a", "u"), "r", "m"),))
+    fed.handled()
+    fed.metrics.queued({"active": 2, "backoff": 0})
+    fed.metrics.queued({"active": 1, "backoff": 3})
+    assert (fed["gangsched_events_total"], fed["gangsched_ingest_seconds_count"]) == (2, 2)
+    assert (fed['gangsched_queued_gangs{queue="active"}'], fed['gangsched_queued_gangs{queue="backoff"}']) == (1, 3)
+
+
+def test_every_measurement_of_the_adapter_is_a_metric() -> None:
+    """What the adapter says it measures and what becomes a metric are the same names."""
+    told = set(re.findall(r"``([a-z_]+)`` \{", Observe.__doc__ or ""))
+    told |= set(re.findall(r"\}, ``([a-z_]+)`` \{", Observe.__doc__ or ""))
+    assert told == IoMetrics(CollectorRegistry()).known
+
+
+def test_measurements_arrive() -> None:
+    """Durations, counts and levels, with and without labels; an unknown name is nobody's loss."""
+    registry = CollectorRegistry()
+    observe = IoMetrics(registry)
+    observe("write_seconds", 0.2, {"kind": "Bind", "outcome": "ok"})
+    observe("watch_events", 5, {"resource": "pods"})
+    observe("leader", 1, {})
+    observe("something_new", 1, {"a": "b"})
+    value = registry.get_sample_value
+    assert value("gangsched_write_seconds_sum", {"kind": "Bind", "outcome": "ok"}) == 0.2
+    assert value("gangsched_watch_events_total", {"resource": "pods"}) == 5
+    assert value("gangsched_leader") == 1
+
+
+def test_collections_are_counted() -> None:
+    """A full collection while the meter is installed shows up, one afterwards does not."""
+    meter = PauseMeter()
+    gc.disable()  # so that none starts by itself
+    meter.install()
+    try:
+        gc.collect()
+    finally:
+        meter.remove()
+        gc.enable()
+    gc.collect()
+    assert meter.collections[2] == 1
+    assert 0 < meter.longest_seconds <= sum(meter.seconds)
+    assert {family.name for family in meter.collect()} == {
+        "gangsched_gc_collections",
+        "gangsched_gc_pause_seconds",
+        "gangsched_gc_longest_pause_seconds",
+    }
+
+
+def test_memory_is_frozen_once_after_the_first_sync() -> None:
+    """The caches leave the collector's sight when they are complete, and only then."""
+    policy = FreezeAfterSync()
+    try:
+        policy.handled([], [], 0.0, 0.0)
+        assert gc.get_freeze_count() == 0
+        policy.handled([Synced()], [], 0.0, 0.0)
+        frozen = gc.get_freeze_count()
+        policy.handled([Synced()], [], 0.0, 0.0)
+        assert frozen > 0
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()
+
+
+def test_thresholds_are_raised_and_put_back() -> None:
+    """A process collects rarely from its start, and leaves the interpreter as it was."""
+    before = gc.get_threshold()
+    restore = raise_thresholds()
+    assert gc.get_threshold() == THRESHOLDS
+    restore()
+    assert gc.get_threshold() == before

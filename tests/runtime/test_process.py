@@ -1,0 +1,198 @@
+"""How the process starts, ends and fails, without a cluster behind it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gangsched.cli import main as cli
+from gangsched.cluster.kube.connection import Connection, load_connection
+from gangsched.core.actions import Action
+from gangsched.core.events import Event
+from gangsched.core.scheduler import Scheduler
+from gangsched.runtime import process
+from gangsched.runtime.settings import Configuration, Http
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{{name: test, context: {{cluster: test, user: test}}}}]
+users: [{{name: test, user: {{token: secret}}}}]
+clusters: [{{name: test, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+"""
+
+
+@pytest.fixture
+def nowhere() -> Iterator[int]:
+    """A port on which nobody answers, and that nobody else can take meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, nowhere: int) -> Path:
+    """A kubeconfig of a server that does not answer."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG.format(port=nowhere))
+    return path
+
+
+@pytest.fixture
+async def connection(kubeconfig: Path) -> Connection:
+    """The connection to it, loaded."""
+    return await load_connection(kubeconfig)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def configuration(port: int) -> Configuration:
+    """Defaults, with probes on this port."""
+    return msgspec.structs.replace(Configuration(), http=Http(port=port))
+
+
+def test_missing_kubeconfig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kubeconfig that does not exist is one line and exit code 2."""
+    missing = tmp_path / "missing"
+    assert cli.main(["run", "--kubeconfig", str(missing)]) == 2
+    assert capsys.readouterr().err == f"gangsched: kubeconfig {missing}: no such file\n"
+
+
+def test_unknown_context(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A context that the kubeconfig does not have is one line that names those it has."""
+    assert cli.main(["run", "--kubeconfig", str(kubeconfig), "--context", "prod"]) == 2
+    assert capsys.readouterr().err == f"gangsched: kubeconfig {kubeconfig} has no context 'prod'; it has: test\n"
+
+
+def test_bad_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A configuration that is no good is told before anything is connected to."""
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: gangsched.dev/v1alpha1\nkind: GangSchedulerConfiguration\nhttp: {prot: 1}\n")
+    assert cli.main(["run", "--config", str(file)]) == 2
+    assert capsys.readouterr().err == f"gangsched: {file}:3: http.prot: unknown key; did you mean port?\n"
+
+
+@pytest.mark.parametrize("command", ["run", "controllers"])
+def test_server_that_does_not_answer(
+    command: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that cannot be reached is one line that names it and where its address came from."""
+    monkeypatch.setattr(process, "_PROBE_SECONDS", 0.2)
+    assert cli.main([command, "--kubeconfig", str(kubeconfig)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("gangsched: http://127.0.0.1:")
+    assert f"(kubeconfig {kubeconfig}, context test) cannot be reached: " in line
+
+
+def test_port_of_the_probes_is_taken(connection: Connection) -> None:
+    """Somebody else's port is an error that names the setting."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(process.StartError, match=rf"cannot listen on 127.0.0.1:{port}: .*set http.port"):
+            process.Process(configuration(port), connection).run()
+
+
+def test_a_dead_decision_thread_ends_the_process(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the core fails the process ends with 1, so that it is started anew; it does not live on as a shell."""
+
+    def fail(_: Scheduler, events: Sequence[Event], now: float) -> list[Action]:
+        raise KeyError("broken")
+
+    monkeypatch.setattr(Scheduler, "handle", fail)
+    assert process.Process(configuration(0), connection).run() == process.FAILED
+
+
+def test_a_signal_ends_the_process_in_order(connection: Connection) -> None:
+    """SIGTERM ends a process that waits for its cluster with 0; the probes answered while it waited."""
+    port = free_port()
+    probes: list[int] = []
+
+    def wait_and_stop() -> None:
+        try:
+            for path in ("healthz", "readyz"):
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+                        probes.append(answer.status)
+                except urllib.error.HTTPError as error:
+                    with error:
+                        probes.append(error.code)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    class Eager(process.Process):
+        """Begins to be probed when its probes are up."""
+
+        def _start_health(self) -> None:
+            super()._start_health()
+            self.prober = threading.Thread(target=wait_and_stop)
+
+        def _catch_signals(self) -> Callable[[], None]:
+            restore = super()._catch_signals()
+            self.prober.start()
+            return restore
+
+    before = signal.getsignal(signal.SIGTERM)
+    running = Eager(configuration(port), connection)
+    assert running.run() == process.OK
+    running.prober.join()
+    assert probes == [200, 503]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+STUCK = """
+import asyncio, signal, sys, threading
+from gangsched.cluster.kube.connection import load_connection
+from gangsched.core.scheduler import Scheduler
+from gangsched.runtime import logs, process
+from gangsched.runtime.settings import Configuration, Http
+
+logs.configure("json")
+
+def stuck(self, events, now):
+    print("stuck", flush=True)
+    threading.Event().wait()
+
+Scheduler.handle = stuck
+connection = asyncio.run(load_connection(sys.argv[1]))
+process.Process(Configuration(http=Http(port=0)), connection).run()
+"""
+
+
+def test_a_second_signal_ends_it_at_once(kubeconfig: Path) -> None:
+    """Whoever asks twice does not want to wait for what hangs."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", STUCK, str(kubeconfig)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == "stuck\n"
+        child.send_signal(signal.SIGTERM)
+        while "stopping" not in child.stderr.readline():
+            assert child.poll() is None
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=30)
+        assert child.returncode == 128 + signal.SIGTERM
+    finally:
+        child.kill()
+        child.communicate()
