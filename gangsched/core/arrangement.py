@@ -26,7 +26,7 @@ MAX_TRIES = 600
 def hopeless(members: Sequence[Pod], sim: Simulation, pipeline: Pipeline) -> bool:
     """True when no arrangement can exist: some class, or all members together, ask for more than there is."""
     free = np.maximum(sim.free, 0.0)
-    counts: dict[tuple[int, str, int], tuple[PodClass, int]] = {}
+    counts: dict[int, tuple[PodClass, int]] = {}
     for pod in members:
         pod_class = sim.snapshot.class_of(pod)
         _, before = counts.get(pod_class.ident, (pod_class, 0))

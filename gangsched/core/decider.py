@@ -329,7 +329,7 @@ class _Job:
         self.placer.extras(held, sim, {})
         reasons: tuple[Reason, ...] = ()
         unplaced: list[Unplaced] = []
-        known: dict[tuple[int, str, int], tuple[Reason, ...]] = {}
+        known: dict[int, tuple[Reason, ...]] = {}
         first = min(failed, key=lambda p: p.key, default=None)
         without = {p.uid for p in failed}
         for pod in (p for g in self.gangs for p in self.census[g].pending):

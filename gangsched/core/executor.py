@@ -323,6 +323,7 @@ class Executor:
             group.attempts += 1
             group.retry_at = self.now + self.steps.backoff(group)
             return
+        plan.removed.difference_update(uid for uid, _ in failures)  # they stay: their marks are taken back
         group.message = f"{group.state.value}: {failures[0][1]}"
         # Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.
         changed = all(text.startswith(("gone", "conflict")) for _, text in failures)

@@ -10,14 +10,11 @@ from gangsched.model.records import Labels, PodShape
 class PodClass(msgspec.Struct, frozen=True, gc=False):
     """A shape with the namespace and labels by which other pods' terms may select it.
 
-    Made by :meth:`gangsched.core.snapshot.Snapshot.class_of`; pods of one class share one object.
+    Made by :meth:`gangsched.core.snapshot.Snapshot.class_of`; pods of one class share one object. ``ident`` is its
+    number there.
     """
 
     shape: PodShape
     namespace: str
     labels: Labels
-
-    @property
-    def ident(self) -> tuple[int, str, int]:
-        """Identity of the class; it keeps alive what it is made of, so object identity will do."""
-        return id(self.shape), self.namespace, id(self.labels)
+    ident: int

@@ -44,7 +44,7 @@ class Simulation:
         self._held: list[tuple[PodClass, int]] = []
         self._lifted: set[int] = set()
         self._steps: list[_Step | Ints] = []
-        self._states: dict[tuple[str, tuple[int, str, int]], tuple[Filter, Any]] = {}
+        self._states: dict[tuple[str, int], tuple[Filter, Any]] = {}
         for phantom in held:
             row = snapshot.row_of.get(phantom.node)
             if row is not None:

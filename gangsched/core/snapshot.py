@@ -52,11 +52,14 @@ class Snapshot:
         self._terms_exist = False
         self._classes: dict[tuple[int, str, tuple[str | None, ...]], PodClass] = {}
         self._scored_vectors: list[Floats] = []
+        self._next_class = 0
         self.namespaces: dict[str, Labels] = {}
         self._known: dict[str, Node] = {}
         self._dirty = False
         self._pods_on: dict[str, dict[str, Pod]] = {}
         self._shape_number: dict[int, int] = {}
+        self._known_shapes: dict[PodShape, int] = {}
+        self._twins: list[PodShape] = []
         self.shapes: list[PodShape] = []
         self._vectors: list[tuple[Ints, Floats]] = []
         self._shape_matrix: Floats = np.zeros((0, len(self.resources)))
@@ -179,27 +182,38 @@ class Snapshot:
     # -- shapes --------------------------------------------------------------------------------------------
 
     def shape_number(self, shape: PodShape) -> int:
-        """The dense number of an interned shape."""
+        """The dense number of a shape; equal shapes have the same."""
         number = self._shape_number.get(id(shape))
         if number is None:
-            number = self._shape_number[id(shape)] = len(self.shapes)
-            self.shapes.append(shape)  # keeps the object alive, so its id stays its own
-            if shape.anti_affinity:
-                self.anti_shapes.append(number)
-            self._note_terms(shape)
-            self._scored_vectors.append(scored_vector(shape))
-            items = [(PODS, 1.0)]
-            for name, units in shape.requests:
-                row = self.resource_row.get(name)
-                items.append((self._add_resource(name) if row is None else row, float(units)))
-            items.sort()
-            index = np.array([i for i, _ in items], dtype=np.int64)
-            amounts = np.array([a for _, a in items])
-            self._vectors.append((index, amounts))
-            if number >= len(self._shape_matrix):
-                extra = np.zeros((max(16, len(self._shape_matrix)), len(self.resources)))
-                self._shape_matrix = np.concatenate([self._shape_matrix, extra])
-            self._shape_matrix[number, index] = amounts
+            number = self._known_shapes.get(shape)
+            if number is None:
+                number = self._new_shape(shape)
+            elif len(self._twins) >= 10_000:  # shapes come interned; those that do not must not pile up
+                self._shape_number = {id(s): n for n, s in enumerate(self.shapes)}
+                self._twins.clear()
+            self._twins.append(shape)  # keeps the object alive, so its id stays its own
+            self._shape_number[id(shape)] = number
+        return number
+
+    def _new_shape(self, shape: PodShape) -> int:
+        number = self._known_shapes[shape] = len(self.shapes)
+        self.shapes.append(shape)
+        if shape.anti_affinity:
+            self.anti_shapes.append(number)
+        self._note_terms(shape)
+        self._scored_vectors.append(scored_vector(shape))
+        items = [(PODS, 1.0)]
+        for name, units in shape.requests:
+            row = self.resource_row.get(name)
+            items.append((self._add_resource(name) if row is None else row, float(units)))
+        items.sort()
+        index = np.array([i for i, _ in items], dtype=np.int64)
+        amounts = np.array([a for _, a in items])
+        self._vectors.append((index, amounts))
+        if number >= len(self._shape_matrix):
+            extra = np.zeros((max(16, len(self._shape_matrix)), len(self.resources)))
+            self._shape_matrix = np.concatenate([self._shape_matrix, extra])
+        self._shape_matrix[number, index] = amounts
         return number
 
     def vector(self, shape: PodShape) -> tuple[Ints, Floats]:
@@ -220,15 +234,16 @@ class Snapshot:
         Labels count only as far as some pod's affinity, anti-affinity or spread looks at them: the index that a
         controller puts on each of its pods does not make them different.
         """
-        self.shape_number(pod.shape)
-        key: tuple[int, str, tuple[str | None, ...]] = (id(pod.shape), "", ())
+        number = self.shape_number(pod.shape)
+        key: tuple[int, str, tuple[str | None, ...]] = (number, "", ())
         if self._terms_exist:
-            key = (id(pod.shape), pod.namespace, tuple(pod.labels.get(k) for k in sorted(self._term_keys)))
+            key = (number, pod.namespace, tuple(pod.labels.get(k) for k in sorted(self._term_keys)))
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) > 50_000:
                 self._classes.clear()
-            found = self._classes[key] = PodClass(pod.shape, pod.namespace, pod.labels)
+            self._next_class += 1
+            found = self._classes[key] = PodClass(self.shapes[number], pod.namespace, pod.labels, self._next_class)
         return found
 
     def kept_off(self, pod: PodClass) -> bool:

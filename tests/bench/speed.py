@@ -25,6 +25,8 @@ from tests.bench.worlds import World, cluster
 from tests.oracle.case import Case
 
 KERNEL_SECONDS = 14e-6
+#: Plans of one scenario are repeated for about so long at most.
+LONGEST_SECONDS = 20.0
 
 
 class Scenario(msgspec.Struct):
@@ -102,9 +104,12 @@ class Measured(msgspec.Struct):
 
 
 def measure(case: Case, repeat: int, memory: bool) -> Measured:
-    """Plan again and again in the same world; the first time only warms it."""
+    """Plan again and again in the same world; the first time only warms it, unless it takes very long."""
     world = World(case)
+    start = time.perf_counter()
     verdict = world.decide()
+    first = time.perf_counter() - start
+    repeat = max(1, min(repeat, int(LONGEST_SECONDS / first)))
     gc.collect()
     times = []
     for _ in range(repeat):

@@ -1,0 +1,245 @@
+"""What the documentation says is so: links, files, commands, captured output, tables and examples."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gangsched.cli import main as cli
+from gangsched.core import decider, lifecycle
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE
+from gangsched.core.options import Options
+from gangsched.core.pipeline import Pipeline, default_pipeline
+from gangsched.model.dialects import coscheduling, koordinator, upstream
+from gangsched.runtime.defaults import settings
+from tests.builders import gang, node, pod
+from tests.core.harness import plan
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "examples/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def text_of(name: str) -> str:
+    """A page by its path from the top."""
+    return (ROOT / name).read_text()
+
+
+def without_code(text: str) -> str:
+    """The page without fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def between(text: str, marker: str) -> str:
+    """What stands between ``<!-- marker: begin -->`` and ``<!-- marker: end -->``."""
+    _, _, rest = text.partition(f"<!-- {marker}: begin -->")
+    inside, end, _ = rest.partition(f"<!-- {marker}: end -->")
+    assert end, f"there is no {marker!r} in the page"
+    return inside.strip()
+
+
+# --------------------------------------------------------------------------------------------------------------- links
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub makes of the headings of a page."""
+    headings = re.findall(r"^#+ +(.+)$", without_code(path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@page
+def test_links_lead_somewhere(path: Path) -> None:
+    """Each link to a file of the repository has a file, and each anchor a heading."""
+    broken = []
+    for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", without_code(path.read_text())):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert broken == []
+
+
+@page
+def test_named_files_exist(path: Path) -> None:
+    """Each path of the repository that is set as code is that of a file or folder."""
+    layers = "model|core|cluster|runtime|controllers|cli"
+    named = re.findall(rf"`((?:gangsched|tests|docs|examples|manifests|{layers})/[\w./-]*)`", path.read_text())
+    missing = [name for name in named if not (ROOT / name).exists() and not (ROOT / "gangsched" / name).exists()]
+    assert missing == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    """No page of docs/ is left out of the README."""
+    text = text_of("README.md")
+    assert [path.name for path in PAGES if path.parent.name == "docs" and f"(docs/{path.name})" not in text] == []
+
+
+# ------------------------------------------------------------------------------------------------------------ commands
+
+
+def commands(path: Path) -> Iterator[list[str]]:
+    """The words of every command in the ``console`` blocks of a page, pipes taken apart, redirections left out."""
+    for block in re.findall(r"^```console\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL):
+        for line in re.findall(r"^\$ (.+)$", block, re.MULTILINE):
+            for part in line.split(" | "):
+                yield shlex.split(part.partition(" > ")[0])
+
+
+ALL_COMMANDS = [(path.name, words) for path in PAGES for words in commands(path)]
+
+
+def named(program: str) -> list[object]:
+    """Parameters: the documented commands of one program."""
+    found = [(name, words) for name, words in ALL_COMMANDS if Path(words[0]).name == program]
+    return [pytest.param(words, id=f"{name}: {' '.join(words)}"[:120]) for name, words in found]
+
+
+@pytest.mark.parametrize("words", named("gangsched"))
+def test_documented_commands_are_understood(words: list[str]) -> None:
+    """Each `gangsched` command in the documentation has a sub-command, options and files that exist."""
+    if len(words) == 2 and words[1] in ("--help", "version"):
+        return
+    (command,) = [c for c in cli.COMMANDS if c.name == words[1] and importlib.util.find_spec(c.module)]
+    parser = argparse.ArgumentParser(prog=f"gangsched {command.name}", allow_abbrev=False)
+    importlib.import_module(command.module).add_arguments(parser)
+    given = parser.parse_args(words[2:])  # exits when it does not understand
+    files = [name for name in getattr(given, "sources", []) if name.startswith("examples/")]
+    assert [name for name in files if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("words", named("make"))
+def test_documented_make_targets_exist(words: list[str]) -> None:
+    """Each `make` target in the documentation is in the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
+    assert {word for word in words[1:] if "=" not in word} <= targets
+
+
+def test_documented_modules_exist() -> None:
+    """Each `python -m` in the documentation names a module that there is."""
+    modules = {name for path in PAGES for name in re.findall(r"python -m ([\w.]+)", path.read_text())}
+    assert {name for name in modules if importlib.util.find_spec(name) is None} == set()
+    assert "tests.controlplane" in modules
+
+
+def test_documented_tests_exist() -> None:
+    """Each test that the documentation runs by name is there."""
+    wanted = re.findall(r"(tests/[\w/]+\.py)::(\w+)", text_of("docs/developing.md"))
+    assert wanted
+    assert [name for file, name in wanted if f"def {name}(" not in text_of(file)] == []
+
+
+def test_the_plan_in_the_readme_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The captured output is today's, but for the milliseconds."""
+    monkeypatch.chdir(ROOT)
+    for name in ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    command = "gangsched plan -f examples/koordinator/"
+    found = re.search(
+        rf"^```console\n\$ {re.escape(command)}\n(.+?)^```$", text_of("README.md"), re.MULTILINE | re.DOTALL
+    )
+    assert found
+    assert cli.main(command.split()[1:]) == 0
+    assert _without_time(found[1]) == _without_time(capsys.readouterr().out)
+
+
+def _without_time(text: str) -> str:
+    changed, count = re.subn(r"planned in [\d.]+ ms", "planned in … ms", text)
+    assert count
+    return changed.strip()
+
+
+# -------------------------------------------------------------------------------------------------- tables and examples
+
+
+def test_the_life_cycle_is_current() -> None:
+    """architecture.md has exactly the transitions of the table in the code."""
+    assert between(text_of("docs/architecture.md"), "life cycle") == lifecycle.as_markdown()
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a Markdown table, header first."""
+    lines = [line for line in table.splitlines() if line.startswith("|") and not re.match(r"^\|[-| ]+\|$", line)]
+    return [[cell.strip().strip("`") for cell in line.split("|")[1:-1]] for line in lines]
+
+
+@pytest.mark.parametrize("mode", ["off", "minimal", "atomic", "elastic"])
+def test_the_table_of_gang_modes_is_true(mode: str) -> None:
+    """So many pods leave in each mode as preemption.md says."""
+    header, *lines = rows(between(text_of("docs/preemption.md"), "gang modes"))
+    assert len(lines) == 3
+    for line in lines:
+        needed, expected = int(line[0].split()[0]), int(line[header.index(mode)])
+        old = [pod(f"old-{i}").cpu(1).priority(1).gang("old").on(f"n{i}") for i in range(5)]
+        new = [pod(f"new-{i}").cpu(1).priority(9).gang("new") for i in range(needed)]
+        nodes = [node(f"n{i}").cpu(1) for i in range(5)]
+        found = plan(*nodes, gang("old").min(3), *old, gang("new").min(needed), *new, gang_mode=mode)["d/new"]
+        assert (found.outcome, len(found.victims)) == (PREEMPT, expected)
+
+
+def test_settings_in_the_text_exist() -> None:
+    """What reads like a setting of the configuration file is one."""
+    known = {setting.path for setting in settings()}
+    sections = {path.partition(".")[0] for path in known}
+    used = {
+        name
+        for path in PAGES
+        for name in re.findall(r"`(\w+\.[a-z]\w+)[:`]", path.read_text())
+        if name.partition(".")[0] in sections
+    }
+    assert "preemption.gangMode" in used
+    assert used - known == set()
+
+
+def test_all_gang_apis_are_named() -> None:
+    """The README says for each gang API which versions are read and how a pod names its gang."""
+    text = text_of("README.md")
+    keys = [koordinator.GROUP_LABEL, koordinator.NAME, koordinator.GROUPS, coscheduling.GROUP_LABEL]
+    families = [koordinator.FAMILY, coscheduling.FAMILY, upstream.FAMILY]
+    wanted = [*keys, *families, *upstream.VERSIONS, "spec.schedulingGroup.podGroupName"]
+    assert [word for word in wanted if word not in text] == []
+
+
+def test_all_marks_against_preemption_are_named() -> None:
+    """preemption.md has every label and annotation by which owners exclude a pod."""
+    marks = set(re.findall(r'"([a-z.]+/[a-z-]+)"', text_of("gangsched/model/marks.py")))
+    assert marks
+    text = text_of("docs/preemption.md")
+    assert [mark for mark in sorted(marks) if mark not in text] == []
+
+
+def test_the_example_of_a_filter_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang is kept to two GPU pods on a node, and takes a victim when that alone stands in its way."""
+    code = between(text_of("docs/architecture.md"), "filter example").removeprefix("```python").removesuffix("```")
+    names: dict[str, type] = {}
+    exec(code, names)
+
+    def with_example(options: Options) -> Pipeline:
+        pipeline = default_pipeline(options)
+        pipeline.filters.append(names["FewGpuPods"]())
+        return pipeline
+
+    monkeypatch.setattr(decider, "default_pipeline", with_example)
+    nodes = [node(f"n{i}").cpu(8).gpu(8) for i in range(2)]
+    members = [pod(f"m{i}").cpu(1).gpu(1).priority(9).gang("g") for i in range(3)]
+    found = plan(nodes[0], gang("g").min(3), *members)["d/g"]
+    assert (found.outcome, found.reasons[0].text) == (UNSCHEDULABLE, "node(s) had too many pods with GPUs")
+    found = plan(*nodes, gang("g").min(3), *members)["d/g"]
+    assert found.outcome == BIND
+    assert {p.node for p in found.placements} == {"n0", "n1"}
+    running = [pod(f"r{i}").cpu(1).gpu(1).priority(i).on("n0") for i in range(2)]
+    found = plan(nodes[0], *running, pod("new").cpu(1).gpu(1).priority(9))["d/new"]
+    assert (found.outcome, [v.name for v in found.victims]) == (PREEMPT, ["r0"])
