@@ -101,10 +101,12 @@ class Placer:
             return [by_name]
         ease = {p.uid: self._size(p, sim) for want in wants for p in want.members}
         easiest = [p for want in wants for p in sorted(want.members, key=lambda p: ease[p.uid])[: want.required]]
+        if len(by_name) > MAX_MEMBERS:  # like members one after another: each class is then ranked once
+            by_name, easiest = _grouped(by_name, sim), _grouped(easiest, sim)
         out = [by_name]
         for chosen in (by_name, easiest):
-            out.append(sorted(chosen, key=lambda p: ease[p.uid], reverse=True))
-            out.append(sorted(chosen, key=lambda p: (self._choices(p, sim), -ease[p.uid][0], p.name)))
+            out.append(sorted(chosen, key=lambda p: -ease[p.uid][0]))
+            out.append(sorted(chosen, key=lambda p: (self._choices(p, sim), -ease[p.uid][0])))
         return [order for n, order in enumerate(out) if order not in out[:n]]
 
     def _size(self, pod: Pod, sim: Simulation) -> tuple[float, str]:
@@ -195,3 +197,11 @@ class Placer:
                 heapq.heapreplace(heap, (-ranking.value(row), row))
             else:
                 heapq.heappop(heap)
+
+
+def _grouped(members: Sequence[Pod], sim: Simulation) -> list[Pod]:
+    """Members of one class together, classes in the order of their first member."""
+    classes: dict[int, list[Pod]] = {}
+    for pod in members:
+        classes.setdefault(sim.snapshot.class_of(pod).ident, []).append(pod)
+    return [pod for group in classes.values() for pod in group]

@@ -11,10 +11,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gangsched.core.arrangement import MAX_MEMBERS
 from gangsched.core.placement import Placer, Want
 from gangsched.core.podclass import PodClass
+from gangsched.core.preemption.packed import PackedFit
+from gangsched.core.preemption.slots import FreeRoom
 from gangsched.core.simulation import Simulation
 from gangsched.core.snapshot import Bools, Floats, Ints
+from gangsched.model.records import Pod
 
 
 class Fit(Protocol):
@@ -47,19 +51,17 @@ class Fit(Protocol):
         """Back to a saved state."""
 
 
-class CountedFit:
+class CountedFit(FreeRoom):
     """For one class of members: capacities per node, changed only where pods come and go."""
 
     steps = 0
 
     def __init__(self, sim: Simulation, pod: PodClass, allowed: Bools, needed: int) -> None:
         index, amounts = sim.snapshot.vector(pod.shape)
+        super().__init__(sim, index)
         self._amounts = amounts
-        self._free: Floats = sim.free[index].copy()
         self._allowed = allowed
         self._needed = needed
-        self._table = sim.snapshot.table
-        self._matrix = sim.snapshot.shape_matrix()[:, index]
         self._room = self._count(self._free, self._allowed)
         self._total = float(self._room.sum())
         self._whole = float(np.floor(self._room).sum())
@@ -77,23 +79,10 @@ class CountedFit:
         parts[~allowed] = 0.0
         return np.asarray(parts)
 
-    def _aggregate(self, slots: Ints) -> tuple[Ints, Floats]:
-        """Node rows touched, and what these pods take there, ``(R, rows)``."""
-        rows = self._table.row[slots]
-        amounts = self._matrix[self._table.shape[slots]]
-        if len(slots) == 1:
-            return rows, amounts.T
-        touched, where = np.unique(rows, return_inverse=True)
-        summed = np.empty((amounts.shape[1], len(touched)))
-        for i in range(amounts.shape[1]):
-            summed[i] = np.bincount(where, weights=amounts[:, i], minlength=len(touched))
-        return touched, summed
-
     def _shift(self, slots: Ints, sign: float) -> None:
         if not len(slots):
             return
-        rows, amounts = self._aggregate(slots)
-        self._free[:, rows] += sign * amounts
+        rows = self.shift(slots, sign)
         after = self._count(self._free[:, rows], self._allowed[rows])
         before = self._room[rows]
         self._total += float(after.sum() - before.sum())
@@ -115,19 +104,10 @@ class CountedFit:
     def gains(self, options: Sequence[Ints]) -> Floats:
         if not options:
             return np.zeros(0)
-        sizes = np.array([len(o) for o in options])
-        slots = np.concatenate(options) if len(options) > 1 else options[0]
-        owner = np.repeat(np.arange(len(options)), sizes)
-        rows = self._table.row[slots]
-        pairs, where = np.unique(owner * (len(self._room) + 1) + rows, return_inverse=True)
-        at = pairs % (len(self._room) + 1)
-        amounts = self._matrix[self._table.shape[slots]]
-        free = self._free[:, at].copy()
-        for i in range(len(self._amounts)):
-            free[i] += np.bincount(where, weights=amounts[:, i], minlength=len(pairs))
-        gain = self._count(free, self._allowed[at]) - self._room[at]
-        summed = np.bincount(pairs // (len(self._room) + 1), weights=gain, minlength=len(options))
-        return np.asarray(summed, dtype=np.float64)
+        pairs = self.pairs(options)
+        free = self._free[:, pairs.rows] + pairs.amounts
+        gain = self._count(free, self._allowed[pairs.rows]) - self._room[pairs.rows]
+        return np.asarray(np.bincount(pairs.owner, weights=gain, minlength=len(options)), dtype=np.float64)
 
     def cheapest(self, slots: Ints) -> Ints:
         """Of these pods, none of them taken, those to take so that the gang fits with few pods.
@@ -334,7 +314,15 @@ def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want]) -> Fit:
     members = [p for want in wants for p in want.members]
     classes = {sim.snapshot.class_of(p).ident for p in members}
     first = sim.snapshot.class_of(members[0])
-    if len(classes) == 1 and placer.pipeline.only_counts(first, sim):
+    counts = all(placer.pipeline.only_counts(sim.snapshot.class_of(p), sim) for p in _one_of_each(sim, members))
+    if counts and len(classes) == 1:
         needed = sum(want.required for want in wants)
         return CountedFit(sim, first, placer.pipeline.static_mask(first, sim), needed)
+    if counts and len(members) > MAX_MEMBERS:
+        return PackedFit(sim, placer.pipeline, wants)
     return PlacedFit(sim, placer, wants)
+
+
+def _one_of_each(sim: Simulation, members: Sequence[Pod]) -> list[Pod]:
+    """One member of each class."""
+    return list({sim.snapshot.class_of(p).ident: p for p in members}.values())
