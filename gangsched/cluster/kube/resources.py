@@ -32,9 +32,6 @@ class Resource:
     optional: bool = False
 
 
-#: A pod that finishes leaves this selection: the server then says DELETED, and its room is free.
-_UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-
 CORE_RESOURCES: tuple[Resource, ...] = (
     Resource(
         name="namespaces",
@@ -76,6 +73,8 @@ CORE_RESOURCES: tuple[Resource, ...] = (
         changed=lambda convert, raw: events.JobChanged(convert.job(raw)),
         gone=lambda namespace, name, _uid: events.JobGone(namespace, name),
     ),
+    # Finished pods too: a member that has succeeded counts towards its gang's minimum, and one that is created again
+    # after a failure must not wait for it.
     Resource(
         name="pods",
         path="/api/v1/pods",
@@ -83,7 +82,6 @@ CORE_RESOURCES: tuple[Resource, ...] = (
         wire_type=wire.Pod,
         changed=lambda convert, raw: events.PodChanged(convert.pod(raw)),
         gone=events.PodGone,
-        query=_UNFINISHED,
     ),
 )
 

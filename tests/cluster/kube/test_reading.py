@@ -73,14 +73,14 @@ async def test_changes_are_watched(make_cluster: Make, admin: Client, namespace:
     assert (await reader.until(PodGone)) == PodGone(namespace, "a", pod.uid)
 
 
-async def test_finished_pod_is_gone(make_cluster: Make, admin: Client, namespace: str) -> None:
-    """A pod that succeeds leaves the selection and is delivered as gone, although the object still exists."""
+async def test_finished_pod_is_delivered(make_cluster: Make, admin: Client, namespace: str) -> None:
+    """A pod that succeeds is delivered with its phase: it counts towards its gang, and takes no room any more."""
     pod = await make_pod(admin, namespace, "a")
     reader = await make_cluster()
     await reader.until(Synced)
     await admin.patch("Pod", "a", {"status": {"phase": "Succeeded"}}, namespace, subresource="status")
-    await reader.until(PodGone, lambda e: e.uid == pod.uid)
-    assert await admin.find("Pod", "a", namespace)
+    done = await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.phase == "Succeeded")
+    assert done.pod.finished
 
 
 async def test_difference_after_a_broken_watch(
