@@ -1,7 +1,8 @@
-"""Would the gang run if these pods left? Two ways to know, with the same answers.
+"""Would the gang run if these pods left? Several ways to know; the cheapest that is right for the gang is taken.
 
-Members that are alike and limited by resources alone are counted: a node holds so many, the sum must reach the
-number of members. That is exact. Everything else is placed for real in the simulation.
+Members that are alike are counted: a node holds so many, the sum must reach the number of members (:mod:`.counted`),
+also when a domain may hold one or an even share only (:mod:`.domains`). That is exact. A large gang of several shapes
+is packed, and the packing repaired (:mod:`.packed`). Everything else is placed for real in the simulation.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import numpy as np
 
 from gangsched.core.arrangement import MAX_MEMBERS
 from gangsched.core.placement import Placer, Want
-from gangsched.core.podclass import PodClass
+from gangsched.core.preemption.counted import CountedFit
+from gangsched.core.preemption.domains import domain_fit
 from gangsched.core.preemption.packed import PackedFit
-from gangsched.core.preemption.slots import FreeRoom
 from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Bools, Floats, Ints
+from gangsched.core.snapshot import Floats, Ints
 from gangsched.model.records import Pod
 
 
@@ -49,183 +50,6 @@ class Fit(Protocol):
 
     def restore(self, state: Any) -> None:
         """Back to a saved state."""
-
-
-class CountedFit(FreeRoom):
-    """For one class of members: capacities per node, changed only where pods come and go."""
-
-    steps = 0
-
-    def __init__(self, sim: Simulation, pod: PodClass, allowed: Bools, needed: int) -> None:
-        index, amounts = sim.snapshot.vector(pod.shape)
-        super().__init__(sim, index)
-        self._amounts = amounts
-        self._allowed = allowed
-        self._needed = needed
-        self._room = self._count(self._free, self._allowed)
-        self._total = float(self._room.sum())
-        self._whole = float(np.floor(self._room).sum())
-
-    def _count(self, free: Floats, allowed: Bools) -> Floats:
-        """Pods that fit per node: whole ones, plus a thousandth of the fraction of the next one as a sense of
-        direction for the search.
-        """
-        parts = (free / self._amounts[:, None]).min(axis=0)
-        np.clip(parts, 0.0, float(self._needed), out=parts)
-        whole = np.floor(parts)
-        parts -= whole
-        parts *= _HINT
-        parts += whole
-        parts[~allowed] = 0.0
-        return np.asarray(parts)
-
-    def _shift(self, slots: Ints, sign: float) -> None:
-        if not len(slots):
-            return
-        rows = self.shift(slots, sign)
-        after = self._count(self._free[:, rows], self._allowed[rows])
-        before = self._room[rows]
-        self._total += float(after.sum() - before.sum())
-        self._whole += float(np.floor(after).sum() - np.floor(before).sum())
-        self._room[rows] = after
-
-    def take(self, slots: Ints) -> None:
-        self._shift(slots, +1.0)
-
-    def give_back(self, slots: Ints) -> None:
-        self._shift(slots, -1.0)
-
-    def fits(self) -> bool:
-        return self._whole >= self._needed
-
-    def shortfall(self) -> float:
-        return self._needed - self._total
-
-    def gains(self, options: Sequence[Ints]) -> Floats:
-        if not options:
-            return np.zeros(0)
-        pairs = self.pairs(options)
-        free = self._free[:, pairs.rows] + pairs.amounts
-        gain = self._count(free, self._allowed[pairs.rows]) - self._room[pairs.rows]
-        return np.asarray(np.bincount(pairs.owner, weights=gain, minlength=len(options)), dtype=np.float64)
-
-    def cheapest(self, slots: Ints) -> Ints:
-        """Of these pods, none of them taken, those to take so that the gang fits with few pods.
-
-        ``slots`` come in the order in which pods of one node are to be taken. Taking the first ``j`` pods of a node
-        makes room for so many more members; the steps of its upper hull, most members per pod first, are drawn
-        from all nodes together until there is room for enough. All of them are returned if that is never so.
-        """
-        rows = self._table.row[slots]
-        nodes, where = np.unique(rows, return_inverse=True)
-        counts = np.bincount(where)
-        order = np.argsort(where, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        most = int(counts.max())
-        room = np.empty((most + 1, len(nodes)))
-        free = self._free[:, nodes].copy()
-        room[0] = np.floor(self._count(free, self._allowed[nodes]))
-        for turn in range(most):
-            at = np.flatnonzero(counts > turn)
-            picked = slots[order[starts[at] + turn]]
-            free[:, at] += self._matrix[self._table.shape[picked]].T
-            room[turn + 1] = np.floor(self._count(free, self._allowed[nodes]))
-        steps = _hull_steps(room, counts)
-        ratio = np.round(steps[:, 2] / steps[:, 3], 9)
-        ranked = steps[np.lexsort((steps[:, 0], steps[:, 3], -ratio))]
-        missing = self._needed - self._whole
-        enough = int(np.searchsorted(np.cumsum(ranked[:, 2]), missing)) + 1
-        depth = np.zeros(len(nodes), dtype=np.int64)
-        np.maximum.at(depth, ranked[:enough, 0].astype(np.int64), ranked[:enough, 1].astype(np.int64))
-        place = np.empty(len(slots), dtype=np.int64)
-        place[order] = np.arange(len(slots)) - np.repeat(starts, counts)
-        return slots[place < depth[where]]
-
-    def trim(self, slots: Ints) -> Ints:
-        """Give back as many of these taken pods as the gang allows; returns those that are back.
-
-        ``slots`` come in the order in which they are to be given back where there is a choice. Nodes do not
-        depend on each other once it is settled how many members each is to hold, so all nodes are worked on at
-        once, one pod of each at a time. No further pod of ``slots`` could be given back afterwards.
-        """
-        if not len(slots) or not self.fits():
-            return np.zeros(0, dtype=np.int64)
-        rows = self._table.row[slots]
-        nodes, where = np.unique(rows, return_inverse=True)
-        counts = np.bincount(where)
-        target = self._targets(nodes, where, slots, counts)
-        floor = target * self._amounts[:, None]  # free room that each node must keep
-        order = np.argsort(where, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        back: list[Ints] = []
-        for turn in range(int(counts.max())):
-            at = np.flatnonzero(counts > turn)
-            picked = slots[order[starts[at] + turn]]
-            amounts = self._matrix[self._table.shape[picked]].T
-            left = self._free[:, nodes[at]] - amounts
-            fine = (left >= floor[:, at]).all(axis=0) | ~self._allowed[nodes[at]]
-            self._free[:, nodes[at[fine]]] = left[:, fine]
-            back.append(picked[fine])
-        self._room = self._count(self._free, self._allowed)
-        self._total = float(self._room.sum())
-        self._whole = float(np.floor(self._room).sum())
-        return np.concatenate(back)
-
-    def _targets(self, nodes: Ints, where: Ints, slots: Ints, counts: Ints) -> Floats:
-        """Members that each of these nodes is to hold so that all together hold just enough: where a member costs
-        most pods, it is given up first.
-        """
-        amounts = self._matrix[self._table.shape[slots]]
-        free = self._free[:, nodes].copy()
-        for i in range(len(self._amounts)):
-            free[i] -= np.bincount(where, weights=amounts[:, i], minlength=len(nodes))
-        without = np.floor(self._count(free, self._allowed[nodes]))
-        target = np.floor(self._room[nodes])
-        gained = target - without
-        spare = self._whole - self._needed
-        for n in np.lexsort((nodes, -counts / np.maximum(gained, 1e-9))).tolist():
-            if spare <= 0:
-                break
-            less = min(spare, float(gained[n]))
-            target[n] -= less
-            spare -= less
-        return target
-
-    def rows(self, taken: frozenset[int]) -> dict[str, int]:
-        return {}
-
-    def save(self) -> Any:
-        return self._free.copy(), self._room.copy(), self._total, self._whole
-
-    def restore(self, state: Any) -> None:
-        free, room, self._total, self._whole = state
-        self._free[:] = free
-        self._room[:] = room
-
-
-def _hull_steps(room: Floats, counts: Ints) -> Floats:
-    """Steps of the upper hulls of ``room[j, n]`` (members on node n with j pods gone), ``(steps, 4)``: node, pods
-    gone after the step, members gained by it, pods it costs.
-    """
-    turns = np.arange(len(room))[:, None]
-    at = np.zeros(room.shape[1], dtype=np.int64)
-    columns = np.arange(room.shape[1])
-    out = [np.zeros((0, 4))]
-    for _ in range(len(room)):
-        ahead = (turns > at) & (turns <= counts)
-        gained = room - room[at, columns]
-        ratio = np.where(ahead, gained / np.maximum(turns - at, 1), -1.0)
-        best = ratio.argmax(axis=0)
-        good = np.flatnonzero(ratio[best, columns] > 0)
-        if not len(good):
-            break
-        out.append(np.stack([good, best[good], gained[best[good], good], best[good] - at[good]], axis=1).astype(float))
-        at[good] = best[good]
-    return np.concatenate(out)
-
-
-#: Weight of the fraction of a pod that a node has room for beside the whole ones.
-_HINT = 1e-3
 
 
 class PlacedFit:
@@ -320,6 +144,11 @@ def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want]) -> Fit:
         return CountedFit(sim, first, placer.pipeline.static_mask(first, sim), needed)
     if counts and len(members) > MAX_MEMBERS:
         return PackedFit(sim, placer.pipeline, wants)
+    if len(classes) == 1:
+        needed = sum(want.required for want in wants)
+        found = domain_fit(sim, placer.pipeline, first, placer.pipeline.static_mask(first, sim), needed)
+        if found is not None:
+            return found
     return PlacedFit(sim, placer, wants)
 
 

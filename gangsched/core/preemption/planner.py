@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 
 from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.counted import CountedFit
 from gangsched.core.preemption.exact import Exact
-from gangsched.core.preemption.fit import CountedFit, Fit
+from gangsched.core.preemption.fit import Fit
 from gangsched.core.preemption.harm import Harm, harm, share_of
 from gangsched.core.preemption.units import Block, Units
 from gangsched.core.snapshot import Floats, Ints

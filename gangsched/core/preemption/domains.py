@@ -1,0 +1,303 @@
+"""Fit of equal members that also count domains: one per domain (anti-affinity, host ports), or an even spread.
+
+How many members a set of domains holds follows from how many each domain could hold: with anti-affinity one each,
+with a spread constraint as many as the emptiest domain allows. So a gang is counted, not placed, here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from gangsched.core.filters.affinity import InterPodAffinity
+from gangsched.core.filters.node import NodeAffinity, TaintToleration
+from gangsched.core.filters.ports import NodePorts, clash
+from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.filters.spread import PodTopologySpread
+from gangsched.core.pipeline import Pipeline
+from gangsched.core.podclass import PodClass
+from gangsched.core.preemption.counted import CountedFit, hull_steps
+from gangsched.core.simulation import Simulation
+from gangsched.core.snapshot import Bools, Floats, Ints
+from gangsched.core.terms import Domains, Selection, includes, selection_of
+
+_KNOWN = {NodeResourcesFit.name, NodePorts.name, InterPodAffinity.name, PodTopologySpread.name}
+
+
+class _Bar:
+    """Domains (or single nodes) that are closed while certain pods are there."""
+
+    def __init__(self, code: Ints, counts: Ints, hits: Bools) -> None:
+        self.code, self.counts, self.hits = code, counts, hits
+
+    def open(self) -> Bools:
+        """``(N,)``: nodes in no closed domain."""
+        return np.asarray((self.code < 0) | (self.counts[self.code] == 0))
+
+    def shift(self, slots: Ints, rows: Ints, sign: int) -> None:
+        """These pods came (+1) or left (-1)."""
+        codes = self.code[rows[self.hits[slots]]]
+        np.add.at(self.counts, codes[codes >= 0], sign)
+
+
+class _Spread(_Bar):
+    """A spread constraint: ``counts`` are the pods that it counts, without the members."""
+
+    def __init__(self, code: Ints, counts: Ints, hits: Bools, present: Bools, skew: int, min_domains: int) -> None:
+        super().__init__(code, counts, hits)
+        self.present, self.skew, self.min_domains = present, skew, min_domains
+
+    def allowed(self, room: Floats) -> Floats:
+        """``(domains,)`` members that each domain can take when it has room for so many."""
+        if not self.present.any():
+            return np.zeros_like(room)
+        reach = int(self.present.sum()) >= self.min_domains
+        least = float((self.counts + room)[self.present].min()) if reach else 0.0
+        return np.asarray(np.clip(np.minimum(room, least + self.skew - self.counts), 0.0, None))
+
+
+def domain_fit(sim: Simulation, pipeline: Pipeline, pod: PodClass, allowed: Bools, needed: int) -> DomainFit | None:
+    """A counting fit for these members, or None when their rules are not of the kinds that can be counted."""
+    names = {rule.name for rule in pipeline.watching(pod, sim)}
+    shape = pod.shape
+    spreads = [c for c in shape.spread if c.required]
+    if not names <= _KNOWN or shape.affinity or len(spreads) > 1:
+        return None
+    apart = [Domains(sim, t.topology_key) for t in shape.anti_affinity if includes(sim, selection_of(t), pod)]
+    by_node = [d for d in apart if _each_alone(d)]
+    wide = [d for d in apart if not _each_alone(d)]
+    if len(wide) > 1 or (wide and spreads):
+        return None
+    if spreads and not includes(sim, Selection(spreads[0].selector, (pod.namespace,)), pod):
+        return None
+    one_a_node = bool(by_node) or bool(shape.host_ports)
+    return DomainFit(sim, pod, allowed, needed, one_a_node, wide[0] if wide else None)
+
+
+def _each_alone(domains: Domains) -> bool:
+    codes = domains.code[domains.code >= 0]
+    return len(codes) == len(domains.code) and len(np.unique(codes)) == len(codes)
+
+
+def _by_domain(code: Ints, room: Floats, size: int) -> Floats:
+    """``(size,)`` room per domain; nodes in none are left out."""
+    inside = code >= 0
+    return np.asarray(np.bincount(code[inside], weights=room[inside], minlength=size), dtype=np.float64)
+
+
+def _selected_by(sim: Simulation, selection: Selection) -> Callable[[PodClass], bool]:
+    return lambda other: includes(sim, selection, other)
+
+
+def _keeps_off(sim: Simulation, pod: PodClass, key: str) -> Callable[[PodClass], bool]:
+    """Pods whose anti-affinity over this label names the members."""
+
+    def test(other: PodClass) -> bool:
+        terms = (t for t in other.shape.anti_affinity if t.topology_key == key)
+        return any(includes(sim, selection_of(t), pod) for t in terms)
+
+    return test
+
+
+def _clashes_with(pod: PodClass) -> Callable[[PodClass], bool]:
+    return lambda other: bool(other.shape.host_ports) and clash(other.shape.host_ports, pod.shape.host_ports)
+
+
+class DomainFit(CountedFit):
+    """``one_a_node``: members keep each other off their node; ``apart``: off their whole domain."""
+
+    def __init__(
+        self, sim: Simulation, pod: PodClass, allowed: Bools, needed: int, one_a_node: bool, apart: Domains | None
+    ) -> None:
+        self._one_a_node = one_a_node
+        self._apart = apart
+        self._bars: list[_Bar] = []
+        self._spread: _Spread | None = None
+        super().__init__(sim, pod, allowed, needed)
+        self._add_bars(sim, pod)
+        self._add_spread(sim, pod)
+
+    # -- rules ---------------------------------------------------------------------------------------------
+
+    def _hits(self, sim: Simulation, test: Callable[[PodClass], bool]) -> Bools:
+        """``(slots,)``: pods of the table for which the test holds; asked once per distinct class."""
+        out = np.zeros(sim.snapshot.table.size, dtype=np.bool_)
+        known: dict[int, bool] = {}
+        for slot in sim.snapshot.table.occupied().tolist():
+            record = sim.snapshot.table.pods[slot]
+            if record is None:
+                continue
+            other = sim.snapshot.class_of(record)
+            if other.ident not in known:
+                known[other.ident] = test(other)
+            out[slot] = known[other.ident]
+        return out
+
+    def _counts(self, sim: Simulation, code: Ints, size: int, hits: Bools, test: Callable[[PodClass], bool]) -> Ints:
+        slots = np.flatnonzero(hits)
+        slots = slots[~np.isin(slots, sim.lifted())]
+        codes = code[sim.snapshot.table.row[slots]]
+        counts = np.bincount(codes[codes >= 0], minlength=size).astype(np.int64)
+        for other, row in sim.visitors():
+            if code[row] >= 0 and test(other):
+                counts[code[row]] += 1
+        return counts
+
+    def _add_bar(self, sim: Simulation, code: Ints, size: int, test: Callable[[PodClass], bool]) -> None:
+        hits = self._hits(sim, test)
+        self._bars.append(_Bar(code, self._counts(sim, code, max(size, 1), hits, test), hits))
+
+    def _add_bars(self, sim: Simulation, pod: PodClass) -> None:
+        for term in pod.shape.anti_affinity:
+            domains = Domains(sim, term.topology_key)
+            self._add_bar(sim, domains.code, domains.count, _selected_by(sim, selection_of(term)))
+        keys = sorted({t.topology_key for n in sim.snapshot.anti_shapes for t in sim.snapshot.shapes[n].anti_affinity})
+        for key in keys:
+            domains = Domains(sim, key)
+            self._add_bar(sim, domains.code, domains.count, _keeps_off(sim, pod, key))
+        if pod.shape.host_ports:
+            nodes = np.arange(sim.snapshot.size)
+            self._add_bar(sim, nodes, len(nodes), _clashes_with(pod))
+
+    def _add_spread(self, sim: Simulation, pod: PodClass) -> None:
+        rule = next((c for c in pod.shape.spread if c.required), None)
+        if rule is None:
+            return
+        domains = Domains(sim, rule.topology_key)
+        eligible = domains.code >= 0
+        if rule.honor_affinity and NodeAffinity().applies(pod, sim):
+            eligible &= NodeAffinity().prepare(pod, sim)
+        if rule.honor_taints:
+            eligible &= TaintToleration().prepare(pod, sim)
+        code = np.where(eligible, domains.code, -1)
+        selection = Selection(rule.selector, (pod.namespace,))
+
+        def counted(other: PodClass) -> bool:
+            return includes(sim, selection, other)
+
+        hits = self._hits(sim, counted)
+        present = np.zeros(max(domains.count, 1), dtype=np.bool_)
+        present[code[code >= 0]] = True
+        counts = self._counts(sim, code, len(present), hits, counted)
+        self._spread = _Spread(code, counts, hits, present, rule.max_skew, rule.min_domains)
+        self._allowed = self._allowed & (domains.code >= 0)
+
+    # -- what is there -------------------------------------------------------------------------------------
+
+    def _rules(self) -> list[_Bar]:
+        return [*self._bars, *([self._spread] if self._spread is not None else [])]
+
+    def take(self, slots: Ints) -> None:
+        super().take(slots)
+        for rule in self._rules():
+            rule.shift(slots, self._table.row[slots], -1)
+
+    def give_back(self, slots: Ints) -> None:
+        super().give_back(slots)
+        for rule in self._rules():
+            rule.shift(slots, self._table.row[slots], +1)
+
+    def _open_room(self) -> Floats:
+        """``(N,)`` members that each node could hold by itself."""
+        room = np.floor(self._room)
+        if self._one_a_node:
+            np.minimum(room, 1.0, out=room)
+        for bar in self._bars:
+            room[~bar.open()] = 0.0
+        room[~self._allowed] = 0.0
+        return room
+
+    def _held(self, room: Floats) -> float:
+        """Members that all nodes together hold."""
+        rule = self._spread
+        if rule is not None:
+            return float(rule.allowed(_by_domain(rule.code, room, len(rule.counts))).sum())
+        if self._apart is not None:
+            per_domain = _by_domain(self._apart.code, room, max(self._apart.count, 1))
+            return float(np.minimum(per_domain, 1.0).sum() + room[self._apart.code < 0].sum())
+        return float(room.sum())
+
+    def fits(self) -> bool:
+        return self._held(self._open_room()) >= self._needed
+
+    def shortfall(self) -> float:
+        return self._needed - self._held(self._open_room())
+
+    # -- single pods, very many at once --------------------------------------------------------------------
+
+    def cheapest(self, slots: Ints) -> Ints:
+        """As in :class:`CountedFit`; steps are drawn where their domain can still use them."""
+        nodes, where, order, starts, counts = self.by_node(slots)
+        room = self.rooms(slots, nodes, order, starts, counts)
+        if self._one_a_node:
+            np.minimum(room, 1.0, out=room)
+        ready = self._open_room()
+        steps = hull_steps(room, counts)
+        steps = steps[np.lexsort((steps[:, 0], steps[:, 3], -np.round(steps[:, 2] / steps[:, 3], 9)))]
+        depth = np.zeros(len(nodes), dtype=np.int64)
+        code, have, most = self._targets_by_domain(ready)
+        queue: dict[int, list[Floats]] = {}
+        for step in steps:
+            queue.setdefault(int(code[nodes[int(step[0])]]), []).append(step)
+        missing = self._needed - self._held(ready)
+        heap = [(have.get(d, 0.0), -float(q[0][2] / q[0][3]), d) for d, q in queue.items()]
+        heapify(heap)
+        while heap and missing > 0:
+            count, _, domain = heappop(heap)
+            if domain >= 0 and count >= most:
+                continue
+            step = queue[domain].pop(0)
+            depth[int(step[0])] = int(step[1])
+            missing -= float(step[2])
+            if queue[domain]:
+                after = queue[domain][0]
+                heappush(heap, (count + float(step[2]), -float(after[2] / after[3]), domain))
+        place = np.empty(len(slots), dtype=np.int64)
+        place[order] = np.arange(len(slots)) - np.repeat(starts, counts)
+        chosen = slots[place < depth[where]]
+        state = self.save()
+        self.take(chosen)
+        enough = self.fits()
+        self.restore(state)
+        return chosen if enough else slots
+
+    def _targets_by_domain(self, ready: Floats) -> tuple[Ints, dict[int, float], float]:
+        """``(code, have, most)``: domains in which members count, what each has already, the most that it may have."""
+        if self._spread is not None:
+            code = self._spread.code
+            room = _by_domain(code, ready, len(self._spread.counts))
+            return code, dict(enumerate((self._spread.counts + room).tolist())), float("inf")
+        if self._apart is not None:
+            code = self._apart.code
+            room = _by_domain(code, ready, max(self._apart.count, 1))
+            return code, dict(enumerate(np.minimum(room, 1.0).tolist())), 1.0
+        return np.full(len(ready), -1, dtype=np.int64), {}, float("inf")
+
+    def trim(self, slots: Ints) -> Ints:
+        """Give back as many of these pods as the gang allows, many at a time; returns those that are back."""
+        back: list[int] = []
+        self._halve(slots, back)
+        return np.array(back, dtype=np.int64)
+
+    def _halve(self, slots: Ints, back: list[int]) -> None:
+        if not len(slots):
+            return
+        self.give_back(slots)
+        if self.fits():
+            back.extend(slots.tolist())
+            return
+        self.take(slots)
+        if len(slots) > 1:
+            self._halve(slots[: len(slots) // 2], back)
+            self._halve(slots[len(slots) // 2 :], back)
+
+    def save(self) -> Any:
+        return super().save(), [rule.counts.copy() for rule in self._rules()]
+
+    def restore(self, state: Any) -> None:
+        super().restore(state[0])
+        for rule, counts in zip(self._rules(), state[1], strict=True):
+            rule.counts[:] = counts
