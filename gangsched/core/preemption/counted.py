@@ -91,6 +91,14 @@ class CountedFit(FreeRoom):
         place[order] = np.arange(len(slots)) - np.repeat(starts, counts)
         return slots[place < depth[where]]
 
+    def usefulness(self, slots: Ints) -> Floats:
+        """``(slots,)`` how much of what its node lacks for one more member each pod holds: 1 per resource at most."""
+        rows = self._table.row[slots]
+        lacking = self._amounts[:, None] * (np.floor(self._room[rows]) + 1.0) - self._free[:, rows]
+        held = self._matrix[self._table.shape[slots]].T
+        part = np.minimum(held, np.maximum(lacking, 0.0)) / np.maximum(lacking, 1.0)
+        return np.asarray(np.round(np.where(lacking > 0, part, 0.0).sum(axis=0), 9))
+
     def by_node(self, slots: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
         """``(nodes, where, order, starts, counts)``: slots grouped by node, in their order.
 

@@ -55,8 +55,10 @@ class Item(msgspec.Struct, frozen=True):
 #: Up to this many victims' subsets are re-chosen in the final exchange, and up to this many items at once.
 _EXCHANGE_VICTIMS = 40
 _EXCHANGE_OUT = 3
+#: How often a choice among all single pods is mended when it takes more of a gang than its surplus.
+_POOL_ROUNDS = 30
 #: A step is one look at the cluster; looking at more pods than this at once counts as more steps.
-_PODS_PER_STEP = 64
+_PODS_PER_STEP = 400
 #: Levels with more items than this are searched greedily only: reprieve from "all taken" would cost too much.
 _REPRIEVE_ITEMS = 400
 
@@ -279,9 +281,12 @@ class Search:
         if isinstance(fit, CountedFit) and items[0].single >= 0:
             out.append(lambda: self._cheapest(fit, items, lambda i: (-i.size, i.work)))
             out.append(lambda: self._cheapest(fit, items, lambda i: (i.work, -i.size)))
+            out.append(lambda: self._pooled(fit, items))
             if len(items) > _REPRIEVE_ITEMS:
                 return out
         if len(items) <= _REPRIEVE_ITEMS:
+            if items[0].single < 0 and any(i.block.singles for i in items):
+                out.append(lambda: self._flexible(items, reprieve))
             out.append(lambda: self._greedy(items, reprieve, per_pod=False))
             if any(len(i.slots) > 1 for i in items):
                 out.append(lambda: self._greedy(items, reprieve, per_pod=True))
@@ -301,6 +306,55 @@ class Search:
         self._take(sorted(chosen))
         return self._give_back_singles([i for i in reversed(ranked) if i.single in chosen])
 
+    def _pooled(self, fit: CountedFit, items: list[Item]) -> list[Item]:
+        """Choose again among all single pods of this priority, also the surplus of gangs that was not thought of."""
+        level = items[0].level
+        pool = {i.single: i for i in items}
+        for block in self.units.blocks:
+            if self.units.is_whole(block, self.taken):
+                continue
+            for slot in block.singles:
+                if slot not in pool and slot not in self.taken and self.units.pod(slot).priority == level:
+                    pool[slot] = self._single(block, slot)
+        self._give([i.single for i in items])
+        chosen = self._within_surplus(fit, pool)
+        self._take(chosen)
+        if self._fits():
+            self._give_back_singles(sorted((pool[s] for s in chosen), key=lambda i: (i.size, -i.work, i.name)))
+        return []
+
+    def _within_surplus(self, fit: CountedFit, pool: Mapping[int, Item]) -> list[int]:
+        """Slots of the pool that make room for most members each, of every gang no more than its surplus.
+
+        Chosen without the limit first; what a gang gives too much is left out, the least useful of it, and the
+        choice made again. Takes nothing.
+        """
+        parts = {s: p for i in pool.values() for p in i.block.parts for s in p.single}
+        had = {id(p): sum(1 for s in p.bound if s in self.taken) for p in parts.values()}
+        left = dict(pool)
+        chosen: list[int] = []
+        for _ in range(_POOL_ROUNDS):
+            slots = np.array(list(left), dtype=np.int64)
+            if not len(slots):
+                return []
+            self.steps += 1 + len(slots) // _PODS_PER_STEP
+            tie = self.units.snapshot.table.tie[slots]
+            order = np.lexsort((tie, self._works[slots], -self._sizes[slots], -fit.usefulness(slots)))
+            chosen = fit.cheapest(slots[order]).tolist()
+            counts = dict(had)
+            kept: list[int] = []
+            for slot in chosen:
+                part = parts[slot]
+                counts[id(part)] += 1
+                if counts[id(part)] > part.limit:
+                    del left[slot]
+                else:
+                    kept.append(slot)
+            if len(kept) == len(chosen):
+                return chosen
+            chosen = kept
+        return chosen
+
     def _greedy(self, items: list[Item], reprieve: Callable[[list[Item]], list[Item]], per_pod: bool) -> list[Item]:
         """Give everything at this level back but the surplus, then take what helps most until the gang fits."""
         kept: list[Item] = []
@@ -316,6 +370,52 @@ class Search:
         wholes = {i.block.number for i in chosen if i.single < 0}
         rest = reprieve(sorted(chosen, key=lambda i: (len(i.slots), i.size, i.name)))
         return rest + [i for i in kept if i.block.number not in wholes]
+
+    def _flexible(self, items: list[Item], reprieve: Callable[[list[Item]], list[Item]]) -> list[Item]:
+        """Give all these gangs back, take single members within their surplus as long as that helps, and then whole
+        gangs for what is still missing.
+        """
+        self._give([s for i in items for s in i.slots])
+        singles = [self._single(i.block, s) for i in items for s in i.block.singles]
+        if isinstance(self.fit, CountedFit):
+            # Gangs that can only give their surplus had it chosen without knowing what is needed: choose again.
+            limited = [b for b in self.units.blocks if not b.whole and any(p.limit < len(p.single) for p in b.parts)]
+            singles += [self._single(b, s) for b in limited for s in b.singles]
+            singles = [i for i in singles if i.level <= items[0].level]
+            self._give([i.single for i in singles])
+            pool = {i.single: i for i in singles}
+            chosen = [pool[s] for s in self._within_surplus(self.fit, pool)]
+            self._take([i.single for i in chosen])
+        else:
+            chosen = self._take_limited(singles)
+        wholes = None if self._fits() else self._take_useful(items, per_pod=False)
+        if wholes:
+            reprieve(sorted(wholes, key=lambda i: (len(i.slots), i.size, i.name)))
+        gone = {i.block.number for i in items if self.units.is_whole(i.block, self.taken)}
+        return [i for i in chosen if i.block.number not in gone and i.single in self.taken]
+
+    def _take_limited(self, singles: list[Item]) -> list[Item]:
+        """Single members, the most useful first, each gang up to its surplus, until the gang fits or none helps."""
+        left = list(singles)
+        chosen: list[Item] = []
+        room = {id(p): p.limit for i in singles for p in i.block.parts}
+        part_of = {s: p for i in singles for p in i.block.parts for s in p.single}
+        while left and not self._fits() and not self._exhausted():
+            self.steps += 1 + len(left) // _PODS_PER_STEP
+            gains = self.fit.gains([np.array(i.slots, dtype=np.int64) for i in left])
+            names = np.array([i.name for i in left])
+            works = np.array([i.work for i in left])
+            order = np.lexsort((names, works, -np.round(gains, 9)))
+            if gains[order[0]] <= 0:
+                break
+            item = left.pop(int(order[0]))
+            self._take([item.single])
+            chosen.append(item)
+            part = part_of[item.single]
+            room[id(part)] -= 1
+            if not room[id(part)]:
+                left = [i for i in left if part_of[i.single] is not part]
+        return chosen
 
     def _take_useful(self, items: list[Item], per_pod: bool) -> list[Item] | None:
         """Take items, the most useful first, until the gang fits; None when it never does."""
@@ -474,7 +574,18 @@ class Search:
             if block.whole:
                 out.append(self._whole(block))
             out += [self._single(block, s) for s in block.singles]
-        return out[:_REPRIEVE_ITEMS]
+        if len(out) <= _REPRIEVE_ITEMS:
+            return out
+        # Those that would help most if nothing was taken yet.
+        state, was = self.fit.save(), set(self.taken)
+        self._give(sorted(self.taken))
+        gains = np.round(self.fit.gains([np.array(i.slots, dtype=np.int64) for i in out]), 9)
+        self.fit.restore(state)
+        self.taken = was
+        names = np.array([i.name for i in out])
+        sizes = np.array([len(i.slots) for i in out])
+        order = np.lexsort((names, sizes, -gains / sizes))[:_REPRIEVE_ITEMS]
+        return [out[n] for n in sorted(order.tolist())]
 
     # -- small things --------------------------------------------------------------------------------------
 
