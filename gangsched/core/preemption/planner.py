@@ -55,6 +55,8 @@ class Item(msgspec.Struct, frozen=True):
 #: Up to this many victims' subsets are re-chosen in the final exchange, and up to this many items at once.
 _EXCHANGE_VICTIMS = 40
 _EXCHANGE_OUT = 3
+#: With more pods than this in the items of a level, only the quickest way is tried.
+_HEAVY_PODS = 2500
 #: How often a choice among all single pods is mended when it takes more of a gang than its surplus.
 _POOL_ROUNDS = 30
 #: A step is one look at the cluster; looking at more pods than this at once counts as more steps.
@@ -223,7 +225,12 @@ class Search:
             items = self._shrink(items)
         start = self.fit.save(), set(self.taken)
         best: tuple[Harm, object, set[int], list[Item]] | None = None
-        for attempt in self._attempts(items, reprieve):
+        attempts = self._attempts(items, reprieve)
+        if len(attempts) == 1:
+            rest = attempts[0]()
+            if self._fits():
+                return rest
+        for attempt in attempts:
             self.fit.restore(start[0])
             self.taken = set(start[1])
             rest = attempt()
@@ -284,6 +291,8 @@ class Search:
             out.append(lambda: self._pooled(fit, items))
             if len(items) > _REPRIEVE_ITEMS:
                 return out
+        if sum(len(i.slots) for i in items) > _HEAVY_PODS:
+            return [*out, lambda: reprieve(sorted(items, key=lambda i: (len(i.slots), i.size, i.name)))]
         if len(items) <= _REPRIEVE_ITEMS:
             if items[0].single < 0 and any(i.block.singles for i in items):
                 out.append(lambda: self._flexible(items, reprieve))
@@ -595,13 +604,19 @@ class Search:
         return [self._single(block, s) for s in block.singles if s in self.taken]
 
     def _whole(self, block: Block) -> Item:
-        found = self._wholes.get(block.number)
-        if found is None:
-            slots = tuple(block.whole)
-            at = list(slots)
-            size, work = float(self._sizes[at].sum()), float(self._works[at].sum())
-            found = self._wholes[block.number] = Item(block, block.priority, slots, size, work, block.ref.name)
-        return found
+        if not self._wholes:
+            self._weigh_wholes()
+        return self._wholes[block.number]
+
+    def _weigh_wholes(self) -> None:
+        """The items of all blocks that can be taken whole, weighed in one go."""
+        blocks = [b for b in self.units.blocks if b.whole]
+        starts = np.cumsum([0] + [len(b.whole) for b in blocks])[:-1]
+        slots = np.fromiter((s for b in blocks for s in b.whole), dtype=np.int64)
+        sizes = np.add.reduceat(self._sizes[slots], starts).tolist()
+        works = np.add.reduceat(self._works[slots], starts).tolist()
+        for block, size, work in zip(blocks, sizes, works, strict=True):
+            self._wholes[block.number] = Item(block, block.priority, tuple(block.whole), size, work, block.ref.name)
 
     def _single(self, block: Block, slot: int) -> Item:
         pod = self.units.pod(slot)
