@@ -47,8 +47,9 @@ COMMANDS = (
     Command("demo", "watch gangs preempt, without a cluster", "Play one of the built-in stories in the terminal."),
     Command(
         "explain",
-        "say why a gang is where it is",
-        "Ask the cluster's scheduler about the newest decision for one gang.",
+        "say why a gang waits, or why a pod has to leave",
+        "Explain in words what is decided about one gang or pod, why, and what would change it: for manifests, or for"
+        " a cluster that is read once. Nothing is changed anywhere.",
     ),
     Command(
         "run",

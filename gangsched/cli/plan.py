@@ -31,7 +31,13 @@ API_VERSION = "gangsched.dev/plan/v1"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    add_input_arguments(parser)
+    add_decision_arguments(parser)
+    parser.epilog = "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not."
+
+
+def add_decision_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """The options that ``plan`` shares with ``explain``; ``required``: without -f there is nothing to decide."""
+    add_input_arguments(parser, required=required)
     parser.add_argument(
         "--now",
         metavar="TIME",
@@ -39,10 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " (default: the newest creationTimestamp or startTime in the input)",
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
-    parser.epilog = "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not."
 
 
-def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """The options that ``plan`` shares with other commands that read manifests."""
     parser.add_argument(
         "-f",
@@ -51,7 +56,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|DIR|-",
         nargs="+",
         action="extend",
-        required=True,
+        required=required,
         help="YAML or JSON manifests: files, folders (with sub-folders), or - for stdin; can be repeated",
     )
     parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
@@ -68,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 when some input was not understood."""
     try:
         options = read_options(args)
-        now = None if args.now is None else _moment(args.now)
+        now = moment_of(args)
         loaded = load(args.sources)
     except (ValueError, OSError) as error:
         lines = errors.problems(error)
@@ -118,6 +123,11 @@ def _others_pending(loaded: Loaded, options: Options) -> Counter[str]:
     """How many pods wait for which scheduler that is none of ours."""
     pods = (e.pod for e in loaded.events if isinstance(e, PodChanged))
     return Counter(p.scheduler for p in pods if p.live and not p.node and p.scheduler not in options.scheduler_names)
+
+
+def moment_of(args: argparse.Namespace) -> float | None:
+    """What ``--now`` says, if anything. Raises :class:`~gangsched.cli.errors.UsageError`."""
+    return None if args.now is None else _moment(args.now)
 
 
 def _moment(raw: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -50,12 +50,19 @@ def render(
 
     ``others`` counts the pending pods of scheduler names that are not ours: a hint when there is no decision.
     """
-    out = console or make_console()
+    printed(
+        console or make_console(),
+        lambda out: _print(out, decisions, warnings, scheduler_names, others or Counter()),
+    )
+
+
+def printed(out: Console, write: Callable[[Console], None]) -> None:
+    """Let ``write`` print; what does not go to a terminal loses its trailing blanks."""
     if out.is_terminal:
-        _print(out, decisions, warnings, scheduler_names, others or Counter())
+        write(out)
         return
     with out.capture() as captured:
-        _print(out, decisions, warnings, scheduler_names, others or Counter())
+        write(out)
     # Tables are padded to their width; in a file that is noise.
     out.file.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
@@ -68,26 +75,27 @@ def _print(
     others: Counter[str],
 ) -> None:
     for decision, milliseconds in decisions:
-        out.print(_gang(decision, milliseconds))
+        out.print(gang_panel(decision, milliseconds))
         out.print()
     for each in warnings:
         where = f"{each['file']}, document {each['document']} ({each['object']})"
         text = Text("warning ", style="yellow")
-        text.append(_clean(": ".join(p for p in (where, each["field"], each["message"]) if p)), style="default")
+        text.append(clean(": ".join(p for p in (where, each["field"], each["message"]) if p)), style="default")
         out.print(text)
     if warnings:
         out.print()
     out.print(_summary([d for d, _ in decisions], scheduler_names, others))
 
 
-def _gang(decision: Decision, milliseconds: float) -> RenderableType:
-    title = Text(_clean(decision.gang.key), style="bold")
-    title.append(f"  {_clean(decision.kind)} · priority {decision.priority}", style="default")
+def gang_panel(decision: Decision, milliseconds: float) -> RenderableType:
+    """One decision with everything that is known about it."""
+    title = Text(clean(decision.gang.key), style="bold")
+    title.append(f"  {clean(decision.kind)} · priority {decision.priority}", style="default")
     outcome = Text(decision.outcome.upper(), style=_STYLES.get(decision.outcome, "bold"))
     outcome.append(f"  {_sentence(decision)}", style="default")
     body: list[RenderableType] = [outcome]
     if decision.group:
-        body.append(Text(_clean(f"decided together with {', '.join(decision.group)}"), style="dim"))
+        body.append(Text(clean(f"decided together with {', '.join(decision.group)}"), style="dim"))
     grid = Table.grid(padding=(0, 2), expand=False)
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -111,7 +119,9 @@ def _sentence(decision: Decision) -> str:
         case "bind":
             return f"{members} can start now{more}"
         case "wait":
-            return f"{members} can start when {_count(len(decision.awaiting), 'terminating pod')} are gone{more}"
+            leaving = len(decision.awaiting)
+            are = "is" if leaving == 1 else "are"
+            return f"{members} can start when {_count(leaving, 'terminating pod')} {are} gone{more}"
         case "preempt":
             victims = len(decision.victims)
             return f"{members} can start after {_count(victims, 'pod')} {'has' if victims == 1 else 'have'} left{more}"
@@ -124,16 +134,16 @@ def _sentence(decision: Decision) -> str:
 
 def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
     if decision.message and decision.outcome not in (BIND, PREEMPT, WAIT):
-        yield "because", [Text(_clean(decision.message))]
+        yield "because", [Text(clean(decision.message))]
     if decision.topology_domain:
-        yield "within", [Text(_clean(decision.topology_domain))]
+        yield "within", [Text(clean(decision.topology_domain))]
     yield "members", _two_columns((p.key, f"→ {p.node}") for p in decision.placements)
     yield "victims", _victims(decision.victims)
     yield "awaited", _two_columns((a.pod, f"is leaving {a.node}") for a in decision.awaiting)
     yield "spared", [_unit_line(s.unit, _words(s.reason)) for s in decision.spared]
-    yield "blockers", [Text(_clean(b)) for b in decision.blockers]
+    yield "blockers", [Text(clean(b)) for b in decision.blockers]
     yield "not placed", _two_columns((u.pod, "; ".join(u.reasons)) for u in decision.unplaced)
-    yield "warnings", [Text(_clean(w), style="yellow") for w in decision.warnings]
+    yield "warnings", [Text(clean(w), style="yellow") for w in decision.warnings]
 
 
 def _victims(victims: Sequence[Victim]) -> list[Text]:
@@ -151,13 +161,15 @@ def _victims(victims: Sequence[Victim]) -> list[Text]:
         out.append(_unit_line(unit, f"{extent}, {_why(first)}"))
         width = max(len(p.key) for p in pods)
         for pod in pods:
-            line = Text(_clean(f"  {pod.key:<{width}}  on {pod.node}, priority {pod.priority}"), style="yellow")
+            line = Text(clean(f"  {pod.key:<{width}}  on {pod.node}, priority {pod.priority}"), style="yellow")
             out.append(_with_budget_mark(line, pod.over_budget))
     return out
 
 
 def _why(victim: Victim) -> str:
-    text = victim.why or f"priority {victim.priority}, {_words(victim.reason)}"
+    # The line begins with the unit's name: once is enough.
+    why = victim.why.replace(f"{victim.unit.kind} {victim.unit.name}", "it")
+    text = why or f"priority {victim.priority}, {_words(victim.reason)}"
     return f"{text}, removed {_METHODS[victim.method]}" if victim.method in _METHODS else text
 
 
@@ -166,8 +178,8 @@ def _words(reason: str) -> str:
 
 
 def _unit_line(unit: UnitRef, text: str, over_budget: bool = False) -> Text:
-    line = Text(_clean(f"{unit.kind} {unit.name}"), style="bold")
-    line.append(_clean(f"  {text}"), style="not bold")
+    line = Text(clean(f"{unit.kind} {unit.name}"), style="bold")
+    line.append(clean(f"  {text}"), style="not bold")
     return _with_budget_mark(line, over_budget)
 
 
@@ -178,7 +190,7 @@ def _with_budget_mark(line: Text, over_budget: bool) -> Text:
 
 
 def _two_columns(rows: Iterable[tuple[str, str]]) -> list[Text]:
-    pairs = [(_clean(left), _clean(right)) for left, right in rows]
+    pairs = [(clean(left), clean(right)) for left, right in rows]
     width = min(max((len(left) for left, _ in pairs), default=0), 60)
     return [Text(f"{left:<{width}}  {right}") for left, right in pairs]
 
@@ -196,11 +208,11 @@ def _summary(decisions: Sequence[Decision], scheduler_names: Sequence[str], othe
         victims = {v.key for d in decisions for v in d.victims}
         tail = f", {_count(len(victims), 'victim')}" if victims else ""
         return Text(f"{_count(len(decisions), 'gang')}: {', '.join(parts)}{tail}", style="bold")
-    text = Text(_clean(f"No pod of {' or '.join(scheduler_names)} is waiting for a node in this input."))
+    text = Text(clean(f"No pod of {' or '.join(scheduler_names)} is waiting for a node in this input."))
     if others:
         name, count = min(others.items(), key=lambda item: (-item[1], item[0]))
         are = "is" if count == 1 else "are"
-        text.append(_clean(f" {_count(count, 'pod')} of {name} {are}: --scheduler-name {name} plans for them."))
+        text.append(clean(f" {_count(count, 'pod')} of {name} {are}: --scheduler-name {name} plans for them."))
     return text
 
 
@@ -208,6 +220,6 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Names come from strangers: nothing of them may steer the terminal."""
     return "".join(c if c.isprintable() else one_line(c) or " " for c in text)

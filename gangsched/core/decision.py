@@ -112,3 +112,18 @@ class Decision(msgspec.Struct, frozen=True):
     topology_domain: str | None = None
     stopped: bool = False
     steps: int = 0
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The decisions of all gangs of a group, which share one outcome.
+
+    ``retry_at`` is when passing time alone may change it: a victim has run long enough, or a gang waited long enough.
+    """
+
+    outcome: str
+    decisions: tuple[Decision, ...]
+    victims: tuple[Victim, ...] = ()
+    awaiting: tuple[Awaited, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    message: str = ""
+    retry_at: float | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gangsched.core import events as ev
 from gangsched.core import report
-from gangsched.core.actions import Action, Bind, Remove, Report
+from gangsched.core.actions import Action, Bind, Remove, Report, Unmark, WithdrawNomination
 from gangsched.core.decider import Decider, Verdict
 from gangsched.core.decision import BIND, WAIT
 from gangsched.core.groups import Group, Plan, group_key
@@ -12,8 +14,10 @@ from gangsched.core.lifecycle import Signal, State, step
 from gangsched.core.options import Options
 from gangsched.core.permit import Barrier
 from gangsched.core.queue import Hint, Queue
+from gangsched.core.repeats import Repeated
 from gangsched.core.simulation import Phantom
 from gangsched.core.steps import Steps
+from gangsched.core.takeover import Takeover
 from gangsched.core.world import World
 from gangsched.model.records import GangId, Pod
 
@@ -67,9 +71,7 @@ class Executor:
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
         times = [t for g in self.groups.values() for t in (g.deadline, g.retry_at) if t is not None]
-        queued = self.queue.wake_at()
-        if queued is not None:
-            times.append(queued)
+        times += [t for t in (self.queue.wake_at(), self.steps.repeats.wake_at()) if t is not None]
         return min(times, default=None)
 
     def abandon(self) -> None:
@@ -162,6 +164,7 @@ class Executor:
 
     def gone(self, uid: str) -> None:
         """A pod no longer takes room: whoever waited for that may go on."""
+        self.steps.marks.discard(uid)
         for key in self.steps.awaited_by.pop(uid, ()):
             group = self.groups.get(key)
             if group is not None and group.plan is not None:
@@ -199,6 +202,7 @@ class Executor:
             self.signal(group, Signal.TIMEOUT)
         for group in [g for g in self.groups.values() if g.retry_at is not None and g.retry_at <= self.now]:
             self.steps.bind_again(group)
+        self.steps.repeat()
         for key in self.queue.due(self.now):
             if key in self.groups:
                 self.signal(self.groups[key], Signal.WAKE)
@@ -213,21 +217,49 @@ class Executor:
 
     def decide(self, group: Group) -> Verdict:
         """Decide a queued gang."""
-        return self.decider.decide(group.gangs, group.key, self.now, may_preempt=group.rounds < self.options.max_rounds)
+        since = self.now if group.waiting_since is None else group.waiting_since
+        may_preempt = group.rounds < self.options.max_rounds
+        verdict = self.decider.decide(group.gangs, group.key, self.now, may_preempt=may_preempt, waiting_since=since)
+        group.waiting_since = None if verdict.outcome == BIND else since
+        group.look_again_at = verdict.retry_at
+        return verdict
 
     def adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
         ident = f"{int(self.now * 1000):x}-{self._next_plan}"
         self._next_plan += 1
         group.plan = Plan(ident, verdict.placements, verdict.victims, [a.uid for a in verdict.awaiting])
-        nodes = set(group.plan.node_of.values())
-        group.plan.neighbours = {p.uid for node in nodes for p in self.world.snapshot.pods_on(node)}
+        self.steps.look_around(group.plan)
         if signal is Signal.PLAN:
-            for uid in group.plan.waiting:
-                self.steps.awaited_by.setdefault(uid, set()).add(group.key)
             self._hold(group, group.plan)
-            group.deadline = self.now + self._timeout(group)
         self.signal(group, signal)
+
+    def take_over(self) -> None:
+        """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
+        found = Takeover(self.world, self.decider, self.now)
+        needed: set[str] = set()
+        for key in self.queue.active():  # the strongest first: what it holds is not there for the others
+            group = self.groups[key]
+            plan = found.plan(group)
+            if plan is not None:
+                needed.update(plan.victims)
+                self.steps.marks.update(plan.victims)
+                self._resume(group, plan)
+        for group in self.groups.values():
+            if group.plan is None and self.steps.on_record(group):
+                self.signal(group, Signal.DISCARD)
+        for pod, mark in found.marked:
+            if pod.uid not in needed:
+                self.steps.unmark(pod.uid, mark.preemptor)
+
+    def _resume(self, group: Group, plan: Plan) -> None:
+        group.plan = plan
+        group.rounds = int(plan.announced)
+        group.message = f"finishing plan {plan.ident} of an earlier process"
+        self.steps.look_around(plan)
+        self._hold(group, plan)
+        self.steps.withdraw_others(group, plan)
+        self.signal(group, Signal.RESUME)
 
     def _timeout(self, group: Group) -> float:
         specs = [self.world.membership.spec(g) for g in group.gangs]
@@ -235,6 +267,9 @@ class Executor:
         return min(times, default=self.options.timeout_seconds)
 
     def _hold(self, group: Group, plan: Plan) -> None:
+        """Keep the room for the members, for as long as the gang has, until the pods that are in the way are gone."""
+        self._await(group, plan, tuple(plan.waiting))
+        group.deadline = self.now + self._timeout(group)
         priority = self.world.membership.preemptor_priority(group.gangs)
         held = []
         for place in plan.placements:
@@ -242,6 +277,11 @@ class Executor:
             held.append(Phantom(self.world.snapshot.class_of(pod), place.uid, place.node, priority, group.key))
         self.world.held[group.key] = held
         self.steps.may_have_taken(group, priority)
+
+    def _await(self, group: Group, plan: Plan, uids: Iterable[str]) -> None:
+        for uid in uids:
+            plan.waiting.add(uid)
+            self.steps.awaited_by.setdefault(uid, set()).add(group.key)
 
     # -- the table -----------------------------------------------------------------------------------------
 
@@ -270,16 +310,34 @@ class Executor:
         key, action = known
         group = self.groups.get(key)
         failure = "" if outcome == "ok" else f"{outcome}: {message}"
+        if group is None or group.barrier.arrive(action_id, failure) is None:
+            if isinstance(action, Bind | Unmark | WithdrawNomination):
+                self._apart(action, outcome)
+            elif isinstance(action, Remove) and outcome not in ("ok", "gone"):
+                self.steps.not_removed(action)
+            return
         if isinstance(action, Bind):
             self._bound(group, action, outcome)
-        if group is None or group.barrier.arrive(action_id, failure) is None:
-            return
         if isinstance(action, Remove) and group.plan is not None and outcome == "ok":
             victim = group.plan.victims[action.pod.uid]
             trigger = self.steps.trigger(group)
             priority = self.world.membership.preemptor_priority(group.gangs)
             self.steps.actions.append(report.victim_evicted(victim, group.name, trigger, priority))
         self.steps.check.add(key)
+
+    def _apart(self, action: Repeated, outcome: str) -> None:
+        """The outcome of a write that no phase waits for (any more)."""
+        repeats, uid = self.steps.repeats, action.pod.uid
+        if isinstance(action, Bind) and not repeats.has(Bind, uid):
+            repeats.sent(action)
+        failures = repeats.answered(action, outcome)
+        if failures:
+            self.steps.repeat_later(action, failures)
+        elif isinstance(action, Bind):
+            self._bound(None, action, outcome)
+            pod = self.world.pods.get(uid)
+            if pod is not None:
+                self.refresh(pod.gang)
 
     def _bound(self, group: Group | None, action: Bind, outcome: str) -> None:
         if outcome == "ok":
@@ -325,10 +383,20 @@ class Executor:
             return
         plan.removed.difference_update(uid for uid, _ in failures)  # they stay: their marks are taken back
         group.message = f"{group.state.value}: {failures[0][1]}"
-        # Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.
-        changed = all(text.startswith(("gone", "conflict")) for _, text in failures)
-        self.signal(group, Signal.PLAN_BROKEN if changed else Signal.WRITE_FAILED)
+        group.look = self.world.membership.look(group.gangs)  # what has become of these writes is no news
+        self.signal(group, self._verdict_on(group, [text for _, text in failures]))
         self._recheck(group)
+
+    @staticmethod
+    def _verdict_on(group: Group, failures: Iterable[str]) -> Signal:
+        """Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.
+
+        When that happens again, what is known may lag behind: then there is a pause first.
+        """
+        if not all(text.startswith(("gone", "conflict")) for text in failures):
+            return Signal.WRITE_FAILED
+        group.conflicts += 1
+        return Signal.PLAN_BROKEN if group.conflicts < 2 else Signal.CONFLICT
 
     def _written(self, group: Group) -> None:
         was = group.state
@@ -336,6 +404,7 @@ class Executor:
         if was is State.BINDING:
             group.attempts = 0
             group.rounds = 0
+            group.conflicts = 0
             group.message = ""
             self._recheck(group)
 
@@ -358,24 +427,13 @@ class Executor:
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self.decider.decide(group.gangs, group.key, self.now, may_preempt=False, prefer=plan.node_of)
+        if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
+            self._await(group, plan, [a.uid for a in verdict.awaiting])  # others leave these nodes too
+            return
         if verdict.outcome != BIND:
-            group.message = self._room_taken(group, plan, verdict)
+            group.message = self.steps.room_taken(group, plan, verdict.message)
             self.signal(group, Signal.PLAN_BROKEN)
             return
         group.plan = Plan(plan.ident, verdict.placements, (), ())
+        group.plan.nominated = plan.nominated
         self.signal(group, Signal.ROOM_FREED)
-
-    def _room_taken(self, group: Group, plan: Plan, verdict: Verdict) -> str:
-        """Say who took the room that was freed, on the gang's first member too."""
-        nodes = sorted(set(plan.node_of.values()))
-        thieves = sorted(
-            f"{p.key} ({p.scheduler})"
-            for node in nodes
-            for p in self.world.snapshot.pods_on(node)
-            if p.uid not in plan.neighbours and p.deleting_since is None
-        )
-        text = (
-            f"the room that was freed is taken{' by ' + ', '.join(thieves[:5]) if thieves else ''}: {verdict.message}"
-        )
-        self.steps.actions.append(report.room_taken(self.steps.trigger(group), text))
-        return text

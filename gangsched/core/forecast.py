@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from gangsched.core.decider import Verdict, gathering
 from gangsched.core.decision import BIND, PREEMPT, WAIT, Decision
-from gangsched.core.events import Event, LeadershipChanged, Synced
+from gangsched.core.events import Event
 from gangsched.core.groups import group_key
 from gangsched.core.options import Options
+from gangsched.core.preemption.explain import lost_by_job
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.simulation import Phantom
 from gangsched.core.world import World
@@ -22,7 +25,7 @@ def forecast(events: Iterable[Event], options: Options, now: float) -> Iterator[
     and nothing is executed; the gangs of a GangGroup follow one another.
     """
     scheduler = Scheduler(options)
-    scheduler.handle([*events, Synced(), LeadershipChanged(True)], now)
+    scheduler.handle([*events], now)  # without leadership: what is under way is neither finished nor taken back
     world, decider = scheduler.world, scheduler.decider
     for gangs in _queue_order(world):
         problem = world.membership.problem(gangs)
@@ -35,6 +38,10 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict) -> None:
     """Change the world as the verdict would: victims gone, members bound or their room held."""
     priority = world.membership.preemptor_priority(gangs)
     key = group_key(gangs)
+    for name, count in lost_by_job(verdict.victims, world).items():
+        job = world.jobs.get(name)
+        if job is not None and not job.ignores_disruption:
+            world.jobs[name] = msgspec.structs.replace(job, failed=job.failed + count)
     for victim in verdict.victims:
         world.drop_pod(victim.uid)
     for place in verdict.placements:

@@ -18,9 +18,9 @@ def group_key(gangs: Sequence[GangId]) -> str:
 class Plan:
     """A decision that is being carried out.
 
-    ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``marked`` and ``removed`` are the
-    victims for which that has been asked. ``neighbours`` are the UIDs of the pods that were on the plan's nodes when
-    it was made: whoever else is there later has taken room.
+    ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``nominated`` are the members and
+    ``removed`` the victims for which that has been asked. ``neighbours`` are the UIDs of the pods that
+    were on the plan's nodes when it was made: whoever else is there later has taken room.
     """
 
     def __init__(
@@ -30,8 +30,8 @@ class Plan:
         self.placements = list(placements)
         self.victims = {v.uid: v for v in victims}
         self.waiting: set[str] = {*self.victims, *awaited}
-        self.marked: set[str] = set()
         self.removed: set[str] = set()
+        self.nominated: set[str] = set()
         self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()
         self.announced = False
@@ -40,7 +40,9 @@ class Plan:
 class Group:
     """One gang, or the gangs of one GangGroup. ``state`` changes only through the lifecycle table.
 
+    ``waiting_since`` is when it first could not be placed, ``look_again_at`` when passing time may change that.
     ``unsure`` are members whose binding may or may not have taken effect; it is repeated at ``retry_at``.
+    ``conflicts`` counts plans in a row that failed because the cluster was not what they assumed.
     """
 
     def __init__(self, gangs: tuple[GangId, ...]) -> None:
@@ -53,7 +55,10 @@ class Group:
         self.rounds = 0
         self.deadline: float | None = None
         self.retry_at: float | None = None
+        self.waiting_since: float | None = None
+        self.look_again_at: float | None = None
         self.unsure: list[str] = []
+        self.conflicts = 0
         self.problem = ""
         self.look: object = None
         self.message = ""

@@ -42,6 +42,9 @@ class Signal(enum.Enum):
     TIMEOUT = "timeout"  # the gang's time for nominated to binding is over
     WAKE = "wake"  # an event that may help, or the backoff is over
     MORE = "more"  # further members are pending
+    CONFLICT = "conflict"  # once more the cluster was not what the plan assumed
+    RESUME = "resume"  # an earlier process has left a plan that can be finished
+    DISCARD = "discard"  # an earlier process has left a plan that cannot
 
 
 class Do(enum.Enum):
@@ -77,27 +80,32 @@ def _table() -> dict[tuple[State, Signal], Step]:
     table: dict[tuple[State, Signal], Step] = {
         (s.GATHERING, e.GATHERED): Step(s.QUEUED, (Do.ENQUEUE,)),
         (s.GATHERING, e.SCATTERED): Step(s.GATHERING, (Do.REPORT,)),
-        (s.QUEUED, e.SCATTERED): Step(s.GATHERING, (Do.DEQUEUE, Do.REPORT)),
+        (s.GATHERING, e.DISCARD): Step(s.GATHERING, (Do.WITHDRAW,)),
+        (s.QUEUED, e.SCATTERED): Step(s.GATHERING, (Do.DEQUEUE, Do.WITHDRAW, Do.REPORT)),
+        (s.QUEUED, e.RESUME): Step(s.EVICTING, (Do.DEQUEUE, Do.REMOVE)),
+        (s.QUEUED, e.DISCARD): Step(s.QUEUED, (Do.DEQUEUE, Do.WITHDRAW, Do.ENQUEUE)),
         (s.QUEUED, e.FITS): Step(s.BINDING, (Do.DEQUEUE, Do.BIND)),
         (s.QUEUED, e.PLAN): Step(s.NOMINATED, (Do.DEQUEUE, Do.NOMINATE)),
         (s.QUEUED, e.NO_FIT): Step(s.BACKOFF, (Do.DEQUEUE, Do.WITHDRAW, Do.REPORT, Do.PARK)),
         (s.BACKOFF, e.WAKE): Step(s.QUEUED, (Do.ENQUEUE,)),
-        (s.BACKOFF, e.SCATTERED): Step(s.GATHERING, (Do.DEQUEUE, Do.REPORT)),
+        (s.BACKOFF, e.SCATTERED): Step(s.GATHERING, (Do.DEQUEUE, Do.WITHDRAW, Do.REPORT)),
         (s.BACKOFF, e.MORE): Step(s.QUEUED, (Do.ENQUEUE,)),
         (s.NOMINATED, e.WRITTEN): Step(s.MARKED, (Do.MARK,)),
         (s.MARKED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,)),
         (s.EVICTING, e.WRITTEN): Step(s.WAITING),
         (s.WAITING, e.ROOM_FREED): Step(s.BINDING, (Do.BIND,)),
         (s.BINDING, e.WRITTEN): Step(s.BOUND, (Do.RELEASE,)),
-        (s.BINDING, e.WRITE_FAILED): Step(s.BACKOFF, (Do.RELEASE, Do.REPORT, Do.RETRY)),
-        (s.BINDING, e.SCATTERED): Step(s.GATHERING, (Do.RELEASE, Do.REPORT)),
+        (s.BINDING, e.WRITE_FAILED): Step(s.BACKOFF, (Do.WITHDRAW, Do.RELEASE, Do.REPORT, Do.RETRY)),
+        (s.BINDING, e.CONFLICT): Step(s.BACKOFF, (Do.WITHDRAW, Do.RELEASE, Do.REPORT, Do.RETRY)),
+        (s.BINDING, e.SCATTERED): Step(s.GATHERING, (Do.WITHDRAW, Do.RELEASE, Do.REPORT)),
         (s.BINDING, e.PLAN_BROKEN): Step(s.QUEUED, (Do.WITHDRAW, Do.RELEASE, Do.ENQUEUE)),
         (s.BOUND, e.MORE): Step(s.QUEUED, (Do.ENQUEUE,)),
-        (s.BOUND, e.SCATTERED): Step(s.GATHERING, (Do.REPORT,)),
+        (s.BOUND, e.SCATTERED): Step(s.GATHERING, (Do.WITHDRAW, Do.REPORT)),
     }
     for state in _HOLDING:
         table[(state, e.WRITE_FAILED)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.PARK))
         table[(state, e.TIMEOUT)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.PARK))
+        table[(state, e.CONFLICT)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.RETRY))
         table[(state, e.PLAN_BROKEN)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE))
         table[(state, e.TAKEN_OVER)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE))
         table[(state, e.SCATTERED)] = Step(s.GATHERING, (*_GIVE_UP, Do.REPORT))
@@ -140,6 +148,18 @@ IGNORED: dict[Signal, tuple[tuple[State, ...], str]] = {
     Signal.MORE: (
         tuple(s for s in State if s not in (State.BACKOFF, State.BOUND)),
         "further members are seen when the gang is decided next",
+    ),
+    Signal.CONFLICT: (
+        (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND),
+        "late answers to writes of a phase that is over",
+    ),
+    Signal.RESUME: (
+        tuple(s for s in State if s is not State.QUEUED),
+        "only a complete gang that has just been found can have a plan of an earlier process",
+    ),
+    Signal.DISCARD: (
+        tuple(s for s in State if s not in (State.GATHERING, State.QUEUED)),
+        "only a gang that has just been found can have a plan of an earlier process",
     ),
 }
 

@@ -12,7 +12,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the decision core.
 
     ``search_steps`` bounds one preemption search. ``timeout_seconds`` bounds nominated-to-binding for gangs
-    that set no timeout of their own. Backoff doubles from ``backoff_initial_seconds`` up to
+    that set no timeout of their own. ``minimum_run_time_seconds`` is how long a victim must have run,
+    ``preemption_delay_seconds`` how long a gang that does not fit waits before it evicts, where no PriorityClass says
+    otherwise. Backoff doubles from ``backoff_initial_seconds`` up to
     ``backoff_max_seconds`` per gang. With ``wait_for_leadership`` nothing is decided before a LeadershipChanged(True).
     """
 
@@ -23,6 +25,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     search_steps: int = 500 * STEPS_PER_MILLISECOND
     max_rounds: int = 3
     timeout_seconds: float = 600.0
+    minimum_run_time_seconds: float = 0.0
+    preemption_delay_seconds: float = 0.0
     backoff_initial_seconds: float = 1.0
     backoff_max_seconds: float = 10.0
     evict_daemonset_pods: bool = False

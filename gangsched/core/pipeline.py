@@ -9,7 +9,14 @@ import numpy as np
 from gangsched.core.decision import Reason
 from gangsched.core.filters.affinity import InterPodAffinity
 from gangsched.core.filters.base import Filter
-from gangsched.core.filters.node import NodeAffinity, NodeGoing, NodeName, NodeUnschedulable, TaintToleration
+from gangsched.core.filters.node import (
+    DynamicResources,
+    NodeAffinity,
+    NodeGoing,
+    NodeName,
+    NodeUnschedulable,
+    TaintToleration,
+)
 from gangsched.core.filters.ports import NodePorts
 from gangsched.core.filters.resources import NodeResourcesFit
 from gangsched.core.filters.spread import PodTopologySpread
@@ -40,7 +47,12 @@ class Pipeline:
         return mask
 
     def static_mask(self, pod: PodClass, sim: Simulation) -> Bools:
-        """``(N,)``: nodes that pass the filters blind to pods; cached until a node changes. Do not modify."""
+        """``(N,)``: nodes that pass the filters blind to pods, and the simulation's restriction. Do not modify."""
+        mask = self._blind_mask(pod, sim)
+        return mask if sim.restriction is None else mask & sim.restriction.allowed
+
+    def _blind_mask(self, pod: PodClass, sim: Simulation) -> Bools:
+        """Cached until a node changes."""
         generation = sim.snapshot.static_generation
         found = self._static.get(id(pod.shape))
         if found is not None and found[0] == generation:
@@ -73,6 +85,10 @@ class Pipeline:
         open_nodes = np.ones(size, dtype=np.bool_)
         resolvable = np.zeros(size, dtype=np.bool_)
         counts: dict[str, int] = {}
+        for text, nodes in sim.restriction.refused if sim.restriction is not None else ():
+            if nodes.any():
+                counts[text] = int(nodes.sum())
+                open_nodes &= ~nodes
         for rule in self.filters:
             if not open_nodes.any():
                 break
@@ -153,5 +169,6 @@ def default_pipeline(options: Options) -> Pipeline:
         NodeResourcesFit(),
         PodTopologySpread(),
         InterPodAffinity(),
+        DynamicResources(),
     ]
     return Pipeline(filters, [(score, weights.get(score.name, 0.0)) for score in scores])

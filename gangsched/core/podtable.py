@@ -16,6 +16,7 @@ Floats = npt.NDArray[np.float64]
 TERMINATING = 1  # has a deletionTimestamp: its room is on its way to be free
 PROTECTED = 2  # never a victim: static, mirror, marked non-preemptible, or a DaemonSet's
 ASSUMED = 4  # our own binding is on its way
+STARTING = 8  # bound, and nothing of it runs yet
 
 _FIRST = 256
 

@@ -42,11 +42,12 @@ class Queue:
         self._order[key] = order
         heapq.heappush(self._active, (order, key))
 
-    def park(self, key: str, hints: Hint, now: float, not_before: float) -> None:
-        """Wait for one of ``hints``, at least until ``not_before``."""
+    def park(self, key: str, hints: Hint, now: float, not_before: float, latest: float | None = None) -> None:
+        """Wait for one of ``hints``, at least until ``not_before``; ``latest`` is when time alone may have helped."""
         self.remove(key)
         self._parked[key] = (hints, not_before)
-        self._wake_later(key, now + FLUSH_SECONDS)
+        flush = now + FLUSH_SECONDS
+        self._wake_later(key, flush if latest is None else min(flush, max(latest, not_before)))
 
     def retry(self, key: str, when: float) -> None:
         """Become active at this time, whatever happens until then."""

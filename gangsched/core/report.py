@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from gangsched.core.actions import PodRef, Report, pod_reference
 from gangsched.core.decision import Placement, Victim
@@ -18,6 +19,9 @@ GANG_NOT_READY = "GangNotReady"
 UNSCHEDULABLE = "Unschedulable"
 REFUSED = "InvalidObject"
 ROOM_TAKEN = "FreedRoomTaken"
+
+#: Reason of a victim's DisruptionTarget condition.
+MARK_REASON = "PreemptionByScheduler"
 
 #: Events are cut at this length by the API server.
 _NOTE_LIMIT = 1024
@@ -63,6 +67,25 @@ def room_taken(trigger: PodRef, message: str) -> Report:
     return Report(pod_reference(trigger), "Warning", ROOM_TAKEN, "Preempting", message[:_NOTE_LIMIT])
 
 
+class Mark(NamedTuple):
+    """What the message of a victim's mark says; ``preemptor`` is ``ns/gang``, joined by commas for a GangGroup."""
+
+    scheduler: str
+    preemptor: str
+    trigger: str
+
+
+class Intent(NamedTuple):
+    """What the intent record of a nominated member says: the plan's id, and how many victims the plan had."""
+
+    plan: str
+    victims: int
+
+
+_MARK = re.compile(r"(\S+): preempting to accommodate higher priority pods, preemptor: (\S+), triggerpod: ([^\s,]+)")
+_INTENT = re.compile(r"plan (\S+): nominated to \S+; waiting for ([0-9]+) victims")
+
+
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
     return f"{scheduler}: preempting to accommodate higher priority pods, preemptor: {preemptor}, triggerpod: {trigger}"
@@ -71,6 +94,29 @@ def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
 def intent_message(plan: str, placement: Placement, victims: int, awaited: int) -> str:
     """The message of the intent record on a nominated member."""
     return f"plan {plan}: nominated to {placement.node}; waiting for {victims} victims and {awaited} terminating pods"
+
+
+def mark_of(pod: Pod) -> Mark | None:
+    """The mark that a victim bears, by whatever process of a scheduler that writes such marks; None without one."""
+    said = pod.disruption
+    if said is None or said.status != "True" or said.reason != MARK_REASON:
+        return None
+    return read_mark(said.message)
+
+
+def read_mark(message: str) -> Mark | None:
+    """What :func:`mark_message` has written; None for other texts."""
+    found = _MARK.fullmatch(message)
+    return Mark(*found.groups()) if found else None
+
+
+def intent_of(pod: Pod) -> Intent | None:
+    """The intent record that stands on a pod; None without one, or without a node that it could be for."""
+    said = pod.intent
+    if said is None or said.status != "True" or not pod.nominated_node:
+        return None
+    found = _INTENT.match(said.message)
+    return Intent(found[1], int(found[2])) if found else None
 
 
 def gang_status(gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str) -> Mapping[str, Any]:

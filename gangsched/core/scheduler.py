@@ -14,7 +14,7 @@ from gangsched.core.lifecycle import Signal, State
 from gangsched.core.options import Options
 from gangsched.core.queue import Hint
 from gangsched.core.world import World
-from gangsched.model.records import SINGLE, Gang, GangId, Node, Pod
+from gangsched.model.records import SINGLE, Gang, GangId, Labels, Node, Pod
 
 
 class Scheduler:
@@ -33,6 +33,7 @@ class Scheduler:
         self._hints = Hint(0)
         self._synced = False
         self._leading = not options.wait_for_leadership
+        self._taken_over = False
         self._refused: set[tuple[str, str]] = set()
         self._untold: list[ev.ObjectRefused] = []
         self._fresh: list[Decision] = []
@@ -51,6 +52,10 @@ class Scheduler:
         untold, self._untold = self._untold, []
         for refused in untold:
             self._run.refused(refused)
+        if not self._taken_over:
+            self._taken_over = True
+            self._refresh()
+            self._run.take_over()
         self._settle()
         return self._run.take_actions()
 
@@ -131,11 +136,16 @@ class Scheduler:
                 self.world.budgets.pop((namespace, name), None)
                 self._hints |= Hint.BUDGET
             case ev.NamespaceChanged(namespace):
-                self.world.snapshot.namespaces[namespace.name] = namespace.labels
-                self.world.snapshot.terms.namespaces_changed()
+                self._namespace_changed(namespace.name, namespace.labels)
             case ev.NamespaceGone(name):
-                self.world.snapshot.namespaces.pop(name, None)
-                self.world.snapshot.terms.namespaces_changed()
+                self._namespace_changed(name, None)
+            case ev.PriorityClassChanged(priority_class):
+                if self.world.classes.get(priority_class.name) != priority_class:
+                    self.world.classes[priority_class.name] = priority_class
+                    self._hints |= Hint.ROOM  # victims or preemptors may have to wait less now
+            case ev.PriorityClassGone(name):
+                self.world.classes.pop(name, None)
+                self._hints |= Hint.ROOM
             case ev.JobChanged(job):
                 self.world.jobs[(job.namespace, job.name)] = job
             case ev.JobGone(namespace, name):
@@ -147,8 +157,6 @@ class Scheduler:
                 self._dirty.update(self.world.membership.members)
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
-            case _:
-                pass
 
     def _pod_changed(self, pod: Pod) -> None:
         earlier = self.world.find(pod.namespace, pod.name)
@@ -194,6 +202,18 @@ class Scheduler:
             self._hints |= Hint.NODE
             self._run.nodes_changed.add(node.name)
 
+    def _namespace_changed(self, name: str, labels: Labels | None) -> None:
+        """Terms of pods may select others now, those of bound pods that keep pending ones off included."""
+        namespaces = self.world.snapshot.namespaces
+        if namespaces.get(name) == labels:
+            return
+        if labels is None:
+            del namespaces[name]
+        else:
+            namespaces[name] = labels
+        self.world.snapshot.terms.namespaces_changed()
+        self._hints |= Hint.PODS | Hint.ROOM
+
     def _gang_changed(self, family: str, namespace: str, name: str, gang: Gang | None) -> None:
         """A group object changed: its own gang, and every gang of the GangGroup that it lists, look again."""
         names = {(namespace, name)}
@@ -233,15 +253,20 @@ class Scheduler:
         else:
             # Another process may write from now on: nothing that was under way here is ours any more.
             self._run.abandon()
+            self._taken_over = False
 
     # -- consequences --------------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Look again at every gang that was touched."""
+        dirty, self._dirty = self._dirty, set()
+        for gang in sorted(dirty):
+            self._run.refresh(gang)
 
     def _settle(self) -> None:
         """Follow up on everything that has changed until nothing is left to follow up."""
         while True:
-            dirty, self._dirty = self._dirty, set()
-            for gang in sorted(dirty):
-                self._run.refresh(gang)
+            self._refresh()
             self._run.plans_at_risk()
             self._run.time_passed()
             self._run.phases_over()

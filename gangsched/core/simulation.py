@@ -10,7 +10,7 @@ import numpy as np
 
 from gangsched.core.filters.base import Filter
 from gangsched.core.podclass import PodClass
-from gangsched.core.snapshot import Floats, Ints, Snapshot
+from gangsched.core.snapshot import Bools, Floats, Ints, Snapshot
 
 
 class Phantom(msgspec.Struct, frozen=True, gc=False):
@@ -23,6 +23,15 @@ class Phantom(msgspec.Struct, frozen=True, gc=False):
     group: str
 
 
+class Restriction(msgspec.Struct, frozen=True, eq=False):
+    """Nodes that may be used at all: ``allowed`` is ``(N,)``; ``refused`` says why the others may not, a text and the
+    ``(N,)`` nodes that it holds for. No eviction cures it.
+    """
+
+    allowed: Bools
+    refused: tuple[tuple[str, Bools], ...] = ()
+
+
 class _Step(msgspec.Struct, frozen=True, gc=False):
     pod: PodClass
     row: int
@@ -33,12 +42,16 @@ class _Step(msgspec.Struct, frozen=True, gc=False):
 class Simulation:
     """``free`` is ``(R, N)``: allocatable minus everything present, held room included; it may be negative where a
     node is over-committed. ``scored`` is ``(2, N)`` for the scores. Lifting a pod takes it off its node, placing
-    one puts it there; :meth:`mark` and :meth:`rollback` undo both.
+    one puts it there; :meth:`mark` and :meth:`rollback` undo both. ``restriction`` narrows the nodes that new pods
+    may go to, and may be replaced at any time.
     """
 
-    def __init__(self, snapshot: Snapshot, held: Iterable[Phantom] = ()) -> None:
+    def __init__(
+        self, snapshot: Snapshot, held: Iterable[Phantom] = (), restriction: Restriction | None = None
+    ) -> None:
         snapshot.settle()
         self.snapshot = snapshot
+        self.restriction = restriction
         self.free: Floats = snapshot.allocatable - snapshot.used
         self.scored: Floats = snapshot.scored.copy()
         self._held: list[tuple[PodClass, int]] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import msgspec
 
 from gangsched.core import report
 from gangsched.core.actions import (
@@ -24,8 +26,9 @@ from gangsched.core.lifecycle import Do, State
 from gangsched.core.options import Options
 from gangsched.core.permit import Barrier
 from gangsched.core.queue import Hint, Queue
+from gangsched.core.repeats import Repeated, Repeats
 from gangsched.core.world import World
-from gangsched.model.records import SINGLE, GangId
+from gangsched.model.records import SINGLE, GangId, Pod
 
 
 class Steps:
@@ -33,7 +36,8 @@ class Steps:
 
     ``writes`` are the writes without an answer yet, by action id; ``awaited_by`` has, by UID, the keys of the groups
     that wait for a pod to be gone. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those
-    whose held room a gang of higher priority may have taken.
+    whose held room a gang of higher priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by
+    whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed.
     """
 
     def __init__(self, world: World, options: Options) -> None:
@@ -44,9 +48,11 @@ class Steps:
         self.actions: list[Action] = []
         self.writes: dict[int, tuple[str, Action]] = {}
         self.awaited_by: dict[str, set[str]] = {}
+        self.marks: set[str] = set()
         self.hints = Hint(0)
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
+        self.repeats = Repeats()
         self._next_id = 1
         self._statuses: dict[GangId, object] = {}
         self._do: dict[Do, Callable[[Group], None]] = {
@@ -72,17 +78,46 @@ class Steps:
         """Forget everything under way: another process is in charge now."""
         self.writes.clear()
         self.awaited_by.clear()
+        self.marks.clear()
         self.queue = Queue()
         self.check.clear()
         self.taken_from.clear()
         self.actions.clear()
         self._statuses.clear()
+        self.repeats.clear()
 
-    def _write(self, group: Group, action: Action, action_id: int, uid: str, wait: bool = True) -> None:
+    def _write(self, group: Group, action: Action, action_id: int, uid: str) -> None:
+        """A write that the group's phase waits for."""
         self.writes[action_id] = (group.key, action)
-        if wait:
-            group.barrier.expect(action_id, uid)
+        group.barrier.expect(action_id, uid)
         self.actions.append(action)
+
+    def _write_apart(self, action: Repeated) -> None:
+        """A write that no phase waits for, and that is repeated until it succeeds."""
+        self.writes[action.id] = ("", action)
+        self.repeats.sent(action)
+        self.actions.append(action)
+
+    def repeat_later(self, action: Repeated, failures: int) -> None:
+        """This write has failed so many times: repeat it after a pause."""
+        self.repeats.again(action, self.now + self.pause(failures))
+
+    def repeat(self) -> None:
+        """Repeat the writes whose time has come, if what they are about is still so."""
+        for action in self.repeats.due(self.now):
+            pod = self.world.pods.get(action.pod.uid)
+            if pod is not None and self._wanted(action, pod):
+                self._write_apart(msgspec.structs.replace(action, id=self._new_id()))
+            else:
+                self.repeats.drop(type(action), action.pod.uid)
+
+    def _wanted(self, action: Repeated, pod: Pod) -> bool:
+        match action:
+            case Bind():
+                return self.world.assumed(pod.uid)
+            case WithdrawNomination():
+                return not pod.node
+        return pod.live
 
     def _new_id(self) -> int:
         self._next_id += 1
@@ -103,7 +138,9 @@ class Steps:
             return
         group.barrier = Barrier()
         victims = len(plan.victims)
+        plan.nominated = set(plan.node_of)
         for place in plan.placements:
+            self.repeats.drop(WithdrawNomination, place.uid)
             action_id = self._new_id()
             text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
             self._write(
@@ -120,7 +157,8 @@ class Steps:
         text = report.mark_message(scheduler, group.name, self.trigger(group).key)
         for uid in self._standing(plan):
             action_id = self._new_id()
-            plan.marked.add(uid)
+            self.marks.add(uid)
+            self.repeats.drop(Unmark, uid)
             ref = report.reference(self.world.pods[uid])
             self._write(group, Mark(action_id, ref, text), action_id, uid)
 
@@ -164,6 +202,7 @@ class Steps:
         for place in plan.placements:
             action_id = self._new_id()
             self.world.assume(place.uid, place.node)
+            self.repeats.drop(WithdrawNomination, place.uid)
             self._write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
         self.may_have_taken(group, priority)
 
@@ -177,35 +216,58 @@ class Steps:
         self.check.add(group.key)
 
     def _withdraw(self, group: Group) -> None:
-        """Clear nominations: those of the plan, and any that an earlier process has left behind."""
-        planned = set(group.plan.node_of) if group.plan is not None else set()
+        """Clear nominations: those of the plan, and any that an earlier plan or process has left behind."""
+        planned = group.plan.nominated if group.plan is not None else set()
+        text = group.message or group.problem or "plan withdrawn"
+        self._withdraw_some(group, lambda pod: pod.uid in planned or _on_record(pod), text)
+
+    def withdraw_others(self, group: Group, plan: Plan) -> None:
+        """Clear nominations that stand on record and that the gang's plan does not have."""
+        text = f"superseded by plan {plan.ident}"
+        self._withdraw_some(group, lambda pod: pod.uid not in plan.nominated and _on_record(pod), text)
+
+    def on_record(self, group: Group) -> bool:
+        """Does a member that is not placed bear an intent record?"""
+        return any(map(_on_record, self._unplaced(group)))
+
+    def _withdraw_some(self, group: Group, which: Callable[[Pod], bool], text: str) -> None:
+        for pod in self._unplaced(group):
+            if which(pod) and not self.repeats.has(WithdrawNomination, pod.uid):
+                self._write_apart(WithdrawNomination(self._new_id(), report.reference(pod), "Withdrawn", text))
+
+    def _unplaced(self, group: Group) -> Iterator[Pod]:
         for gang in group.gangs:
-            for pod in self.world.membership.census(gang).pending:
-                ours = pod.intent is not None and pod.intent.status == "True"
-                if pod.uid in planned or ours:
-                    action_id = self._new_id()
-                    action = WithdrawNomination(
-                        action_id,
-                        report.reference(pod),
-                        "Withdrawn",
-                        group.message or group.problem or "plan withdrawn",
-                    )
-                    self._write(group, action, action_id, pod.uid, wait=False)
+            census = self.world.membership.census(gang)
+            yield from (*census.pending, *census.gated)
 
     def _unmark(self, group: Group) -> None:
         plan = group.plan
         if plan is None:
             return
-        for uid in sorted(plan.marked - plan.removed):
-            pod = self.world.pods.get(uid)
-            if pod is not None and pod.live and self.awaited_by.get(uid, set()) <= {group.key}:
-                action_id = self._new_id()
-                action = Unmark(action_id, report.reference(pod), f"no longer needed for {group.name}")
-                self._write(group, action, action_id, uid, wait=False)
+        stay = {uid for uid, _ in group.barrier.failed} | (set(plan.victims) - plan.removed)
+        for uid in sorted(stay & self.marks):
+            if self.awaited_by.get(uid, set()) <= {group.key}:
+                self.unmark(uid, group.name)
+
+    def not_removed(self, action: Remove) -> None:
+        """A removal has failed that no plan follows any more: its victim stays, unless another plan needs its room."""
+        mark = report.read_mark(action.mark)
+        if mark is not None and action.pod.uid in self.marks and action.pod.uid not in self.awaited_by:
+            self.unmark(action.pod.uid, mark.preemptor)
+
+    def unmark(self, uid: str, preemptor: str) -> None:
+        """Take back the mark of a victim that need not leave for this gang, if it is still there."""
+        self.marks.discard(uid)
+        pod = self.world.pods.get(uid)
+        if pod is not None and pod.live and not self.repeats.has(Unmark, uid):
+            text = f"no longer needed for {preemptor}"
+            self._write_apart(Unmark(self._new_id(), report.reference(pod), text))
 
     def release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""
         plan, group.plan = group.plan, None
+        if plan is not None:
+            self._keep_unsure(group, plan)
         group.retry_at = None
         group.barrier = Barrier()
         if plan is not None:
@@ -218,6 +280,17 @@ class Steps:
         if self.world.held.pop(group.key, None):
             self.hints |= Hint.ROOM
 
+    def _keep_unsure(self, group: Group, plan: Plan) -> None:
+        """The gang stops following bindings that may have taken effect: they are repeated without it."""
+        unsure = {uid for uid, text in group.barrier.failed if text.startswith("transient")}
+        if group.retry_at is not None:
+            unsure.update(group.unsure)
+        for place in plan.placements:
+            if place.uid in unsure and self.world.assumed(place.uid):
+                action = Bind(self._new_id(), self._ref(place), place.node)
+                self.repeats.sent(action)
+                self.repeats.again(action, group.retry_at or self.now + self.pause(1))
+
     def _enqueue(self, group: Group) -> None:
         membership = self.world.membership
         priority = membership.preemptor_priority(group.gangs)
@@ -227,7 +300,8 @@ class Steps:
         group.attempts += 1
         if group.rounds >= self.options.max_rounds:
             group.rounds = 0
-        self.queue.park(group.key, self._helpful(group), self.now, self.now + self.backoff(group))
+        not_before = self.now + self.backoff(group)
+        self.queue.park(group.key, self._helpful(group), self.now, not_before, group.look_again_at)
 
     def _retry(self, group: Group) -> None:
         group.attempts += 1
@@ -235,7 +309,11 @@ class Steps:
 
     def backoff(self, group: Group) -> float:
         """Seconds; doubles with every attempt that did not help."""
-        doubled = self.options.backoff_initial_seconds * 2.0 ** min(group.attempts - 1, 30)
+        return self.pause(group.attempts)
+
+    def pause(self, attempts: int) -> float:
+        """Seconds after so many attempts."""
+        doubled = self.options.backoff_initial_seconds * 2.0 ** min(attempts - 1, 30)
         return min(doubled, self.options.backoff_max_seconds)
 
     def _helpful(self, group: Group) -> Hint:
@@ -244,7 +322,7 @@ class Steps:
         if self.options.strict_budgets:
             hints |= Hint.BUDGET
         shapes = (p.shape for gang in group.gangs for p in self.world.membership.members.get(gang, {}).values())
-        if any(shape.affinity or shape.spread for shape in shapes):
+        if any(shape.affinity or shape.anti_affinity or shape.spread for shape in shapes):
             hints |= Hint.PODS
         return hints
 
@@ -292,9 +370,31 @@ class Steps:
             self._statuses[gang] = status
             self.actions.append(GangStatus(gang.family, gang.namespace, gang.name, spec.uid, status))
 
+    def look_around(self, plan: Plan) -> None:
+        """Remember who is on the plan's nodes when it is made."""
+        nodes = set(plan.node_of.values())
+        plan.neighbours = {p.uid for node in nodes for p in self.world.snapshot.pods_on(node)}
+
+    def room_taken(self, group: Group, plan: Plan, why: str) -> str:
+        """Say who took the room that was freed, on the gang's first member too."""
+        thieves = sorted(
+            f"{p.key} ({p.scheduler})"
+            for node in sorted(set(plan.node_of.values()))
+            for p in self.world.snapshot.pods_on(node)
+            if p.uid not in plan.neighbours and p.deleting_since is None
+        )
+        text = f"the room that was freed is taken{' by ' + ', '.join(thieves[:5]) if thieves else ''}: {why}"
+        self.actions.append(report.room_taken(self.trigger(group), text))
+        return text
+
     def may_have_taken(self, group: Group, priority: int) -> None:
         """Room held by gangs of lower priority on the same nodes may be gone now."""
         nodes = set(group.plan.node_of.values()) if group.plan is not None else set()
         for key, held in self.world.held.items():
             if key != group.key and held and held[0].priority < priority and any(p.node in nodes for p in held):
                 self.taken_from.add(key)
+
+
+def _on_record(pod: Pod) -> bool:
+    """Does an intent record of ours stand on the pod?"""
+    return pod.intent is not None and pod.intent.status == "True"

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gangsched.core.podclass import PodClass
-from gangsched.core.podtable import TERMINATING
 from gangsched.model.records import Labels, LabelSelector, PodTerm
 from gangsched.model.selectors import selector_matches
 
@@ -92,15 +91,13 @@ class Domains:
         return np.where(self.code >= 0, counts[self.code], 0)
 
 
-def selected_slots(sim: Simulation, selection: Selection, live_only: bool = False) -> Ints:
-    """Slots of the bound pods that a selection includes, without those lifted in the simulation."""
+def selected_slots(sim: Simulation, selection: Selection, *, lifted: bool = False) -> Ints:
+    """Slots of the bound pods that a selection includes; those lifted in the simulation only when asked for."""
     table = sim.snapshot.table
     answers = sim.snapshot.terms.by_kin(selection)
     slots = table.occupied()
     chosen = answers[table.kin[slots]] if len(answers) else np.zeros(len(slots), dtype=np.bool_)
-    if live_only:
-        chosen &= (table.flags[slots] & TERMINATING) == 0
-    return without(slots[chosen], sim.lifted())
+    return slots[chosen] if lifted else without(slots[chosen], sim.lifted())
 
 
 def without(slots: Ints, lifted: Ints) -> Ints:

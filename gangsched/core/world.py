@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gangsched.core.membership import Membership
-from gangsched.core.podtable import ASSUMED, PROTECTED, TERMINATING
+from gangsched.core.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.simulation import Phantom
 from gangsched.core.snapshot import Snapshot
 from gangsched.model.marks import protected
-from gangsched.model.records import Budget, GangId, Job, Pod
+from gangsched.model.records import Budget, GangId, Job, Pod, PriorityClass
 
 
 class World:
@@ -25,6 +25,7 @@ class World:
         self.membership = Membership(ours)
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.jobs: dict[tuple[str, str], Job] = {}
+        self.classes: dict[str, PriorityClass] = {}
         self.held: dict[str, list[Phantom]] = {}
         self.binding: set[GangId] = set()
         self.pods: dict[str, Pod] = {}
@@ -114,4 +115,6 @@ class World:
             flags |= PROTECTED
         if not pod.node:
             flags |= ASSUMED
+        elif pod.phase == "Pending":
+            flags |= STARTING
         return flags

@@ -38,10 +38,13 @@ from gangsched.model.records import (
 )
 from gangsched.model.requests import frozen, parse_list, pod_requests
 from gangsched.model.selectors import label_selector, node_term
-from gangsched.model.times import parse_time
+from gangsched.model.times import parse_duration, parse_time
 
 #: Our own condition types on pods.
 INTENT_CONDITION = "gangsched.dev/Nominated"
+#: Annotations of PriorityClasses: how long victims of the class run at least, how long preemptors of it wait.
+MINIMUM_RUN_TIME = "gangsched.dev/minimum-run-time"
+PREEMPTION_DELAY = "gangsched.dev/preemption-delay"
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
 _OPERATORS = ("Equal", "Exists", "Lt", "Gt")
@@ -98,6 +101,7 @@ class Converter:
             disruption=conditions.get("DisruptionTarget"),
             intent=conditions.get(INTENT_CONDITION),
             version=meta.resource_version,
+            priority_class=spec.priority_class_name,
         )
 
     def shape_of_template(self, meta: wire.ObjectMeta, spec: wire.PodSpec) -> PodShape:
@@ -204,12 +208,21 @@ class Converter:
         return Namespace(raw.metadata.name, self._intern_labels(raw.metadata.labels))
 
     def priority_class(self, raw: wire.PriorityClass) -> PriorityClass:
-        """One PriorityClass."""
-        return PriorityClass(raw.metadata.name, raw.value, raw.global_default, raw.preemption_policy or PREEMPT_LOWER)
+        """One PriorityClass, with what its annotations say about the patience of victims and preemptors."""
+        notes = raw.metadata.annotations or {}
+        return PriorityClass(
+            raw.metadata.name,
+            raw.value,
+            raw.global_default,
+            raw.preemption_policy or PREEMPT_LOWER,
+            _duration(notes, MINIMUM_RUN_TIME),
+            _duration(notes, PREEMPTION_DELAY),
+        )
 
     def job(self, raw: wire.Job) -> Job:
         """One batch/v1 Job."""
         meta, spec = raw.metadata, raw.spec
+        on_disruption = _on_disruption(spec.pod_failure_policy)
         return Job(
             namespace=meta.namespace,
             name=meta.name,
@@ -217,10 +230,11 @@ class Converter:
             created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
             parallelism=1 if spec.parallelism is None else spec.parallelism,
             completions=spec.completions,
-            backoff_limit=6 if spec.backoff_limit is None else spec.backoff_limit,
+            backoff_limit=_backoff_limit(spec),
             failed=raw.status.failed,
             suspended=spec.suspend,
-            ignores_disruption=_ignores_disruption(spec.pod_failure_policy),
+            ignores_disruption=on_disruption == "Ignore",
+            fails_on_disruption=on_disruption == "FailJob",
         )
 
     @staticmethod
@@ -331,8 +345,21 @@ def _spread(raw: wire.TopologySpreadConstraint, meta: wire.ObjectMeta, field: st
     )
 
 
-def _ignores_disruption(policy: wire.PodFailurePolicy | None) -> bool:
-    return any(
-        rule.action == "Ignore" and any(c.type == "DisruptionTarget" for c in rule.on_pod_conditions or ())
-        for rule in (policy.rules if policy else None) or ()
-    )
+def _on_disruption(policy: wire.PodFailurePolicy | None) -> str:
+    """The action of the first rule that an evicted pod matches by its condition; ``Count`` without one."""
+    for rule in (policy.rules if policy else None) or ():
+        if any(c.type == "DisruptionTarget" and c.status == "True" for c in rule.on_pod_conditions or ()):
+            return rule.action
+    return "Count"
+
+
+def _backoff_limit(spec: wire.JobSpec) -> int:
+    """The API server's default: 6, or as good as none where each index has a limit of its own."""
+    if spec.backoff_limit is not None:
+        return spec.backoff_limit
+    return 6 if spec.backoff_limit_per_index is None else 2**31 - 1
+
+
+def _duration(notes: Mapping[str, str], key: str) -> float | None:
+    raw = notes.get(key)
+    return None if raw is None else parse_duration(raw, f"metadata.annotations[{key}]")

@@ -190,6 +190,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     disruption: Condition | None = None
     intent: Condition | None = None
     version: str = ""
+    priority_class: str = ""
 
     @property
     def key(self) -> str:
@@ -254,6 +255,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     topology: tuple[tuple[str, bool], ...] = ()
     source: str = ""
     status: Mapping[str, Any] | None = None
+    priority_class: str = ""
+    preemption_delay_seconds: float | None = None
 
     @property
     def key(self) -> str:
@@ -291,16 +294,27 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
 
 
 class PriorityClass(msgspec.Struct, frozen=True, gc=False):
-    """A PriorityClass."""
+    """A PriorityClass.
+
+    ``minimum_run_time_seconds`` and ``preemption_delay_seconds`` are its annotations
+    ``gangsched.dev/minimum-run-time`` (of pods of this class as victims) and ``gangsched.dev/preemption-delay`` (of
+    gangs of this class as preemptors); None where it has none: the configuration counts.
+    """
 
     name: str
     value: int = 0
     global_default: bool = False
     preemption_policy: str = PREEMPT_LOWER
+    minimum_run_time_seconds: float | None = None
+    preemption_delay_seconds: float | None = None
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """What the planner must know of a Job: how many more failed pods it survives."""
+    """What the planner must know of a Job: how many more failed pods it survives.
+
+    ``ignores_disruption`` and ``fails_on_disruption`` say what its podFailurePolicy makes of an evicted pod: nothing,
+    or the end of the Job; with neither it is one more failed pod.
+    """
 
     namespace: str
     name: str
@@ -312,6 +326,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     failed: int = 0
     suspended: bool = False
     ignores_disruption: bool = False
+    fails_on_disruption: bool = False
 
     @property
     def key(self) -> str:

@@ -1,10 +1,16 @@
-"""RFC 3339 timestamps as seconds since the epoch."""
+"""RFC 3339 timestamps as seconds since the epoch, and durations as Go and Kubernetes write them."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from gangsched.model.errors import FieldError
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: Longer texts and durations are refused: a year is more than anybody waits.
+_MAX_TEXT, _MAX_SECONDS = 40, 366 * 86400.0
 
 
 def parse_time(raw: str | None, field: str) -> float:
@@ -26,3 +32,25 @@ def render_time(seconds: float) -> str:
 def render_micro_time(seconds: float) -> str:
     """The API's MicroTime, used by leases and events."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_duration(raw: str, field: str) -> float:
+    """``1h30m``, ``90s``, ``0`` in seconds; from 0 to a year. Raises :class:`FieldError`."""
+    text = raw.strip()
+    if text == "0":
+        return 0.0
+    parts = _PART.findall(text) if len(text) <= _MAX_TEXT else []
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise FieldError(field, f"{raw[:_MAX_TEXT]!r} is not a duration such as 30s, 10m or 1h30m")
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if seconds > _MAX_SECONDS:
+        raise FieldError(field, f"{raw!r} is longer than a year")
+    return seconds
+
+
+def render_duration(seconds: float) -> str:
+    """Seconds as ``1h30m``, ``45s`` or ``0.5s``."""
+    hours, rest = divmod(round(seconds, 3), 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = [f"{value:g}{unit}" for value, unit in ((hours, "h"), (minutes, "m"), (round(rest, 3), "s")) if value]
+    return "".join(parts) or "0s"

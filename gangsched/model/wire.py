@@ -360,6 +360,7 @@ class JobSpec(Wire):
     parallelism: int | None = None
     completions: int | None = None
     backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
     suspend: bool = False
     completion_mode: str = "NonIndexed"
     pod_failure_policy: PodFailurePolicy | None = None

@@ -24,8 +24,10 @@ from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, GangStatus
 from gangsched.core.events import Event, LeadershipChanged
+from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime import logs
+from gangsched.runtime.calibration import steps_per_millisecond
 from gangsched.runtime.health import DecisionPulse, HealthServer, LoopPulse
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
@@ -115,7 +117,7 @@ class Process:
         self._log = logs.get("process")
         self._signals: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._failure: BaseException | None = None
-        options = msgspec.structs.replace(configuration.core_options(), wait_for_leadership=True)
+        options = self._calibrated(configuration.core_options())
         scheduler = Scheduler(options)
         self._metrics = Metrics(options.scheduler_names)
         self._io_metrics = IoMetrics(self._metrics.registry)
@@ -148,6 +150,15 @@ class Process:
             _LeadershipRelay(self._sink),
         )
         self._health: HealthServer | None = None
+
+    def _calibrated(self, options: Options) -> Options:
+        """The options for a running scheduler: the search budget in steps of this machine, and no decision before it
+        leads.
+        """
+        steps = steps_per_millisecond()
+        budget = options.search_steps // STEPS_PER_MILLISECOND * steps
+        self._log.info("calibrated", steps_per_millisecond=steps, search_steps=budget)
+        return msgspec.structs.replace(options, search_steps=budget, wait_for_leadership=True)
 
     def run(self) -> int:
         """Run until a signal, the end of a single pass, or a failure; the exit code. Call in the main thread.

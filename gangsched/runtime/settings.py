@@ -211,6 +211,20 @@ class Preemption(Section, frozen=True, kw_only=True):
             For gangs that set no timeout of their own."""
         ),
     ] = "10m"
+    minimum_run_time: Annotated[
+        Duration,
+        _doc(
+            """How long a pod must have run before it may be evicted; a unit that leaves whole: its youngest member. The
+            annotation gangsched.dev/minimum-run-time of the victim's PriorityClass goes over it."""
+        ),
+    ] = "0s"
+    delay: Annotated[
+        Duration,
+        _doc(
+            """How long a gang that does not fit waits before it evicts, so that an autoscaler can bring nodes. The
+            annotation gangsched.dev/preemption-delay of its PriorityClass goes over it."""
+        ),
+    ] = "0s"
 
 
 class Queue(Section, frozen=True, kw_only=True):
@@ -287,6 +301,8 @@ class Configuration(Section, frozen=True, kw_only=True):
             search_steps=self.preemption.budget_milliseconds * STEPS_PER_MILLISECOND,
             max_rounds=self.preemption.max_rounds,
             timeout_seconds=duration_seconds(self.preemption.gang_timeout),
+            minimum_run_time_seconds=duration_seconds(self.preemption.minimum_run_time),
+            preemption_delay_seconds=duration_seconds(self.preemption.delay),
             backoff_initial_seconds=duration_seconds(self.queue.backoff_initial),
             backoff_max_seconds=duration_seconds(self.queue.backoff_max),
             evict_daemonset_pods=self.preemption.evict_daemon_set_pods,

@@ -166,3 +166,20 @@ def test_files_get_wide_lines_without_trailing_blanks(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     assert make_console().width == 120
     assert not any(line.endswith(" ") for line in shown(decided(placements=placed("a"))).splitlines())
+
+
+def test_a_unit_is_named_once():
+    """The line of a unit begins with its name, so its reason does not repeat it."""
+    unit = UnitRef("PodGroup", "ns/old")
+    why = "priority 1 is lower than 7; PodGroup ns/old leaves as a whole, and the gang does not fit without its room"
+    text = shown(decided(outcome="preempt", victims=(victim("x", unit, why=why),)), width=200)
+    assert "PodGroup ns/old  all of it, 1 pod, priority 1 is lower than 7; it leaves as a whole" in text
+    assert text.count("PodGroup ns/old") == 1
+    assert text.count("is lower than 7") == 1
+
+
+def test_one_terminating_pod_is_gone():
+    """One is, several are."""
+    awaited = tuple(Awaited(f"ns/x{i}", "n") for i in range(2))
+    assert "1 terminating pod is gone" in shown(decided(outcome="wait", awaiting=awaited[:1]))
+    assert "2 terminating pods are gone" in shown(decided(outcome="wait", awaiting=awaited))

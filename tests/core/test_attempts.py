@@ -7,9 +7,10 @@ import itertools
 import pytest
 
 from gangsched.core.actions import GangStatus
-from gangsched.core.events import GangGone
+from gangsched.core.events import GangGone, NamespaceChanged, NamespaceGone
 from gangsched.core.queue import FLUSH_SECONDS
-from tests.builders import OTHERS, gang, node, pod
+from gangsched.model.records import Namespace, PodTerm
+from tests.builders import OTHERS, gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, reports, texts, writes
 
 G = "d/g"
@@ -273,3 +274,24 @@ def test_counts_and_last_decision() -> None:
     assert found is not None
     assert found.outcome == "unschedulable"
     assert cluster.core.last_decision("d", "nobody") is None
+
+
+@pytest.mark.parametrize("change", ["labels", "namespace", "namespace gone"])
+def test_a_conflict_with_other_pods_that_ends_is_noticed(change: str) -> None:
+    """A gang that keeps away from pods is tried again when they, or their namespace, are no longer meant."""
+    away = PodTerm("kubernetes.io/hostname", selects(app="x"), (), selects(team="a"))
+    cluster = Cluster(
+        NamespaceChanged(Namespace("d", {"team": "a"})),
+        node("n1").label(**{"kubernetes.io/hostname": "n1"}),
+        pod("x").label(app="x").on("n1"),
+        pod("p").shape(anti_affinity=(away,)).never(),
+    )
+    cluster.run()
+    assert state(cluster, "d/p") == "Backoff"
+    cluster.pass_time(5)
+    if change == "labels":
+        cluster.change("x", labels={"app": "y"})
+    else:
+        news = NamespaceChanged(Namespace("d", {"team": "b"})) if change == "namespace" else NamespaceGone("d")
+        cluster.show(news)
+    assert nodes_of(cluster.run()) == {"p": "n1"}

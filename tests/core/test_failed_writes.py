@@ -9,7 +9,7 @@ import pytest
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import WriteDone
 from tests.builders import gang, node, pod
-from tests.core.harness import Cluster, nodes_of, reports, texts
+from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import G, assert_clean, evicted, go_on, names, preempting, stopped_in
 
 # -- failed writes -----------------------------------------------------------------------------------------
@@ -185,7 +185,6 @@ def test_unknown_and_repeated_answers_change_nothing() -> None:
     assert cluster.core.states() == {G: "Nominated"}
 
 
-@pytest.mark.xfail(reason="a binding of unknown fate is forgotten when its gang becomes part of another group")
 def test_a_binding_whose_fate_is_unknown_survives_a_new_gang_group() -> None:
     """The member is bound in the end, whatever group its gang is in by then."""
     cluster = binding("transient")
@@ -199,7 +198,6 @@ def test_a_binding_whose_fate_is_unknown_survives_a_new_gang_group() -> None:
     assert cluster.pod("m2").node
 
 
-@pytest.mark.xfail(reason="what is taken back without success is not taken back again")
 def test_taking_back_is_repeated_until_it_succeeds() -> None:
     """Nominations and marks of a plan that was given up do not stay because the server was away for a moment."""
     cluster = stopped_in(Mark)
@@ -217,4 +215,137 @@ def test_taking_back_is_repeated_until_it_succeeds() -> None:
     go_on(cluster)
     cluster.pass_time(30)
     assert len(failed) > 1
+    assert_clean(cluster)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [(Bind, "conflict"), (Bind, "gone"), (Nominate, "conflict"), (Nominate, "gone"), (Mark, "conflict")],
+)
+def test_a_picture_that_stays_wrong_is_not_acted_on_at_full_speed(kind: type[Write], outcome: str) -> None:
+    """The first surprise is followed by a new decision at once, further ones in a row by a growing pause."""
+    cluster = preempting() if kind is not Bind else Cluster(node("n1"), pod("p").cpu(1))
+    cluster.judge = failing(kind, outcome)
+    name = "p" if kind is Bind else "m1"
+    asked = Bind if kind is Bind else Nominate
+
+    def attempts() -> int:
+        return sum(isinstance(a, asked) and a.pod.name == name for a in cluster.log)
+
+    cluster.run()
+    assert attempts() == 2
+    cluster.pass_time(7.5)
+    assert attempts() == 5
+    cluster.judge = lambda _: None
+    cluster.pass_time(10)
+    cluster.leave()
+    cluster.run()
+    assert cluster.core.states() == {}
+    assert cluster.pod(name).node
+
+
+@pytest.mark.parametrize("outcome", ["conflict", "refused"])
+def test_what_has_become_of_the_gangs_own_bindings_is_no_news(outcome: str) -> None:
+    """The first member is bound and seen so before the second one fails: no new attempt before its time."""
+    cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(pod(f"m{i}").cpu(3).gang("g") for i in (1, 2)))
+    cluster.judge = lambda w: (outcome, "because") if isinstance(w, Bind) and w.pod.name == "m2" else None
+    cluster.slow = lambda write: isinstance(write, Bind) and write.pod.name == "m2"
+    for _ in range(2):
+        cluster.run()
+        cluster.answer()
+    cluster.run()
+    assert cluster.core.states()[G] == "Backoff"
+    cluster.judge = lambda _: None
+    cluster.slow = lambda _: False
+    assert nodes_of(cluster.pass_time(1.5)) == {"m2": "n2"}
+
+
+def test_a_binding_whose_fate_is_unknown_outlives_its_phase() -> None:
+    """Its gang becomes part of another group while other answers are still to come: it is repeated all the same."""
+    cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(pod(f"m{i}").cpu(3).gang("g") for i in (1, 2)))
+    cluster.judge = lambda w: ("transient", "because") if isinstance(w, Bind) else None
+    cluster.slow = lambda write: isinstance(write, Bind) and write.pod.name == "m1"
+    cluster.run()
+    pair = ("d/g", "d/h")
+    cluster.show(gang("g").min(2).group(*pair), gang("h").group(*pair), pod("h1").cpu(1).gang("h"))
+    cluster.run()
+    cluster.answer()
+    cluster.run()
+    cluster.judge = lambda _: None
+    cluster.slow = lambda _: False
+    cluster.pass_time(20)
+    assert {n for (_, n), p in cluster.pods.items() if p.node} == {"m1", "m2", "h1"}
+
+
+def test_a_repeated_binding_that_is_refused_gives_its_room_free() -> None:
+    """The member is pending again, and its new group places it anew."""
+    cluster = binding("transient")
+    pair = ("d/g", "d/h")
+    cluster.show(gang("g").min(2).group(*pair), gang("h").group(*pair), pod("h1").cpu(1).gang("h"))
+    cluster.run()
+    cluster.judge = failing(Bind, "refused", 1)
+    cluster.pass_time(20)
+    assert {n for (_, n), p in cluster.pods.items() if p.node} == {"m1", "m2", "h1"}
+    assert cluster.core.states() == {}
+
+
+@pytest.mark.parametrize("kind", [WithdrawNomination, Unmark])
+def test_taking_back_pauses_longer_and_longer(kind: type[Write]) -> None:
+    """Refused for good, it is repeated at the pace of other attempts, and stops with the pod."""
+    cluster = stopped_in(Mark)
+    cluster.judge = failing(kind, "refused")
+    cluster.delete("m2")
+    go_on(cluster)
+    cluster.pass_time(7.5)
+    name = "m1" if kind is WithdrawNomination else "v1"
+    assert len([a for a in cluster.log if isinstance(a, kind) and a.pod.name == name]) == 4
+    for gone in ("m1", "v1", "v2"):
+        cluster.delete(gone)
+    cluster.pass_time(60)
+    assert cluster.core.wake_at() is None
+
+
+def test_what_was_taken_back_in_vain_may_be_wanted_again() -> None:
+    """What a new plan nominates and marks again stays so, although taking it back for the old one was still due."""
+    cluster = preempting()
+    cluster.show(node("n3"), pod("v3").cpu(3).priority(2).on("n3"))
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    cluster.judge = lambda w: ("transient", "x") if isinstance(w, WithdrawNomination | Unmark) else None
+    cluster.show(node("n2").cordoned())
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.answer()
+    cluster.run()
+    assert names(cluster, Remove) == {"v1", "v3"}
+    cluster.judge = lambda _: None
+    cluster.pass_time(20)
+    records = {name: cluster.pod(name).intent for name in ("m1", "m2")}
+    assert {n: c.status for n, c in records.items() if c} == {"m1": "True", "m2": "True"}
+    assert [kind for kind, name in writes(cluster.log) if name == "v1"] == ["Mark", "Unmark", "Mark", "Remove"]
+    assert [kind for kind, name in writes(cluster.log) if name == "v2"] == ["Mark", "Unmark", "Unmark"]
+
+
+def test_a_mark_that_two_plans_share_is_taken_back_by_the_last() -> None:
+    """The weaker gang leaves it to the stronger one, which gives up before it has marked anything itself."""
+    cluster = stopped_in(Mark)
+    cluster.answer("v1")
+    cluster.show(gang("h").min(2), *(pod(f"h{i}").cpu(3).priority(9).gang("h") for i in (1, 2)))
+    cluster.slow = lambda write: isinstance(write, Nominate | Mark)
+    cluster.run()
+    assert cluster.core.states()["d/h"] == "Nominated"
+    cluster.show(node("n1").cordoned(), node("n2").cordoned())
+    go_on(cluster)
+    assert names(cluster, Remove) == set()
+    assert_clean(cluster)
+
+
+def test_a_removal_that_fails_after_its_plan_was_given_up_is_no_removal() -> None:
+    """The victim stays, and so its mark is taken back."""
+    cluster = stopped_in(Remove)
+    cluster.judge = lambda w: ("refused", "because") if isinstance(w, Remove) else None
+    cluster.answer("v1")
+    cluster.delete("m2")
+    cluster.run()
+    go_on(cluster)
+    assert evicted(cluster) == set()
     assert_clean(cluster)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.filters.base import Filter
 from gangsched.core.filters.node import (
     NodeAffinity,
@@ -19,9 +21,9 @@ from gangsched.core.options import Options
 from gangsched.core.pipeline import default_pipeline
 from gangsched.core.podclass import PodClass
 from gangsched.core.simulation import Phantom, Simulation
-from gangsched.model.records import HostPort, NodeTerm, Requirement, Taint, Toleration
+from gangsched.model.records import HostPort, NodeTerm, PodShape, Requirement, Taint, Toleration
 from tests.builders import NodeBuilder, PodBuilder, node, pod
-from tests.core.harness import Built, world
+from tests.core.harness import Built, plan, world
 
 
 def simulated(*objects: Built, held: tuple[Phantom, ...] = ()) -> Simulation:
@@ -209,3 +211,12 @@ def test_diagnosis(wanted: PodBuilder, reasons: list[tuple[str, int]], helpful: 
     found, resolvable = default_pipeline(Options()).diagnose(class_of(sim, wanted), sim)
     assert [(r.text, r.nodes) for r in found] == reasons
     assert [n.name for n, ok in zip(sim.snapshot.nodes, resolvable, strict=True) if ok] == helpful
+
+
+def test_pods_with_resource_claims_are_refused() -> None:
+    """A pod that claims a device is never bound as if the claim were not there, and says why."""
+    shape = PodShape(requests=(("cpu", 1000),), resource_claims=True)
+    claiming = msgspec.structs.replace(pod("p").cpu(1).obj(), shape=shape)
+    found = plan(node("n1"), claiming)["d/p"]
+    assert found.outcome == UNSCHEDULABLE
+    assert "resource claims" in found.message

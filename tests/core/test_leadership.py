@@ -80,7 +80,6 @@ def test_a_restart_in_any_phase_finishes_with_the_same_victims(phase: type[Write
     assert cluster.core.states() == {}
 
 
-@pytest.mark.xfail(reason="a new process does not read intents and marks of the old one yet")
 def test_a_restart_during_removal_finishes_the_list_that_was_marked() -> None:
     """Another choice may look better by then; but those marked are the ones that go."""
     cluster = stopped_in(Remove)
@@ -95,7 +94,6 @@ def test_a_restart_during_removal_finishes_the_list_that_was_marked() -> None:
     assert set(nodes_of(cluster.log)) == {"m1", "m2"}
 
 
-@pytest.mark.xfail(reason="a new process does not read intents and marks of the old one yet")
 def test_a_restart_forgets_no_mark() -> None:
     """Marks of a process that died before removal are used or taken back, never left."""
     cluster = stopped_in(Remove)

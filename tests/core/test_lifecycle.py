@@ -38,13 +38,17 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 
 def test_phases_only_move_forward_one_at_a_time() -> None:
-    """Nominate, mark, remove, wait, bind: a step within a plan goes to the next phase, all others end the plan."""
-    for (state, _), found in TABLE.items():
+    """Nominate, mark, remove, wait, bind: a step within a plan goes to the next phase, all others end the plan.
+
+    Only a plan whose nominations and marks an earlier process has made durable goes on with removal.
+    """
+    for (state, signal), found in TABLE.items():
         if state in PHASES and found.state in PHASES:
             assert PHASES.index(found.state) == PHASES.index(state) + 1
         if state in RESTING and found.state in PHASES:
             assert state is State.QUEUED
-            assert found.state in (State.NOMINATED, State.BINDING)
+            first = {Signal.PLAN: State.NOMINATED, Signal.FITS: State.BINDING, Signal.RESUME: State.EVICTING}
+            assert found.state is first[signal]
 
 
 def test_a_phase_is_only_left_forward_when_its_writes_are_through() -> None:
@@ -78,6 +82,13 @@ def test_giving_up_leaves_nothing_behind() -> None:
     for (state, _), found in TABLE.items():
         if state in HOLDING and found.state in RESTING:
             assert found.do[:3] == (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
+
+
+def test_a_gang_that_is_incomplete_has_no_record_of_a_plan() -> None:
+    """Whoever gathers (again) takes back what stands on record, whatever state it comes from."""
+    for (state, signal), found in TABLE.items():
+        if found.state is State.GATHERING and state is not State.GATHERING:
+            assert Do.WITHDRAW in found.do, (state, signal)
 
 
 def test_a_gang_that_rests_is_where_its_state_says() -> None:

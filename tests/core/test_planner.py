@@ -311,7 +311,7 @@ def test_a_job_that_would_fail_is_warned_about() -> None:
 
     objects = [node("n1"), pod("a").cpu(4).owner("Job", "train").on("n1"), *members(1)]
     assert decided(*objects, Job("d", "train", backoff_limit=0)).warnings == (
-        "Job d/train would fail: 1 more failed pods exceed its backoffLimit of 0",
+        "Job d/train would fail: 1 more failed pod exceeds its backoffLimit of 0",
     )
     assert decided(*objects, Job("d", "train", backoff_limit=1)).warnings == ()
     assert decided(*objects, Job("d", "train", backoff_limit=0, ignores_disruption=True)).warnings == ()

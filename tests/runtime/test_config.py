@@ -219,6 +219,8 @@ preemption:
   maxRounds: 7
   evictDaemonSetPods: true
   gangTimeout: 1m30s
+  minimumRunTime: 10m
+  delay: 45s
 queue: {backoffInitial: 500ms, backoffMax: 1h}
 """
     )
@@ -230,6 +232,8 @@ queue: {backoffInitial: 500ms, backoffMax: 1h}
         search_steps=20 * STEPS_PER_MILLISECOND,
         max_rounds=7,
         timeout_seconds=90.0,
+        minimum_run_time_seconds=600.0,
+        preemption_delay_seconds=45.0,
         backoff_initial_seconds=0.5,
         backoff_max_seconds=3600.0,
         evict_daemonset_pods=True,

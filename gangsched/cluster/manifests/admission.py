@@ -88,4 +88,4 @@ class PriorityAdmission:
         if spec.preemption_policy not in (None, policy):
             text = f"{spec.preemption_policy!r} is not {policy!r}, the policy of PriorityClass {name!r}; leave it out"
             raise InputError.at(place, f"{path}.preemptionPolicy", text)
-        spec.priority, spec.preemption_policy = found.value, policy
+        spec.priority, spec.preemption_policy, spec.priority_class_name = found.value, policy, name

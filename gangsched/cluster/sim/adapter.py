@@ -27,8 +27,8 @@ class SimCluster:
 
     A new connection first sees all objects, then ``Synced`` and, unless ``leading`` is False, that it leads. It is
     stopped at ``until_seconds`` from the start of the world, when nothing more can happen, or by :meth:`close`
-    (the process dies: writes on their way still take effect, but nobody hears of it). Whoever connects another
-    scheduler after that lets the clock pass by as long as a write may take, as a new leader does.
+    (the process dies: nobody hears of the writes on their way, which take effect or are lost). Whoever connects
+    another scheduler after that lets the clock pass by as long as a write may take, as a new leader does.
     """
 
     def __init__(self, world: World, *, until_seconds: float = DEFAULT_UNTIL_SECONDS, leading: bool = True) -> None:
@@ -40,6 +40,8 @@ class SimCluster:
         if leading:
             self._inbox.append(LeadershipChanged(True))
         self._stopped = False
+        self._connected = True
+        self._lose_writes = False
         self._last_of_kind: dict[str, float] = {}
         self._idle_calls = 0
         self._last_call_at = world.clock.now
@@ -62,14 +64,15 @@ class SimCluster:
         clock = self.world.clock
         clock.run_due()
         limit = self._end if until is None else min(until, self._end)
-        while not self._inbox and clock.next_at is not None and clock.next_at <= limit:
+        while not (self._inbox or self._stopped) and clock.next_at is not None and clock.next_at <= limit:
             clock.advance_to_next()
-        if not self._inbox:
+        if not (self._inbox or self._stopped):
             if until is None and clock.next_at is None:
                 self.quiet = self._stopped = True
             else:
                 clock.advance_to(limit)
-                self._stopped = self._stopped or clock.now >= self._end
+                if clock.now >= self._end:
+                    self._stopped = True
         return self._take()
 
     def poll(self) -> tuple[float, list[Event]]:
@@ -80,12 +83,15 @@ class SimCluster:
     def submit(self, actions: Sequence[Action]) -> None:
         """Start these actions."""
         for action in actions:
-            self.world.api.submit(action, self._answer)
+            self.world.api.submit(action, self._answer, lambda: self._lose_writes)
 
-    def close(self) -> None:
-        """End the connection."""
+    def close(self, *, lose_writes: bool = False) -> None:
+        """End the connection. With ``lose_writes`` what has not reached the server by now never will."""
+        if self._connected:
+            self.world.store.unsubscribe(self._watch)
+        self._connected = False
         self._stopped = True
-        self.world.store.unsubscribe(self._watch)
+        self._lose_writes = self._lose_writes or lose_writes
         self._inbox.clear()
 
     def _take(self) -> tuple[float, list[Event]]:

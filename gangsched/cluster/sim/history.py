@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -79,6 +79,11 @@ class History:
     def __init__(self, clock: VirtualClock) -> None:
         self.entries: list[Entry] = []
         self._clock = clock
+        self._listeners: list[Callable[[Entry], None]] = []
+
+    def subscribe(self, listener: Callable[[Entry], None]) -> None:
+        """Call ``listener`` with every entry from now on, in the moment in which it is added."""
+        self._listeners.append(listener)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -98,21 +103,22 @@ class History:
         record: Any = None,
     ) -> None:
         """Append what happens now."""
-        self.entries.append(
-            Entry(
-                number=len(self.entries),
-                at_seconds=self._clock.elapsed_seconds,
-                actor=cause.actor,
-                verb=cause.verb,
-                kind=kind,
-                object=key,
-                uid=uid,
-                outcome=outcome,
-                changed=changed,
-                detail=cause.detail,
-                record=record,
-            )
+        entry = Entry(
+            number=len(self.entries),
+            at_seconds=self._clock.elapsed_seconds,
+            actor=cause.actor,
+            verb=cause.verb,
+            kind=kind,
+            object=key,
+            uid=uid,
+            outcome=outcome,
+            changed=changed,
+            detail=cause.detail,
+            record=record,
         )
+        self.entries.append(entry)
+        for listener in self._listeners:
+            listener(entry)
 
     def of(self, *verbs: str, actor: str | None = None) -> Iterator[Entry]:
         """Entries with one of these verbs, by this actor if one is given."""

@@ -66,12 +66,18 @@ class ApiServer:
         self._timing = timing
         self._faults = faults
 
-    def submit(self, action: Action, answer: Answer) -> None:
-        """Start one action; ``answer`` is called when its outcome has come back, for those that are answered."""
+    def submit(self, action: Action, answer: Answer, lost: Callable[[], bool] = lambda: False) -> None:
+        """Start one action; ``answer`` is called when its outcome has come back, for those that are answered.
+
+        ``lost`` is asked when it reaches the server: True if its sender has died on the way, and nothing arrives.
+        """
         fault = self._faults.write(action)
         self.in_flight += 1
 
         def arrive() -> None:
+            if lost():
+                self.in_flight -= 1
+                return
             outcome = Outcome(fault.outcome, fault.message)
             if fault.fails == BEFORE:
                 self._note(action, outcome, {"fault": BEFORE})

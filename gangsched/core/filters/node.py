@@ -86,6 +86,21 @@ class NodeName(NodeFilter):
         return mask
 
 
+class DynamicResources(NodeFilter):
+    """Pods with resource claims are not placed at all yet: binding one as if the claim were not there would run it
+    without its device.
+    """
+
+    name = "DynamicResources"
+    text = "node(s) could not be checked for the pod's resource claims, which are not supported yet"
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return pod.shape.resource_claims
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
+        return np.zeros(sim.snapshot.size, dtype=np.bool_)
+
+
 class TaintToleration(NodeFilter):
     """Every NoSchedule and NoExecute taint of the node must be tolerated."""
 

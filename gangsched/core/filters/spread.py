@@ -12,7 +12,8 @@ import numpy as np
 
 from gangsched.core.filters.base import Bools, Failure
 from gangsched.core.filters.node import NodeAffinity, TaintToleration
-from gangsched.core.terms import Counts, Domains, Selection, includes, selected_slots
+from gangsched.core.podtable import TERMINATING
+from gangsched.core.terms import Counts, Domains, Ints, Selection, includes, selected_slots, without
 from gangsched.model.records import SpreadConstraint
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 
 class _Constraint:
+    """``counts`` per domain follow every pod that comes and goes, pods that terminate (``leaving``, slots) included:
+    who lifts a pod does not say whether it had been counted. :meth:`live` sets that right.
+    """
+
     def __init__(self, rule: SpreadConstraint, selection: Selection, domains: Domains, eligible: Bools) -> None:
         self.rule = rule
         self.selection = selection
@@ -30,13 +35,20 @@ class _Constraint:
         self.present = np.zeros(domains.count, dtype=np.bool_)
         self.present[codes[codes >= 0]] = True
         self.counts: Counts = np.zeros(domains.count, dtype=np.int64)
+        self.leaving: Ints = np.zeros(0, dtype=np.int64)
         self.self_match = 0
 
-    def least(self) -> int:
+    def live(self, sim: Simulation) -> Counts:
+        """``(count,)`` pods per domain, without those that terminate."""
+        if not len(self.leaving):
+            return self.counts
+        return self.counts - self.domains.tally(sim, without(self.leaving, sim.lifted()))
+
+    def least(self, counts: Counts) -> int:
         """The smallest count of an eligible domain; 0 while there are fewer domains than minDomains."""
         if int(self.present.sum()) < self.rule.min_domains or not self.present.any():
             return 0
-        return int(self.counts[self.present].min())
+        return int(counts[self.present].min())
 
 
 class _State:
@@ -71,9 +83,11 @@ class PodTopologySpread:
                 eligible &= TaintToleration().prepare(pod, sim)
             selection = Selection(rule.selector, (pod.namespace,))
             constraint = _Constraint(rule, selection, part, eligible)
-            slots = selected_slots(sim, selection, live_only=True)
-            slots = slots[eligible[sim.snapshot.table.row[slots]]]
-            constraint.counts = part.tally(sim, slots)
+            table = sim.snapshot.table
+            slots = selected_slots(sim, selection, lifted=True)
+            slots = slots[eligible[table.row[slots]]]
+            constraint.counts = part.tally(sim, without(slots, sim.lifted()))
+            constraint.leaving = slots[(table.flags[slots] & TERMINATING) != 0]
             constraint.self_match = int(includes(sim, selection, pod))
             out.append(constraint)
         state = _State(sim, out)
@@ -91,7 +105,8 @@ class PodTopologySpread:
         skewed = np.zeros(size, dtype=np.bool_)
         for c in state.constraints:
             missing |= c.domains.code < 0
-            skew = c.domains.at(c.counts) + c.self_match - c.least()
+            counts = c.live(state.sim)
+            skew = c.domains.at(counts) + c.self_match - c.least(counts)
             skewed |= skew > c.rule.max_skew
         return missing, skewed & ~missing
 

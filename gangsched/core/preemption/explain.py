@@ -11,6 +11,7 @@ from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.planner import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.model.records import Pod
+from gangsched.model.times import render_time
 
 if TYPE_CHECKING:
     from gangsched.core.world import World
@@ -35,7 +36,7 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
         whole = units.is_whole(block, taken)
         for slot in (s for part in block.parts for s in part.bound if s in taken):
             pod = units.pod(slot)
-            unit, partial = units.victim_unit(slot, taken, block)
+            unit, partial = (block.ref, False) if whole else units.victim_unit(slot, taken, block)
             level = block.priority if whole else pod.priority
             why = _why(unit, whole, partial, level, units.priority)
             out.append(_victim(pod, unit, beyond, method, why, partial=partial))
@@ -107,18 +108,28 @@ def not_considered(units: Units | None) -> tuple[Spared, ...]:
 def no_plan(units: Units | None) -> str:
     """Why there is no set of victims."""
     if units is None or units.empty:
-        return "no lower-priority pods that may be evicted where the gang could run"
-    count = len(units.everything())
-    return f"the gang would not fit even if all {count} lower-priority pods were evicted"
+        text = "no lower-priority pods that may be evicted where the gang could run"
+    else:
+        count = len(units.everything())
+        text = f"the gang would not fit even if all {count} lower-priority pods were evicted"
+    if units is not None and units.eligible_at is not None:
+        run = "has" if units.later == 1 else "have"
+        text += (
+            f"; {_count(units.later, 'unit')} of lower priority {run} not run for the minimum time yet,"
+            f" the next may be evicted from {render_time(units.eligible_at)}"
+        )
+    return text
 
 
-def message(nodes: int, reasons: Iterable[Reason], why_not: str) -> str:
+def message(nodes: int, reasons: Iterable[Reason], why_not: str, topology: str = "") -> str:
     """``0/N nodes are available: ...``, reasons in the order of their text, as kube-scheduler prints them."""
     parts = sorted(f"{r.nodes} {r.text}" for r in reasons)
     text = f"0/{nodes} nodes are available"
     text += f": {', '.join(parts)}." if parts else "."
     if why_not:
         text += f" preemption: {why_not if why_not.endswith('.') else why_not + '.'}"
+    if topology:
+        text += f" topology: {topology}."
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 4] + " ..."
 
 
@@ -139,21 +150,29 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
 
 def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
     """Jobs that would fail: the Job controller counts a deleted pod as a failed one."""
+    out = []
+    for key, count in sorted(lost_by_job(gone, world).items()):
+        job = world.jobs.get(key)
+        if job is None or job.ignores_disruption:
+            continue
+        if job.fails_on_disruption:
+            out.append(f"Job {job.key} would fail: its podFailurePolicy says so for evicted pods")
+        elif job.failed + count > job.backoff_limit:
+            exceed = "exceeds" if count == 1 else "exceed"
+            more = f"{_count(count, 'more failed pod')} {exceed}"
+            out.append(f"Job {job.key} would fail: {more} its backoffLimit of {job.backoff_limit}")
+    return tuple(out)
+
+
+def lost_by_job(gone: Sequence[Victim], world: World) -> dict[tuple[str, str], int]:
+    """How many pods each Job (namespace, name) loses."""
     lost: dict[tuple[str, str], int] = {}
     for victim in gone:
-        members = world.snapshot.table
-        pod = members.pods[members.slot_of[victim.uid]] if victim.uid in members.slot_of else None
+        pod = world.pods.get(victim.uid)
         if pod is not None and pod.owner is not None and pod.owner.kind == "Job":
             key = (pod.namespace, pod.owner.name)
             lost[key] = lost.get(key, 0) + 1
-    out = []
-    for key, count in sorted(lost.items()):
-        job = world.jobs.get(key)
-        if job is not None and not job.ignores_disruption and job.failed + count > job.backoff_limit:
-            out.append(
-                f"Job {job.key} would fail: {count} more failed pods exceed its backoffLimit of {job.backoff_limit}"
-            )
-    return tuple(out)
+    return lost
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ limit per gang, or the whole, everywhere in the cluster.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -14,8 +15,9 @@ import numpy as np
 from gangsched.core.decision import UnitRef
 from gangsched.core.membership import Membership
 from gangsched.core.options import Options
-from gangsched.core.podtable import ASSUMED, PROTECTED, TERMINATING
+from gangsched.core.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.preemption.harm import Loss
+from gangsched.core.preemption.patience import Patience, member_too_young, too_young
 from gangsched.core.snapshot import Bools, Ints, Snapshot
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
 
@@ -24,6 +26,11 @@ OFF, MINIMAL, ATOMIC, ELASTIC = "off", "minimal", "atomic", "elastic"
 
 #: More pods without a group than this are handled as an array.
 LOOSE_PODS = 1000
+#: At most so many pods without a group are listed as too young to be evicted.
+MANY_YOUNG = 100
+
+
+_NOTHING: Ints = np.zeros(0, dtype=np.int64)
 
 
 def _by_key(gang: GangId) -> tuple[str, str, str, str]:
@@ -57,6 +64,7 @@ class Block(msgspec.Struct):
     parts: list[Part]
     whole: list[int]
     priority: int
+    array: Ints  # ``whole`` again, for array operations
 
     @property
     def singles(self) -> list[int]:
@@ -70,7 +78,9 @@ class Units:
 
     ``priority`` is the preemptor's; only strictly lower ones are taken. ``usable`` is ``(N,)``: nodes that some
     member could use; pods elsewhere are taken only as part of a whole unit. ``inviolable`` are slots of pods that
-    their disruption budgets do not let go. ``binding`` are gangs of ours whose bindings are on their way.
+    their disruption budgets do not let go. ``binding`` are gangs of ours whose bindings are on their way. ``patience``
+    says which pods have not run long enough at ``now``; ``eligible_at`` is then the first moment at which more may be
+    taken, and ``later`` the number of units that wait for such a moment.
     """
 
     def __init__(
@@ -83,6 +93,8 @@ class Units:
         usable: Bools,
         inviolable: frozenset[int] = frozenset(),
         binding: Collection[GangId] = (),
+        patience: Patience | None = None,
+        now: float = 0.0,
     ) -> None:
         self.snapshot = snapshot
         self.membership = membership
@@ -95,8 +107,15 @@ class Units:
         self.blocks: list[Block] = []
         self.loose: Ints = np.zeros(0, dtype=np.int64)
         self._block_at: dict[int, Block] | None = None
+        self._never: Bools = np.zeros(0, dtype=np.bool_)
         self._ok: Bools = np.zeros(0, dtype=np.bool_)
         self.spared: list[tuple[UnitRef, str]] = []
+        self.eligible_at: float | None = None
+        self.later = 0
+        self._patience = patience if patience is not None and patience.longest else None
+        self._now = now
+        self._young: dict[int, float] = {}
+        self._late: set[int] = set()
         self._build()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -118,16 +137,50 @@ class Units:
             takeable &= ~np.isin(slots, np.array(sorted(self._inviolable), dtype=np.int64))
         if not takeable.any() and not (table.priority[slots] < self.priority).any():
             return
-        self._ok = np.zeros(table.size, dtype=np.bool_)
-        self._ok[slots[takeable]] = True
         live = (flags & TERMINATING) == 0
         wanted = np.zeros(len(table.gang_ids), dtype=np.bool_)
         wanted[table.gang[slots[takeable]]] = True
-        singles = np.array([g.family == SINGLE for g in table.gang_ids], dtype=np.bool_)
+        self._ok = np.zeros(table.size, dtype=np.bool_)
+        self._ok[slots[takeable]] = True
+        size = table.size
+        self._never = ((table.flags[:size] & (PROTECTED | ASSUMED)) != 0) | (table.priority[:size] >= self.priority)
+        self._never[list(self._inviolable)] = True
         mine = slots[live & wanted[table.gang[slots]]]
+        if self._patience is not None:
+            self._find_young(slots[live & (table.priority[slots] < self.priority)], self._patience)
+        singles = np.array([g.family == SINGLE for g in table.gang_ids], dtype=np.bool_)
         alone = mine[singles[table.gang[mine]]]
-        self._single_pods(alone)
+        self._single_pods(alone[self._ok[alone]])
         self._gangs(mine[~singles[table.gang[mine]]])
+
+    def _find_young(self, slots: Ints, patience: Patience) -> None:
+        """Note which of these pods have not run long enough: none may be taken, nor a whole with one of them."""
+        table = self.snapshot.table
+        recent = (table.started[slots] + patience.longest > self._now) | ((table.flags[slots] & STARTING) != 0)
+        specs: dict[GangId, Gang | None] = {}
+        single: list[tuple[float, str, int]] = []
+        for slot in slots[recent].tolist():
+            pod = self.pod(slot)
+            if pod.gang not in specs:
+                specs[pod.gang] = self.membership.spec(pod.gang)
+            until = patience.spared_until(pod, specs[pod.gang])
+            if until <= self._now:
+                continue
+            self._young[slot] = until
+            if self._ok[slot]:
+                self._ok[slot] = False
+                self._late.add(slot)
+                if pod.gang.family == SINGLE:
+                    single.append((until, pod.key, slot))
+        for until, key, slot in heapq.nsmallest(MANY_YOUNG, single):
+            self.spared.append((UnitRef("Pod", key), too_young(patience.minimum(self.pod(slot), None), until)))
+        if single:
+            self._wait_for(min(single)[0], len(single))
+
+    def _wait_for(self, moment: float, units: int = 1) -> None:
+        """More may be taken from this moment on."""
+        self.later += units
+        self.eligible_at = moment if self.eligible_at is None else min(self.eligible_at, moment)
 
     def _single_pods(self, slots: Ints) -> None:
         """Pods without a group; a great many of them are kept as an array."""
@@ -141,7 +194,9 @@ class Units:
         """The block of a pod without a group."""
         pod = self.pod(slot)
         ref = UnitRef("Pod", pod.key)
-        return Block(len(self.blocks), ref, [Part(pod.gang, ref, [slot], [slot], 1, 1, False)], [], pod.priority)
+        return Block(
+            len(self.blocks), ref, [Part(pod.gang, ref, [slot], [slot], 1, 1, False)], [], pod.priority, _NOTHING
+        )
 
     def _gangs(self, slots: Ints) -> None:
         """Pods of gangs, gang by gang in key order."""
@@ -188,6 +243,7 @@ class Units:
 
     def _block(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints]) -> None:
         parts: list[Part] = []
+        late: list[int] = []
         takes_whole = False
         for gang in group:
             spec = self.membership.spec(gang)
@@ -195,8 +251,9 @@ class Units:
             mode = self._mode(spec)
             # A group whose object is gone says nothing about how few members it can live with: all of them.
             minimum = spec.min_member if spec is not None else len(slots)
-            single = slots[self._ok[slots]].tolist()
+            single: list[int] = []
             if mode in (OFF, MINIMAL):
+                single = slots[self._ok[slots]].tolist()
                 limit = len(single)
             elif mode == ELASTIC:
                 limit = max(0, len(slots) - minimum)
@@ -204,6 +261,10 @@ class Units:
             else:
                 limit = 0
                 takes_whole = True
+            if limit and not single:
+                single = slots[self._ok[slots]].tolist()
+            if self._late and (limit or mode in (OFF, MINIMAL)):
+                late += [s for s in slots.tolist() if s in self._late]
             ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
             parts.append(Part(gang, ref, slots.tolist(), single if limit else [], limit, minimum, mode != OFF))
         whole = np.concatenate([by_gang[gang] for gang in group])
@@ -211,9 +272,28 @@ class Units:
         if takes_whole and not self._whole_allowed(whole, priority):
             self.spared.append((self._ref(parts), "it has a member that may not be evicted"))
             takes_whole = False
+        if self._young:
+            takes_whole = self._spare_young(self._ref(parts), whole, late, takes_whole)
         if takes_whole or any(p.single for p in parts):
             slots = whole.tolist() if takes_whole else []
-            self.blocks.append(Block(len(self.blocks), self._ref(parts), parts, slots, priority))
+            array = whole if takes_whole else _NOTHING
+            self.blocks.append(Block(len(self.blocks), self._ref(parts), parts, slots, priority, array))
+
+    def _spare_young(self, ref: UnitRef, whole: Ints, late: list[int], takes_whole: bool) -> bool:
+        """May the whole be taken, as far as the run time of its members is concerned? Says until when not.
+
+        ``late`` are the members that could go one by one if they had run long enough.
+        """
+        keeping = [s for s in whole.tolist() if s in self._young] if takes_whole else []
+        if self._patience is None or not (keeping or late):
+            return takes_whole
+        # A whole waits for the last of its members; members that go one by one do not wait for each other.
+        slot = (max if keeping else min)(keeping or late, key=lambda s: (self._young[s], self.pod(s).key))
+        pod = self.pod(slot)
+        minimum = self._patience.minimum(pod, self.membership.spec(pod.gang))
+        self.spared.append((ref, member_too_young(pod, minimum, self._young[slot])))
+        self._wait_for(min(self._young[s] for s in (slot, *late)))
+        return not keeping and takes_whole
 
     @staticmethod
     def _ref(parts: list[Part]) -> UnitRef:
@@ -234,14 +314,7 @@ class Units:
 
     def _whole_allowed(self, slots: Ints, priority: int) -> bool:
         """No member may be protected or of a priority that is not lower."""
-        table = self.snapshot.table
-        return (
-            len(slots) > 0
-            and priority < self.priority
-            and not (table.flags[slots] & (PROTECTED | ASSUMED)).any()
-            and not (table.priority[slots] >= self.priority).any()
-            and not any(s in self._inviolable for s in slots.tolist() if self._inviolable)
-        )
+        return len(slots) > 0 and priority < self.priority and not self._never[slots].any()
 
     @property
     def empty(self) -> bool:

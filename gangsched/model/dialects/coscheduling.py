@@ -32,4 +32,5 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
         min_member=gang.min_member,
         timeout_seconds=gang.timeout_seconds,
         source="PodGroup.scheduling.x-k8s.io",
+        preemption_delay_seconds=gang.preemption_delay_seconds,
     )

@@ -11,7 +11,10 @@ from __future__ import annotations
 import json
 import re
 
+import msgspec
+
 from gangsched.model import wire
+from gangsched.model.dialects import kai
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Gang, Labels, Pod
 from gangsched.model.times import parse_time
@@ -24,13 +27,48 @@ PREFIX = "gang.scheduling.koordinator.sh/"
 NAME, MIN, MODE, WAIT, GROUPS = (PREFIX + k for k in ("name", "min-available", "mode", "waiting-time", "groups"))
 MATCH_POLICY, MATCH_POLICY_ALIAS = PREFIX + "match-policy", "pod-group.scheduling.sigs.k8s.io/match-policy"
 TOPOLOGY = PREFIX + "network-topology-spec"
+HOSTNAME = "kubernetes.io/hostname"
 
 MATCH_POLICIES = ("once-satisfied", "only-waiting", "waiting-and-running")
 #: More gangs than this in one GangGroup is refused: the object comes from users and its size is theirs to choose.
 MAX_GROUPS = 256
 MAX_MEMBERS = 1_000_000
+#: A label key has a prefix of up to 253 characters, a slash and a name of up to 63.
+MAX_KEY = 317
+#: Layers of a topology, the outermost first, and the node labels that stand for them. In Koordinator a
+#: ClusterNetworkTopology object says which label a layer has; these are the labels of its documentation, of Kubernetes
+#: and of topograph. Names are compared without case and without a final "Layer" or "TopologyLayer".
+LAYERS = {
+    "region": "topology.kubernetes.io/region",
+    "zone": "topology.kubernetes.io/zone",
+    "datacenter": "network.topology.nvidia.com/datacenter",
+    "core": "network.topology.nvidia.com/core",
+    "spine": "network.topology.nvidia.com/spine",
+    "block": "network.topology.nvidia.com/block",
+    "leaf": "network.topology.nvidia.com/leaf",
+    "rack": "topology.kubernetes.io/rack",
+    "accelerator": "network.topology.nvidia.com/accelerator",
+    "host": HOSTNAME,
+    "node": HOSTNAME,
+}
+#: The root of every topology, which asks for nothing.
+_CLUSTER = "cluster"
+_LAYER_NAME = re.compile(r"(?i)(.+?)(topology)?layer")
+_GATHER = {"MustGather": True, "PreferGather": False}
+#: More layers than this are refused: each is one more search.
+MAX_LAYERS = 16
+_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class _Gather(msgspec.Struct):
+    layer: str
+    strategy: str
+
+
+class _TopologySpec(msgspec.Struct):
+    gather: list[_Gather] = msgspec.field(name="gatherStrategy", default_factory=list)
 
 
 def group_name(labels: Labels, annotations: Labels) -> str:
@@ -62,7 +100,9 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
         match_policy=_match_policy(notes),
         strict=notes.get(MODE) != "NonStrict",
         group=_groups(notes, "metadata.annotations"),
+        topology=_topology(notes),
         source="PodGroup.scheduling.sigs.k8s.io",
+        preemption_delay_seconds=kai.preemption_delay(notes),
     )
 
 
@@ -75,6 +115,10 @@ def gang_from_member(pod: Pod) -> Gang | None:
         groups = _groups(pod.hints, "metadata.annotations")
     except FieldError:
         groups = ()
+    try:
+        topology = _topology(pod.hints)
+    except FieldError:
+        topology = ()
     return Gang(
         family=FAMILY,
         namespace=pod.namespace,
@@ -86,6 +130,7 @@ def gang_from_member(pod: Pod) -> Gang | None:
         match_policy=_match_policy(pod.hints),
         strict=pod.hints.get(MODE) != "NonStrict",
         group=groups,
+        topology=topology,
         source="annotations gang.scheduling.koordinator.sh",
     )
 
@@ -110,6 +155,49 @@ def _groups(notes: Labels, field: str) -> tuple[str, ...]:
     if len(names) > MAX_GROUPS:
         raise FieldError(where, f"lists {len(names)} gangs; at most {MAX_GROUPS} can form a GangGroup")
     return names if len(names) > 1 else ()
+
+
+def _topology(notes: Labels) -> tuple[tuple[str, bool], ...]:
+    """``{"gatherStrategy": [{"layer": ..., "strategy": "MustGather" | "PreferGather"}]}`` as constraints.
+
+    Layers that are known come outermost first, whatever their order; as soon as one is a label key, the order is the
+    user's. ``podCountMultiple`` is not looked at.
+    """
+    raw = notes.get(TOPOLOGY)
+    if not raw:
+        return ()
+    where = f"metadata.annotations[{TOPOLOGY}]"
+    try:
+        listed = msgspec.json.decode(raw, type=_TopologySpec).gather
+    except (msgspec.DecodeError, RecursionError) as error:
+        text = 'is not JSON such as {"gatherStrategy": [{"layer": "RackLayer", "strategy": "MustGather"}]}'
+        raise FieldError(where, f"{text}: {error}"[:300]) from None
+    if len(listed) > MAX_LAYERS:
+        raise FieldError(where, f"lists {len(listed)} layers; at most {MAX_LAYERS} can be asked for")
+    required: dict[str, bool] = {}
+    for entry in listed:
+        if entry.strategy not in _GATHER:
+            raise FieldError(where, f"strategy {entry.strategy!r} of layer {entry.layer!r} is none of {list(_GATHER)}")
+        key = _label_key(entry.layer, where)
+        if key:
+            required[key] = required.get(key, False) or _GATHER[entry.strategy]
+    order = list(dict.fromkeys(LAYERS.values()))
+    if all(key in order for key in required):
+        return tuple((key, required[key]) for key in sorted(required, key=order.index))
+    return tuple(required.items())
+
+
+def _label_key(layer: str, where: str) -> str:
+    """The node label of a layer; empty for the whole cluster. ``rack`` is a label key, ``RackLayer`` is a layer."""
+    match = _LAYER_NAME.fullmatch(layer)
+    name = (match[1] if match else layer).lower()
+    if match and name == _CLUSTER:
+        return ""
+    if name in LAYERS and (match or name in ("zone", "region", "host", "node")):
+        return LAYERS[name]
+    if len(layer) > MAX_KEY or not _LABEL_KEY.fullmatch(layer):
+        raise FieldError(where, f"layer {layer[:80]!r} is neither a known layer nor a label key")
+    return layer
 
 
 def _duration(raw: str | None) -> float | None:

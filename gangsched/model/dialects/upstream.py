@@ -7,6 +7,7 @@ KEP-5710 (workload-aware preemption), https://github.com/kubernetes/enhancements
 from __future__ import annotations
 
 from gangsched.model import wire
+from gangsched.model.dialects import kai
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Gang
 from gangsched.model.times import parse_time
@@ -27,7 +28,6 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
         raise FieldError("spec.schedulingPolicy.gang.minCount", f"{minimum} is below 1")
     if policy.gang is not None and policy.basic is not None:
         raise FieldError("spec.schedulingPolicy", "exactly one of gang and basic can be set")
-    topology = spec.scheduling_constraints.topology if spec.scheduling_constraints else None
     return Gang(
         family=FAMILY,
         namespace=meta.namespace,
@@ -39,9 +39,20 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
         priority=spec.priority,
         preemption_policy=spec.preemption_policy,
         disruption=_disruption(spec.disruption_mode),
-        topology=tuple((t.key, True) for t in topology or ()),
+        topology=_topology(spec.scheduling_constraints),
         source="PodGroup.scheduling.k8s.io",
+        priority_class=spec.priority_class_name,
+        preemption_delay_seconds=kai.preemption_delay(meta.annotations or {}),
     )
+
+
+def _topology(raw: wire.SchedulingConstraints | None) -> tuple[tuple[str, bool], ...]:
+    """All members in one domain of each key: the API knows required constraints only."""
+    listed = (raw.topology if raw is not None else None) or []
+    for n, constraint in enumerate(listed):
+        if not constraint.key:
+            raise FieldError(f"spec.schedulingConstraints.topology[{n}].key", "a topology constraint needs a label key")
+    return tuple((key, True) for key in dict.fromkeys(c.key for c in listed))
 
 
 def _disruption(raw: object) -> str:

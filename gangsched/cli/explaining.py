@@ -1,0 +1,117 @@
+"""Why a gang starts or waits, and why a pod has to leave or may stay, in words. Facts in, text out; no I/O."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import msgspec
+
+from gangsched.cli.errors import UsageError
+from gangsched.cli.explaining_gang import gang_sections
+from gangsched.cli.explaining_pod import Section, conditions, pod_sections
+from gangsched.cli.what_if import State
+from gangsched.core.decision import Decision
+from gangsched.model.records import GangId, Pod
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """What is known about one gang or pod.
+
+    ``title`` names it, ``word`` and ``sentence`` say how it stands. ``decisions`` are those that concern it.
+    ``own`` is the decision about itself, None for something that nobody decides about now.
+    """
+
+    title: str
+    word: str
+    sentence: str
+    sections: tuple[Section, ...]
+    decisions: tuple[Decision, ...] = ()
+    own: Decision | None = None
+
+
+def explain(state: State, namespace: str, name: str) -> Explanation:
+    """Explain the gang or the pod of this name; a gang goes first. Raises :class:`UsageError` if there is neither."""
+    for decision, _ in state.decisions:
+        if (decision.gang.namespace, decision.gang.name) == (namespace, name):
+            return _gang(state, decision, None)
+    pod = state.world.find(namespace, name)
+    if pod is not None:
+        return _pod(state, pod)
+    gang = next((g for g in sorted(state.world.membership.members) if (g.namespace, g.name) == (namespace, name)), None)
+    if gang is not None:
+        return _running_gang(state, gang)
+    raise UsageError(_unknown(state, f"{namespace}/{name}"))
+
+
+def _gang(state: State, decision: Decision, asked: Pod | None) -> Explanation:
+    return Explanation(
+        title=decision.gang.key,
+        word=decision.outcome,
+        sentence="",
+        sections=tuple(gang_sections(state, decision, asked)),
+        decisions=(decision,),
+        own=decision,
+    )
+
+
+def _pod(state: State, pod: Pod) -> Explanation:
+    own = state.decision(pod.gang)
+    if own is not None and not pod.node and pod.live:
+        return _gang(state, own, pod)
+    title = f"{pod.key}  Pod · priority {pod.priority}"
+    if pod.node:
+        title += f" · on {pod.node}"
+    if pod.finished:
+        return Explanation(title, pod.phase.lower(), "it has finished and takes no room", _conditions([pod]))
+    if not pod.node:
+        names = " or ".join(state.options.scheduler_names)
+        ours = f"it belongs to the scheduler {pod.scheduler}, not to {names} (--scheduler-name decides for another)"
+        sentence = "its gang is not decided now" if pod.scheduler in state.options.scheduler_names else ours
+        return Explanation(title, "pending", sentence, _conditions([pod]))
+    return _placed(state, title, [pod])
+
+
+def _running_gang(state: State, gang: GangId) -> Explanation:
+    """A gang without pending members: what happens to its pods."""
+    census = state.world.membership.census(gang)
+    spec = state.world.membership.spec(gang)
+    placed = [*census.bound, *census.terminating]
+    title = f"{gang.key}  {spec.kind if spec is not None else 'PodGroup'} · {len(placed)} pods on nodes"
+    if not placed:
+        return Explanation(title, "finished" if census.succeeded else "empty", "none of its pods takes room", ())
+    return _placed(state, title, placed)
+
+
+def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
+    """Pods that have a node: whose victims they are, and why."""
+    uids = {p.uid for p in pods}
+    taking = [d for d, _ in state.decisions if any(v.uid in uids for v in d.victims)]
+    sections = tuple(s for p in _interesting(pods, taking) for s in pod_sections(state, p, taking))
+    if not taking:
+        if all(p.deleting_since is not None for p in pods):
+            return Explanation(title, "leaving", "it is terminating already", sections)
+        return Explanation(title, "stays", "no plan evicts it", sections)
+    first = taking[0]
+    taken = sum(1 for v in first.victims if v.uid in uids)
+    what = "it" if len(pods) == 1 else f"{taken} of its {len(pods)} pods" if taken < len(pods) else "all of it"
+    sentence = f"{what} has to leave for {first.kind} {first.gang.key} (priority {first.priority})"
+    return Explanation(title, "victim", sentence, sections, tuple(taking))
+
+
+def _interesting(pods: Sequence[Pod], taking: Sequence[Decision]) -> list[Pod]:
+    """One pod to explain in detail: of a gang, the first that has to leave."""
+    gone = {v.uid for d in taking for v in d.victims}
+    return [next((p for p in pods if p.uid in gone), pods[0])]
+
+
+def _conditions(pods: Sequence[Pod]) -> tuple[Section, ...]:
+    found = conditions(pods)
+    return (found,) if found.lines else ()
+
+
+def _unknown(state: State, key: str) -> str:
+    known = {g.key for g in state.world.membership.members} | {p.key for p in state.world.pods.values()}
+    near = difflib.get_close_matches(key, sorted(known), 1, 0.6)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"there is no gang or pod {key} among {len(state.world.pods)} pods{hint}"

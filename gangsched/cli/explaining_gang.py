@@ -1,0 +1,124 @@
+"""Why a gang with pending members starts, waits or evicts, and what would change that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gangsched.cli.explaining_pod import MANY, Section, conditions
+from gangsched.cli.what_if import State
+from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Pod
+
+
+def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterator[Section]:
+    """What there is to say beside the decision itself; ``asked`` is the member that was asked for, if one was."""
+    if asked is not None and asked.gang.family != SINGLE:
+        yield Section("asked for", (_member(asked, decision),))
+    yield Section("needs", tuple(_needs(state, decision)))
+    yield Section("because", tuple(_because(decision)))
+    if decision.outcome == UNSCHEDULABLE:
+        lines = tuple(_would_help(state, decision))
+        if lines:
+            yield Section("would help", lines)
+    if decision.outcome == GATHERING:
+        yield Section("would help", ("what is missing; nothing is decided, and nobody evicted, before it is there",))
+    census = state.world.membership.census(decision.gang)
+    found = conditions([asked] if asked is not None else [*census.pending, *census.gated])
+    if found.lines:
+        yield found
+
+
+def _member(pod: Pod, decision: Decision) -> str:
+    where = next((p.node for p in decision.placements if p.key == pod.key), None)
+    if where is not None:
+        return f"{pod.key} is a member of {decision.kind} {decision.gang.key} and goes to {where}"
+    why = next(("; ".join(u.reasons) for u in decision.unplaced if u.pod == pod.key), "")
+    text = f"{pod.key} is a member of {decision.kind} {decision.gang.key} and has no node"
+    return f"{text}: {why}" if why else text
+
+
+def _needs(state: State, decision: Decision) -> Iterator[str]:
+    membership = state.world.membership
+    spec = membership.spec(decision.gang)
+    census = membership.census(decision.gang)
+    if decision.gang.family != SINGLE and spec is not None:
+        yield (
+            f"{spec.min_member} members to run (from {spec.source or spec.kind});"
+            f" {len(census.bound)} on nodes, {len(census.pending)} pending"
+            + (f", {len(census.gated)} held by scheduling gates" if census.gated else "")
+        )
+    if len(decision.group) > 1:
+        yield f"the GangGroup {', '.join(decision.group)} starts together or not at all"
+    gangs = _gangs(state, decision)
+    own = spec is not None and spec.priority is not None
+    whose = "its own" if own or decision.gang.family == SINGLE else "the lowest of its members'"
+    text = f"it preempts with priority {decision.priority} ({whose})"
+    if membership.policy(gangs) == PREEMPT_NEVER:
+        text = f"priority {decision.priority}, but preemptionPolicy Never: it evicts nobody"
+    yield text
+
+
+def _because(decision: Decision) -> Iterator[str]:
+    match decision.outcome:
+        case outcome if outcome == BIND:
+            yield "there is room for them now: nobody has to leave"
+        case outcome if outcome == WAIT:
+            yield "they fit in room that pods on their way out give up already: nobody is evicted for them"
+        case outcome if outcome == PREEMPT:
+            yield "they do not fit now, and fit when the victims are gone"
+            yield (
+                "the victims are the least harmful choice that was found: budgets count first, then priorities and"
+                " gangs interrupted, then work lost"
+            )
+            broken = sum(v.over_budget for v in decision.victims)
+            if broken:
+                yield f"{broken} of them beyond a PodDisruptionBudget: no choice without that was found"
+        case outcome if outcome == GATHERING:
+            yield decision.message
+        case _:
+            yield decision.message or "it has its minimum; there is no room for further members"
+
+
+def _would_help(state: State, decision: Decision) -> Iterator[str]:
+    """What would make an unschedulable gang fit, tried out."""
+    if not decision.required:
+        yield "room for one more member; nobody is evicted for members beyond the minimum"
+        return
+    patient = state.without_patience(decision.gang)
+    if patient is not None and patient.outcome == PREEMPT:
+        yield f"time: without minimum run times and preemption delay it would evict {_victims(patient)} now"
+    yield from _priority(state, decision)
+    if decision.blockers:
+        shown = ", ".join(decision.blockers[:MANY])
+        more = f" and {len(decision.blockers) - MANY} more" if len(decision.blockers) > MANY else ""
+        yield f"room for {shown}{more}: with everything gone that may be evicted, they still have no node"
+    else:
+        yield "further nodes that its members may use"
+
+
+def _priority(state: State, decision: Decision) -> Iterator[str]:
+    gangs = _gangs(state, decision)
+    highest = state.with_priority(gangs, decision.gang, SYSTEM_CRITICAL_PRIORITY)
+    if highest is None:
+        return
+    if highest.outcome in (BIND, WAIT):
+        yield "a place further ahead in the queue: gangs of higher priority take the room first"
+    if highest.outcome != PREEMPT:
+        return
+    enough = max(v.priority for v in highest.victims) + 1
+    if enough <= decision.priority:
+        if state.world.membership.policy(gangs) == PREEMPT_NEVER:
+            yield f"a preemptionPolicy other than Never: it would evict {_victims(highest)}"
+        return
+    tried = state.with_priority(gangs, decision.gang, enough)
+    if tried is not None and tried.outcome == PREEMPT:
+        yield f"a priority of {enough} or more: it would evict {_victims(tried)}"
+
+
+def _victims(decision: Decision) -> str:
+    names = [v.key for v in decision.victims]
+    return ", ".join(names[:MANY]) + (f" and {len(names) - MANY} more" if len(names) > MANY else "")
+
+
+def _gangs(state: State, decision: Decision) -> tuple[GangId, ...]:
+    return state.world.membership.group(decision.gang)[0]

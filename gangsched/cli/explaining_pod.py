@@ -1,0 +1,221 @@
+"""Why one pod on a node has to leave, or why it may stay, and what would change that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from gangsched.cli.what_if import State
+from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Spared, Victim
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.patience import Patience, runs_since
+from gangsched.model.marks import protected
+from gangsched.model.records import SINGLE, Pod
+from gangsched.model.times import render_duration, render_time
+
+#: Longer lists are cut: the plan has all.
+MANY = 12
+
+
+class Section(msgspec.Struct, frozen=True):
+    """Lines under one heading."""
+
+    label: str
+    lines: tuple[str, ...]
+
+
+def pod_sections(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator[Section]:
+    """What there is to say about a pod that has a node; ``taking`` are the decisions that evict pods of its gang."""
+    if taking:
+        decision = taking[0]
+        victim = next((v for v in decision.victims if v.uid == pod.uid), None)
+        if victim is not None:
+            yield from _victim(state, pod, victim, decision)
+    else:
+        lines = list(_why_it_stays(state, pod))
+        if lines:
+            yield Section("because", tuple(lines))
+    yield Section("budgets", tuple(_budgets(state, pod, taking)))
+    found = conditions([pod])
+    if found.lines:
+        yield found
+
+
+# -- victims ---------------------------------------------------------------------------------------------------
+
+
+def _victim(state: State, pod: Pod, victim: Victim, decision: Decision) -> Iterator[Section]:
+    yield Section("because", tuple(_why(victim, decision)))
+    yield Section("not others", tuple(_others(decision)))
+    yield Section("if it stayed", tuple(_if_it_stayed(state, pod, decision)))
+    yield Section("safe with", tuple(_safe_with(state, pod, victim, decision)))
+    if decision.warnings:
+        yield Section("warnings", decision.warnings)
+
+
+def _why(victim: Victim, decision: Decision) -> Iterator[str]:
+    yield f"{victim.key}: {victim.why or victim.reason}"
+    if victim.unit.kind != "Pod":
+        together = [v.key for v in decision.victims if v.unit == victim.unit]
+        if len(together) > 1:
+            rest = _listed([k for k in together if k != victim.key])
+            yield f"with it leave {rest} of {victim.unit.kind} {victim.unit.name}"
+    here = [p.key for p in decision.placements if p.node == victim.node]
+    if here:
+        yield f"its node {victim.node} is then taken by {_listed(here)}"
+    how = {"evict": "through the Eviction API", "delete": "by a DELETE"}.get(victim.method, "by suspending its owner")
+    yield f"it is removed {how}, with its own grace period"
+
+
+def _others(decision: Decision) -> Iterator[str]:
+    """Why the victims are these: the rule, and what was spared."""
+    count = len(decision.victims)
+    yield (
+        f"evicting {'it alone' if count == 1 else f'these {count} pods'} is the least harmful choice that was found:"
+        " budgets count first, then priorities and gangs interrupted, then work lost"
+    )
+    if decision.stopped:
+        yield "the search was cut short at its limit: a less harmful choice may exist"
+    for spared in decision.spared[:MANY]:
+        yield f"{spared.unit.kind} {spared.unit.name} is spared: {spared.reason}"
+    if len(decision.spared) > MANY:
+        yield f"… and {len(decision.spared) - MANY} more are spared"
+    if not decision.spared:
+        yield "nothing else of lower priority may be evicted where the gang could run"
+
+
+def _if_it_stayed(state: State, pod: Pod, decision: Decision) -> Iterator[str]:
+    other = state.if_it_stayed(pod, decision.gang)
+    if other is None:
+        return
+    if other.outcome != PREEMPT:
+        yield f"{decision.gang.key} would be {other.outcome}: {other.message}" if other.message else other.outcome
+        return
+    now, then = {v.key for v in decision.victims}, {v.key for v in other.victims}
+    yield f"{decision.gang.key} would evict {_listed(sorted(then))} instead"
+    for text, count in (("pods", len), ("pods beyond a budget", _beyond)):
+        before, after = count(decision.victims), count(other.victims)
+        if before != after:
+            yield f"that is {after} {text} instead of {before}"
+    yield f"priorities: {_priorities(other.victims)} instead of {_priorities(decision.victims)}"
+    if then == now:
+        yield "the same pods: it leaves with them in any case"
+
+
+def _beyond(victims: Sequence[Victim]) -> int:
+    return sum(v.over_budget for v in victims)
+
+
+def _priorities(victims: Sequence[Victim]) -> str:
+    levels = sorted({v.priority for v in victims}, reverse=True)
+    return ", ".join(f"{sum(v.priority == level for v in victims)} x {level}" for level in levels)
+
+
+def _safe_with(state: State, pod: Pod, victim: Victim, decision: Decision) -> Iterator[str]:
+    unit = "" if victim.unit.kind == "Pod" else f" (of one member, if {victim.unit.name} leaves whole)"
+    yield f"a priority of at least {decision.priority}{unit}"
+    yield 'label scheduling.koordinator.sh/disable-preemptible: "true", or annotation volcano.sh/preemptable: "false"'
+    run = max(0.0, state.now - runs_since(pod))
+    where = f"PriorityClass {pod.priority_class}" if pod.priority_class else "its PriorityClass"
+    yield (
+        f"a minimum run time (gangsched.dev/minimum-run-time of {where}, or preemption.minimumRunTime) of more than"
+        f" the {render_duration(round(run))} that it has run"
+    )
+    if not state.options.strict_budgets:
+        yield "a PodDisruptionBudget makes it the last choice, not safe; preemption.pdb: strict makes budgets absolute"
+
+
+# -- pods that stay --------------------------------------------------------------------------------------------
+
+
+def _why_it_stays(state: State, pod: Pod) -> Iterator[str]:
+    """For every gang that has no room, why this pod is not taken for it."""
+    if pod.deleting_since is not None:
+        yield f"it has been deleted and is gone by {render_time(pod.deleting_since)} at the latest"
+        waiting = [d.gang.key for d, _ in state.decisions if any(a.uid == pod.uid for a in d.awaiting)]
+        if waiting:
+            yield f"{_listed(waiting)} waits for its room"
+        return
+    if protected(pod, state.options.evict_daemonset_pods):
+        yield f"it is never a victim: {_mark(state, pod)}"
+        return
+    needy = [d for d, _ in state.decisions if d.outcome in (PREEMPT, UNSCHEDULABLE)]
+    if not needy:
+        yield "no gang lacks room"
+    for decision in needy[:MANY]:
+        yield f"for {decision.gang.key} (priority {decision.priority}, {decision.outcome}): {_not_for(pod, decision)}"
+    yield from _patience(state, pod)
+
+
+def _mark(state: State, pod: Pod) -> str:
+    if pod.static:
+        return "it is a static or mirror pod"
+    if pod.owner is not None and pod.owner.kind == "DaemonSet" and not state.options.evict_daemonset_pods:
+        return "its DaemonSet would start it again in the same place (preemption.evictDaemonSetPods)"
+    return "a label or an annotation excludes it from preemption"
+
+
+def _not_for(pod: Pod, decision: Decision) -> str:
+    if pod.priority >= decision.priority:
+        return f"its priority {pod.priority} is not lower"
+    spared = _spared(pod, decision.spared)
+    if spared is not None:
+        return f"{spared.unit.kind} {spared.unit.name}: {spared.reason}"
+    if decision.outcome == PREEMPT:
+        return "the gang fits without its room"
+    return "its room would not make the gang fit, or it is nowhere where the gang could run"
+
+
+def _spared(pod: Pod, listed: Iterable[Spared]) -> Spared | None:
+    keys = {pod.key} if pod.gang.family == SINGLE else {pod.key, pod.gang.key}
+    return next((s for s in listed if keys.intersection(s.unit.name.split(","))), None)
+
+
+def _patience(state: State, pod: Pod) -> Iterator[str]:
+    patience = Patience(state.world.membership, state.world.classes, state.options)
+    until = patience.spared_until(pod, state.world.membership.spec(pod.gang))
+    if until > state.now:
+        yield f"its minimum run time ends at {render_time(until)}"
+
+
+# -- both ------------------------------------------------------------------------------------------------------
+
+
+def _budgets(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator[str]:
+    """The budgets that select the pod, and what they allow."""
+    budgets = Budgets(state.world.budgets.values(), (p for p in state.world.pods.values() if p.bound and p.live))
+    matching = budgets.matching(pod)
+    if not matching:
+        yield "no PodDisruptionBudget selects it"
+    for budget in matching:
+        left = budgets.allowed[budget.key]
+        yield f"{budget.key} allows {left} more disruption{'' if left == 1 else 's'} now"
+    if any(v.uid == pod.uid and v.over_budget for d in taking for v in d.victims):
+        yield "its eviction goes beyond that: no choice without that was found"
+
+
+def conditions(pods: Sequence[Pod]) -> Section:
+    """What the conditions on the pods say: who wanted to put or take them where."""
+    lines = []
+    for pod in pods:
+        if pod.nominated_node:
+            lines.append(f"{pod.key}: nominated to {pod.nominated_node}")
+        for name, found in (
+            ("gangsched.dev/Nominated", pod.intent),
+            ("DisruptionTarget", pod.disruption),
+            ("PodScheduled", pod.scheduled_condition),
+        ):
+            if found is None or (name == "PodScheduled" and found.status == "True"):
+                continue
+            since = f" since {render_time(found.since)}" if found.since else ""
+            said = ": ".join(t for t in (found.reason, found.message) if t)
+            lines.append(f"{pod.key}: {name}={found.status}{since}{f' ({said})' if said else ''}")
+    if len(lines) > MANY:
+        lines = [*lines[:MANY], f"… and {len(lines) - MANY} more"]
+    return Section("conditions", tuple(lines))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MANY])
+    return shown if len(names) <= MANY else f"{shown} and {len(names) - MANY} more"

@@ -1,0 +1,481 @@
+"""One decision in the making: where the members of a gang could go, who would have to leave, and how to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from gangsched.core.awaiting import awaited
+from gangsched.core.decision import (
+    BIND,
+    PREEMPT,
+    UNSCHEDULABLE,
+    WAIT,
+    Awaited,
+    Decision,
+    Placement,
+    Reason,
+    Spared,
+    Unplaced,
+    Verdict,
+    Victim,
+)
+from gangsched.core.options import Options
+from gangsched.core.placement import Placed, Placer, Want
+from gangsched.core.podtable import TERMINATING
+from gangsched.core.preemption import explain
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.fit import Fit, fit_for
+from gangsched.core.preemption.patience import Patience
+from gangsched.core.preemption.planner import Choice, Search
+from gangsched.core.preemption.units import Units
+from gangsched.core.simulation import Phantom, Simulation
+from gangsched.core.snapshot import Bools, Ints
+from gangsched.core.topology import Demand, Domain, Topology, least_harmful, wishes_met
+from gangsched.core.world import World
+from gangsched.model.records import GangId, Pod
+
+
+class Attempt:
+    """One decision in the making."""
+
+    def __init__(
+        self,
+        world: World,
+        options: Options,
+        placer: Placer,
+        gangs: Sequence[GangId],
+        group: str,
+        now: float,
+        prefer: Mapping[str, str],
+    ) -> None:
+        self.prefer = prefer
+        self.world = world
+        self.options = options
+        self.placer = placer
+        self.gangs = tuple(gangs)
+        self.group = group
+        self.now = now
+        member = self.world.membership
+        self.patience = Patience(member, self.world.classes, options)
+        self.priority = member.preemptor_priority(gangs)
+        self.census = {g: member.census(g) for g in self.gangs}
+        self.needs = {g: member.required(g, self.census[g]) for g in self.gangs}
+        self.wants = [Want(tuple(self.census[g].pending), self.needs[g]) for g in self.gangs if self.needs[g]]
+        self.required = sum(self.needs.values())
+        self.topology = Topology(self.world.snapshot, self._constraints(), self._bound())
+        #: Where the gang is being tried; None while that is not settled or is the whole cluster.
+        self.domain: Domain | None = None
+        self.left_out = False
+
+    def _constraints(self) -> tuple[tuple[str, bool], ...]:
+        """What the gang asks of the topology; of a GangGroup, the first gang that asks speaks for all."""
+        specs = map(self.world.membership.spec, self.gangs)
+        return next((spec.topology for spec in specs if spec is not None and spec.topology), ())
+
+    def _bound(self) -> list[tuple[str, int]]:
+        self.world.snapshot.settle()
+        table = self.world.snapshot.table
+        slots = ((p.key, table.slot_of.get(p.uid)) for census in self.census.values() for p in census.bound)
+        return [(key, int(table.row[slot])) for key, slot in slots if slot is not None and table.row[slot] >= 0]
+
+    # -- simulations ---------------------------------------------------------------------------------------
+
+    def simulation(self) -> Simulation:
+        """The cluster as this gang may see it: room held by others of at least its priority is taken."""
+        restriction = self.domain.restriction if self.domain is not None else None
+        return Simulation(self.world.snapshot, self._held(), restriction)
+
+    def _held(self) -> Iterable[Phantom]:
+        for group in sorted(self.world.held):
+            if group != self.group:
+                yield from (p for p in self.world.held[group] if p.priority >= self.priority)
+
+    def lift_terminating(self, sim: Simulation) -> bool:
+        """Take the pods that are on their way out off their nodes; False when there are none."""
+        table = self.world.snapshot.table
+        slots = table.occupied()
+        leaving: Ints = slots[(table.flags[slots] & TERMINATING) != 0]
+        sim.lift_all(leaving)
+        return bool(len(leaving))
+
+    def nominated(self, sim: Simulation) -> dict[str, int]:
+        """Rows that members are already nominated to; they are tried first."""
+        rows = sim.snapshot.row_of
+        wishes = (
+            (p.uid, self.prefer.get(p.uid) or p.nominated_node) for g in self.gangs for p in self.census[g].pending
+        )
+        return {uid: rows[node] for uid, node in wishes if node in rows}
+
+    def anything(self, placed: Placed, sim: Simulation) -> bool:
+        """With nothing required, a decision to bind needs at least one further member that fits."""
+        if self.required:
+            return True
+        mark = sim.mark()
+        extras = self.placer.extras(self._others(placed), sim, self.nominated(sim))
+        sim.rollback(mark)
+        return bool(extras.rows)
+
+    def _others(self, placed: Placed) -> list[Pod]:
+        return [p for g in self.gangs for p in self.census[g].pending if p.uid not in placed.rows]
+
+    # -- without evictions ---------------------------------------------------------------------------------
+
+    def without_evictions(self, outcome: str) -> Verdict | None:
+        """The members in room that is there (``bind``) or that terminating pods are giving up (``wait``)."""
+        self.domain = None
+        sim = self.simulation()
+        if outcome == WAIT and not self.lift_terminating(sim):
+            return None
+        wishes = self.nominated(sim)
+        for domain, as_wished in self._domains(sim, wishes):
+            self.domain = domain
+            if self.topology.constrained:
+                sim = self.simulation()
+                if outcome == WAIT:
+                    self.lift_terminating(sim)
+            placed = self.placer.required(self.wants, sim, wishes)
+            fits = placed.complete and (not as_wished or wishes_met(wishes, placed.rows))
+            if fits and self.anything(placed, sim):
+                return self.placed(outcome, sim, placed)
+        return None
+
+    def _domains(self, sim: Simulation, wishes: Mapping[str, int]) -> Iterator[tuple[Domain, bool]]:
+        """Where to try the gang: the domain that it is nominated to, then the narrowest that might hold it, then wider
+        ones. With True, only the nominated nodes count: the gang would rather have a narrower domain than others.
+        """
+        topology = self.topology
+        if not topology.constrained:
+            yield topology.domain(0, 0), False
+            return
+        home = topology.home(list(wishes.values()))
+        if home is not None:
+            yield home, home.level > 0
+        demand = self._demand(sim)
+        for level in range(len(topology.levels)):
+            found, cut = topology.packed(level, demand, sim.free)
+            yield from ((domain, False) for domain in found)
+            self.left_out |= cut
+
+    def _demand(self, sim: Simulation) -> Demand:
+        pending = [Want(tuple(self.census[g].pending), self.needs[g]) for g in self.gangs]
+        return Demand(self.placer.pipeline, sim, [want for want in pending if want.members])
+
+    # -- preemption ----------------------------------------------------------------------------------------
+
+    def delay(self) -> float:
+        """Seconds that the gang waits for room before it evicts."""
+        return self.patience.delay({g: self.census[g].pending for g in self.gangs})
+
+    def waiting_since(self, known: float | None) -> float:
+        """When the gang first could not be placed, or when its oldest pending member was created."""
+        if known is not None:
+            return known
+        return min((p.created for g in self.gangs for p in self.census[g].pending), default=0.0)
+
+    def search(self) -> tuple[Units, Choice | None]:
+        """Look for victims, in every domain that may turn out to be the best. Without a plan, the units are all that
+        may be taken anywhere.
+        """
+        budgets = self.budgets()
+        if not self.topology.constrained:
+            units, choice, _ = self._search(budgets, self.options.search_steps)
+            return units, choice
+        self.domain = None
+        sim = self.simulation()
+        self.lift_terminating(sim)
+        units = self._units(self._usable(sim) & self.topology.within, budgets)
+        if units.empty:
+            return units, None
+        demand, slots = self._demand(sim), units.everything()
+        widest_first = reversed(range(len(self.topology.levels)))
+        ranked = [self.topology.evictable(n, demand, sim.free, slots, sim.snapshot) for n in widest_first]
+
+        def search(domain: Domain, steps: int) -> tuple[Units, Choice | None, int]:
+            self.domain = domain
+            return self._search(budgets, steps)
+
+        plan, left_out = least_harmful(ranked, search, self.options.search_steps)
+        self.left_out |= left_out
+        if plan is None:
+            return units, None
+        self.domain = plan.domain
+        return plan.units, plan.choice
+
+    def _search(self, budgets: Budgets, max_steps: int) -> tuple[Units, Choice | None, int]:
+        """Look for victims in the present domain; the last is the number of steps spent."""
+        base = self.simulation()
+        self.lift_terminating(base)
+        units = self._units(self._usable(base), budgets)
+        if units.empty:
+            return units, None, 0
+        start = base.mark()
+
+        def fresh() -> Fit:
+            base.rollback(start)
+            return fit_for(base, self.placer, self.wants)
+
+        search = Search(units, fresh, budgets, self.cluster(), self.now, max_steps)
+        choice = search.run()
+        if choice is not None and self.options.strict_budgets and choice.harm.beyond_budget:
+            choice = None
+        return units, choice, search.steps + search.fit.steps
+
+    def _units(self, usable: Bools, budgets: Budgets) -> Units:
+        return Units(
+            self.world.snapshot,
+            self.world.membership,
+            self.options,
+            self.gangs,
+            self.priority,
+            usable,
+            self._unbreakable(budgets),
+            self.world.binding,
+            self.patience,
+            self.now,
+        )
+
+    def _unbreakable(self, budgets: Budgets) -> frozenset[int]:
+        """In strict mode: slots of lower-priority pods that their budgets do not let go."""
+        if not self.options.strict_budgets or not budgets:
+            return frozenset()
+        table = self.world.snapshot.table
+        lower = [p for p in table.pods if p is not None and p.live and p.priority < self.priority]
+        return frozenset(table.slot_of[uid] for uid in budgets.unbreakable(lower))
+
+    def _usable(self, sim: Simulation) -> Bools:
+        usable = np.zeros(sim.snapshot.size, dtype=np.bool_)
+        seen = set()
+        for want in self.wants:
+            for pod in want.members:
+                pod_class = self.world.snapshot.class_of(pod)
+                if pod_class.ident not in seen:
+                    seen.add(pod_class.ident)
+                    usable |= self.placer.pipeline.static_mask(pod_class, sim)
+        return usable
+
+    def budgets(self) -> Budgets:
+        """The disruption budgets, those without a status computed from the pods that run now."""
+        table = self.world.snapshot.table
+        known = self.world.budgets.values()
+        pods: Iterable[Pod] = ()
+        if any(b.allowed is None for b in known):
+            pods = (p for p in table.pods if p is not None and p.live)
+        return Budgets(known, pods)
+
+    def cluster(self) -> Mapping[str, float]:
+        """Allocatable of each resource in the whole cluster."""
+        snapshot = self.world.snapshot
+        return dict(zip(snapshot.resources, snapshot.allocatable.sum(axis=1).tolist(), strict=True))
+
+    # -- outcomes ------------------------------------------------------------------------------------------
+
+    def placed(self, outcome: str, sim: Simulation, placed: Placed) -> Verdict:
+        """All required members have a node; further members join where there is room without more waiting."""
+        awaiting = self._awaiting(placed.rows) if outcome == WAIT else ()
+        if outcome == WAIT:
+            sim = self._with(placed.rows, [a.uid for a in awaiting])
+        if outcome == WAIT and not awaiting:
+            outcome = BIND
+        extras = self._extras(placed, sim)
+        placements = self._placements({**placed.rows, **extras.rows})
+        return self._verdict(outcome, sim, placements, extras.failed, awaiting=awaiting)
+
+    def _extras(self, placed: Placed, sim: Simulation) -> Placed:
+        """Further members, in the gang's domain where they fit there, else as far around as is allowed."""
+        rows: dict[str, int] = {}
+        left = self._others(placed)
+        for domain in self.topology.around(self.domain):
+            sim.restriction = domain.restriction
+            found = self.placer.extras(left, sim, self.nominated(sim))
+            rows.update(found.rows)
+            left = found.failed
+            if not left:
+                break
+        return Placed(rows, left)
+
+    def _with(self, rows: Mapping[str, int], leaving: Iterable[str]) -> Simulation:
+        """The cluster with these members placed and these pods (UIDs) gone."""
+        sim = self.simulation()
+        table = self.world.snapshot.table
+        sim.lift_all(np.array(sorted(table.slot_of[uid] for uid in leaving), dtype=np.int64))
+        for gang in self.gangs:
+            for pod in self.census[gang].pending:
+                if pod.uid in rows:
+                    sim.place(self.world.snapshot.class_of(pod), rows[pod.uid])
+        return sim
+
+    def preempt(self, units: Units, choice: Choice) -> Verdict:
+        """The victims are known: place the members in the room that they leave."""
+        sim = self.simulation()
+        waits = self.lift_terminating(sim)
+        sim.lift_all(np.array(sorted(choice.taken), dtype=np.int64))
+        placed = self.placer.required(self.wants, sim, choice.rows or self.nominated(sim))
+        if not placed.complete:  # pragma: no cover - the search has placed the same members in the same room
+            return self.unschedulable("the plan could not be placed", units)
+        victims = explain.victims(units, choice, self.budgets(), self.options)
+        gone = {v.uid for v in victims}
+        awaiting = self._awaiting(placed.rows, gone)
+        if waits:  # further members join only where no more pods have to be awaited
+            sim = self._with(placed.rows, [*gone, *(a.uid for a in awaiting)])
+        extras = self._extras(placed, sim)
+        rows = {**placed.rows, **extras.rows}
+        return self._verdict(
+            PREEMPT,
+            sim,
+            self._placements(rows),
+            extras.failed,
+            awaiting=awaiting,
+            victims=victims,
+            spared=explain.spared(units, choice),
+            warnings=explain.warnings(victims, self.world),
+            stopped=choice.stopped,
+            steps=choice.steps,
+        )
+
+    def unschedulable(self, why_not: str, units: Units | None) -> Verdict:
+        """Say for every member why it has no node, and for the gang why evictions would not help."""
+        self.domain = self._nearest(units)
+        sim = self.simulation()
+        placed = self.placer.required(self.wants, sim, {})
+        # What the first member without a node sees once the others have theirs is what people want to read.
+        failed = placed.failed or self._others(placed)
+        held = [p for w in self.wants for p in w.members[: w.required] if p.uid not in {f.uid for f in failed}]
+        self.placer.extras(held, sim, {})
+        reasons: tuple[Reason, ...] = ()
+        unplaced: list[Unplaced] = []
+        known: dict[int, tuple[Reason, ...]] = {}
+        first = min(failed, key=lambda p: p.key, default=None)
+        without = {p.uid for p in failed}
+        for pod in (p for g in self.gangs for p in self.census[g].pending):
+            if pod.uid in placed.rows and pod.uid not in without:
+                unplaced.append(Unplaced(pod.key, ("fits, but the rest of its gang does not",)))
+                continue
+            pod_class = self.world.snapshot.class_of(pod)
+            if pod_class.ident not in known:
+                known[pod_class.ident] = tuple(self.placer.pipeline.diagnose(pod_class, sim)[0])
+            texts = known[pod_class.ident]
+            unplaced.append(Unplaced(pod.key, tuple(f"{r.nodes} {r.text}" for r in texts)))
+            if first is not None and pod.uid == first.uid:
+                reasons = texts
+        message = explain.message(sim.snapshot.size, reasons, why_not, self.topology.sentence(self.domain))
+        blockers = tuple(sorted(p.key for p in self._blockers(units))) if units is not None else ()
+        return self._verdict(
+            UNSCHEDULABLE,
+            sim,
+            (),
+            [],
+            reasons=reasons,
+            message=message,
+            unplaced=unplaced,
+            blockers=blockers,
+            spared=explain.not_considered(units),
+        )
+
+    def _nearest(self, units: Units | None) -> Domain:
+        """The domain to explain: the one that is closest to holding the gang, everything evicted that may be."""
+        self.domain = None
+        if self.topology.problem or not self.topology.constrained:
+            return self.topology.nowhere
+        sim = self.simulation()
+        if units is not None:
+            self.lift_terminating(sim)
+            sim.lift_all(units.everything())
+        return self.topology.nearest(self._demand(sim), sim.free)
+
+    def _blockers(self, units: Units) -> list[Pod]:
+        """Required members without a node even when everything that may leave has left."""
+        sim = self.simulation()
+        self.lift_terminating(sim)
+        sim.lift_all(units.everything())
+        return self.placer.required(self.wants, sim, {}).failed
+
+    def _placements(self, rows: Mapping[str, int]) -> tuple[Placement, ...]:
+        names = self.world.snapshot.nodes
+        return tuple(
+            Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name)
+            for g in self.gangs
+            for p in self.census[g].pending
+            if p.uid in rows
+        )
+
+    def _awaiting(self, rows: Mapping[str, int], gone: set[str] | None = None) -> tuple[Awaited, ...]:
+        """The terminating pods on placed nodes without which the members do not fit there; ``gone`` (UIDs) are."""
+        table = self.world.snapshot.table
+        if not (table.flags[table.occupied()] & TERMINATING).any():
+            return ()
+        sim = self.simulation()
+        sim.lift_all(np.array(sorted(table.slot_of[uid] for uid in gone or ()), dtype=np.int64))
+        members: dict[int, list[Pod]] = {}
+        for gang in self.gangs:
+            for pod in self.census[gang].pending:
+                if pod.uid in rows:
+                    members.setdefault(rows[pod.uid], []).append(pod)
+        return awaited(sim, self.placer.pipeline, members)
+
+    def _verdict(
+        self,
+        outcome: str,
+        sim: Simulation,
+        placements: tuple[Placement, ...],
+        failed: Sequence[Pod],
+        *,
+        awaiting: tuple[Awaited, ...] = (),
+        victims: tuple[Victim, ...] = (),
+        spared: tuple[Spared, ...] = (),
+        warnings: tuple[str, ...] = (),
+        reasons: tuple[Reason, ...] = (),
+        message: str = "",
+        unplaced: Sequence[Unplaced] = (),
+        blockers: tuple[str, ...] = (),
+        stopped: bool = False,
+        steps: int = 0,
+    ) -> Verdict:
+        if not unplaced and failed:
+            unplaced = [Unplaced(p.key, self._texts(p, sim)) for p in failed]
+        if not message:
+            message = explain.summary(outcome, len(placements), victims, awaiting)
+        warnings = (*warnings, *self._priority_warnings())
+        rows = [self.world.snapshot.row_of[p.node] for p in placements]
+        label = self.topology.label_of(rows) if rows else None
+        decisions = []
+        for gang in self.gangs:
+            spec = self.world.membership.spec(gang)
+            mine = {p.key for p in self.census[gang].pending}
+            decisions.append(
+                Decision(
+                    gang=gang,
+                    kind=spec.kind if spec is not None else "PodGroup",
+                    group=tuple(g.key for g in self.gangs) if len(self.gangs) > 1 else (),
+                    priority=self.priority,
+                    required=self.needs[gang],
+                    outcome=outcome,
+                    placements=tuple(p for p in placements if p.key in mine),
+                    unplaced=tuple(u for u in unplaced if u.pod in mine),
+                    awaiting=awaiting,
+                    victims=victims,
+                    spared=spared,
+                    blockers=blockers,
+                    warnings=warnings,
+                    reasons=reasons,
+                    message=message,
+                    topology_domain=label,
+                    stopped=stopped or self.left_out,
+                    steps=steps,
+                )
+            )
+        return Verdict(outcome, tuple(decisions), victims, awaiting, placements, message)
+
+    def _texts(self, pod: Pod, sim: Simulation) -> tuple[str, ...]:
+        found, _ = self.placer.pipeline.diagnose(self.world.snapshot.class_of(pod), sim)
+        return tuple(f"{r.nodes} {r.text}" for r in found)
+
+    def _priority_warnings(self) -> tuple[str, ...]:
+        out = []
+        for gang in self.gangs:
+            found = {p.priority for p in (*self.census[gang].pending, *self.census[gang].bound)}
+            if len(found) > 1:
+                listed = ", ".join(map(str, sorted(found)))
+                out.append(f"members of {gang.key} differ in priority ({listed}); the lowest counts")
+        return tuple(out)

@@ -1,0 +1,92 @@
+"""Patience: how long a victim has run at least, and how long a gang waits before it evicts.
+
+Both are off by default. Annotations of a PriorityClass go over the configuration. A group with a PriorityClass of its
+own speaks for its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gangsched.core.membership import Membership
+from gangsched.core.options import Options
+from gangsched.model.dialects.kai import preemption_delay
+from gangsched.model.records import Gang, GangId, Pod, PriorityClass
+from gangsched.model.times import render_duration, render_time
+
+
+class Patience:
+    """Answers both questions for one state of the cluster. ``classes`` are the PriorityClasses by name."""
+
+    def __init__(self, membership: Membership, classes: Mapping[str, PriorityClass], options: Options) -> None:
+        self._membership = membership
+        self._classes = classes
+        self._options = options
+        own = [c.minimum_run_time_seconds or 0.0 for c in classes.values()]
+        #: No pod has to run longer than this, in seconds.
+        self.longest = max([options.minimum_run_time_seconds, *own])
+
+    # -- victims -------------------------------------------------------------------------------------------
+
+    def minimum(self, pod: Pod, spec: Gang | None) -> float:
+        """Seconds that a pod of this gang runs before it may be evicted."""
+        found = self._classes.get((spec.priority_class if spec is not None else "") or pod.priority_class)
+        own = found.minimum_run_time_seconds if found is not None else None
+        return self._options.minimum_run_time_seconds if own is None else own
+
+    def spared_until(self, pod: Pod, spec: Gang | None) -> float:
+        """The moment from which the pod may be evicted, as far as its run time is concerned."""
+        minimum = self.minimum(pod, spec)
+        return runs_since(pod) + minimum if minimum else 0.0
+
+    # -- preemptors ----------------------------------------------------------------------------------------
+
+    def delay(self, pending: Mapping[GangId, Sequence[Pod]]) -> float:
+        """Seconds that gangs with these pending members, decided together, wait before they evict.
+
+        It is the longest that any of them asks for.
+        """
+        return max((self._delay(gang, pods) for gang, pods in pending.items()), default=0.0)
+
+    def _delay(self, gang: GangId, pods: Sequence[Pod]) -> float:
+        spec = self._membership.spec(gang)
+        if spec is not None and spec.preemption_delay_seconds is not None:
+            return spec.preemption_delay_seconds
+        own = [seconds for p in pods if (seconds := preemption_delay(p.hints)) is not None]
+        if own:
+            return max(own)
+        names = {spec.priority_class} if spec is not None and spec.priority_class else {p.priority_class for p in pods}
+        found = [self._class_delay(name) for name in names]
+        return max(found, default=self._options.preemption_delay_seconds)
+
+    def _class_delay(self, name: str) -> float:
+        found = self._classes.get(name)
+        own = found.preemption_delay_seconds if found is not None else None
+        return self._options.preemption_delay_seconds if own is None else own
+
+
+def runs_since(pod: Pod) -> float:
+    """When the pod began to run. Bound and not started yet, it has run no longer than it has been bound."""
+    placed = pod.scheduled_condition
+    return max(pod.started, placed.since) if placed is not None and placed.status == "True" else pod.started
+
+
+def too_young(seconds: float, until: float) -> str:
+    """Why a pod is spared for now."""
+    return (
+        f"it has not run for its minimum of {render_duration(seconds)} yet; it may be evicted from {render_time(until)}"
+    )
+
+
+def member_too_young(pod: Pod, seconds: float, until: float) -> str:
+    """Why a unit is spared for now: ``pod`` is the member that keeps it longest."""
+    late = f"has not run for its minimum of {render_duration(seconds)} yet"
+    return f"its member {pod.key} {late}; it may be evicted from {render_time(until)}"
+
+
+def delayed(seconds: float, until: float) -> str:
+    """Why a gang does not evict yet."""
+    return (
+        f"not yet: the gang waits {render_duration(seconds)} for room before it evicts"
+        f" (preemption delay), until {render_time(until)}"
+    )

@@ -1,0 +1,42 @@
+"""A cluster, read once: what the scheduler would know of it now. Nothing is written."""
+
+from __future__ import annotations
+
+from gangsched.cluster.kube.adapter import KubeCluster
+from gangsched.cluster.kube.connection import Connection
+from gangsched.core.events import Event, LeadershipChanged, Synced
+from gangsched.runtime.process import StartError
+from gangsched.runtime.settings import Configuration
+
+#: A cluster that has not been listed after this time is told to the user instead of waited for.
+LIMIT_SECONDS = 60.0
+#: The reader tries again by itself: what cannot be read after this time is refused for good.
+_TRIES_SECONDS = 5.0
+_POLL_SECONDS = 0.5
+
+
+def read_once(
+    configuration: Configuration, connection: Connection, limit_seconds: float = LIMIT_SECONDS
+) -> tuple[list[Event], float]:
+    """``(events, now)``: an event for each object, and the moment at which all had been listed.
+
+    Raises :class:`StartError` with what cannot be read.
+    """
+    wanted = configuration.client_connection
+    cluster = KubeCluster(connection, lease=None, dry_run=True, qps=wanted.qps, burst=wanted.burst)
+    cluster.start()
+    try:
+        began = cluster.now()
+        events: list[Event] = []
+        while True:
+            now, batch = cluster.wait(cluster.now() + _POLL_SECONDS)
+            events.extend(e for e in batch if not isinstance(e, Synced | LeadershipChanged))
+            if any(isinstance(e, Synced) for e in batch):
+                return events, now
+            health = cluster.health()
+            refused = bool(health.problems) and now - began >= _TRIES_SECONDS
+            if cluster.stopped or refused or now - began >= limit_seconds:
+                problems = "; ".join(health.problems) or health.failure or "no answer"
+                raise StartError(f"{connection} cannot be read: {problems}")
+    finally:
+        cluster.stop()

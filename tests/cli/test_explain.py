@@ -1,0 +1,289 @@
+"""``gangsched explain``: why a gang waits, why a pod leaves or stays, and what would change it."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from gangsched.cli.main import main
+from gangsched.cli.schemas import read_schema
+
+EXAMPLE = "examples/koordinator"
+
+CLASSES = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: low, annotations: {gangsched.dev/minimum-run-time: %s}}
+value: 10
+"""
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {capacity: {cpu: 4}}
+"""
+NODES = f"""{NODE}---
+apiVersion: v1
+kind: Node
+metadata: {{name: n2}}
+status: {{capacity: {{cpu: 4}}}}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: %(name)s, creationTimestamp: "%(created)s", labels: {%(labels)s}}
+spec:
+  schedulerName: py-gang-scheduler
+  priorityClassName: %(cls)s
+  nodeName: %(node)s
+  containers: [{resources: {requests: {cpu: %(cpu)s}}}]
+"""
+BUDGET = """
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: keep}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+"""
+
+
+def pod(name, cls="low", node="", created="2026-01-01T00:00:00Z", labels="", cpu=4):
+    """One pod."""
+    return POD % {"name": name, "cls": cls, "node": node or '""', "created": created, "labels": labels, "cpu": cpu}
+
+
+@pytest.fixture
+def explain(tmp_path, capsys):
+    """A function that explains one name in these documents: exit code, text and stderr."""
+
+    def run(name, *documents, args=()):
+        path = tmp_path / "objects.yaml"
+        path.write_text("\n---\n".join(documents))
+        code = main(["explain", name, "-f", str(path), *args])
+        out = capsys.readouterr()
+        return code, " ".join(out.out.split()), out.err
+
+    return run
+
+
+BASIC = (CLASSES % "0s", NODES, pod("a", node="n1"), pod("new", cls="high"), pod("other", node="n2"))
+
+
+def test_a_gang_of_the_example(capsys):
+    """Who goes where, who leaves, and what the gang needs."""
+    assert main(["explain", "default/hp-training-job", "-f", EXAMPLE]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "PREEMPT 2 members can start after 2 pods have left" in out
+    assert "2 members to run (from PodGroup.scheduling.sigs.k8s.io); 0 on nodes, 2 pending" in out
+    assert "it preempts with priority 1000000 (the lowest of its members')" in out
+
+
+def test_a_member_leads_to_its_gang(capsys):
+    """Asked for a pending pod, the answer is about its gang and says where the pod goes."""
+    assert main(["explain", "hp-worker-2", "-f", EXAMPLE]) == 0
+    out = capsys.readouterr().out
+    assert "hp-worker-2 is a member of PodGroup default/hp-training-job and goes to cn-beijing.2" in out
+
+
+def test_a_victim(explain):
+    """For whom it leaves, why it, who takes its place, who is spared, and what would keep it."""
+    code, out, _ = explain("a", *BASIC)
+    assert code == 0
+    assert "VICTIM it has to leave for Pod default/new (priority 1000)" in out
+    assert "priority 10 is lower than 1000, and the gang does not fit without its room" in out
+    assert "its node n1 is then taken by default/new" in out
+    assert "Pod default/other is spared: the gang fits without its room" in out
+    assert "if it stayed default/new would evict default/other instead" in out
+    assert "a priority of at least 1000" in out
+    assert "no PodDisruptionBudget selects it" in out
+
+
+def test_a_victim_without_which_nothing_fits(explain):
+    """If it stayed, the gang would not start: with the reason."""
+    _, out, _ = explain("a", CLASSES % "0s", NODES, *BASIC[2:4], pod("other", cls="high", node="n2"))
+    assert "if it stayed default/new would be unschedulable: 0/2 nodes are available" in out
+
+
+def test_a_budget_is_named(explain):
+    """Which budget selects the pod, what it allows, and that the eviction goes beyond it."""
+    both = [pod(n, node=f"n{i}", labels="app: web") for i, n in enumerate(("a", "b"), 1)]
+    budget = BUDGET.replace("minAvailable: 1", "minAvailable: 2")
+    _, out, _ = explain("a", CLASSES % "0s", NODES, *both, pod("new", cls="high"), budget)
+    assert "default/keep allows 0 more disruptions now" in out
+    assert "its eviction goes beyond that: no choice without that was found" in out
+    _, out, _ = explain("a", CLASSES % "0s", NODES, *both, pod("new", cls="high"), BUDGET)
+    assert "default/keep allows 1 more disruption now" in out
+    assert "goes beyond" not in out
+
+
+GROUP = """
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: %s}
+spec: {minMember: 2}
+"""
+MEMBER = "pod-group.scheduling.sigs.k8s.io: old"
+
+
+def test_a_gang_that_leaves_whole(explain):
+    """Asked for the running gang: that all of it goes, and with whom."""
+    members = [pod(f"m{i}", node=f"n{i}", labels=MEMBER) for i in (1, 2)]
+    code, out, _ = explain("old", CLASSES % "0s", NODES, GROUP % "old", *members, pod("new", cls="high"))
+    assert code == 0
+    assert "default/old PodGroup · 2 pods on nodes" in out
+    assert "VICTIM all of it has to leave for Pod default/new (priority 1000)" in out
+    assert "with it leave default/m2 of PodGroup default/old" in out
+
+
+def test_a_pod_that_stays(explain):
+    """Nobody evicts it: for each gang that lacks room, why not."""
+    code, out, _ = explain("other", *BASIC)
+    assert code == 0
+    assert "STAYS no plan evicts it" in out
+    assert "for default/new (priority 1000, preempt): Pod default/other: the gang fits without its room" in out
+
+
+@pytest.mark.parametrize(
+    ("labels", "cls", "reason"),
+    [
+        ("", "high", "its priority 1000 is not lower"),
+        ('scheduling.koordinator.sh/disable-preemptible: "true"', "low", "a label or an annotation excludes it"),
+    ],
+)
+def test_why_a_pod_can_be_no_victim(explain, labels, cls, reason):
+    """Priority and marks."""
+    _, out, _ = explain("x", CLASSES % "0s", NODES, pod("x", cls, "n1", labels=labels), pod("new", cls="high", cpu=9))
+    assert reason in out
+
+
+def test_a_pod_that_is_too_young(explain):
+    """The annotation of its class keeps it, and the gang is told what would help."""
+    documents = (CLASSES % "10m", NODE, pod("a", node="n1"), pod("new", cls="high"))
+    _, out, _ = explain("a", *documents)
+    assert "it may be evicted from 2026-01-01T00:10:00Z" in out
+    assert "its minimum run time ends at 2026-01-01T00:10:00Z" in out
+    _, out, _ = explain("new", *documents)
+    assert "UNSCHEDULABLE" in out
+    assert "without minimum run times and preemption delay it would evict default/a now" in out
+    _, out, _ = explain("a", *documents, args=("--now", "2026-01-01T00:10:00Z"))
+    assert "VICTIM" in out
+
+
+def test_a_priority_that_would_help(explain):
+    """The lowest priority with which there is a plan, tried out."""
+    _, out, _ = explain("b", CLASSES % "0s", NODE, pod("a", node="n1"), pod("b"))
+    assert "a priority of 11 or more: it would evict default/a" in out
+
+
+def test_a_policy_that_stands_in_the_way(explain):
+    """A gang that may not preempt is told so, and what it would do otherwise."""
+    never = CLASSES.replace("value: 1000", "value: 1000\npreemptionPolicy: Never")
+    _, out, _ = explain("new", never % "0s", NODE, pod("a", node="n1"), pod("new", cls="high"))
+    assert "preemptionPolicy Never: it evicts nobody" in out
+    assert "a preemptionPolicy other than Never: it would evict default/a" in out
+
+
+def test_members_that_fit_nowhere_are_named(explain):
+    """Nothing that may be evicted would help them."""
+    _, out, _ = explain("new", CLASSES % "0s", NODES, pod("a", node="n1"), pod("new", cls="high", cpu=9))
+    assert "room for default/new: with everything gone that may be evicted, they still have no node" in out
+
+
+def test_a_gang_that_is_not_complete(explain):
+    """What is missing."""
+    member = pod("m1", cls="high", labels=MEMBER)
+    _, out, _ = explain("old", CLASSES % "0s", NODES, GROUP % "old", member)
+    assert "GATHERING" in out
+    assert "1 of 2 members exist; 1 missing" in out
+
+
+CONDITIONED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  schedulerName: %s
+  nodeName: %s
+  containers: [{resources: {requests: {cpu: 4}}}]
+status:
+  nominatedNodeName: n2
+  conditions:
+  - {type: %s, status: "True", reason: Because, message: plan 7, lastTransitionTime: "2026-01-01T00:00:00Z"}
+"""
+
+
+def test_conditions_are_read(explain):
+    """Intent of a pending pod, mark of a victim, with their reasons and times."""
+    intent = CONDITIONED % ("p", "py-gang-scheduler", '""', "gangsched.dev/Nominated")
+    _, out, _ = explain("p", NODES, intent)
+    assert "default/p: nominated to n2" in out
+    assert "gangsched.dev/Nominated=True since 2026-01-01T00:00:00Z (Because: plan 7)" in out
+    _, out, _ = explain("v", NODES, CONDITIONED % ("v", "x", "n1", "DisruptionTarget"))
+    assert "DisruptionTarget=True since 2026-01-01T00:00:00Z (Because: plan 7)" in out
+
+
+def test_a_pod_of_another_scheduler(explain):
+    """It is not ours to decide, and how to decide it all the same."""
+    documents = (NODES, CONDITIONED % ("p", "volcano", '""', "X"))
+    code, out, _ = explain("p", *documents)
+    assert code == 0
+    assert "it belongs to the scheduler volcano, not to py-gang-scheduler" in out
+    _, out, _ = explain("p", *documents, args=("--scheduler-name", "volcano"))
+    assert "BIND" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("nwe", "there is no gang or pod default/nwe among 3 pods; did you mean default/new?"),
+        ("zzzzz/qqqqq", "there is no gang or pod zzzzz/qqqqq among 3 pods"),
+        ("a/b/c", "'a/b/c' is not [namespace/]name"),
+        ("/x", "'/x' is not [namespace/]name"),
+    ],
+)
+def test_names_that_mean_nothing(explain, name, complaint):
+    """A message and exit code 2."""
+    code, out, err = explain(name, *BASIC)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def test_manifests_and_a_cluster_do_not_mix(explain):
+    """Either -f or a cluster."""
+    code, _, err = explain("a", *BASIC, args=("--kubeconfig", "x"))
+    assert code == 2
+    assert "give one of them" in err
+
+
+@pytest.mark.parametrize(("name", "gangs"), [("a", ["default/new"]), ("new", ["default/new"]), ("other", [])])
+def test_json_is_the_plan_contract(tmp_path, capsys, name, gangs):
+    """The decisions that concern what was asked for, in the form of the plan."""
+    path = tmp_path / "a.yaml"
+    path.write_text("\n---\n".join(BASIC))
+    assert main(["explain", name, "-f", str(path), "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(read_schema("plan-v1")).validate(answer)
+    assert [d["gang"] for d in answer["decisions"]] == gangs
+
+
+def test_json_of_an_error(tmp_path, capsys):
+    """An unknown name is an error of the contract."""
+    path = tmp_path / "a.yaml"
+    path.write_text("\n---\n".join(BASIC))
+    assert main(["explain", "nothing-like-it", "-f", str(path), "-o", "json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(read_schema("plan-v1")).validate(answer)
+    assert "there is no gang or pod default/nothing-like-it" in answer["error"]["message"]
+
+
+def test_a_cluster_that_cannot_be_reached(tmp_path, capsys):
+    """A message and exit code 2."""
+    config = tmp_path / "kubeconfig"
+    assert main(["explain", "a", "--kubeconfig", str(config)]) == 2
+    assert str(config) in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""``gangsched explain`` reads a real API server with the scheduler's rights, and writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.controlplane.client import Client, Object
+
+
+def pod(name: str, **spec: object) -> Object:
+    """A pod that needs three cores."""
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, **spec},
+    }
+
+
+async def explained(kubeconfig: Path, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, text and errors of the command as a process of its own."""
+    command = [sys.executable, "-m", "gangsched.cli.main", "explain", *arguments, "--kubeconfig", str(kubeconfig)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+    return done.returncode, " ".join(done.stdout.split()), done.stderr
+
+
+async def test_a_victim_and_its_preemptor(
+    admin: Client,
+    namespace: str,
+    make_nodes: Callable[..., Awaitable[list[str]]],
+    scheduler_kubeconfig: Path,
+) -> None:
+    """The decision that would be made now, from both sides; nothing in the cluster changes."""
+    await make_nodes(1, cpu=4)
+    high = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": f"high-{namespace}", "annotations": {"gangsched.dev/preemption-delay": "10m"}},
+        "value": 1000,
+    }
+    await admin.create(high)
+    await admin.create(pod("low", nodeName="node-0"), namespace)
+    await admin.wait_for("Pod", "low", lambda pod: pod["status"]["phase"] == "Running", namespace)
+    await admin.create(pod("new", schedulerName="py-gang-scheduler", priorityClassName=f"high-{namespace}"), namespace)
+    before = [(await admin.get("Pod", n, namespace))["metadata"]["resourceVersion"] for n in ("low", "new")]
+    code, text, errors = await explained(scheduler_kubeconfig, f"{namespace}/new")
+    assert code == 0, errors
+    assert "waits 10m for room before it evicts (preemption delay)" in text
+    later = ("--now", "2100-01-01T00:00:00Z")
+    code, text, errors = await explained(scheduler_kubeconfig, f"{namespace}/low", *later)
+    assert code == 0, errors
+    assert f"VICTIM it has to leave for Pod {namespace}/new (priority 1000)" in text
+    code, text, errors = await explained(scheduler_kubeconfig, f"{namespace}/new", "-o", "json", *later)
+    assert code == 0, errors
+    (decision,) = json.loads(text)["decisions"]
+    assert [victim["pod"] for victim in decision["victims"]] == [f"{namespace}/low"]
+    code, text, errors = await explained(scheduler_kubeconfig, f"{namespace}/nobody")
+    assert (code, text) == (2, "")
+    assert f"there is no gang or pod {namespace}/nobody" in errors
+    after = [(await admin.get("Pod", n, namespace))["metadata"]["resourceVersion"] for n in ("low", "new")]
+    assert after == before
