@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 
 from gangsched.cluster.kube.client import ApiError, Client, segment
-from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.connection import Connection, close_session
 from gangsched.controllers.status import FAMILIES
 from gangsched.model.dialects import upstream
 
@@ -106,4 +106,4 @@ class KopfSession:
 
     async def close(self) -> None:
         """Close the session."""
-        await self._session.close()
+        await close_session(self._session)

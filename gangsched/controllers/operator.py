@@ -29,8 +29,6 @@ DISCOVERY_SECONDS = 30.0
 RESTART_SECONDS = 30.0
 _QPS, _BURST = 10.0, 20
 _PAGE_OBJECTS = 500
-#: Each layer of a connection (HTTP, TLS, socket) takes a turn of the loop to close.
-_CLOSING_TURNS = 10
 
 
 class GroupControllers:
@@ -217,8 +215,6 @@ class GroupWatcher:
         await asyncio.get_running_loop().shutdown_asyncgens()
         for session in self._sessions:
             await session.close()
-        for _ in range(_CLOSING_TURNS):
-            await asyncio.sleep(0)
 
 
 def _settings() -> kopf.OperatorSettings:

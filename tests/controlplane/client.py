@@ -135,15 +135,21 @@ class Client:
         assert self._session is not None, "use the client with `async with`"
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": content_type, "Accept": accept}
-        async with self._session.request(method, path, data=data, params=params, headers=headers) as response:
-            text = await response.text()
-            try:
-                answer = json.loads(text)
-            except ValueError:
-                answer = {"message": text}
-            if response.status >= 400:
-                raise ApiError(response.status, answer, f"{method} {path}")
-            return answer
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while True:
+            async with self._session.request(method, path, data=data, params=params, headers=headers) as response:
+                text = await response.text()
+                try:
+                    answer = json.loads(text)
+                except ValueError:
+                    answer = {"message": text}
+                # The server says so while it opens the storage of a CRD that was installed again.
+                if response.status == 429 and "initializing" in str(answer) and time.monotonic() < deadline:
+                    await asyncio.sleep(0.1)
+                    continue
+                if response.status >= 400:
+                    raise ApiError(response.status, answer, f"{method} {path}")
+                return answer
 
     async def resources(self, *, refresh: bool = False) -> list[Resource]:
         """Every kind that the server has, the preferred version of each group first."""

@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.connection import Connection, close_session
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, retry_after_seconds
 
@@ -151,7 +151,7 @@ class Client:
     async def close(self) -> None:
         """Close all connections."""
         if self._session is not None:
-            await self._session.close()
+            await close_session(self._session)
             self._session = None
 
     # ----------------------------------------------------------------------------------------------- one request
