@@ -72,14 +72,26 @@ class Attempts(SearchState):
             part[0].block.array if part[0].single < 0 else np.array([i.single for i in part], dtype=np.int64)
             for part in parts
         ]
-        self._give(np.concatenate(slots).tolist())
-        self.steps += 1 + sum(map(len, slots)) // PODS_PER_STEP
-        ratio = np.round(self.fit.gains(slots) / np.array([len(s) for s in slots]), 9)
+        everything = np.concatenate(slots)
+        self.taken.difference_update(everything.tolist())
+        self.fit.give_back(everything)
+        self.steps += 1 + len(everything) // PODS_PER_STEP
+        gains = self.fit.gains(slots)
+        ratio = np.round(gains / np.array([len(s) for s in slots]), 9)
         work = np.array([sum(i.work for i in part) for part in parts])
         names = np.array([part[0].name for part in parts])
         order = np.lexsort((names, work, -ratio)).tolist()
         low, high = 0, len(order)  # with all of them the gang fits, with none it does not
         base = self.fit.save()
+        guess = int(np.searchsorted(np.cumsum(gains[order]), self.fit.shortfall())) + 1
+        while guess < high:  # what is needed is mostly a small part: look there first
+            self.fit.restore(base)
+            self.fit.take(np.concatenate([slots[n] for n in order[:guess]]))
+            self.steps += 1
+            if self.fit.fits():
+                high = guess
+            else:
+                low, guess = guess, guess * 2
         while high - low > 1:
             middle = (low + high) // 2
             self.fit.restore(base)
@@ -290,15 +302,17 @@ class Attempts(SearchState):
         self._give_back_singles(items[middle:])
         return []
 
-    def _settle(self, fit: CountedFit, slots: Ints) -> None:
+    def _settle(self, fit: CountedFit, slots: Ints, tried: bool) -> None:
         """Very many single pods of one level, as an array: those that make room for most members each, then a reprieve
-        of what is not needed. The largest first makes for few victims, the least work lost for cheap ones.
+        of what is not needed. The largest first makes for few victims, the least work lost for cheap ones. ``tried``
+        says that they cannot all be put back.
         """
-        if self._give_back(slots.tolist()):
+        if not tried and self._give_back(slots.tolist()):
             return
         tie = self.units.snapshot.table.tie[slots]
         sizes, works = self._sizes[slots], self._works[slots]
-        self._give(slots.tolist())
+        self.taken.difference_update(slots.tolist())
+        fit.give_back(slots)
         base = fit.save()
         best: tuple[int, float, object, Ints] | None = None
         for order in (np.lexsort((tie, works, -sizes)), np.lexsort((tie, -sizes, works))):

@@ -13,6 +13,7 @@ from gangsched.core.preemption.search import Item
 #: Up to this many victims' subsets are re-chosen in the final exchange, and up to this many items at once.
 _EXCHANGE_VICTIMS = 40
 _EXCHANGE_OUT = 3
+_EXCHANGE_PODS = 2000
 
 
 class Exchange(Attempts):
@@ -20,7 +21,7 @@ class Exchange(Attempts):
 
     def _exchange(self) -> None:
         """Put a few units back and choose again what to take instead, as long as that is less harmful."""
-        improved = not len(self.units.loose)
+        improved = not len(self.units.loose) and len(self.taken) <= _EXCHANGE_PODS
         while improved and not self._exhausted():
             improved = False
             victims = self._victims()

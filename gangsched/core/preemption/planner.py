@@ -116,7 +116,9 @@ class Search(Exchange):
             singles += [i for i in rest if i.level == level]
             later = [i for i in rest if i.level != level]
         if len(loose) and isinstance(self.fit, CountedFit):
-            self._settle(self.fit, np.concatenate([np.array([i.single for i in singles], dtype=np.int64), loose]))
+            if singles:
+                loose = np.concatenate([np.array([i.single for i in singles], dtype=np.int64), loose])
+            self._settle(self.fit, loose, tried=not singles)
             return later
         singles += [self._loose_item(s) for s in loose.tolist()]
         if singles:
