@@ -243,10 +243,11 @@ class DomainFit(CountedFit):
         for step in steps:
             queue.setdefault(int(code[nodes[int(step[0])]]), []).append(step)
         missing = self._needed - self._held(ready)
-        heap = [(have.get(d, 0.0), -float(q[0][2] / q[0][3]), d) for d, q in queue.items()]
+        # Among equals the domain with most nodes left, so that gangs that come later find all of them open.
+        heap = [(have.get(d, 0.0), -float(q[0][2] / q[0][3]), -len(q), d) for d, q in queue.items()]
         heapify(heap)
         while heap and missing > 0:
-            count, _, domain = heappop(heap)
+            count, _, _, domain = heappop(heap)
             if domain >= 0 and count >= most:
                 continue
             step = queue[domain].pop(0)
@@ -254,7 +255,8 @@ class DomainFit(CountedFit):
             missing -= float(step[2])
             if queue[domain]:
                 after = queue[domain][0]
-                heappush(heap, (count + float(step[2]), -float(after[2] / after[3]), domain))
+                left = len(queue[domain])
+                heappush(heap, (count + float(step[2]), -float(after[2] / after[3]), -left, domain))
         place = np.empty(len(slots), dtype=np.int64)
         place[order] = np.arange(len(slots)) - np.repeat(starts, counts)
         chosen = slots[place < depth[where]]
