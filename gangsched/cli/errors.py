@@ -41,6 +41,14 @@ def complain(lines: Iterable[str]) -> None:
         print(f"gangsched: {line}", file=sys.stderr)
 
 
+def complain_of(error: BaseException) -> None:
+    """Say on stderr what the user has to mend; raises the error again when it is not the user's."""
+    lines = problems(error)
+    if lines is None:
+        raise error
+    complain(lines)
+
+
 def _configuration_errors() -> type[Exception] | tuple[()]:
     """The errors of configuration files, if that module is in use at all: commands without one start faster."""
     module = sys.modules.get("gangsched.runtime.config")

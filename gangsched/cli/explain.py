@@ -39,10 +39,7 @@ def run(args: argparse.Namespace) -> int:
         state, warnings = _from_manifests(args) if args.sources else _from_cluster(args)
         found = explain(state, namespace, name)
     except (ValueError, OSError) as error:
-        lines = errors.problems(error)
-        if lines is None:
-            raise
-        errors.complain(lines)
+        errors.complain_of(error)
         if args.output == "json":
             _print_json([], [], error)
         return errors.BAD_INPUT

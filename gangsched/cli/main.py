@@ -88,10 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.BROKEN_PIPE
     except Exception as error:
-        lines = errors.problems(error)
-        if lines is None:
-            raise
-        errors.complain(lines)
+        errors.complain_of(error)
         return errors.BAD_INPUT
     return code
 

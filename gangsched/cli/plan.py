@@ -76,10 +76,7 @@ def run(args: argparse.Namespace) -> int:
         now = moment_of(args)
         loaded = load(args.sources)
     except (ValueError, OSError) as error:
-        lines = errors.problems(error)
-        if lines is None:
-            raise
-        errors.complain(lines)
+        errors.complain_of(error)
         if args.output == "json":
             file = "" if isinstance(error, errors.UsageError) else args.config or ""
             _print_json(document([], [], errors.record(error, file)))

@@ -69,10 +69,7 @@ def run(args: argparse.Namespace) -> int:
         loaded = load(args.sources)
         simulation = _simulate_input(loaded, options, until_seconds, args)
     except (ValueError, OSError) as error:
-        lines = errors.problems(error)
-        if lines is None:
-            raise
-        errors.complain(lines)
+        errors.complain_of(error)
         if args.output == "json":
             file = "" if isinstance(error, errors.UsageError) else args.config or ""
             _print_json(document(None, [], errors.record(error, file)))
