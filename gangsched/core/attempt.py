@@ -26,7 +26,7 @@ from gangsched.core.placement import Placed, Placer, Want
 from gangsched.core.podtable import TERMINATING
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.fit import Fit, fit_for
+from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.preemption.planner import Choice, Search
 from gangsched.core.preemption.units import Units
@@ -210,13 +210,8 @@ class Attempt:
         units = self._units(self._usable(base), budgets)
         if units.empty:
             return units, None, 0
-        start = base.mark()
-
-        def fresh() -> Fit:
-            base.rollback(start)
-            return fit_for(base, self.placer, self.wants)
-
-        search = Search(units, fresh, budgets, self.cluster(), self.now, max_steps)
+        fit = fit_for(base, self.placer, self.wants)
+        search = Search(units, fit, budgets, self.cluster(), self.now, max_steps)
         choice = search.run()
         if choice is not None and self.options.strict_budgets and choice.harm.beyond_budget:
             choice = None

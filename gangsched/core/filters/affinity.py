@@ -134,6 +134,3 @@ class InterPodAffinity:
         for theirs in pod.shape.anti_affinity:
             if includes(sim, selection_of(theirs), state.pod):
                 self._term_for(state, theirs.topology_key).add(row, sign)
-
-    def repeats(self, state: _State) -> bool:
-        return False

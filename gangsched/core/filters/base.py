@@ -55,9 +55,6 @@ class Filter(Protocol):
     def apply(self, state: Any, pod: PodClass, row: int, sign: int) -> None:
         """A pod came to (+1) or left (-1) the node at ``row``. Doing one and then the other changes nothing."""
 
-    def repeats(self, state: Any) -> bool:
-        """True when placing one pod of the class never changes this filter's answer for the next one."""
-
 
 class NodeFilter:
     """Base of filters that look at nodes only: one mask, one reason, which no eviction can cure."""
@@ -76,7 +73,3 @@ class NodeFilter:
 
     def apply(self, state: Bools, pod: PodClass, row: int, sign: int) -> None:
         """Never called: pods do not matter."""
-
-    def repeats(self, state: Bools) -> bool:
-        """Pods do not matter."""
-        return True

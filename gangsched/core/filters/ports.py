@@ -56,6 +56,3 @@ class NodePorts:
     def apply(self, state: _State, pod: PodClass, row: int, sign: int) -> None:
         if pod.shape.host_ports and clash(state.ports, pod.shape.host_ports):
             state.clashes[row] += sign
-
-    def repeats(self, state: _State) -> bool:
-        return False

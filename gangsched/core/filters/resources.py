@@ -60,6 +60,3 @@ class NodeResourcesFit:
 
     def apply(self, state: _State, pod: PodClass, row: int, sign: int) -> None:
         """Nothing to do: the free matrix is shared."""
-
-    def repeats(self, state: _State) -> bool:
-        return True  # capacity is counted exactly from the free matrix

@@ -123,6 +123,3 @@ class PodTopologySpread:
             code = int(c.domains.code[row])
             if code >= 0 and c.eligible[row] and includes(state.sim, c.selection, pod):
                 c.counts[code] += sign
-
-    def repeats(self, state: _State) -> bool:
-        return False

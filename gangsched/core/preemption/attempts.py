@@ -34,16 +34,14 @@ class Attempts(SearchState):
         start = self.fit.save(), set(self.taken)
         best: tuple[Harm, object, set[int], list[Item]] | None = None
         attempts = self._attempts(items, reprieve)
-        if len(attempts) == 1:
-            rest = attempts[0]()
-            if self._fits():
-                return rest
         for attempt in attempts:
             self.fit.restore(start[0])
             self.taken = set(start[1])
             rest = attempt()
             if not self._fits():
                 continue
+            if len(attempts) == 1:
+                return rest
             cost = self._harm()
             if best is None or cost < best[0]:
                 best = cost, self.fit.save(), set(self.taken), rest
@@ -83,21 +81,22 @@ class Attempts(SearchState):
         order = np.lexsort((names, work, -ratio)).tolist()
         low, high = 0, len(order)  # with all of them the gang fits, with none it does not
         base = self.fit.save()
+
+        def enough(first: int) -> bool:
+            self.fit.restore(base)
+            self.fit.take(np.concatenate([slots[n] for n in order[:first]]))
+            self.steps += 1
+            return self.fit.fits()
+
         guess = int(np.searchsorted(np.cumsum(gains[order]), self.fit.shortfall())) + 1
         while guess < high:  # what is needed is mostly a small part: look there first
-            self.fit.restore(base)
-            self.fit.take(np.concatenate([slots[n] for n in order[:guess]]))
-            self.steps += 1
-            if self.fit.fits():
+            if enough(guess):
                 high = guess
             else:
                 low, guess = guess, guess * 2
         while high - low > 1:
             middle = (low + high) // 2
-            self.fit.restore(base)
-            self.fit.take(np.concatenate([slots[n] for n in order[:middle]]))
-            self.steps += 1
-            low, high = (low, middle) if self.fit.fits() else (middle, high)
+            low, high = (low, middle) if enough(middle) else (middle, high)
         self.fit.restore(base)
         kept = order[:high]
         self._take(np.concatenate([slots[n] for n in kept]).tolist())
@@ -114,8 +113,12 @@ class Attempts(SearchState):
             out.append(lambda: self._pooled(fit, items))
             if len(items) > REPRIEVE_ITEMS:
                 return out
+
+        def small_first() -> list[Item]:
+            return reprieve(sorted(items, key=lambda i: (len(i.slots), i.size, i.name)))
+
         if sum(len(i.slots) for i in items) > _HEAVY_PODS:
-            return [*out, lambda: reprieve(sorted(items, key=lambda i: (len(i.slots), i.size, i.name)))]
+            return [*out, small_first]
         if len(items) <= REPRIEVE_ITEMS:
             if items[0].single < 0 and any(i.block.singles for i in items):
                 out.append(lambda: self._flexible(items, reprieve))
@@ -123,9 +126,7 @@ class Attempts(SearchState):
             if any(len(i.slots) > 1 for i in items):
                 out.append(lambda: self._greedy(items, reprieve, per_pod=True))
             out.append(lambda: reprieve(sorted(items, key=lambda i: (-len(i.slots), -i.size, i.name))))
-            out.append(lambda: reprieve(sorted(items, key=lambda i: (len(i.slots), i.size, i.name))))
-        else:
-            out.append(lambda: reprieve(sorted(items, key=lambda i: (len(i.slots), i.size, i.name))))
+        out.append(small_first)
         out.append(lambda: reprieve(sorted(items, key=lambda i: (-i.work, i.name))))
         return out
 

@@ -22,7 +22,6 @@ from gangsched.core.snapshot import Floats, Ints
 class PackedFit(FreeRoom):
     """For classes that only count resources. ``assigned`` is ``(classes, N)`` members per node."""
 
-    exact = False
     steps = 0
 
     def __init__(self, sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> None:

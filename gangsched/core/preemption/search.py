@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -31,26 +31,25 @@ PODS_PER_STEP = 400
 
 
 class SearchState:
-    """``make_fit`` gives a fresh simulated cluster with nothing taken; ``max_steps`` bounds the search."""
+    """``fit`` is a simulated cluster with nothing taken; ``max_steps`` bounds the search."""
 
     def __init__(
         self,
         units: Units,
-        make_fit: Callable[[], Fit],
+        fit: Fit,
         budgets: Budgets,
         cluster: Mapping[str, float],
         now: float,
         max_steps: int,
     ) -> None:
         self.units = units
-        self.make_fit = make_fit
         self.budgets = budgets
         self.cluster = cluster
         self.now = now
         self.max_steps = max_steps
         self.steps = 0
         self.stopped = False
-        self.fit: Fit = make_fit()
+        self.fit = fit
         self.taken: set[int] = set()
         self._wholes: dict[int, Item] = {}
         self._sizes, self._works = self._columns()
