@@ -88,7 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.BROKEN_PIPE
     except Exception as error:
-        errors.complain_of(error)
+        lines = errors.problems(error)
+        if lines is None:
+            raise
+        errors.complain(lines)
         return errors.BAD_INPUT
     return code
 
