@@ -14,6 +14,7 @@ from gangsched.model.records import (
     SINGLE,
     Budget,
     Condition,
+    Disk,
     Gang,
     GangId,
     HostPort,
@@ -24,9 +25,16 @@ from gangsched.model.records import (
     Owner,
     Pod,
     PodShape,
+    PodVolumes,
     Requirement,
     Taint,
     Toleration,
+)
+from gangsched.model.volumes import (
+    ClaimRef,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
 )
 
 OURS = "py-gang-scheduler"
@@ -188,6 +196,18 @@ class PodBuilder:
         """One more preferred node term."""
         old = self._shape.get("preferred_node_terms", ())
         return self.shape(preferred_node_terms=(*old, (weight, term)))
+
+    def claims(self, *names: str, owned: tuple[str, ...] = ()) -> Self:
+        """Volumes from claims; those of the ephemeral volumes ``owned`` are named after the pod."""
+        own = tuple(f"{self._name}-{volume}" for volume in owned)
+        old = self._fields.get("volumes") or PodVolumes()
+        return self.field(volumes=PodVolumes((*old.claims, *names, *own), (*old.owned, *own), old.disks))
+
+    def disk(self, kind: str, *ident: str, read_only: bool = False, monitors: tuple[str, ...] = ()) -> Self:
+        """A disk that is named in the pod itself."""
+        old = self._fields.get("volumes") or PodVolumes()
+        disks = (*old.disks, Disk(kind, ident, read_only, monitors))
+        return self.field(volumes=PodVolumes(old.claims, old.owned, disks))
 
     def shape(self, **fields: Any) -> Self:
         """Other fields of the shape."""
@@ -371,3 +391,36 @@ def gang(name: str, namespace: str = "d") -> GangBuilder:
 def pdb(name: str, namespace: str = "d") -> BudgetBuilder:
     """A PodDisruptionBudget."""
     return BudgetBuilder(name, namespace)
+
+
+LATER = StorageClass("later", waits=True)
+MADE = StorageClass("made", provisioner="csi.example.com", waits=True)
+
+
+def claim(name: str, storage_class: str = "later", gib: int = 1, **fields: Any) -> PersistentVolumeClaim:
+    """A ReadWriteOnce claim in namespace ``d`` that is not bound; :data:`LATER` and :data:`MADE` are its classes."""
+    given = {"access_modes": ("ReadWriteOnce",), "namespace": "d", "uid": f"uid-claim-{name}", **fields}
+    return PersistentVolumeClaim(name=name, storage_class=storage_class, size=gib * GIB, **given)
+
+
+def bound_claim(name: str, to: str, **fields: Any) -> PersistentVolumeClaim:
+    """A claim that is bound to a volume."""
+    return claim(name, volume_name=to, bound=True, phase="Bound", **fields)
+
+
+def volume(name: str, *nodes: str, storage_class: str = "later", gib: int = 1, **fields: Any) -> PersistentVolume:
+    """An available ReadWriteOnce volume that these nodes reach (none given: all)."""
+    terms = (NodeTerm((Requirement("kubernetes.io/hostname", "In", tuple(sorted(nodes))),)),) if nodes else None
+    given = {
+        "access_modes": ("ReadWriteOnce",),
+        "uid": f"uid-volume-{name}",
+        "phase": "Available",
+        "node_terms": terms,
+        **fields,
+    }
+    return PersistentVolume(name=name, storage_class=storage_class, size=gib * GIB, **given)
+
+
+def reserved(name: str, for_claim: str, *nodes: str, **fields: Any) -> PersistentVolume:
+    """A volume that is set aside for a claim of namespace ``d``."""
+    return volume(name, *nodes, claim=ClaimRef("d", for_claim), phase="Pending", **fields)

@@ -9,18 +9,19 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gangsched.cli import main as cli
-from gangsched.core import decider, lifecycle
-from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE
-from gangsched.core.options import Options
-from gangsched.core.pipeline import Pipeline, default_pipeline
+from gangsched.core import lifecycle
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision
+from gangsched.core.plugins import Plugin, PluginSet
 from gangsched.model.dialects import coscheduling, koordinator, upstream
 from gangsched.runtime.defaults import settings
-from tests.builders import gang, node, pod
-from tests.core.harness import plan
+from tests.builders import OURS, gang, node, pod
+from tests.core import harness
+from tests.core.harness import Built, plan
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -221,18 +222,17 @@ def test_all_marks_against_preemption_are_named() -> None:
     assert [mark for mark in sorted(marks) if mark not in text] == []
 
 
-def test_the_example_of_a_filter_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_a_filter_works() -> None:
     """A gang is kept to two GPU pods on a node, and takes a victim when that alone stands in its way."""
     code = between(text_of("docs/architecture.md"), "filter example").removeprefix("```python").removesuffix("```")
-    names: dict[str, type] = {}
+    names: dict[str, Any] = {}
     exec(code, names)
+    example = Plugin("FewGpuPods", filters=lambda _: (names["FewGpuPods"](),), foreign=True)
+    plugins = PluginSet(filters=(*PluginSet().filters, example.name), foreign=(example,))
 
-    def with_example(options: Options) -> Pipeline:
-        pipeline = default_pipeline(options)
-        pipeline.filters.append(names["FewGpuPods"]())
-        return pipeline
+    def plan(*objects: Built) -> dict[str, Decision]:
+        return harness.plan(*objects, profiles=((OURS, plugins),))
 
-    monkeypatch.setattr(decider, "default_pipeline", with_example)
     nodes = [node(f"n{i}").cpu(8).gpu(8) for i in range(2)]
     members = [pod(f"m{i}").cpu(1).gpu(1).priority(9).gang("g") for i in range(3)]
     found = plan(nodes[0], gang("g").min(3), *members)["d/g"]

@@ -10,13 +10,17 @@ from pathlib import Path
 from gangsched.cli import errors
 from gangsched.runtime import config
 from gangsched.runtime.defaults import defaults_text
+from gangsched.runtime.profiles import plugin_set
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The sub-commands."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     validate = actions.add_parser(
-        "validate", help="check a file", description="Check a configuration file and say all that is wrong with it."
+        "validate",
+        help="check a file",
+        description="Check a configuration file: say all that is wrong with it, or else which filters and scores its"
+        " profiles have.",
     )
     validate.add_argument("file", metavar="FILE", help="a GangSchedulerConfiguration; - for stdin")
     actions.add_parser(
@@ -35,11 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     if args.action == "validate":
-        if args.file == "-":
-            config.parse(sys.stdin.read(), "stdin")
-        else:
-            config.load(Path(args.file))
-        print(f"{'stdin' if args.file == '-' else args.file}: ok")
+        stdin = args.file == "-"
+        found = config.parse(sys.stdin.read(), "stdin") if stdin else config.load(Path(args.file))
+        print(f"{'stdin' if stdin else args.file}: ok")
+        for profile in found.profiles:
+            plugins = plugin_set(profile)
+            print(f"{profile.scheduler_name}:")
+            print(f"  filters: {', '.join(plugins.filters)}")
+            print(f"  scores: {', '.join(f'{name} {weight:g}' for name, weight in plugins.scores)}")
     elif args.action == "defaults":
         print(defaults_text(), end="")
     else:

@@ -81,6 +81,9 @@ def _because(decision: Decision) -> Iterator[str]:
 
 def _would_help(state: State, decision: Decision) -> Iterator[str]:
     """What would make an unschedulable gang fit, tried out."""
+    if decision.failed_plugin:
+        yield f"a plug-in {decision.failed_plugin} that does not fail, or a profile without it"
+        return
     if not decision.required:
         yield "room for one more member; nobody is evicted for members beyond the minimum"
         return

@@ -15,8 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gangsched.cli import errors
 from gangsched.cluster.manifests import ErrorRecord, Loaded, Warned, load
 from gangsched.core.decision import Decision, UnitRef
@@ -95,14 +93,16 @@ def run(args: argparse.Namespace) -> int:
 
 def read_options(args: argparse.Namespace) -> Options:
     """The core's options from ``--config`` and ``--scheduler-name``. Raises what :mod:`errors` knows."""
-    options = Options()
     if args.config is not None:
         from gangsched.runtime import config  # noqa: PLC0415 - not needed by most plans
 
-        options = config.load(Path(args.config)).core_options()
+        configuration = config.load(Path(args.config))
+        if args.scheduler_name:
+            configuration = configuration.serving(args.scheduler_name)
+        return configuration.core_options()
     if args.scheduler_name:
-        options = msgspec.structs.replace(options, scheduler_names=tuple(dict.fromkeys(args.scheduler_name)))
-    return options
+        return Options(scheduler_names=tuple(dict.fromkeys(args.scheduler_name)))
+    return Options()
 
 
 def decide(loaded: Loaded, options: Options, now: float) -> Iterable[tuple[Decision, float]]:

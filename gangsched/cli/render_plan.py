@@ -127,6 +127,8 @@ def _sentence(decision: Decision) -> str:
             return f"{members} can start after {_count(victims, 'pod')} {'has' if victims == 1 else 'have'} left{more}"
         case "gathering":
             return f"the gang is not complete yet: {_count(decision.required, 'member')} must come together"
+    if decision.failed_plugin:
+        return f"nothing can be decided while the plug-in {decision.failed_plugin} fails"
     if not decision.required:
         return "the gang has its minimum; there is no room for further members"
     return f"there is no room for the {_count(decision.required, 'member')} that must start together"

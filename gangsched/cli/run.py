@@ -11,7 +11,8 @@ import msgspec
 from gangsched.cli import errors
 from gangsched.cluster.kube.connection import Connection
 from gangsched.runtime import config, logs, process
-from gangsched.runtime.settings import Configuration, Profile
+from gangsched.runtime.settings import Configuration
+from gangsched.runtime.status import StatusSink
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,15 +50,19 @@ def run(args: argparse.Namespace) -> int:
     announce(connection, configuration, dry_run=args.dry_run)
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
-        from gangsched.controllers.operator import GroupControllers  # noqa: PLC0415 - kopf takes long to import
-
-        make_sink = GroupControllers
+        make_sink = _controllers
     try:
         return process.Process(
             configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink
         ).run()
     except process.StartError as error:
         raise errors.UsageError(str(error)) from None
+
+
+def _controllers(kubeconfig: str | None, context: str | None) -> StatusSink:
+    from gangsched.controllers.operator import GroupControllers  # noqa: PLC0415 - kopf takes a second to import
+
+    return GroupControllers(kubeconfig, context)
 
 
 def announce(connection: Connection, configuration: Configuration, *, dry_run: bool) -> None:
@@ -77,14 +82,9 @@ def configure(args: argparse.Namespace) -> Configuration:
         connection = msgspec.structs.replace(connection, kubeconfig=args.kubeconfig)
     if args.context:
         connection = msgspec.structs.replace(connection, context=args.context)
-    profiles = configuration.profiles
+    configuration = msgspec.structs.replace(configuration, client_connection=connection)
     if args.scheduler_name:
-        first = profiles[0]
-        profiles = tuple(
-            Profile(scheduler_name=name, plugins=first.plugins, plugin_config=first.plugin_config)
-            for name in dict.fromkeys(args.scheduler_name)
-        )
-    configuration = msgspec.structs.replace(configuration, client_connection=connection, profiles=profiles)
+        configuration = configuration.serving(args.scheduler_name)
     logs.configure(configuration.logging.format, configuration.logging.level)
     return configuration
 

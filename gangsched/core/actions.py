@@ -1,6 +1,6 @@
 """What the core wants done: writes to the cluster, in the order in which they were asked for.
 
-Every write to a pod names the UID it means, is safe to repeat, and is answered by one
+Every write names the UID it means, is safe to repeat, and is answered by one
 :class:`~gangsched.core.events.WriteDone` with its ``id`` unless stated otherwise. The adapter may run writes
 in parallel, but writes to the same pod take effect in the order in which they were asked for; what must come after
 something else is only asked for when that has been answered.
@@ -89,6 +89,34 @@ class Remove(_Action, frozen=True):
     mark: str = ""
 
 
+class BindVolume(_Action, frozen=True):
+    """PATCH ``spec.claimRef`` of a PersistentVolume, on condition of its UID and version: it is for this claim.
+
+    ``pod`` is the member that needs it. ``claim`` and ``claim_uid`` are that of the pod's namespace.
+    """
+
+    id: int
+    pod: PodRef
+    volume: str
+    volume_uid: str
+    version: str
+    claim: str
+    claim_uid: str
+
+
+class SelectNode(_Action, frozen=True):
+    """PATCH the annotation that asks for a new volume for a claim, reachable from ``node``.
+
+    ``pod`` is the member that needs it; the claim is one of its namespace.
+    """
+
+    id: int
+    pod: PodRef
+    claim: str
+    claim_uid: str
+    node: str
+
+
 class SetCondition(_Action, frozen=True):
     """PATCH ``PodScheduled=False`` with reason and message. No answer is expected."""
 
@@ -121,7 +149,9 @@ class GangStatus(_Action, frozen=True):
     status: Mapping[str, Any]
 
 
-Write: TypeAlias = Bind | Nominate | WithdrawNomination | Mark | Unmark | Remove
+VolumeWrite: TypeAlias = BindVolume | SelectNode
+PodWrite: TypeAlias = Bind | Nominate | WithdrawNomination | Mark | Unmark | Remove
+Write: TypeAlias = PodWrite | VolumeWrite
 Action: TypeAlias = Write | SetCondition | Report | GangStatus
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from gangsched.core.awaiting import awaited
@@ -30,11 +31,17 @@ from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.preemption.planner import Choice, Search
 from gangsched.core.preemption.units import Units
-from gangsched.core.simulation import Phantom, Simulation
+from gangsched.core.queue import queue_order
+from gangsched.core.simulation import Phantom, Restriction, Simulation
 from gangsched.core.snapshot import Bools, Ints
 from gangsched.core.topology import Demand, Domain, Topology, least_harmful, wishes_met
+from gangsched.core.turns import both, kept_nodes, waits_behind
+from gangsched.core.watchdog import Watchdog
 from gangsched.core.world import World
 from gangsched.model.records import GangId, Pod
+
+#: No slots.
+NOBODY: Ints = np.zeros(0, dtype=np.int64)
 
 
 class Attempt:
@@ -49,8 +56,10 @@ class Attempt:
         group: str,
         now: float,
         prefer: Mapping[str, str],
+        watchdog: Watchdog,
     ) -> None:
         self.prefer = prefer
+        self.watchdog = watchdog
         self.world = world
         self.options = options
         self.placer = placer
@@ -60,6 +69,10 @@ class Attempt:
         member = self.world.membership
         self.patience = Patience(member, self.world.classes, options)
         self.priority = member.preemptor_priority(gangs)
+        self.ahead = self.world.turns.ahead(queue_order(member, self.gangs))
+        self._kept: Restriction | None = None
+        if self.ahead and self.world.turns.strict:
+            self._kept = kept_nodes(self.ahead, placer.pipeline, Simulation(world.snapshot))
         self.census = {g: member.census(g) for g in self.gangs}
         self.needs = {g: member.required(g, self.census[g]) for g in self.gangs}
         self.wants = [Want(tuple(self.census[g].pending), self.needs[g]) for g in self.gangs if self.needs[g]]
@@ -84,21 +97,44 @@ class Attempt:
 
     def simulation(self) -> Simulation:
         """The cluster as this gang may see it: room held by others of at least its priority is taken."""
-        restriction = self.domain.restriction if self.domain is not None else None
-        return Simulation(self.world.snapshot, self._held(), restriction)
+        restriction = both(self.domain.restriction if self.domain is not None else None, self._kept)
+        return Simulation(self.world.snapshot, self._held(), restriction, self.placer.pipeline.unlimited)
 
     def _held(self) -> Iterable[Phantom]:
         for group in sorted(self.world.held):
             if group != self.group:
-                yield from (p for p in self.world.held[group] if p.priority >= self.priority)
+                yield from [p for p in self.world.held[group] if p.priority >= self.priority]
+        for gang in self.ahead:
+            yield from gang.room
 
     def lift_terminating(self, sim: Simulation) -> bool:
         """Take the pods that are on their way out off their nodes; False when there are none."""
+        leaving = self.terminating()
+        sim.lift_all(leaving)
+        return bool(len(leaving))
+
+    def terminating(self) -> Ints:
+        """Slots of the pods that are on their way out."""
         table = self.world.snapshot.table
         slots = table.occupied()
         leaving: Ints = slots[(table.flags[slots] & TERMINATING) != 0]
-        sim.lift_all(leaving)
-        return bool(len(leaving))
+        return leaving
+
+    def behind(self, found: Verdict) -> Verdict:
+        """A verdict that the gang does not fit, with the gangs ahead named if it would fit but for what they keep."""
+        if not self.ahead:
+            return found
+        names = [b.name for b in self.ahead]
+        self.ignore_turns()
+        if self.fit(NOBODY) is not None:
+            found = waits_behind(found, names, self.world.turns.strict)
+        return msgspec.structs.replace(found, behind=True)
+
+    def ignore_turns(self) -> None:
+        """From now on as if nothing were kept for gangs ahead of this one. What a gang holds already it keeps, whoever
+        has got a turn since.
+        """
+        self.ahead, self._kept = [], None
 
     def nominated(self, sim: Simulation) -> dict[str, int]:
         """Rows that members are already nominated to; they are tried first."""
@@ -124,22 +160,32 @@ class Attempt:
 
     def without_evictions(self, outcome: str) -> Verdict | None:
         """The members in room that is there (``bind``) or that terminating pods are giving up (``wait``)."""
-        self.domain = None
-        sim = self.simulation()
-        if outcome == WAIT and not self.lift_terminating(sim):
+        leaving = self.terminating() if outcome == WAIT else NOBODY
+        if outcome == WAIT and not len(leaving):
             return None
+        found = self.fit(leaving)
+        return self.placed(outcome, *found) if found is not None else None
+
+    def fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
+        """The members where they would go once these pods (slots) are gone; None when they do not fit even then."""
+        self.domain = None
+        sim = self._once_gone(leaving)
         wishes = self.nominated(sim)
         for domain, as_wished in self._domains(sim, wishes):
             self.domain = domain
             if self.topology.constrained:
-                sim = self.simulation()
-                if outcome == WAIT:
-                    self.lift_terminating(sim)
+                sim = self._once_gone(leaving)
             placed = self.placer.required(self.wants, sim, wishes)
             fits = placed.complete and (not as_wished or wishes_met(wishes, placed.rows))
             if fits and self.anything(placed, sim):
-                return self.placed(outcome, sim, placed)
+                return sim, placed
         return None
+
+    def _once_gone(self, leaving: Ints) -> Simulation:
+        sim = self.simulation()
+        if len(leaving):
+            sim.lift_all(leaving)
+        return sim
 
     def _domains(self, sim: Simulation, wishes: Mapping[str, int]) -> Iterator[tuple[Domain, bool]]:
         """Where to try the gang: the domain that it is nominated to, then the narrowest that might hold it, then wider
@@ -211,9 +257,10 @@ class Attempt:
         if units.empty:
             return units, None, 0
         fit = fit_for(base, self.placer, self.wants)
-        search = Search(units, fit, budgets, self.cluster(), self.now, max_steps)
+        search = Search(units, fit, budgets, self.cluster(), self.now, max_steps, self.watchdog)
         choice = search.run()
         if choice is not None and self.options.strict_budgets and choice.harm.beyond_budget:
+            units.over_budgets = explain.broken(units, choice, budgets)
             choice = None
         return units, choice, search.steps + search.fit.steps
 
@@ -282,7 +329,7 @@ class Attempt:
         rows: dict[str, int] = {}
         left = self._others(placed)
         for domain in self.topology.around(self.domain):
-            sim.restriction = domain.restriction
+            sim.restriction = both(domain.restriction, self._kept)
             found = self.placer.extras(left, sim, self.nominated(sim))
             rows.update(found.rows)
             left = found.failed
@@ -336,13 +383,13 @@ class Attempt:
         placed = self.placer.required(self.wants, sim, {})
         # What the first member without a node sees once the others have theirs is what people want to read.
         failed = placed.failed or self._others(placed)
-        held = [p for w in self.wants for p in w.members[: w.required] if p.uid not in {f.uid for f in failed}]
+        without = {p.uid for p in failed}
+        held = [p for w in self.wants for p in w.members[: w.required] if p.uid not in without]
         self.placer.extras(held, sim, {})
         reasons: tuple[Reason, ...] = ()
         unplaced: list[Unplaced] = []
         known: dict[int, tuple[Reason, ...]] = {}
         first = min(failed, key=lambda p: p.key, default=None)
-        without = {p.uid for p in failed}
         for pod in (p for g in self.gangs for p in self.census[g].pending):
             if pod.uid in placed.rows and pod.uid not in without:
                 unplaced.append(Unplaced(pod.key, ("fits, but the rest of its gang does not",)))
@@ -351,7 +398,7 @@ class Attempt:
             if pod_class.ident not in known:
                 known[pod_class.ident] = tuple(self.placer.pipeline.diagnose(pod_class, sim)[0])
             texts = known[pod_class.ident]
-            unplaced.append(Unplaced(pod.key, tuple(f"{r.nodes} {r.text}" for r in texts)))
+            unplaced.append(Unplaced(pod.key, tuple(r.told for r in texts)))
             if first is not None and pod.uid == first.uid:
                 reasons = texts
         message = explain.message(sim.snapshot.size, reasons, why_not, self.topology.sentence(self.domain))
@@ -396,17 +443,14 @@ class Attempt:
         )
 
     def _awaiting(self, rows: Mapping[str, int], gone: set[str] | None = None) -> tuple[Awaited, ...]:
-        """The terminating pods on placed nodes without which the members do not fit there; ``gone`` (UIDs) are."""
+        """The terminating pods that keep members from fitting where they are placed; ``gone`` (UIDs) do not."""
         table = self.world.snapshot.table
         if not (table.flags[table.occupied()] & TERMINATING).any():
             return ()
         sim = self.simulation()
         sim.lift_all(np.array(sorted(table.slot_of[uid] for uid in gone or ()), dtype=np.int64))
-        members: dict[int, list[Pod]] = {}
-        for gang in self.gangs:
-            for pod in self.census[gang].pending:
-                if pod.uid in rows:
-                    members.setdefault(rows[pod.uid], []).append(pod)
+        pending = {pod.uid: pod for gang in self.gangs for pod in self.census[gang].pending}
+        members = [(row, pending[uid]) for uid, row in rows.items() if uid in pending]
         return awaited(sim, self.placer.pipeline, members)
 
     def _verdict(
@@ -435,9 +479,10 @@ class Attempt:
         rows = [self.world.snapshot.row_of[p.node] for p in placements]
         label = self.topology.label_of(rows) if rows else None
         decisions = []
+        alone = len(self.gangs) == 1
         for gang in self.gangs:
             spec = self.world.membership.spec(gang)
-            mine = {p.key for p in self.census[gang].pending}
+            mine = set() if alone else {p.key for p in self.census[gang].pending}
             decisions.append(
                 Decision(
                     gang=gang,
@@ -446,8 +491,8 @@ class Attempt:
                     priority=self.priority,
                     required=self.needs[gang],
                     outcome=outcome,
-                    placements=tuple(p for p in placements if p.key in mine),
-                    unplaced=tuple(u for u in unplaced if u.pod in mine),
+                    placements=placements if alone else tuple(p for p in placements if p.key in mine),
+                    unplaced=tuple(unplaced if alone else (u for u in unplaced if u.pod in mine)),
                     awaiting=awaiting,
                     victims=victims,
                     spared=spared,
@@ -464,7 +509,7 @@ class Attempt:
 
     def _texts(self, pod: Pod, sim: Simulation) -> tuple[str, ...]:
         found, _ = self.placer.pipeline.diagnose(self.world.snapshot.class_of(pod), sim)
-        return tuple(f"{r.nodes} {r.text}" for r in found)
+        return tuple(r.told for r in found)
 
     def _priority_warnings(self) -> tuple[str, ...]:
         out = []

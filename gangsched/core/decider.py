@@ -10,20 +10,24 @@ from gangsched.core.attempt import Attempt
 from gangsched.core.decision import (
     BIND,
     GATHERING,
+    UNSCHEDULABLE,
     WAIT,
     Decision,
     Placement,
     Unplaced,
     Verdict,
 )
+from gangsched.core.guard import PluginError
 from gangsched.core.options import Options
-from gangsched.core.pipeline import default_pipeline
+from gangsched.core.pipeline import pipeline_of
 from gangsched.core.placement import Placer
+from gangsched.core.plugins import PluginSet
 from gangsched.core.podtable import TERMINATING
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.patience import delayed
 from gangsched.core.preemption.planner import Choice
 from gangsched.core.preemption.units import Units
+from gangsched.core.watchdog import Watchdog
 from gangsched.core.world import World
 from gangsched.model.records import PREEMPT_NEVER, GangId
 
@@ -32,6 +36,11 @@ __all__ = ["Decider", "Verdict", "gathering"]
 
 def gathering(world: World, gangs: Sequence[GangId], problem: str) -> Verdict:
     """The verdict on gangs that are not complete."""
+    return _without_placements(world, gangs, GATHERING, problem)
+
+
+def _without_placements(world: World, gangs: Sequence[GangId], outcome: str, problem: str, plugin: str = "") -> Verdict:
+    """The same words about every member; no node was looked at."""
     membership = world.membership
     decisions = []
     for gang in gangs:
@@ -44,21 +53,46 @@ def gathering(world: World, gangs: Sequence[GangId], problem: str) -> Verdict:
                 group=tuple(g.key for g in gangs) if len(gangs) > 1 else (),
                 priority=membership.preemptor_priority(gangs),
                 required=membership.required(gang, census),
-                outcome=GATHERING,
+                outcome=outcome,
                 unplaced=tuple(Unplaced(p.key, (problem,)) for p in (*census.pending, *census.gated)),
                 message=problem,
+                failed_plugin=plugin,
             )
         )
-    return Verdict(GATHERING, tuple(decisions), message=problem)
+    return Verdict(outcome, tuple(decisions), message=problem, failed_plugin=plugin)
 
 
 class Decider:
-    """Makes decisions; changes nothing but its own caches."""
+    """Makes decisions; changes nothing but its own caches.
+
+    A gang is decided with the filters and scores of its scheduler name; profiles that are alike share them.
+    """
 
     def __init__(self, world: World, options: Options) -> None:
         self.world = world
         self.options = options
-        self.placer = Placer(default_pipeline(options))
+        self.watchdog = Watchdog()
+        made: list[tuple[PluginSet, Placer]] = []
+        self._placers: dict[str, Placer] = {}
+        for name in options.scheduler_names:
+            plugins = options.plugins_of(name)
+            placer = next((known for of, known in made if of == plugins), None)
+            if placer is None:
+                placer = Placer(pipeline_of(plugins))
+                made.append((plugins, placer))
+                if placer.pipeline.pod_labels is not None:
+                    world.snapshot.tell_apart(placer.pipeline.pod_labels)
+            self._placers[name] = placer
+
+    @property
+    def placer(self) -> Placer:
+        """That of the first scheduler name."""
+        return self._placers[self.options.scheduler_names[0]]
+
+    def attempt(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str] = {}) -> Attempt:
+        """The beginnings of a decision, for questions of other kinds. It may raise :class:`PluginError` when asked."""
+        placer = self._placers[gangs[0].scheduler]
+        return Attempt(self.world, self.options, placer, gangs, group, now, prefer, self.watchdog)
 
     def decide(
         self,
@@ -69,14 +103,24 @@ class Decider:
         may_preempt: bool = True,
         prefer: Mapping[str, str] = {},
         waiting_since: float | None = None,
+        holding: bool = False,
     ) -> Verdict:
         """Decide the gangs of one group together.
 
         ``group`` is the key under which it holds room. ``prefer`` names, by UID, the node to try first; without
         it a member's own nomination is. ``waiting_since`` is when the gang first could not be placed (None: when its
-        oldest pending member was created).
+        oldest pending member was created). What is kept for gangs ahead in the queue does not count for one that is
+        ``holding`` its room. When a plug-in of others fails, so does the gang: the verdict says which.
         """
-        job = Attempt(self.world, self.options, self.placer, gangs, group, now, prefer)
+        try:
+            job = self.attempt(gangs, group, now, prefer)
+            if holding:
+                job.ignore_turns()
+            return self._decide(job, now, may_preempt, waiting_since)
+        except PluginError as error:
+            return _without_placements(self.world, gangs, UNSCHEDULABLE, str(error), error.plugin)
+
+    def _decide(self, job: Attempt, now: float, may_preempt: bool, waiting_since: float | None) -> Verdict:
         if job.topology.problem:
             return job.unschedulable("", None)
         found = job.without_evictions(BIND)
@@ -93,18 +137,19 @@ class Decider:
             why_not = ""
         elif not may_preempt:
             why_not = "not eligible: enough evicting rounds for now"
-        elif self.world.membership.policy(gangs) == PREEMPT_NEVER:
+        elif self.world.membership.policy(job.gangs) == PREEMPT_NEVER:
             why_not = "not eligible due to preemptionPolicy=Never."
         elif (delay := job.delay()) and (until := job.waiting_since(waiting_since) + delay) > now:
             why_not, retry_at = delayed(delay, until), until
         else:
             units, choice = job.search()
             if choice is None:
-                why_not = explain.no_plan(units)
+                why_not = explain.no_plan(units, job.budgets() if job.options.strict_budgets else None)
         if choice is None or units is None:
             if units is not None:
                 retry_at = units.eligible_at
-            return msgspec.structs.replace(job.unschedulable(why_not, units), retry_at=retry_at)
+            found = job.unschedulable(why_not, units)
+            return msgspec.structs.replace(job.behind(found), retry_at=retry_at)
         return job.preempt(units, choice)
 
     def still_holds(
@@ -116,9 +161,16 @@ class Decider:
         victims: Iterable[str],
     ) -> bool:
         """Would these members still fit on these nodes, and be in one domain where that is required, once the victims
-        (UIDs) and terminating pods are gone?
+        (UIDs) and terminating pods are gone? Not as far as is known when a plug-in of others fails over it.
         """
-        job = Attempt(self.world, self.options, self.placer, gangs, group, now, {})
+        try:
+            job = self.attempt(gangs, group, now)
+            job.ignore_turns()
+            return self._holds(job, placements, victims)
+        except PluginError:
+            return False
+
+    def _holds(self, job: Attempt, placements: Sequence[Placement], victims: Iterable[str]) -> bool:
         sim = job.simulation()
         rows = sim.snapshot.row_of
         if not job.topology.allows([rows[p.node] for p in placements if p.node in rows]):
@@ -133,7 +185,7 @@ class Decider:
         for place in placements:
             pod = pending.get(place.uid)
             row = sim.snapshot.row_of.get(place.node)
-            if pod is None or row is None or not self.placer.pipeline.mask(self.world.snapshot.class_of(pod), sim)[row]:
+            if pod is None or row is None or not job.placer.pipeline.mask(self.world.snapshot.class_of(pod), sim)[row]:
                 return False
             sim.place(self.world.snapshot.class_of(pod), row)
         return True

@@ -8,10 +8,15 @@ from gangsched.model.records import GangId
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """A text and the number of nodes it holds for."""
+    """A text and the number of nodes it holds for; 0: it is about the pod, and no node in particular."""
 
     text: str
     nodes: int
+
+    @property
+    def told(self) -> str:
+        """As people read it."""
+        return f"{self.nodes} {self.text}" if self.nodes else self.text
 
 
 class UnitRef(msgspec.Struct, frozen=True):
@@ -91,7 +96,8 @@ class Decision(msgspec.Struct, frozen=True):
     """What is to be done for one gang. A GangGroup yields one per gang, with the same outcome and victims.
 
     ``required`` is max(0, minimum - bound). ``placements`` is empty unless the outcome is bind, wait or
-    preempt. ``steps`` counts search steps spent; ``stopped`` says the search was cut short.
+    preempt. ``steps`` counts search steps spent; ``stopped`` says the search was cut short. ``failed_plugin`` names a
+    plug-in of others without whose answer nothing could be decided; ``message`` says how it failed.
     """
 
     gang: GangId
@@ -112,12 +118,15 @@ class Decision(msgspec.Struct, frozen=True):
     topology_domain: str | None = None
     stopped: bool = False
     steps: int = 0
+    failed_plugin: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """The decisions of all gangs of a group, which share one outcome.
 
     ``retry_at`` is when passing time alone may change it: a victim has run long enough, or a gang waited long enough.
+    ``behind`` says that gangs ahead in the queue keep something from this one.
+    ``failed_plugin`` is that of the decisions.
     """
 
     outcome: str
@@ -127,3 +136,5 @@ class Verdict(msgspec.Struct, frozen=True):
     placements: tuple[Placement, ...] = ()
     message: str = ""
     retry_at: float | None = None
+    behind: bool = False
+    failed_plugin: str = ""

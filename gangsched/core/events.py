@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from gangsched.model.records import Budget, Gang, Job, Namespace, Node, Pod, PriorityClass
+from gangsched.model.records import Budget, Gang, Job, Namespace, Node, Pod, PodSelector, PriorityClass
+from gangsched.model.volumes import StorageObject
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
@@ -103,6 +104,34 @@ class JobGone(_Event, frozen=True):
     name: str
 
 
+class PodSelectorChanged(_Event, frozen=True):
+    """A Service, ReplicaSet, StatefulSet or ReplicationController was created or changed."""
+
+    pod_selector: PodSelector
+
+
+class PodSelectorGone(_Event, frozen=True):
+    """Such an object no longer exists."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class StorageChanged(_Event, frozen=True):
+    """A claim, a volume, a storage class or another object of :mod:`gangsched.model.volumes` was created or changed."""
+
+    record: StorageObject
+
+
+class StorageGone(_Event, frozen=True):
+    """Such an object no longer exists; ``kind`` is its API kind, ``namespace`` empty for what has none."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
 class ObjectRefused(_Event, frozen=True):
     """An object of the cluster could not be understood; it is reported once and otherwise ignored.
 
@@ -115,6 +144,16 @@ class ObjectRefused(_Event, frozen=True):
     uid: str
     field: str
     message: str
+
+
+class SearchCancelled(_Event, frozen=True):
+    """The search for victims of the next decision was ended from outside when it asked for the ``question``-th time.
+
+    The core tells so of the decision that it has just made (:meth:`~gangsched.core.scheduler.Scheduler.cancelled`); put
+    before that decision when recorded inputs are replayed, it ends the search at the same place.
+    """
+
+    question: int
 
 
 class Synced(_Event, frozen=True):
@@ -157,7 +196,12 @@ Event: TypeAlias = (
     | PriorityClassGone
     | JobChanged
     | JobGone
+    | PodSelectorChanged
+    | PodSelectorGone
+    | StorageChanged
+    | StorageGone
     | ObjectRefused
+    | SearchCancelled
     | Synced
     | WriteDone
     | LeadershipChanged

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gangsched.core import events as ev
-from gangsched.core import report
+from gangsched.core import prebind, report
 from gangsched.core.actions import Action, Bind, Remove, Report, Unmark, WithdrawNomination
 from gangsched.core.decider import Decider, Verdict
-from gangsched.core.decision import BIND, WAIT
+from gangsched.core.decision import BIND, UNSCHEDULABLE, WAIT
 from gangsched.core.groups import Group, Plan, group_key
-from gangsched.core.lifecycle import Signal, State, step
+from gangsched.core.lifecycle import Do, Signal, State, step
 from gangsched.core.options import Options
 from gangsched.core.permit import Barrier
-from gangsched.core.queue import Hint, Queue
+from gangsched.core.queue import Change, Hint, Queue, queue_order
 from gangsched.core.repeats import Repeated
 from gangsched.core.simulation import Phantom
 from gangsched.core.steps import Steps
 from gangsched.core.takeover import Takeover
+from gangsched.core.volumebinding import needs_binding
+from gangsched.core.waiting import Waiting
+from gangsched.core.wakeups import Wakeups
 from gangsched.core.world import World
 from gangsched.model.records import GangId, Pod
 
 _HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING)
+_BINDING = (State.PREBINDING, State.BINDING)
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
 
 
@@ -33,9 +37,11 @@ class Executor:
         self.decider = decider
         self.options = options
         self.steps = Steps(world, options)
+        self._waiting = Waiting(world, decider, options, self.steps)
         self.groups: dict[str, Group] = {}
         self.nodes_changed: set[str] = set()
         self._group_of: dict[GangId, str] = {}
+        self._restless: set[str] = set()
         self._next_plan = 1
 
     @property
@@ -59,18 +65,32 @@ class Executor:
         out, self.steps.actions = self.steps.actions, []
         return out
 
-    def take_hints(self) -> Hint:
-        """Kinds of helpful events that followed from our own steps."""
-        out, self.steps.hints = self.steps.hints, Hint(0)
+    def take_changes(self) -> list[Change]:
+        """Helpful events that followed from our own steps."""
+        out, self.steps.changes = self.steps.changes, []
         return out
+
+    def head(self) -> Group | None:
+        """The gang to be decided next. One whose earlier plan still has writes on their way waits beside the queue."""
+        for key in [k for k in self._restless if k not in self.groups or self.steps.still(self.groups[k])]:
+            self._restless.discard(key)
+            group = self.groups.get(key)
+            if group is not None and group.state is State.QUEUED:
+                self.queue.push(queue_order(self.world.membership, group.gangs))
+        while (head := self.queue.head()) is not None:
+            if self.steps.still(self.groups[head]):
+                return self.groups[head]
+            self.queue.remove(head)
+            self._restless.add(head)
+        return None
 
     def unsettled(self) -> bool:
         """Is there anything left to follow up?"""
-        return bool(self.steps.check or self.steps.hints or self.steps.taken_from)
+        return bool(self.steps.check or self.steps.changes or self.steps.taken_from)
 
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
-        times = [t for g in self.groups.values() for t in (g.deadline, g.retry_at) if t is not None]
+        times = [t for g in self.groups.values() for t in (g.deadline, g.retry_at, g.tell_at) if t is not None]
         times += [t for t in (self.queue.wake_at(), self.steps.repeats.wake_at()) if t is not None]
         return min(times, default=None)
 
@@ -79,8 +99,10 @@ class Executor:
         self.world.forget_all()
         self.groups.clear()
         self._group_of.clear()
+        self._restless.clear()
         self.world.held.clear()
         self.world.binding.clear()
+        self.world.turns.clear()
         self.steps.forget()
 
     def refused(self, event: ev.ObjectRefused) -> None:
@@ -116,6 +138,8 @@ class Executor:
                 self.signal(group, Signal.SCATTERED if problem else Signal.GATHERED)
         else:
             other, group.look = look != group.look, look
+            if other:
+                group.likeness = None
             self._follow(group, problem, pending, other)
         self.steps.status(gang, self.groups.get(self._group_of.get(gang, "")))
 
@@ -125,9 +149,10 @@ class Executor:
         group.problem = problem
         if group.state is State.BINDING:
             return  # members become bound one after another; what is missing afterwards is seen then
-        if group.state in _HOLDING and group.plan is not None and not self._members_there(group.plan):
+        planned = group.state in (*_HOLDING, State.PREBINDING)
+        if planned and group.plan is not None and not self._members_there(group.plan):
             self.signal(group, Signal.SCATTERED if problem or not pending else Signal.PLAN_BROKEN)
-        elif (problem and group.state in _HOLDING) or (problem and (changed or group.state is not State.GATHERING)):
+        elif (problem and planned) or (problem and (changed or group.state is not State.GATHERING)):
             self.signal(group, Signal.SCATTERED)
         elif not problem:
             self.signal(group, Signal.GATHERED)
@@ -137,6 +162,8 @@ class Executor:
             self.signal(group, Signal.MORE)
         elif problem and pending:
             self.steps.report(group)
+        elif other and group.state is State.QUEUED:
+            self.steps.carry_out(Do.ENQUEUE, group)  # its place in the queue may be another now
 
     def _regroup(self, gangs: tuple[GangId, ...], key: str) -> list[GangId]:
         """Gangs that were in another group before leave it; returns the others of that group, now on their own."""
@@ -152,6 +179,7 @@ class Executor:
 
     def _forget_group(self, group: Group) -> None:
         self.queue.remove(group.key)
+        self._waiting.unblock(group)
         self.steps.release(group)
         self.groups.pop(group.key, None)
         self.steps.check.discard(group.key)
@@ -184,6 +212,8 @@ class Executor:
         taken, self.steps.taken_from = self.steps.taken_from, set()
         if not changed and not taken:
             return
+        if changed:
+            self._assumed_at_risk(changed)
         for key in sorted(self.world.held):
             group = self.groups.get(key)
             if group is None or group.plan is None or group.state not in _HOLDING:
@@ -191,6 +221,15 @@ class Executor:
             on_changed = not changed.isdisjoint(group.plan.node_of.values())
             if (on_changed or key in taken) and not self._still_holds(group, group.plan):
                 self.signal(group, Signal.TAKEN_OVER if key in taken else Signal.PLAN_BROKEN)
+
+    def _assumed_at_risk(self, changed: set[str]) -> None:
+        """Members that wait for their volumes lose their place when their node no longer takes them."""
+        for group in [g for g in self.groups.values() if g.state is State.PREBINDING]:
+            places = [p for p in group.plan.placements if p.node in changed] if group.plan is not None else []
+            lost = next((p for p in places if not self.world.still_takes(p.uid, p.node)), None)
+            if lost is not None:
+                group.message = f"{lost.node} no longer takes {lost.key}"
+                self.signal(group, Signal.PLAN_BROKEN)
 
     def _still_holds(self, group: Group, plan: Plan) -> bool:
         return self.decider.still_holds(group.gangs, group.key, self.now, plan.placements, plan.waiting)
@@ -201,28 +240,55 @@ class Executor:
             group.message = f"timed out while {group.state.value}: {group.message}"
             self.signal(group, Signal.TIMEOUT)
         for group in [g for g in self.groups.values() if g.retry_at is not None and g.retry_at <= self.now]:
-            self.steps.bind_again(group)
-        self.steps.repeat()
+            if not self.steps.bind_again(group):
+                self.signal(group, Signal.PLAN_BROKEN)
+        for gang in self.steps.repeat():
+            self.refresh(gang)
+        for group in [g for g in self.groups.values() if g.tell_at is not None and g.tell_at <= self.now]:
+            group.tell_at = None
+            self.steps.report(group)
         for key in self.queue.due(self.now):
             if key in self.groups:
                 self.signal(self.groups[key], Signal.WAKE)
 
-    def wake(self, hints: Hint) -> None:
+    def wake(self, changes: Sequence[Change]) -> None:
         """Something happened that may help parked gangs."""
-        for key in self.queue.woken_by(hints, self.now):
-            if key in self.groups:
+        wakeups = Wakeups(self.world, self.decider, self.options.strict_budgets, changes)
+        for key in self.queue.sleeping():
+            if wakeups.helps(self.groups[key], self.now) and self.queue.wake(key, self.now):
                 self.signal(self.groups[key], Signal.WAKE)
 
     # -- decisions -----------------------------------------------------------------------------------------
 
     def decide(self, group: Group) -> Verdict:
-        """Decide a queued gang."""
+        """Decide a queued gang, or one that would sit out its backoff although nothing else is to be decided."""
+        early = group.state is State.BACKOFF
+        self.signal(group, Signal.WAKE)
         since = self.now if group.waiting_since is None else group.waiting_since
         may_preempt = group.rounds < self.options.max_rounds
         verdict = self.decider.decide(group.gangs, group.key, self.now, may_preempt=may_preempt, waiting_since=since)
         group.waiting_since = None if verdict.outcome == BIND else since
-        group.look_again_at = verdict.retry_at
+        if early and verdict.outcome == UNSCHEDULABLE:  # so it would be for others like it
+            for key in self.queue.eager():
+                if self.groups[key].likeness == group.likeness:
+                    self.queue.calm(key)
+        group.behind = verdict.behind
+        group.look_again_at = self._waiting.look_again(group, verdict.retry_at)
         return verdict
+
+    def no_fit(self, group: Group, verdict: Verdict) -> None:
+        """A decided group does not fit. Of single pods, neither do those like it that have been tried before: behind it
+        in the queue they cannot see more room than it did. They are not tried again in vain.
+        """
+        speaks = group.single and not group.rounds and verdict.retry_at is None and not verdict.failed_plugin
+        self.signal(group, Signal.NO_FIT)
+        for other in [self.groups[key] for key in self.queue.active()] if speaks else ():
+            if other.single and not other.rounds and other.likeness == group.likeness:
+                other.behind = verdict.behind
+                other.look_again_at = self._waiting.look_again(other, None)
+                self.signal(other, Signal.NO_FIT)
+
+    # -- plans ---------------------------------------------------------------------------------------------
 
     def adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
@@ -232,7 +298,16 @@ class Executor:
         self.steps.look_around(group.plan)
         if signal is Signal.PLAN:
             self._hold(group, group.plan)
-        self.signal(group, signal)
+        self.signal(group, self._or_volumes(signal, group.plan))
+
+    def _or_volumes(self, signal: Signal, plan: Plan) -> Signal:
+        """Members that could be bound now have to wait while their claims are not bound."""
+        wait = signal in (Signal.FITS, Signal.ROOM_FREED) and needs_binding(self.world, plan.placements)
+        return Signal.VOLUMES if wait else signal
+
+    def volumes_changed(self) -> None:
+        """Gangs that wait for their volumes are looked at again."""
+        self.steps.check.update(g.key for g in self.groups.values() if g.state is State.PREBINDING)
 
     def take_over(self) -> None:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
@@ -290,21 +365,33 @@ class Executor:
         found = step(group.state, signal)
         if found is None:
             return
+        bound = group.plan.placements if group.state in _BINDING and group.plan is not None else ()
         group.state = found.state
         for do in found.do:
             self.steps.carry_out(do, group)
-        if found.state in (*_HOLDING, State.BINDING):
+        if Do.UNASSUME in found.do:
+            group.look = self.world.membership.look(group.gangs)  # that its members are pending again is no news
+        if found.state in (*_HOLDING, *_BINDING):
             self.steps.check.add(group.key)
-        if found.state not in _HOLDING:
+        if found.state not in (*_HOLDING, State.PREBINDING):
             group.deadline = None
-        if found.state is State.BINDING:
+        if found.state in _BINDING:
             self.world.binding.update(group.gangs)
         else:
             self.world.binding.difference_update(group.gangs)
+        for place in bound:  # a gang whose bindings are on their way is no victim, from now on it is
+            if place.uid in self.world.pods:
+                self.steps.changes.append(Change(Hint.VICTIMS, place.node, self.world.pods[place.uid]))
+        if found.state is not State.BACKOFF:
+            group.tell_at = None
+        if found.state is State.BACKOFF:
+            self._waiting.block(group)
+        elif found.state is not State.QUEUED:
+            self._waiting.unblock(group)
 
     def answer(self, action_id: int, outcome: str, message: str) -> None:
         """The outcome of a write."""
-        known = self.steps.writes.pop(action_id, None)
+        known = self.steps.writes.pop(action_id)
         if known is None:
             return
         key, action = known
@@ -347,7 +434,7 @@ class Executor:
             return
         if outcome != "transient":
             self.world.forget(action.pod.uid)
-            self.steps.hints |= Hint.ROOM
+            self.steps.changes.append(Change(Hint.ROOM, action.node))
 
     def phases_over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
@@ -359,12 +446,19 @@ class Executor:
             if group.state is State.WAITING:
                 if not group.plan.waiting:
                     self._room_freed(group, group.plan)
-            elif group.state in (*_HOLDING, State.BINDING):
+            elif group.state in (*_HOLDING, *_BINDING):
                 self._phase_over(group, group.plan)
 
     def _phase_over(self, group: Group, plan: Plan) -> None:
         failures = [(uid, text) for uid, text in group.barrier.failed if not self._harmless(group, text)]
         group.barrier = Barrier()
+        if group.state is State.PREBINDING and not failures:
+            done, problem = prebind.done(self.steps, plan)
+            if done:
+                self.signal(group, Signal.VOLUMES_BOUND)
+            if not problem:
+                return
+            failures = [("", f"conflict: {problem}")]
         if not failures:
             if group.state is State.MARKED and self._needless(group, plan):
                 self.signal(group, Signal.PLAN_BROKEN)
@@ -426,7 +520,9 @@ class Executor:
         return verdict.outcome in (BIND, WAIT)
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
-        verdict = self.decider.decide(group.gangs, group.key, self.now, may_preempt=False, prefer=plan.node_of)
+        verdict = self.decider.decide(
+            group.gangs, group.key, self.now, may_preempt=False, prefer=plan.node_of, holding=True
+        )
         if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
             self._await(group, plan, [a.uid for a in verdict.awaiting])  # others leave these nodes too
             return
@@ -436,4 +532,4 @@ class Executor:
             return
         group.plan = Plan(plan.ident, verdict.placements, (), ())
         group.plan.nominated = plan.nominated
-        self.signal(group, Signal.ROOM_FREED)
+        self.signal(group, self._or_volumes(Signal.ROOM_FREED, group.plan))

@@ -6,14 +6,17 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from gangsched.core.blocking import block, likeness
 from gangsched.core.decider import Verdict, gathering
-from gangsched.core.decision import BIND, PREEMPT, WAIT, Decision
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision
 from gangsched.core.events import Event
 from gangsched.core.groups import group_key
 from gangsched.core.options import Options
 from gangsched.core.preemption.explain import lost_by_job
+from gangsched.core.queue import queue_order
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.simulation import Phantom
+from gangsched.core.volumebinding import assign
 from gangsched.core.world import World
 from gangsched.model.records import GangId
 
@@ -21,8 +24,10 @@ from gangsched.model.records import GangId
 def forecast(events: Iterable[Event], options: Options, now: float) -> Iterator[Decision]:
     """Yield one decision per pending gang of our scheduler names, in queue order.
 
-    Placed members hold their room and victims are gone for the decisions that follow. Nothing is decided twice
-    and nothing is executed; the gangs of a GangGroup follow one another.
+    Placed members hold their room and victims are gone for the decisions that follow; under the strict queue policy
+    those that do not fit keep their nodes. No room is reserved for gangs that starve: how long they have been waiting
+    cannot be seen from outside. Nothing is decided twice and nothing is executed; the gangs of a GangGroup follow one
+    another.
     """
     scheduler = Scheduler(options)
     scheduler.handle([*events], now)  # without leadership: what is under way is neither finished nor taken back
@@ -38,12 +43,17 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict) -> None:
     """Change the world as the verdict would: victims gone, members bound or their room held."""
     priority = world.membership.preemptor_priority(gangs)
     key = group_key(gangs)
+    if verdict.outcome == UNSCHEDULABLE:
+        block(world, gangs, likeness(world, gangs))
     for name, count in lost_by_job(verdict.victims, world).items():
         job = world.jobs.get(name)
         if job is not None and not job.ignores_disruption:
             world.jobs[name] = msgspec.structs.replace(job, failed=job.failed + count)
     for victim in verdict.victims:
         world.drop_pod(victim.uid)
+    claims = assign(world, verdict.placements) if verdict.outcome == BIND else ()
+    for binding in claims if not isinstance(claims, str) else ():
+        world.snapshot.volumes.assume(binding.key, binding.target)
     for place in verdict.placements:
         if verdict.outcome == BIND:
             world.assume(place.uid, place.node)
@@ -58,4 +68,4 @@ def _queue_order(world: World) -> list[tuple[GangId, ...]]:
     groups = {
         membership.group(gang)[0] for gang in membership.members if membership.is_ours(gang) and membership.waits(gang)
     }
-    return sorted(groups, key=lambda g: (-membership.preemptor_priority(g), membership.created(g), group_key(g)))
+    return sorted(groups, key=lambda g: queue_order(membership, g))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.lifecycle import State
+from gangsched.core.likeness import Likeness
 from gangsched.core.permit import Barrier
 from gangsched.model.records import SINGLE, GangId
+
+if TYPE_CHECKING:
+    from gangsched.core.volumebinding import ClaimBinding
 
 
 def group_key(gangs: Sequence[GangId]) -> str:
@@ -20,7 +25,8 @@ class Plan:
 
     ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``nominated`` are the members and
     ``removed`` the victims for which that has been asked. ``neighbours`` are the UIDs of the pods that
-    were on the plan's nodes when it was made: whoever else is there later has taken room.
+    were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those that are
+    being bound for the members.
     """
 
     def __init__(
@@ -35,6 +41,7 @@ class Plan:
         self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()
         self.announced = False
+        self.claims: list[ClaimBinding] = []
 
 
 class Group:
@@ -42,7 +49,12 @@ class Group:
 
     ``waiting_since`` is when it first could not be placed, ``look_again_at`` when passing time may change that.
     ``unsure`` are members whose binding may or may not have taken effect; it is repeated at ``retry_at``.
-    ``conflicts`` counts plans in a row that failed because the cluster was not what they assumed.
+    ``conflicts`` counts plans in a row that failed because the cluster was not what they assumed. ``failed_plugin``
+    names the plug-in over which the last decision failed.
+
+    While it does not fit, ``likeness`` is what it shares with gangs that are helped by the same, and ``behind`` says
+    that gangs ahead keep something from it; until ``quiet_until`` nobody is told a new reason, which is made up for at
+    ``tell_at``.
     """
 
     def __init__(self, gangs: tuple[GangId, ...]) -> None:
@@ -59,9 +71,14 @@ class Group:
         self.look_again_at: float | None = None
         self.unsure: list[str] = []
         self.conflicts = 0
+        self.likeness: Likeness | None = None
+        self.behind = False
+        self.quiet_until = 0.0
+        self.tell_at: float | None = None
         self.problem = ""
         self.look: object = None
         self.message = ""
+        self.failed_plugin = ""
         self.told: dict[str, tuple[str, str]] = {}
         self.decisions: tuple[Decision, ...] = ()
 

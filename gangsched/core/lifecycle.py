@@ -22,6 +22,7 @@ class State(enum.Enum):
     MARKED = "Marked"  # the list of victims is being made durable
     EVICTING = "Evicting"  # victims are being removed
     WAITING = "WaitingForVictims"  # removed and awaited pods are terminating
+    PREBINDING = "PreBinding"  # volumes of the members are being bound; no member is bound yet
     BINDING = "Binding"  # bindings are on their way
     BOUND = "Bound"  # everything that was decided is bound
 
@@ -32,6 +33,8 @@ class Signal(enum.Enum):
     GATHERED = "gathered"  # everything needed to decide is there
     SCATTERED = "scattered"  # something needed is missing (again)
     FITS = "fits"  # decided: bind now
+    VOLUMES = "volumes"  # there is room now: bind as soon as the volumes of all members are bound
+    VOLUMES_BOUND = "volumes-bound"  # the last claim of the members is bound
     PLAN = "plan"  # decided: needs room that is, or must be, given up
     NO_FIT = "no-fit"  # decided: nothing helps now
     WRITTEN = "written"  # every write of the current phase has succeeded
@@ -53,6 +56,8 @@ class Do(enum.Enum):
     NOMINATE = "nominate every placed member"
     MARK = "mark every victim"
     REMOVE = "remove every victim"
+    PREBIND = "assume the members on their nodes and bind their volumes"
+    UNASSUME = "give back the assumed room"
     BIND = "bind every placed member"
     WITHDRAW = "withdraw nominations"
     UNMARK = "take back unused marks"
@@ -73,6 +78,7 @@ class Step(msgspec.Struct, frozen=True):
 
 _HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING)
 _GIVE_UP = (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
+_UNDO = (Do.UNASSUME, Do.WITHDRAW, Do.RELEASE)
 
 
 def _table() -> dict[tuple[State, Signal], Step]:
@@ -85,6 +91,7 @@ def _table() -> dict[tuple[State, Signal], Step]:
         (s.QUEUED, e.RESUME): Step(s.EVICTING, (Do.DEQUEUE, Do.REMOVE)),
         (s.QUEUED, e.DISCARD): Step(s.QUEUED, (Do.DEQUEUE, Do.WITHDRAW, Do.ENQUEUE)),
         (s.QUEUED, e.FITS): Step(s.BINDING, (Do.DEQUEUE, Do.BIND)),
+        (s.QUEUED, e.VOLUMES): Step(s.PREBINDING, (Do.DEQUEUE, Do.PREBIND)),
         (s.QUEUED, e.PLAN): Step(s.NOMINATED, (Do.DEQUEUE, Do.NOMINATE)),
         (s.QUEUED, e.NO_FIT): Step(s.BACKOFF, (Do.DEQUEUE, Do.WITHDRAW, Do.REPORT, Do.PARK)),
         (s.BACKOFF, e.WAKE): Step(s.QUEUED, (Do.ENQUEUE,)),
@@ -94,6 +101,13 @@ def _table() -> dict[tuple[State, Signal], Step]:
         (s.MARKED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,)),
         (s.EVICTING, e.WRITTEN): Step(s.WAITING),
         (s.WAITING, e.ROOM_FREED): Step(s.BINDING, (Do.BIND,)),
+        (s.WAITING, e.VOLUMES): Step(s.PREBINDING, (Do.PREBIND,)),
+        (s.PREBINDING, e.VOLUMES_BOUND): Step(s.BINDING, (Do.BIND,)),
+        (s.PREBINDING, e.WRITE_FAILED): Step(s.BACKOFF, (*_UNDO, Do.REPORT, Do.RETRY)),
+        (s.PREBINDING, e.CONFLICT): Step(s.BACKOFF, (*_UNDO, Do.REPORT, Do.RETRY)),
+        (s.PREBINDING, e.TIMEOUT): Step(s.BACKOFF, (*_UNDO, Do.REPORT, Do.RETRY)),
+        (s.PREBINDING, e.PLAN_BROKEN): Step(s.QUEUED, (*_UNDO, Do.ENQUEUE)),
+        (s.PREBINDING, e.SCATTERED): Step(s.GATHERING, (*_UNDO, Do.REPORT)),
         (s.BINDING, e.WRITTEN): Step(s.BOUND, (Do.RELEASE,)),
         (s.BINDING, e.WRITE_FAILED): Step(s.BACKOFF, (Do.WITHDRAW, Do.RELEASE, Do.REPORT, Do.RETRY)),
         (s.BINDING, e.CONFLICT): Step(s.BACKOFF, (Do.WITHDRAW, Do.RELEASE, Do.REPORT, Do.RETRY)),
@@ -103,8 +117,9 @@ def _table() -> dict[tuple[State, Signal], Step]:
         (s.BOUND, e.SCATTERED): Step(s.GATHERING, (Do.WITHDRAW, Do.REPORT)),
     }
     for state in _HOLDING:
-        table[(state, e.WRITE_FAILED)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.PARK))
-        table[(state, e.TIMEOUT)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.PARK))
+        # Much may have happened since the decision: it is made again, rather than waiting for more to happen.
+        table[(state, e.WRITE_FAILED)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.RETRY))
+        table[(state, e.TIMEOUT)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.RETRY))
         table[(state, e.CONFLICT)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.RETRY))
         table[(state, e.PLAN_BROKEN)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE))
         table[(state, e.TAKEN_OVER)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE))
@@ -118,11 +133,16 @@ TABLE = _table()
 IGNORED: dict[Signal, tuple[tuple[State, ...], str]] = {
     Signal.GATHERED: (tuple(s for s in State if s is not State.GATHERING), "it was complete before"),
     Signal.FITS: (tuple(s for s in State if s is not State.QUEUED), "only a queued gang is decided"),
+    Signal.VOLUMES: (
+        tuple(s for s in State if s not in (State.QUEUED, State.WAITING)),
+        "only a gang that could otherwise be bound now",
+    ),
+    Signal.VOLUMES_BOUND: (tuple(s for s in State if s is not State.PREBINDING), "nobody waits for volumes"),
     Signal.PLAN: (tuple(s for s in State if s is not State.QUEUED), "only a queued gang is decided"),
     Signal.NO_FIT: (tuple(s for s in State if s is not State.QUEUED), "only a queued gang is decided"),
     Signal.WRITTEN: (
-        (State.GATHERING, State.QUEUED, State.BACKOFF, State.WAITING, State.BOUND),
-        "late answers to writes of a phase that is over",
+        (State.GATHERING, State.QUEUED, State.BACKOFF, State.WAITING, State.PREBINDING, State.BOUND),
+        "late answers to writes of a phase that is over, or claims that are asked for and not bound yet",
     ),
     Signal.WRITE_FAILED: (
         (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND),
@@ -137,12 +157,12 @@ IGNORED: dict[Signal, tuple[tuple[State, ...], str]] = {
         "there is no plan",
     ),
     Signal.TAKEN_OVER: (
-        (State.GATHERING, State.QUEUED, State.BACKOFF, State.BINDING, State.BOUND),
-        "no room is held, or the bindings are already on their way",
+        (State.GATHERING, State.QUEUED, State.BACKOFF, State.PREBINDING, State.BINDING, State.BOUND),
+        "no room is held, or it is assumed already",
     ),
     Signal.TIMEOUT: (
         (State.GATHERING, State.QUEUED, State.BACKOFF, State.BINDING, State.BOUND),
-        "the time runs from nominated to binding",
+        "the time runs from nominated to binding, and while volumes are bound",
     ),
     Signal.WAKE: (tuple(s for s in State if s is not State.BACKOFF), "only a parked gang is woken"),
     Signal.MORE: (

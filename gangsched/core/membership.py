@@ -39,15 +39,18 @@ class Membership:
         self.members: dict[GangId, dict[str, Pod]] = {}
         self.refused: dict[tuple[str, str, str], str] = {}
         self.assumed: Container[str] = ()
+        self._told: dict[GangId, Gang | None] = {}  # what members say, where no object does
 
     # -- changes -------------------------------------------------------------------------------------------
 
     def set_pod(self, pod: Pod) -> None:
         """Insert or replace a pod."""
         self.members.setdefault(pod.gang, {})[pod.uid] = pod
+        self._told.pop(pod.gang, None)
 
     def drop_pod(self, pod: Pod) -> None:
         """Remove a pod."""
+        self._told.pop(pod.gang, None)
         group = self.members.get(pod.gang)
         if group is not None:
             group.pop(pod.uid, None)
@@ -82,7 +85,14 @@ class Membership:
         found = self.objects.get((gang.family, gang.namespace, gang.name))
         if found is not None:
             return found
-        pods = sorted(self.members.get(gang, {}).values(), key=lambda p: (p.created, p.name, p.uid))
+        if gang not in self.members:
+            return None
+        if gang not in self._told:
+            self._told[gang] = self._from_members(gang)
+        return self._told[gang]
+
+    def _from_members(self, gang: GangId) -> Gang | None:
+        pods = sorted(self.members[gang].values(), key=lambda p: (p.created, p.name, p.uid))
         if any(needs_object(p) for p in pods):
             return None
         return next((g for p in pods if (g := gang_from_member(p)) is not None), None)
@@ -150,10 +160,14 @@ class Membership:
         lacking = spec.min_member - present
         if lacking <= 0:
             return ""
-        text = f"{present} of {spec.min_member} members exist; {lacking} missing"
-        if census.gated:
-            text += f" ({len(census.gated)} held by scheduling gates)"
-        return text
+        if not census.gated:
+            return f"{present} of {spec.min_member} members exist; {lacking} missing"
+        gates = ", ".join(sorted({gate for p in census.gated for gate in p.gates}))
+        if gang.family == SINGLE:
+            return f"waiting for scheduling gates: [{gates}]"
+        text = f"{present} of {spec.min_member} members may be scheduled; {len(census.gated)} held by scheduling gates"
+        text += f" ({gates})"
+        return text if len(census.gated) >= lacking else f"{text}, {lacking - len(census.gated)} missing"
 
     def required(self, gang: GangId, census: Census) -> int:
         """Members still to be placed before the gang may start."""
@@ -183,7 +197,8 @@ class Membership:
         for gang in gangs:
             spec = self.spec(gang)
             census = self.census(gang)
-            out.append((spec, [(p.uid, id(p.shape), p.priority) for p in census.pending], len(census.bound)))
+            looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
+            out.append((spec, looks, [p.uid for p in census.bound]))
         return tuple(out)
 
     def problem(self, gangs: Iterable[GangId]) -> str:

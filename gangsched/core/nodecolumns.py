@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gangsched.model.records import DOES_NOT_EXIST, EXISTS, GT, IN, NOT_IN, Node, NodeTerm, Requirement, Taint
+from gangsched.model.records import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Node, NodeTerm, Requirement, Taint
+from gangsched.model.selectors import requirement_matches
 
 if TYPE_CHECKING:
     from gangsched.core.snapshot import Snapshot
@@ -106,8 +107,7 @@ class NodeColumns:
             return np.asarray(column.codes != ABSENT)
         if req.operator == DOES_NOT_EXIST:
             return np.asarray(column.codes == ABSENT)
-        bound = int(req.values[0])
-        holds = np.array([_compares(v, req.operator, bound) for v in column.values] + [False])
+        holds = np.array([requirement_matches(req, {req.key: v}) for v in column.values] + [False])
         return np.asarray(holds[column.codes])  # ABSENT = -1 indexes the False at the end
 
     def term(self, term: NodeTerm) -> Bools:
@@ -131,11 +131,3 @@ class NodeColumns:
             code = self._taint_code_of[taints] = len(self._taint_sets)
             self._taint_sets.append(taints)
         return code
-
-
-def _compares(value: str, operator: str, bound: int) -> bool:
-    try:
-        number = int(value)
-    except ValueError:
-        return False
-    return number > bound if operator == GT else number < bound

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gangsched.core.plugins import PluginSet
+
 #: Search steps that are taken to be one millisecond where nothing was calibrated (plan, simulate, tests).
 STEPS_PER_MILLISECOND = 10
 
@@ -14,8 +16,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ``search_steps`` bounds one preemption search. ``timeout_seconds`` bounds nominated-to-binding for gangs
     that set no timeout of their own. ``minimum_run_time_seconds`` is how long a victim must have run,
     ``preemption_delay_seconds`` how long a gang that does not fit waits before it evicts, where no PriorityClass says
-    otherwise. Backoff doubles from ``backoff_initial_seconds`` up to
-    ``backoff_max_seconds`` per gang. With ``wait_for_leadership`` nothing is decided before a LeadershipChanged(True).
+    otherwise. Backoff doubles from ``backoff_initial_seconds`` up to ``backoff_max_seconds`` per gang.
+    ``queue_policy`` is strict or backfill; with backfill, room is reserved for a gang that has waited
+    ``starvation_seconds`` (0: never). With ``wait_for_leadership`` nothing is decided before a LeadershipChanged(True).
+    ``bind_timeout_seconds`` bounds the time in which the volumes of a gang must be bound.
+    ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
@@ -29,12 +34,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     preemption_delay_seconds: float = 0.0
     backoff_initial_seconds: float = 1.0
     backoff_max_seconds: float = 10.0
+    queue_policy: str = "backfill"
+    starvation_seconds: float = 600.0
     evict_daemonset_pods: bool = False
     wait_for_leadership: bool = False
-    scoring_strategy: str = "LeastAllocated"
-    score_weights: tuple[tuple[str, float], ...] = (
-        ("NodeResourcesFit", 1.0),
-        ("NodeResourcesBalancedAllocation", 1.0),
-        ("TaintToleration", 3.0),
-        ("NodeAffinity", 2.0),
-    )
+    bind_timeout_seconds: float = 600.0
+    profiles: tuple[tuple[str, PluginSet], ...] = ()
+
+    def plugins_of(self, scheduler: str) -> PluginSet:
+        """The filters and scores for pods of this scheduler name."""
+        return dict(self.profiles).get(scheduler) or PluginSet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,14 @@ import numpy as np
 from gangsched.core.decision import Reason
 from gangsched.core.filters.affinity import InterPodAffinity
 from gangsched.core.filters.base import Filter
-from gangsched.core.filters.node import (
-    DynamicResources,
-    NodeAffinity,
-    NodeGoing,
-    NodeName,
-    NodeUnschedulable,
-    TaintToleration,
-)
 from gangsched.core.filters.ports import NodePorts
 from gangsched.core.filters.resources import NodeResourcesFit
 from gangsched.core.filters.spread import PodTopologySpread
+from gangsched.core.filters.volumes import VolumeFilter
+from gangsched.core.guard import GuardedFilter, GuardedScore
 from gangsched.core.options import Options
+from gangsched.core.plugins import PluginSet
 from gangsched.core.podclass import PodClass
-from gangsched.core.scores import node as node_scores
-from gangsched.core.scores import resources as resource_scores
 from gangsched.core.scores.base import Score
 from gangsched.core.simulation import Simulation
 from gangsched.core.snapshot import Bools, Floats
@@ -32,12 +26,23 @@ _CACHE_LIMIT = 4096
 
 
 class Pipeline:
-    """The filters (in the order in which they are asked and reported) and the weighted scores."""
+    """The filters (in the order in which they are asked and reported) and the weighted scores.
 
-    def __init__(self, filters: list[Filter], scores: list[tuple[Score, float]]) -> None:
+    ``unlimited`` says of which resources there is always enough, for :class:`~gangsched.core.simulation.Simulation`.
+    """
+
+    def __init__(
+        self,
+        filters: list[Filter],
+        scores: list[tuple[Score, float]],
+        unlimited: Callable[[str], bool] | None = None,
+    ) -> None:
         self.filters = filters
         self.scores = scores
-        self._static: dict[int, tuple[int, Any, Bools]] = {}
+        self.unlimited = unlimited
+        #: Labels of pods that plug-ins of others look at; None without such plug-ins.
+        self.pod_labels = _pod_labels([*filters, *(score for score, _ in scores)])
+        self._static: dict[int, tuple[tuple[int, int], Any, Bools]] = {}
 
     def mask(self, pod: PodClass, sim: Simulation) -> Bools:
         """``(N,)``: nodes that could take one more pod of this class."""
@@ -47,14 +52,23 @@ class Pipeline:
         return mask
 
     def static_mask(self, pod: PodClass, sim: Simulation) -> Bools:
-        """``(N,)``: nodes that pass the filters blind to pods, and the simulation's restriction. Do not modify."""
+        """``(N,)``: nodes that pass the filters blind to pods, and the simulation's restriction; volumes count here as
+        far as no other pod can change anything about them. Do not modify.
+        """
         mask = self._blind_mask(pod, sim)
+        if pod.volumes is not None:
+            for rule in self.filters:
+                if isinstance(rule, VolumeFilter) and rule.applies(pod, sim) and rule.settled(pod, sim):
+                    mask = mask & rule.settled_mask(sim.state(rule, pod))
         return mask if sim.restriction is None else mask & sim.restriction.allowed
 
     def _blind_mask(self, pod: PodClass, sim: Simulation) -> Bools:
         """Cached until a node changes."""
-        generation = sim.snapshot.static_generation
-        found = self._static.get(id(pod.shape))
+        snapshot = sim.snapshot
+        key, generation = id(pod.shape), (snapshot.static_generation, 0)
+        if self.pod_labels is not None:  # plug-ins of others may look at more of pods and nodes than ours
+            key, generation = pod.ident, (snapshot.static_generation, snapshot.room_generation)
+        found = self._static.get(key)
         if found is not None and found[0] == generation:
             return found[2]
         mask = np.ones(sim.snapshot.size, dtype=np.bool_)
@@ -64,16 +78,38 @@ class Pipeline:
         if len(self._static) >= _CACHE_LIMIT:
             self._static.clear()
         # The shape is kept beside its mask so that its id cannot become another's.
-        self._static[id(pod.shape)] = (generation, pod.shape, mask)
+        self._static[key] = (generation, pod.shape, mask)
         return mask
 
     def watching(self, pod: PodClass, sim: Simulation) -> list[Filter]:
         """The filters whose answer for this class depends on other pods."""
-        return [rule for rule in self.filters if rule.sees_pods and rule.applies(pod, sim)]
+        rules = [rule for rule in self.filters if rule.sees_pods and rule.applies(pod, sim)]
+        if pod.volumes is None:
+            return rules
+        return [rule for rule in rules if not (isinstance(rule, VolumeFilter) and rule.settled(pod, sim))]
+
+    def knows_company(self) -> bool:
+        """Are all filters in use that keep pods apart? Shortcuts that read terms and ports of pods rely on them."""
+        return {NodePorts.name, InterPodAffinity.name, PodTopologySpread.name} <= {rule.name for rule in self.filters}
 
     def only_counts(self, pod: PodClass, sim: Simulation) -> bool:
         """True when nothing but free resources limits how many pods of the class a passing node takes."""
         return all(rule.name == NodeResourcesFit.name for rule in self.watching(pod, sim))
+
+    def monotone(self, pod: PodClass, sim: Simulation) -> bool:
+        """True when no filter turns against a node because a pod has left, as those do that count pods or want company.
+
+        Required affinity of the class itself is for the caller to look at. Plug-ins of others say so of themselves
+        (``monotone``).
+        """
+        return all(
+            rule.name != PodTopologySpread.name and getattr(rule, "monotone", True) for rule in self.watching(pod, sim)
+        )
+
+    def _refusal(self, pod: PodClass, sim: Simulation) -> str:
+        """Why a pod cannot be placed at all, before any node is looked at: its volumes are not as they must be."""
+        rules = (r for r in self.filters if isinstance(r, VolumeFilter) and r.applies(pod, sim))
+        return next((text for rule in rules if (text := rule.refusal(sim.state(rule, pod)))), "")
 
     def diagnose(self, pod: PodClass, sim: Simulation) -> tuple[list[Reason], Bools]:
         """Why no node takes one more pod of this class.
@@ -84,6 +120,9 @@ class Pipeline:
         size = sim.snapshot.size
         open_nodes = np.ones(size, dtype=np.bool_)
         resolvable = np.zeros(size, dtype=np.bool_)
+        refusal = self._refusal(pod, sim)
+        if refusal:
+            return [Reason(refusal, 0)], resolvable
         counts: dict[str, int] = {}
         for text, nodes in sim.restriction.refused if sim.restriction is not None else ():
             if nodes.any():
@@ -108,20 +147,51 @@ class Pipeline:
         return [Reason(text, n) for text, n in sorted(counts.items())], resolvable | open_nodes
 
 
+def _pod_labels(parts: Iterable[Filter | Score]) -> tuple[str, ...] | None:
+    foreign = [part for part in parts if isinstance(part, GuardedFilter | GuardedScore)]
+    return tuple(sorted({key for part in foreign for key in part.pod_labels})) if foreign else None
+
+
 class Ranking:
-    """Weighted scores of one class over the nodes of a mask; re-scored where pods have been placed."""
+    """Weighted scores of one class over the nodes of a mask; re-scored where pods have been placed.
+
+    ``local`` is True while placing a pod changes the score of its own node only.
+    """
 
     def __init__(self, pipeline: Pipeline, pod: PodClass, sim: Simulation, mask: Bools) -> None:
+        self._of = (pipeline, pod, sim)
         self._parts = [
             (score, weight, score.prepare(pod, sim, mask))
             for score, weight in pipeline.scores
-            if weight and score.applies(pod, sim)
+            if weight and score.local and score.applies(pod, sim)
         ]
-        self.local = all(score.local for score, _, _ in self._parts)
-        self.totals: Floats = np.zeros(sim.snapshot.size)
+        self.local = True
+        self._scores = self.values(sim.snapshot.size)
+        self.totals: Floats = self._scores
+        self._add_up(mask)
+
+    def _add_up(self, mask: Bools) -> None:
+        """The totals: local scores as they are known, all others as they are now, with those that apply only now."""
+        pipeline, pod, sim = self._of
+        totals = self._scores
+        self.local = True
+        for score, weight in pipeline.scores:
+            if weight and not score.local and score.applies(pod, sim):
+                self.local = False
+                totals = totals + weight * score.values(score.prepare(pod, sim, mask))
+        self.totals = np.where(mask, totals, -np.inf)
+
+    def values(self, size: int) -> Floats:
+        """``(size,)`` local scores of all ``size`` nodes as they are now, those that may not be used included."""
+        totals = np.zeros(size)
         for score, weight, state in self._parts:
-            self.totals += weight * score.values(state)
-        self.totals[~mask] = -np.inf
+            totals += weight * score.values(state)
+        return totals
+
+    def placed(self, row: int, mask: Bools) -> None:
+        """A pod has come to ``row``, and the nodes of ``mask`` may be used from now on."""
+        self._scores[row] = self.value(row)
+        self._add_up(mask)
 
     def best(self) -> int:
         """The row of the best node, the first by name among equals; -1 when none is left."""
@@ -131,7 +201,7 @@ class Ranking:
         return row if self.totals[row] != -np.inf else -1
 
     def value(self, row: int) -> float:
-        """The score of one node as it is now."""
+        """The local score of one node as it is now."""
         return sum(weight * score.value(state, row) for score, weight, state in self._parts)
 
     def leaders(self, most: int) -> list[tuple[float, int]]:
@@ -151,24 +221,10 @@ class Ranking:
 
 
 def default_pipeline(options: Options) -> Pipeline:
-    """The built-in filters and scores, in kube-scheduler's order and with its weights unless configured."""
-    weights = dict(options.score_weights)
-    scores: list[Score] = [
-        resource_scores.NodeResourcesFit(options.scoring_strategy),
-        resource_scores.NodeResourcesBalancedAllocation(),
-        node_scores.TaintToleration(),
-        node_scores.NodeAffinity(),
-    ]
-    filters: list[Filter] = [
-        NodeUnschedulable(),
-        NodeGoing(),
-        NodeName(),
-        TaintToleration(),
-        NodeAffinity(),
-        NodePorts(),
-        NodeResourcesFit(),
-        PodTopologySpread(),
-        InterPodAffinity(),
-        DynamicResources(),
-    ]
-    return Pipeline(filters, [(score, weights.get(score.name, 0.0)) for score in scores])
+    """The filters and scores of the first scheduler name."""
+    return pipeline_of(options.plugins_of(options.scheduler_names[0]))
+
+
+def pipeline_of(plugins: PluginSet) -> Pipeline:
+    """The filters and scores of a profile. Raises what the constructors of foreign plug-ins raise."""
+    return Pipeline(plugins.make_filters(), plugins.make_scores(), plugins.ignores if plugins.ignores_any else None)

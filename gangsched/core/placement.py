@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 import numpy as np
@@ -12,7 +13,13 @@ from gangsched.core.arrangement import MAX_MEMBERS, Arranger, hopeless
 from gangsched.core.pipeline import Pipeline, Ranking
 from gangsched.core.podclass import PodClass
 from gangsched.core.simulation import Simulation
+from gangsched.core.snapshot import Ints
 from gangsched.model.records import Pod
+
+#: From so many equal members on, nodes are scored all at once.
+MANY = 64
+#: Scoring all nodes takes as long as scoring so many one by one.
+_NODES_AT_ONCE = 32
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -58,7 +65,10 @@ class Placer:
         no_choice = len(orders) > 1 and all(len(want.members) == want.required for want in wants)
         first: Placed | None = None
         for wish in (prefer, {}) if prefer else ({},):
-            for chosen in orders:
+            wished = _wished(wants, wish)
+            if len(wished) > MAX_MEMBERS and all(p.uid in wish for p in wished):
+                wished = _grouped(wished, sim)
+            for chosen in [wished, *(order for order in orders if order != wished)] if wish else orders:
                 mark = sim.mark()
                 result = self._in_order(chosen, sim, wish, stop=True)
                 if result.complete:
@@ -86,7 +96,7 @@ class Placer:
                 return rows
         if len(members) > MAX_MEMBERS:
             return None
-        ranked = sorted(members, key=lambda p: self._size(p, sim), reverse=True)
+        ranked = sorted(members, key=lambda p: (self._share(p, sim), p.name), reverse=True)
         found = arranger.all_ways(ranked, [(frozenset(p.uid for p in w.members), w.required) for w in wants])
         self.looks += arranger.tries
         return found
@@ -99,21 +109,26 @@ class Placer:
         by_name = [p for want in wants for p in want.members[: want.required]]
         if len({sim.snapshot.class_of(p).ident for want in wants for p in want.members}) == 1:
             return [by_name]
-        ease = {p.uid: self._size(p, sim) for want in wants for p in want.members}
+        class_of = sim.snapshot.class_of
+        kind = {p.uid: class_of(p).ident for want in wants for p in want.members}
+        one_of_each = {kind[p.uid]: p for want in wants for p in want.members}
+        share = {ident: self._share(p, sim) for ident, p in one_of_each.items()}
+        choices = {ident: self._choices(p, sim) for ident, p in one_of_each.items()}
+        ease = {p.uid: (share[kind[p.uid]], p.name) for want in wants for p in want.members}
         easiest = [p for want in wants for p in sorted(want.members, key=lambda p: ease[p.uid])[: want.required]]
         if len(by_name) > MAX_MEMBERS:  # like members one after another: each class is then ranked once
             by_name, easiest = _grouped(by_name, sim), _grouped(easiest, sim)
         out = [by_name]
         for chosen in (by_name, easiest):
             out.append(sorted(chosen, key=lambda p: -ease[p.uid][0]))
-            out.append(sorted(chosen, key=lambda p: (self._choices(p, sim), -ease[p.uid][0])))
+            out.append(sorted(chosen, key=lambda p: (choices[kind[p.uid]], -ease[p.uid][0])))
         return [order for n, order in enumerate(out) if order not in out[:n]]
 
-    def _size(self, pod: Pod, sim: Simulation) -> tuple[float, str]:
+    def _share(self, pod: Pod, sim: Simulation) -> float:
         """The largest share of a mean node that the pod asks for."""
         index, amounts = sim.snapshot.vector(pod.shape)
         room = sim.snapshot.allocatable[index].mean(axis=1) if sim.snapshot.size else np.ones(len(index))
-        return float((amounts / np.maximum(room, 1.0)).max()), pod.name
+        return float((amounts / np.maximum(room, 1.0)).max())
 
     def _choices(self, pod: Pod, sim: Simulation) -> int:
         return int(self.pipeline.static_mask(sim.snapshot.class_of(pod), sim).sum())
@@ -124,16 +139,14 @@ class Placer:
         """
         rows: dict[str, int] = {}
         failed: list[Pod] = []
-        i = 0
-        while i < len(members):
-            pod_class = sim.snapshot.class_of(members[i])
-            run = [members[i]]
-            while i + len(run) < len(members) and sim.snapshot.class_of(members[i + len(run)]).ident == pod_class.ident:
-                run.append(members[i + len(run)])
-            self._run(pod_class, run, sim, prefer, rows, failed)
-            i += len(run)
+        class_of = sim.snapshot.class_of
+        end = 0
+        for pod_class, run in groupby(members, class_of):
+            alike = list(run)
+            end += len(alike)
+            self._run(pod_class, alike, sim, prefer, rows, failed)
             if failed and stop:
-                failed.extend(members[i:])
+                failed.extend(members[end:])
                 break
         return Placed(rows, failed)
 
@@ -161,7 +174,7 @@ class Placer:
             rows[member.uid] = row
             if n + 1 < len(members):
                 self.looks += 1
-                ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
+                ranking.placed(row, self.pipeline.mask(pod, sim))
 
     def _draw(
         self,
@@ -186,7 +199,8 @@ class Placer:
         if len(left) < len(members) and left:
             ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
         heap = ranking.leaders(len(left)) if left else []
-        for n, member in enumerate(left):
+        first = self._draw_many(pod, left, sim, ranking, heap, rows) if len(left) >= MANY else 0
+        for n, member in enumerate(left[first:], first):
             if not heap:
                 failed.extend(left[n:])
                 return
@@ -197,6 +211,50 @@ class Placer:
                 heapq.heapreplace(heap, (-ranking.value(row), row))
             else:
                 heapq.heappop(heap)
+
+    @staticmethod
+    def _draw_many(
+        pod: PodClass,
+        members: list[Pod],
+        sim: Simulation,
+        ranking: Ranking,
+        heap: list[tuple[float, int]],
+        rows: dict[str, int],
+    ) -> int:
+        """The same for very many; returns for how many. What all leading nodes would score with one, two, ... of these
+        pods is computed at once, up to a number from which on it is quicker to ask for single nodes again.
+        """
+        index, amounts = sim.snapshot.vector(pod.shape)
+        leading: Ints = np.array(sorted(row for _, row in heap), dtype=np.int64)
+        most = np.zeros(sim.snapshot.size, dtype=np.int64)
+        most[leading] = (sim.free[index][:, leading] // amounts[:, None]).min(axis=0)
+        scores = [ranking.totals]
+        held = [0] * sim.snapshot.size
+        mark = sim.mark()
+        chosen: list[int] = []
+        while heap and len(chosen) < len(members):
+            _, row = heap[0]
+            count = held[row] + 1
+            if count < most[row] and count == len(scores):  # nobody has asked for so many yet
+                if count * _NODES_AT_ONCE > len(members):
+                    break
+                sim.place_all(pod, leading[most[leading] >= count])
+                scores.append(ranking.values(sim.snapshot.size))
+            chosen.append(row)
+            held[row] = count
+            if count < most[row]:
+                heapq.heapreplace(heap, (-float(scores[count][row]), row))
+            else:
+                heapq.heappop(heap)
+        sim.rollback(mark)
+        sim.place_all(pod, np.array(chosen, dtype=np.int64))
+        rows.update(zip((p.uid for p in members), chosen, strict=False))
+        return len(chosen)
+
+
+def _wished(wants: Sequence[Want], wish: Mapping[str, int]) -> list[Pod]:
+    """Required members, those with a row to try first before others of their gang."""
+    return [p for w in wants for p in sorted(w.members, key=lambda p: p.uid not in wish)[: w.required]]
 
 
 def _grouped(members: Sequence[Pod], sim: Simulation) -> list[Pod]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gangsched.model.records import GangId, Labels, Pod
+from gangsched.model.records import SINGLE, GangId, Labels, Pod
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 #: Bits of the ``flags`` column.
 TERMINATING = 1  # has a deletionTimestamp: its room is on its way to be free
@@ -22,11 +24,16 @@ _FIRST = 256
 
 
 class PodTable:
-    """Columns over slots: ``row`` (node row, -1 = node unknown or slot free), ``priority``, ``shape`` and
+    """Columns over slots: ``row`` (node row, -1 = node unknown or slot free), ``place`` (the number of the node,
+    which it keeps while rows move; -1 = slot free), ``priority``, ``shape`` and
     ``gang`` (dense numbers), ``kin`` (namespace and labels, a dense number), ``flags``, ``started`` (seconds).
 
     ``tie`` orders pods that are otherwise equal by a hash of their name, so that no order of arrival shows in a
     decision. ``pods[slot]`` is the record, or None for a free slot.
+
+    ``gang_ids[number]`` is the gang of that number as long as it has pods here, ``alone[number]`` whether it is a pod
+    without a group. ``known[number]`` is for whoever wants to remember something about the pods of a gang: it is
+    forgotten as soon as one of them changes.
     """
 
     def __init__(self) -> None:
@@ -34,6 +41,7 @@ class PodTable:
         self.slot_of: dict[str, int] = {}
         self._free: list[int] = []
         self.row: Ints = np.full(_FIRST, -1, dtype=np.int64)
+        self.place: Ints = np.full(_FIRST, -1, dtype=np.int64)
         self.priority: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.shape: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.gang: Ints = np.full(_FIRST, -1, dtype=np.int64)
@@ -45,7 +53,11 @@ class PodTable:
         self.kin_generation = 0
         self._kin_number: dict[tuple[str, int], int] = {}
         self.gang_ids: list[GangId] = []
+        self.alone: Bools = np.zeros(_FIRST, dtype=np.bool_)
+        self.known: dict[int, Any] = {}
         self._gang_number: dict[GangId, int] = {}
+        self._gang_size: list[int] = []
+        self._free_gangs: list[int] = []
 
     def __len__(self) -> int:
         return len(self.slot_of)
@@ -69,30 +81,69 @@ class PodTable:
         self.row[slot] = row
         self.priority[slot] = pod.priority
         self.shape[slot] = shape
-        self.gang[slot] = self.gang_number(pod.gang)
+        self.gang[slot] = self._join(pod.gang)
         self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
         self.flags[slot] = flags
         self.started[slot] = pod.started
         self.tie[slot] = _tie(pod)
         return slot
 
+    def replace(self, slot: int, pod: Pod, flags: int) -> None:
+        """The record of the pod in this slot changed, its shape did not."""
+        self._leave(int(self.gang[slot]))
+        self.pods[slot] = pod
+        self.priority[slot] = pod.priority
+        self.gang[slot] = self._join(pod.gang)
+        self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
+        self.flags[slot] = flags
+        self.started[slot] = pod.started
+
     def remove(self, uid: str) -> int:
         """Take a pod out; returns the slot it had. KeyError if it is not there."""
         slot = self.slot_of.pop(uid)
+        self._leave(int(self.gang[slot]))
         self.pods[slot] = None
         self.row[slot] = -1
+        self.place[slot] = -1
         self.gang[slot] = -1
         self.flags[slot] = 0
         self._free.append(slot)
         return slot
 
     def gang_number(self, gang: GangId) -> int:
-        """The dense number of a gang (kept for the life of the table)."""
+        """The dense number of a gang while it has pods here, else -1."""
+        return self._gang_number.get(gang, -1)
+
+    def _join(self, gang: GangId) -> int:
+        """A pod more of this gang; returns its number."""
         number = self._gang_number.get(gang)
         if number is None:
-            number = self._gang_number[gang] = len(self.gang_ids)
-            self.gang_ids.append(gang)
+            number = self._new_gang(gang)
+        self._gang_size[number] += 1
+        self.known.pop(number, None)
         return number
+
+    def _new_gang(self, gang: GangId) -> int:
+        if self._free_gangs:
+            number = self._free_gangs.pop()
+            self.gang_ids[number] = gang
+        else:
+            number = len(self.gang_ids)
+            self.gang_ids.append(gang)
+            self._gang_size.append(0)
+            if number >= len(self.alone):
+                self.alone = np.concatenate([self.alone, np.zeros(len(self.alone), dtype=np.bool_)])
+        self._gang_number[gang] = number
+        self.alone[number] = gang.family == SINGLE
+        return number
+
+    def _leave(self, number: int) -> None:
+        """A pod less of this gang; numbers of gangs without pods are given to others."""
+        self.known.pop(number, None)
+        self._gang_size[number] -= 1
+        if not self._gang_size[number]:
+            del self._gang_number[self.gang_ids[number]]
+            self._free_gangs.append(number)
 
     def kin_number(self, namespace: str, labels: Labels) -> int:
         """The dense number of a (namespace, label set), which is all that other pods' terms select by."""
@@ -124,6 +175,7 @@ class PodTable:
         rows = self.row[:size]
         known = rows >= 0
         rows[known] = new_row[rows[known]]
+        self.known.clear()
 
     def occupied(self) -> Ints:
         """Slots of pods on known nodes, ascending."""
@@ -132,6 +184,7 @@ class PodTable:
     def _grow(self) -> None:
         extra = len(self.row)
         self.row = np.concatenate([self.row, np.full(extra, -1, dtype=np.int64)])
+        self.place = np.concatenate([self.place, np.full(extra, -1, dtype=np.int64)])
         self.gang = np.concatenate([self.gang, np.full(extra, -1, dtype=np.int64)])
         for name in ("priority", "shape", "flags", "kin", "tie"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(extra, dtype=np.int64)]))

@@ -1,55 +1,94 @@
 """The queue of gangs: priority first, then age; backoff per gang; woken by events that can help.
 
-Semantics as in kube-scheduler, at the level of gangs: *active* (to be decided), *backoff* (will become active at a
-time) and *parked* (unschedulable until something happens that may help, or :data:`FLUSH_SECONDS` have passed).
+Semantics as in kube-scheduler, at the level of gangs. A gang is *active* (to be decided), in *backoff* (will be
+active at a time, and is decided before it when nothing is active), *resting* after failed writes (will be active at a
+time, never before it) or *parked* (unschedulable until something happens that may help, or :data:`FLUSH_SECONDS` have
+passed).
 """
 
 from __future__ import annotations
 
 import enum
 import heapq
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from gangsched.core.groups import group_key
+from gangsched.core.membership import Membership
+from gangsched.model.records import GangId, Pod
 
 #: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.
 FLUSH_SECONDS = 300.0
 
-_Order = tuple[int, float, str]
+#: Smaller is earlier: priority descending, then creation (seconds), then the gang's key.
+Order: TypeAlias = tuple[int, float, str]
+
+
+def queue_order(membership: Membership, gangs: Sequence[GangId]) -> Order:
+    """The place of a group in the queue."""
+    return -membership.preemptor_priority(gangs), membership.created(gangs), group_key(gangs)
 
 
 class Hint(enum.Flag):
     """Kinds of events that may help a gang that did not fit."""
 
-    NODE = enum.auto()  # a node came, grew, or lost a taint
-    ROOM = enum.auto()  # a pod left, finished or began to terminate, or room is no longer held
+    NODE_ADDED = enum.auto()
+    NODE_GONE = enum.auto()
+    NODE_ROOM = enum.auto()  # allocatable changed
+    NODE_LABELS = enum.auto()
+    NODE_TAINTS = enum.auto()  # taints, cordon, readiness, deletion
+    NODE = NODE_ADDED | NODE_GONE | NODE_ROOM | NODE_LABELS | NODE_TAINTS
+    ROOM = enum.auto()  # a pod left, finished, shrank or began to terminate, or room is no longer held
+    PODS = enum.auto()  # a pod came, or its labels changed
+    VICTIMS = enum.auto()  # a pod or gang may be evicted that could not be, or not in this way
     BUDGET = enum.auto()  # a disruption budget changed
-    PODS = enum.auto()  # a pod came that others may want to be near to
-    ANY = NODE | ROOM | BUDGET | PODS
+    CLASSES = enum.auto()  # a PriorityClass changed
+    NAMESPACES = enum.auto()  # the labels of a namespace changed
+    VOLUMES = enum.auto()  # a claim, a volume or a storage class changed
+    TURN = enum.auto()  # a gang that was ahead is no longer in the way
+    ANY = NODE | ROOM | PODS | VICTIMS | BUDGET | CLASSES | NAMESPACES | VOLUMES | TURN
+
+
+class Change(NamedTuple):
+    """One event that may help. ``node`` is the name of the node that it is about, ``pod`` the pod as it is now (or last
+    was), ``before`` as it was before; empty where the event is not about one.
+    """
+
+    kind: Hint
+    node: str = ""
+    pod: Pod | None = None
+    before: Pod | None = None
 
 
 class Queue:
-    """Keys of gangs. Each key is in at most one of active, backoff and parked."""
+    """Keys of gangs. Each key is in at most one of active, backoff, resting and parked."""
 
     def __init__(self) -> None:
-        self._active: list[tuple[_Order, str]] = []
+        self._active: list[Order] = []
+        self._early: list[Order] = []
         self._waiting: list[tuple[float, str]] = []
-        self._order: dict[str, _Order] = {}
+        self._order: dict[str, Order] = {}
+        self._backoff: dict[str, Order] = {}
+        self._eager: dict[str, Order] = {}
         self._due: dict[str, float] = {}
-        self._parked: dict[str, tuple[Hint, float]] = {}
+        self._parked: dict[str, tuple[Order, float]] = {}
 
-    def push(self, key: str, priority: int, created: float) -> None:
+    def push(self, order: Order) -> None:
         """Make the gang active."""
+        key = order[2]
         self.remove(key)
-        order = (-priority, created, key)
         self._order[key] = order
-        heapq.heappush(self._active, (order, key))
+        heapq.heappush(self._active, order)
 
-    def park(self, key: str, hints: Hint, now: float, not_before: float, latest: float | None = None) -> None:
-        """Wait for one of ``hints``, at least until ``not_before``; ``latest`` is when time alone may have helped."""
+    def park(self, order: Order, now: float, not_before: float, latest: float | None = None) -> None:
+        """Wait for :meth:`wake`, then at least until ``not_before``; ``latest`` is when time alone may have helped."""
+        key = order[2]
         self.remove(key)
-        self._parked[key] = (hints, not_before)
+        self._parked[key] = (order, not_before)
         flush = now + FLUSH_SECONDS
         self._wake_later(key, flush if latest is None else min(flush, max(latest, not_before)))
 
-    def retry(self, key: str, when: float) -> None:
+    def rest(self, key: str, when: float) -> None:
         """Become active at this time, whatever happens until then."""
         self.remove(key)
         self._wake_later(key, when)
@@ -57,20 +96,42 @@ class Queue:
     def remove(self, key: str) -> None:
         """Take the gang out, wherever it is."""
         self._order.pop(key, None)
+        self._backoff.pop(key, None)
+        self._eager.pop(key, None)
         self._due.pop(key, None)
         self._parked.pop(key, None)
 
-    def woken_by(self, hint: Hint, now: float) -> list[str]:
-        """Parked gangs that the event may help and whose backoff is over; the others wait out their backoff."""
-        out = []
-        for key in [k for k, (hints, _) in self._parked.items() if hints & hint]:
-            _, not_before = self._parked[key]
+    def parked(self) -> list[str]:
+        """Gangs that wait for something to happen."""
+        return sorted(self._parked)
+
+    def sleeping(self) -> list[str]:
+        """Gangs that :meth:`wake` may wake: those that are parked or in backoff."""
+        return sorted((*self._parked, *self._backoff))
+
+    def wake(self, key: str, now: float) -> bool:
+        """Something has happened that may help the gang, which is parked or in backoff. True when its backoff is over
+        and it is to be made active; otherwise it waits its backoff out, unless the scheduler would be idle.
+        """
+        if key in self._parked:
+            order, not_before = self._parked[key]
             if not_before <= now:
-                out.append(key)
-            else:
-                del self._parked[key]
-                self._wake_later(key, not_before)
-        return sorted(out)
+                return True
+            del self._parked[key]
+            self._backoff[key] = order
+            self._wake_later(key, not_before)
+        if key not in self._eager:
+            self._eager[key] = self._backoff[key]
+            heapq.heappush(self._early, self._backoff[key])
+        return False
+
+    def eager(self) -> list[str]:
+        """Gangs in backoff that are next when nothing is active."""
+        return sorted(self._eager)
+
+    def calm(self, key: str) -> None:
+        """It is of no use to decide this gang before its backoff is over."""
+        self._eager.pop(key, None)
 
     def due(self, now: float) -> list[str]:
         """Gangs whose time has come; each is reported once."""
@@ -78,19 +139,13 @@ class Queue:
         while self._waiting and self._waiting[0][0] <= now:
             when, key = heapq.heappop(self._waiting)
             if self._due.get(key) == when:
-                del self._due[key]
-                self._parked.pop(key, None)
+                self.remove(key)
                 out.append(key)
         return sorted(out)
 
     def head(self) -> str | None:
-        """The gang to be decided next."""
-        while self._active:
-            order, key = self._active[0]
-            if self._order.get(key) == order:
-                return key
-            heapq.heappop(self._active)
-        return None
+        """The gang to be decided next; when none is active, one that would otherwise sit out its backoff."""
+        return _first(self._active, self._order) or _first(self._early, self._eager)
 
     def wake_at(self) -> float | None:
         """When :meth:`due` will have something, or None."""
@@ -106,10 +161,19 @@ class Queue:
         return sorted(self._order, key=self._order.__getitem__)
 
     def counts(self) -> dict[str, int]:
-        """Gangs by queue: active, backoff, unschedulable."""
+        """Gangs by queue: active, backoff (resting ones included), unschedulable."""
         parked = len(self._parked)
         return {"active": len(self._order), "backoff": len(self._due) - parked, "unschedulable": parked}
 
     def _wake_later(self, key: str, when: float) -> None:
         self._due[key] = when
         heapq.heappush(self._waiting, (when, key))
+
+
+def _first(heap: list[Order], valid: dict[str, Order]) -> str | None:
+    """The key of the first entry that still counts; those that do not are dropped."""
+    while heap:
+        if valid.get(heap[0][2]) == heap[0]:
+            return heap[0][2]
+        heapq.heappop(heap)
+    return None

@@ -18,6 +18,7 @@ PREEMPTED = "Preempted"
 GANG_NOT_READY = "GangNotReady"
 UNSCHEDULABLE = "Unschedulable"
 REFUSED = "InvalidObject"
+SCHEDULER_ERROR = "SchedulerError"
 ROOM_TAKEN = "FreedRoomTaken"
 
 #: Reason of a victim's DisruptionTarget condition.
@@ -40,6 +41,11 @@ def scheduled(pod: PodRef, node: str) -> Report:
 def failed_scheduling(pod: PodRef, message: str) -> Report:
     """The pod's gang does not fit."""
     return Report(pod_reference(pod), "Warning", FAILED_SCHEDULING, "Scheduling", message[:_NOTE_LIMIT])
+
+
+def scheduler_error(pod: PodRef, message: str) -> Report:
+    """Nothing could be decided about the pod's gang."""
+    return Report(pod_reference(pod), "Warning", SCHEDULER_ERROR, "Scheduling", message[:_NOTE_LIMIT])
 
 
 def not_ready(pod: PodRef, message: str) -> Report:

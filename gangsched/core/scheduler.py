@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from gangsched.core import events as ev
 from gangsched.core.actions import Action
 from gangsched.core.decider import Decider, Verdict
@@ -12,7 +14,8 @@ from gangsched.core.executor import Executor
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle import Signal, State
 from gangsched.core.options import Options
-from gangsched.core.queue import Hint
+from gangsched.core.queue import Change, Hint
+from gangsched.core.turns import STRICT
 from gangsched.core.world import World
 from gangsched.model.records import SINGLE, Gang, GangId, Labels, Node, Pod
 
@@ -26,17 +29,19 @@ class Scheduler:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.world = World(options.scheduler_names, options.evict_daemonset_pods)
+        strict = options.queue_policy == STRICT
+        self.world = World(options.scheduler_names, options.evict_daemonset_pods, strict)
         self.decider = Decider(self.world, options)
         self._run = Executor(self.world, self.decider, options)
         self._dirty: set[GangId] = set()
-        self._hints = Hint(0)
+        self._changes: list[Change] = []
         self._synced = False
         self._leading = not options.wait_for_leadership
         self._taken_over = False
         self._refused: set[tuple[str, str]] = set()
         self._untold: list[ev.ObjectRefused] = []
         self._fresh: list[Decision] = []
+        self._ended_at = 0
         self._gathering: dict[str, Decision] = {}
 
     # -- what happens --------------------------------------------------------------------------------------
@@ -61,16 +66,17 @@ class Scheduler:
 
     def has_work(self, now: float) -> bool:
         """True when a gang is ready to be decided now."""
-        return self._synced and self._leading and self._run.queue.head() is not None
+        return self._synced and self._leading and self._run.head() is not None
 
     def decide(self, now: float) -> list[Action]:
         """Decide the gang at the head of the queue (exactly one) and return what is to be done."""
         self._run.now = now
-        key = self._run.queue.head()
-        if key is None or not (self._synced and self._leading):
+        group = self._run.head()
+        if group is None or not (self._synced and self._leading):
             return []
-        group = self._run.groups[key]
+        self.decider.watchdog.begin()
         verdict = self._run.decide(group)
+        self._ended_at = self.decider.watchdog.finish()
         self._fresh.extend(verdict.decisions)
         self._act(group, verdict)
         self._settle()
@@ -91,6 +97,10 @@ class Scheduler:
                 if (decision.gang.namespace, decision.gang.name) == (namespace, name):
                     return decision
         return None
+
+    def cancelled(self) -> ev.SearchCancelled | None:
+        """What must be told before the last decision for it to come out the same again; None: nothing."""
+        return ev.SearchCancelled(self._ended_at) if self._ended_at else None
 
     def drain_decisions(self) -> list[Decision]:
         """Decisions made since the last call, oldest first."""
@@ -122,19 +132,24 @@ class Scheduler:
             case ev.NodeGone(name):
                 self.world.snapshot.drop_node(name)
                 self._run.nodes_changed.add(name)
+                self._note(Hint.NODE_GONE, name)
             case ev.GangChanged(gang):
+                known = self.world.membership.objects.get((gang.family, gang.namespace, gang.name))
                 self.world.membership.set_object(gang)
+                if known is None or _rules_of(known) != _rules_of(gang):
+                    self._note(Hint.VICTIMS)
                 self._gang_changed(gang.family, gang.namespace, gang.name, gang)
             case ev.GangGone(family, namespace, name):
+                self._note(Hint.VICTIMS)
                 gone = self.world.membership.objects.get((family, namespace, name))
                 self.world.membership.drop_object(family, namespace, name)
                 self._gang_changed(family, namespace, name, gone)
             case ev.BudgetChanged(budget):
                 self.world.budgets[(budget.namespace, budget.name)] = budget
-                self._hints |= Hint.BUDGET
+                self._note(Hint.BUDGET)
             case ev.BudgetGone(namespace, name):
                 self.world.budgets.pop((namespace, name), None)
-                self._hints |= Hint.BUDGET
+                self._note(Hint.BUDGET)
             case ev.NamespaceChanged(namespace):
                 self._namespace_changed(namespace.name, namespace.labels)
             case ev.NamespaceGone(name):
@@ -142,16 +157,29 @@ class Scheduler:
             case ev.PriorityClassChanged(priority_class):
                 if self.world.classes.get(priority_class.name) != priority_class:
                     self.world.classes[priority_class.name] = priority_class
-                    self._hints |= Hint.ROOM  # victims or preemptors may have to wait less now
+                    self._note(Hint.CLASSES)  # victims or preemptors may have to wait less now
             case ev.PriorityClassGone(name):
                 self.world.classes.pop(name, None)
-                self._hints |= Hint.ROOM
+                self._note(Hint.CLASSES)
             case ev.JobChanged(job):
                 self.world.jobs[(job.namespace, job.name)] = job
             case ev.JobGone(namespace, name):
                 self.world.jobs.pop((namespace, name), None)
+            # Default constraints are preferences as a rule: no parked gang is woken for what they select.
+            case ev.PodSelectorChanged(pod_selector):
+                self.world.snapshot.selectors.set(pod_selector)
+            case ev.PodSelectorGone(kind, namespace, name):
+                self.world.snapshot.selectors.drop(kind, namespace, name)
+            case ev.StorageChanged(record):
+                if self.world.snapshot.volumes.put(record):
+                    self._volumes_changed()
+            case ev.StorageGone(kind, namespace, name):
+                self.world.snapshot.volumes.drop(kind, namespace, name)
+                self._volumes_changed()
             case ev.ObjectRefused():
                 self._object_refused(event)
+            case ev.SearchCancelled(question):
+                self.decider.watchdog.end_at(question)
             case ev.Synced():
                 self._synced = True
                 self._dirty.update(self.world.membership.members)
@@ -165,42 +193,68 @@ class Scheduler:
         old = self.world.pods.get(pod.uid)
         if old is not None and old.gang != pod.gang:
             self._dirty.add(old.gang)
+            self._note(Hint.VICTIMS)
+        assumed_on = self.world.assumed_on(pod.uid)
         self.world.set_pod(pod)
         self._touch(pod.gang)
-        if old is None:
-            if pod.bound:
-                self._hints |= Hint.PODS
-        elif (old.bound and not pod.bound) or (
-            old.deleting_since is None and pod.deleting_since is not None and pod.bound
-        ):
-            self._hints |= Hint.ROOM
-        elif pod.bound and (not old.bound or old.labels != pod.labels):
-            self._hints |= Hint.PODS
-        elif old.bound and old.shape is not pod.shape:
-            self._hints |= Hint.ROOM
+        self._pod_may_help(old, pod, assumed_on)
         if pod.finished:
             self._run.gone(pod.uid)
         self._run.pod_seen(old, pod)
 
+    def _pod_may_help(self, old: Pod | None, pod: Pod, assumed_on: str) -> None:
+        """Note what a pod's new record may mean for gangs that do not fit. We were binding it to ``assumed_on``."""
+        was_there = (old is not None and old.bound) or bool(assumed_on and assumed_on == pod.node)
+        if old is not None and old.bound and not pod.bound:
+            self._note(Hint.ROOM, old.node, pod, old)
+        elif assumed_on and (pod.finished or pod.node not in ("", assumed_on)):
+            self._note(Hint.ROOM, assumed_on, pod)
+        if not pod.bound:
+            return
+        if not was_there:
+            # Where one has come, none has become free; but its gang may now have members to spare.
+            self._note(Hint.PODS if pod.gang.family == SINGLE else Hint.PODS | Hint.VICTIMS, pod.node, pod)
+        if old is None:
+            return
+        if pod.deleting_since is not None and old.deleting_since is None:
+            self._note(Hint.ROOM, pod.node, pod)
+        if was_there and pod.labels != old.labels:
+            self._note(Hint.PODS, pod.node, pod, old)
+        if was_there and pod.shape is not old.shape:
+            self._note(Hint.ROOM, pod.node, pod, old)
+        if was_there and (_as_victim(old) != _as_victim(pod) or (_run_time(old) != _run_time(pod) and self._timed())):
+            self._note(Hint.VICTIMS, pod.node, pod, old)
+
+    def _timed(self) -> bool:
+        """Does anything have to run for some time before it may be evicted?"""
+        classes = self.world.classes.values()
+        return bool(self.options.minimum_run_time_seconds) or any(c.minimum_run_time_seconds for c in classes)
+
+    def _note(self, kind: Hint, node: str = "", pod: Pod | None = None, before: Pod | None = None) -> None:
+        """Something has happened that may help gangs that do not fit; see :class:`~gangsched.core.queue.Change`."""
+        self._changes.append(Change(kind, node, pod, before))
+
     def _pod_gone(self, uid: str) -> None:
-        assumed = self.world.assumed(uid)
+        assumed_on = self.world.assumed_on(uid)
         pod = self.world.drop_pod(uid)
         self._run.gone(uid)
         if pod is not None:
             self._touch(pod.gang)
-            if pod.bound or assumed:
-                self._hints |= Hint.ROOM
+            if pod.bound or assumed_on:
+                self._note(Hint.ROOM, pod.node or assumed_on, pod)
 
     def _node_changed(self, node: Node) -> None:
         row = self.world.snapshot.row_of.get(node.name)
         old = self.world.snapshot.nodes[row] if row is not None else None
         self.world.snapshot.set_node(node)
-        if old is None or (
-            (old.allocatable, old.labels, old.taints, old.unschedulable, old.ready, old.deleting)
-            != (node.allocatable, node.labels, node.taints, node.unschedulable, node.ready, node.deleting)
-        ):
-            self._hints |= Hint.NODE
+        kind = Hint.NODE_ADDED if old is None else _differences(old, node)
+        if kind:
+            self._note(kind, node.name)
             self._run.nodes_changed.add(node.name)
+
+    def _volumes_changed(self) -> None:
+        self._note(Hint.VOLUMES)
+        self._run.volumes_changed()
 
     def _namespace_changed(self, name: str, labels: Labels | None) -> None:
         """Terms of pods may select others now, those of bound pods that keep pending ones off included."""
@@ -212,7 +266,7 @@ class Scheduler:
         else:
             namespaces[name] = labels
         self.world.snapshot.terms.namespaces_changed()
-        self._hints |= Hint.PODS | Hint.ROOM
+        self._note(Hint.NAMESPACES)
 
     def _gang_changed(self, family: str, namespace: str, name: str, gang: Gang | None) -> None:
         """A group object changed: its own gang, and every gang of the GangGroup that it lists, look again."""
@@ -270,18 +324,51 @@ class Scheduler:
             self._run.plans_at_risk()
             self._run.time_passed()
             self._run.phases_over()
-            hints, self._hints = self._hints | self._run.take_hints(), Hint(0)
-            if hints:
-                self._run.wake(hints)
+            changes, self._changes = self._changes + self._run.take_changes(), []
+            if changes:
+                self._run.wake(changes)
             if not self._dirty and not self._run.unsettled():
                 return
 
     def _act(self, group: Group, verdict: Verdict) -> None:
         group.decisions = verdict.decisions
         group.message = verdict.message
+        group.failed_plugin = verdict.failed_plugin
         if verdict.outcome == BIND:
             self._run.adopt(group, verdict, Signal.FITS)
         elif verdict.outcome in (WAIT, PREEMPT):
             self._run.adopt(group, verdict, Signal.PLAN)
         elif verdict.outcome != GATHERING:
-            self._run.signal(group, Signal.NO_FIT)
+            self._run.no_fit(group, verdict)
+
+
+def _differences(old: Node, node: Node) -> Hint:
+    """What has changed about a node, as far as it may matter to pods that do not fit."""
+    kind = Hint(0)
+    if old.allocatable != node.allocatable:
+        kind |= Hint.NODE_ROOM
+    if (old.labels, old.features) != (node.labels, node.features):
+        kind |= Hint.NODE_LABELS
+    if (old.taints, old.unschedulable, old.ready, old.deleting) != (
+        node.taints,
+        node.unschedulable,
+        node.ready,
+        node.deleting,
+    ):
+        kind |= Hint.NODE_TAINTS
+    return kind
+
+
+def _as_victim(pod: Pod) -> tuple[object, ...]:
+    """What says whether a bound pod may be evicted, its gang and its run time aside."""
+    return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner
+
+
+def _run_time(pod: Pod) -> tuple[object, ...]:
+    """What says how long a bound pod has run."""
+    return pod.phase, pod.started, pod.scheduled_condition
+
+
+def _rules_of(gang: Gang) -> Gang:
+    """A group without what changes all the time and means nothing to others."""
+    return msgspec.structs.replace(gang, status=None, generation=0)

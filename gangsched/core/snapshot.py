@@ -7,14 +7,20 @@ equals" means the same whatever order the nodes arrived in.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
 from gangsched.core.nodecolumns import NodeColumns
+from gangsched.core.nodeids import NodeIds
 from gangsched.core.podclass import PodClass
-from gangsched.core.podtable import PodTable
-from gangsched.core.terms import TermIndex, selection_of
-from gangsched.model.records import Labels, Node, Pod, PodShape
+from gangsched.core.podtable import TERMINATING, PodTable
+from gangsched.core.spreading import SelectorIndex
+from gangsched.core.termcounts import NodeCounts, TermIndex
+from gangsched.core.volumechoice import Choices
+from gangsched.core.volumes import VolumeIndex
+from gangsched.model.records import Labels, LabelSelector, Node, Pod, PodShape
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -31,7 +37,10 @@ class Snapshot:
 
     ``allocatable`` and ``used`` are ``(R, N)``; ``scored`` is ``(2, N)``. Rows of nodes that were added since the
     last :meth:`settle` are not visible yet; every decision settles first. ``static_generation`` changes whenever
-    something changes that filters blind to pods look at.
+    something changes that filters blind to pods look at, ``labels_generation`` whenever rows or labels of nodes do,
+    ``room_generation`` when what a node has changes.
+    ``terms`` counts the pods that terms of affinity and spread concern, ``images`` has the bytes of each image by node
+    number (``node_ids``), ``selectors`` knows which pods belong together.
     """
 
     def __init__(self) -> None:
@@ -45,12 +54,19 @@ class Snapshot:
         self.table = PodTable()
         self.columns = NodeColumns(self)
         self.static_generation = 0
+        self.room_generation = 0
+        self.labels_generation = 0
+        self.volumes = VolumeIndex()
+        self.volume_choices = Choices(self, self.volumes)
+        self.node_ids = NodeIds()
         self.terms = TermIndex(self)
+        self.selectors = SelectorIndex()
+        self.images: dict[str, NodeCounts] = {}
         self.anti_shapes: list[int] = []
-        self._term_keys: set[str] = set()
-        self._kept_off: dict[int, tuple[PodClass, tuple[int, int], bool]] = {}
+        self.port_shapes: list[int] = []
+        self._term_keys: tuple[str, ...] = ()
         self._terms_exist = False
-        self._classes: dict[tuple[int, str, tuple[str | None, ...]], PodClass] = {}
+        self._classes: dict[tuple[object, ...], PodClass] = {}
         self._scored_vectors: list[Floats] = []
         self._next_class = 0
         self.namespaces: dict[str, Labels] = {}
@@ -73,7 +89,9 @@ class Snapshot:
 
     def set_node(self, node: Node) -> None:
         """Insert or replace a node."""
+        old = self._known.get(node.name)
         self._known[node.name] = node
+        self._note_images(self.node_ids.take(node.name), old.images if old is not None else (), node.images)
         row = self.row_of.get(node.name)
         if row is None:
             self._dirty = True
@@ -83,8 +101,11 @@ class Snapshot:
 
     def drop_node(self, name: str) -> None:
         """Remove a node; pods still bound to it stay known and count again if it comes back."""
-        if self._known.pop(name, None) is not None:
+        node = self._known.pop(name, None)
+        if node is not None:
             self._dirty = True
+            self._note_images(self.node_ids.take(name), node.images, ())
+            self._forget_place(name)
 
     def settle(self) -> None:
         """Bring the rows into line with the known nodes, in name order. Cheap when nothing was added or removed."""
@@ -99,6 +120,9 @@ class Snapshot:
         new_row[take[kept]] = np.flatnonzero(kept)
         self.nodes = [self._known[n] for n in names]
         self.row_of = {n: i for i, n in enumerate(names)}
+        self.labels_generation += 1
+        self.volumes.attachments.rows_are(self.nodes, self.row_of)
+        self.node_ids.place(self.row_of)
         self.used = _moved(self.used, take)
         self.scored = _moved(self.scored, take)
         self.allocatable = np.zeros((len(self.resources), len(names)))
@@ -116,7 +140,10 @@ class Snapshot:
         old, self.nodes[row] = self.nodes[row], node
         if not renumbered and not _same_to_static_filters(old, node):
             self.columns.update(row, node)
+            self.labels_generation += old.labels != node.labels
             self.static_generation += 1
+        if old.allocatable != node.allocatable:
+            self.room_generation += 1
         for name, _ in node.allocatable:
             if name not in self.resource_row:
                 self._add_resource(name)
@@ -139,7 +166,11 @@ class Snapshot:
         """The pod takes room on ``node`` (which need not be known yet). A pod is charged once at a time."""
         row = -1 if self._dirty and node not in self.row_of else self.row_of.get(node, -1)
         self._pods_on.setdefault(node, {})[pod.uid] = pod
-        self.table.add(pod, row, self.shape_number(pod.shape), flags)
+        slot = self.table.add(pod, row, self.shape_number(pod.shape), flags)
+        self.table.place[slot] = self.node_ids.take(node)
+        self.terms.count(slot, +1)
+        if pod.volumes is not None:
+            self.volumes.use(pod, node)
         if row >= 0:
             self._charge(pod, row, +1.0)
 
@@ -150,9 +181,17 @@ class Snapshot:
         pod = self._pods_on[node].pop(uid)
         if not self._pods_on[node]:
             del self._pods_on[node]
+        self.terms.count(slot, -1)
+        if pod.volumes is not None:
+            self.volumes.leave(pod, node)
         self.table.remove(uid)
+        self._forget_place(node)
         if row >= 0:
             self._charge(pod, row, -1.0)
+
+    def _forget_place(self, node: str) -> None:
+        if node not in self._known and node not in self._pods_on:
+            self.node_ids.release(node)
 
     def replace(self, pod: Pod, node: str, flags: int) -> None:
         """A charged pod's record changed without moving: refresh what the table says about it."""
@@ -163,12 +202,12 @@ class Snapshot:
             self.charge(pod, node, flags)
             return
         self._pods_on[node][pod.uid] = pod
-        self.table.pods[slot] = pod
-        self.table.priority[slot] = pod.priority
-        self.table.gang[slot] = self.table.gang_number(pod.gang)
-        self.table.kin[slot] = self.table.kin_number(pod.namespace, pod.labels)
-        self.table.flags[slot] = flags
-        self.table.started[slot] = pod.started
+        same = old is not None and old.labels is pod.labels and not (self.table.flags[slot] ^ flags) & TERMINATING
+        if not same:
+            self.terms.count(slot, -1)
+        self.table.replace(slot, pod, flags)
+        if not same:
+            self.terms.count(slot, +1)
 
     def pods_on(self, node: str) -> list[Pod]:
         """Pods charged to a node, in no particular order."""
@@ -200,7 +239,9 @@ class Snapshot:
         self.shapes.append(shape)
         if shape.anti_affinity:
             self.anti_shapes.append(number)
-        self._note_terms(shape)
+        if shape.host_ports:
+            self.port_shapes.append(number)
+        self._note_terms(number, shape)
         self._scored_vectors.append(scored_vector(shape))
         items = [(PODS, 1.0)]
         for name, units in shape.requests:
@@ -235,38 +276,61 @@ class Snapshot:
         controller puts on each of its pods does not make them different.
         """
         number = self.shape_number(pod.shape)
-        key: tuple[int, str, tuple[str | None, ...]] = (number, "", ())
+        selector = self._spread_selector(pod)
+        key: tuple[object, ...] = (number, "", (), None)
         if self._terms_exist:
-            key = (number, pod.namespace, tuple(pod.labels.get(k) for k in sorted(self._term_keys)))
+            key = (number, pod.namespace, tuple([pod.labels.get(k) for k in self._term_keys]), selector)
+        volumes, name, uid = pod.volumes, "", ""
+        if volumes is not None:
+            if volumes.owned:
+                name, uid = pod.name, pod.uid
+            key = (*key, volumes, pod.namespace, uid)
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) > 50_000:
                 self._classes.clear()
             self._next_class += 1
-            found = self._classes[key] = PodClass(self.shapes[number], pod.namespace, pod.labels, self._next_class)
+            shape, number = self.shapes[number], self._next_class
+            found = PodClass(shape, pod.namespace, pod.labels, number, selector, volumes, name, uid)
+            self._classes[key] = found
         return found
 
-    def kept_off(self, pod: PodClass) -> bool:
-        """Does the anti-affinity of any shape that was ever seen name pods of this class?"""
-        if not self.anti_shapes:
-            return False
-        found = self._kept_off.get(id(pod))
-        if found is None or found[1] != (len(self.anti_shapes), self.terms.namespace_generation):
-            terms = (t for n in self.anti_shapes for t in self.shapes[n].anti_affinity)
-            named = any(self.terms.selects(selection_of(t), pod.namespace, pod.labels) for t in terms)
-            if len(self._kept_off) > 50_000:
-                self._kept_off.clear()
-            found = (pod, (len(self.anti_shapes), self.terms.namespace_generation), named)
-            self._kept_off[id(pod)] = found
-        return found[2]
+    def _spread_selector(self, pod: Pod) -> LabelSelector | None:
+        """What default spread constraints of a pending pod select; nobody asks for that of others."""
+        if pod.node or pod.shape.spread:
+            return None
+        selector = self.selectors.selector_of(pod)
+        if selector is not None:
+            self.tell_apart(r.key for r in selector.requirements)
+        return selector
 
-    def _note_terms(self, shape: PodShape) -> None:
-        selectors = [t.selector for t in (*shape.affinity, *shape.anti_affinity)]
-        selectors += [t.selector for _, t in (*shape.preferred_affinity, *shape.preferred_anti_affinity)]
+    def _note_terms(self, number: int, shape: PodShape) -> None:
+        self.terms.note_shape(number, shape)
+        terms = (*shape.affinity, *shape.anti_affinity)
+        preferred = (*shape.preferred_affinity, *shape.preferred_anti_affinity)
+        selectors = [*(t.selector for t in terms), *(t.selector for _, t in preferred)]
         selectors += [c.selector for c in shape.spread]
         if selectors:
+            self.tell_apart(r.key for s in selectors if s is not None for r in s.requirements)
+
+    def _note_images(self, place: int, old: tuple[tuple[str, int], ...], new: tuple[tuple[str, int], ...]) -> None:
+        """``images`` has, by name, the bytes that the image takes on each node that has it."""
+        if old == new:
+            return
+        for name, size in dict(old).items():
+            found = self.images.setdefault(name, NodeCounts())
+            found.add(place, -size)
+            if not found.total:
+                del self.images[name]
+        for name, size in dict(new).items():
+            self.images.setdefault(name, NodeCounts()).add(place, size)
+
+    def tell_apart(self, keys: Iterable[str]) -> None:
+        """From now on pods of different namespaces, or with other values of these labels, are of different classes."""
+        wanted = set(keys)
+        if not self._terms_exist or not wanted.issubset(self._term_keys):
             self._terms_exist = True
-            self._term_keys.update(r.key for s in selectors if s is not None for r in s.requirements)
+            self._term_keys = tuple(sorted(wanted.union(self._term_keys)))
             self._classes.clear()
 
     def shape_matrix(self) -> Floats:
@@ -282,6 +346,7 @@ def _same_to_static_filters(a: Node, b: Node) -> bool:
         and a.deleting == b.deleting
         and a.ready == b.ready
         and a.images == b.images
+        and a.features == b.features
     )
 
 

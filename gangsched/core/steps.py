@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from gangsched.core import report
+from gangsched.core import prebind, report
 from gangsched.core.actions import (
     Action,
     Bind,
@@ -24,8 +24,9 @@ from gangsched.core.decision import Placement
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle import Do, State
 from gangsched.core.options import Options
+from gangsched.core.outstanding import Outstanding
 from gangsched.core.permit import Barrier
-from gangsched.core.queue import Hint, Queue
+from gangsched.core.queue import Change, Hint, Queue, queue_order
 from gangsched.core.repeats import Repeated, Repeats
 from gangsched.core.world import World
 from gangsched.model.records import SINGLE, GangId, Pod
@@ -34,7 +35,7 @@ from gangsched.model.records import SINGLE, GangId, Pod
 class Steps:
     """Carries out single steps for one gang at a time; it never changes a gang's state.
 
-    ``writes`` are the writes without an answer yet, by action id; ``awaited_by`` has, by UID, the keys of the groups
+    ``writes`` are the writes without an answer yet; ``awaited_by`` has, by UID, the keys of the groups
     that wait for a pod to be gone. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those
     whose held room a gang of higher priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by
     whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed.
@@ -46,10 +47,10 @@ class Steps:
         self.now = 0.0
         self.queue = Queue()
         self.actions: list[Action] = []
-        self.writes: dict[int, tuple[str, Action]] = {}
+        self.writes = Outstanding()
         self.awaited_by: dict[str, set[str]] = {}
         self.marks: set[str] = set()
-        self.hints = Hint(0)
+        self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
         self.repeats = Repeats()
@@ -59,6 +60,8 @@ class Steps:
             Do.NOMINATE: self._nominate,
             Do.MARK: self._mark,
             Do.REMOVE: self.remove,
+            Do.PREBIND: lambda group: prebind.begin(self, group),
+            Do.UNASSUME: lambda group: prebind.undo(self, group),
             Do.BIND: self._bind,
             Do.WITHDRAW: self._withdraw,
             Do.UNMARK: self._unmark,
@@ -86,15 +89,25 @@ class Steps:
         self._statuses.clear()
         self.repeats.clear()
 
-    def _write(self, group: Group, action: Action, action_id: int, uid: str) -> None:
+    def still(self, group: Group) -> bool:
+        """Is nothing of an earlier plan of this gang on its way any more? Until then it is not decided again: a mark or
+        a nomination that arrives late would look like one of the new plan.
+        """
+        if self.writes.any_of(group.key):
+            return False
+        return not len(self.repeats) or not any(
+            self.repeats.has(WithdrawNomination, pod.uid) for pod in self._unplaced(group)
+        )
+
+    def write(self, group: Group, action: Action, action_id: int, uid: str) -> None:
         """A write that the group's phase waits for."""
-        self.writes[action_id] = (group.key, action)
+        self.writes.add(action_id, group.key, action)
         group.barrier.expect(action_id, uid)
         self.actions.append(action)
 
     def _write_apart(self, action: Repeated) -> None:
         """A write that no phase waits for, and that is repeated until it succeeds."""
-        self.writes[action.id] = ("", action)
+        self.writes.add(action.id, "", action)
         self.repeats.sent(action)
         self.actions.append(action)
 
@@ -102,24 +115,32 @@ class Steps:
         """This write has failed so many times: repeat it after a pause."""
         self.repeats.again(action, self.now + self.pause(failures))
 
-    def repeat(self) -> None:
-        """Repeat the writes whose time has come, if what they are about is still so."""
+    def repeat(self) -> list[GangId]:
+        """Repeat the writes whose time has come, if what they are about is still so. Returns the gangs of members that
+        are pending again, because their node no longer takes them.
+        """
+        again = []
         for action in self.repeats.due(self.now):
             pod = self.world.pods.get(action.pod.uid)
             if pod is not None and self._wanted(action, pod):
-                self._write_apart(msgspec.structs.replace(action, id=self._new_id()))
-            else:
-                self.repeats.drop(type(action), action.pod.uid)
+                self._write_apart(msgspec.structs.replace(action, id=self.new_id()))
+                continue
+            self.repeats.drop(type(action), action.pod.uid)
+            if pod is not None and isinstance(action, Bind) and self.world.assumed(pod.uid):
+                self.world.forget(pod.uid)
+                self.changes.append(Change(Hint.ROOM, action.node, pod))
+                again.append(pod.gang)
+        return again
 
     def _wanted(self, action: Repeated, pod: Pod) -> bool:
         match action:
-            case Bind():
-                return self.world.assumed(pod.uid)
+            case Bind(node=node):
+                return self.world.still_takes(pod.uid, node)
             case WithdrawNomination():
                 return not pod.node
         return pod.live
 
-    def _new_id(self) -> int:
+    def new_id(self) -> int:
         self._next_id += 1
         return self._next_id - 1
 
@@ -141,11 +162,9 @@ class Steps:
         plan.nominated = set(plan.node_of)
         for place in plan.placements:
             self.repeats.drop(WithdrawNomination, place.uid)
-            action_id = self._new_id()
+            action_id = self.new_id()
             text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
-            self._write(
-                group, Nominate(action_id, self._ref(place), place.node, plan.ident, text), action_id, place.uid
-            )
+            self.write(group, Nominate(action_id, self._ref(place), place.node, plan.ident, text), action_id, place.uid)
         self._tell(group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
 
     def _mark(self, group: Group) -> None:
@@ -156,11 +175,11 @@ class Steps:
         scheduler = group.gangs[0].scheduler
         text = report.mark_message(scheduler, group.name, self.trigger(group).key)
         for uid in self._standing(plan):
-            action_id = self._new_id()
+            action_id = self.new_id()
             self.marks.add(uid)
             self.repeats.drop(Unmark, uid)
             ref = report.reference(self.world.pods[uid])
-            self._write(group, Mark(action_id, ref, text), action_id, uid)
+            self.write(group, Mark(action_id, ref, text), action_id, uid)
 
     def remove(self, group: Group) -> None:
         """Remove the victims that are still there and have not been removed."""
@@ -176,11 +195,11 @@ class Steps:
         for uid in self._standing(plan):
             if uid in plan.removed:
                 continue
-            action_id = self._new_id()
+            action_id = self.new_id()
             plan.removed.add(uid)
             ref = report.reference(self.world.pods[uid])
             action = Remove(action_id, ref, evict=self.options.strict_budgets, mark=mark)
-            self._write(group, action, action_id, uid)
+            self.write(group, action, action_id, uid)
         if first and plan.victims:
             self.actions.append(
                 report.preemptor_evicts(self.trigger(group), group.name, plan.victims.values(), plan.ident)
@@ -197,23 +216,40 @@ class Steps:
         if plan is None:
             return
         group.barrier = Barrier()
-        priority = self.world.membership.preemptor_priority(group.gangs)
-        self.world.held.pop(group.key, None)
+        self.assume_members(group, plan)
         for place in plan.placements:
-            action_id = self._new_id()
-            self.world.assume(place.uid, place.node)
+            action_id = self.new_id()
             self.repeats.drop(WithdrawNomination, place.uid)
-            self._write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
+            self.write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
+
+    def assume_members(self, group: Group, plan: Plan) -> None:
+        """From now on the members take room on their nodes as if they were bound."""
+        priority = self.world.membership.preemptor_priority(group.gangs)
+        self._give_back(group)
+        for place in plan.placements:
+            self.world.assume(place.uid, place.node)
+            self.changes.append(Change(Hint.PODS, place.node, self.world.pods[place.uid]))
         self.may_have_taken(group, priority)
 
-    def bind_again(self, group: Group) -> None:
-        """Repeat, on the same nodes, the bindings whose outcome is unknown."""
+    def bind_again(self, group: Group) -> bool:
+        """Repeat, on the same nodes, the bindings whose outcome is unknown. False when one of these nodes no longer
+        takes its member, which is then no longer assumed there: nothing is written, the others go on apart.
+        """
+        unsure = [p for p in group.plan.placements if p.uid in group.unsure] if group.plan is not None else []
+        unsure = [p for p in unsure if p.uid in self.world.pods and not self.world.pods[p.uid].node]
+        lost = [p for p in unsure if not self.world.still_takes(p.uid, p.node)]
+        if lost:
+            for place in lost:
+                self.world.forget(place.uid)
+                self.changes.append(Change(Hint.ROOM, place.node))
+            group.message = f"{lost[0].node} no longer takes {lost[0].key}"
+            return False
         group.retry_at = None
-        for place in group.plan.placements if group.plan is not None else ():
-            if place.uid in group.unsure and place.uid in self.world.pods:
-                action_id = self._new_id()
-                self._write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
+        for place in unsure:
+            action_id = self.new_id()
+            self.write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
         self.check.add(group.key)
+        return True
 
     def _withdraw(self, group: Group) -> None:
         """Clear nominations: those of the plan, and any that an earlier plan or process has left behind."""
@@ -233,7 +269,7 @@ class Steps:
     def _withdraw_some(self, group: Group, which: Callable[[Pod], bool], text: str) -> None:
         for pod in self._unplaced(group):
             if which(pod) and not self.repeats.has(WithdrawNomination, pod.uid):
-                self._write_apart(WithdrawNomination(self._new_id(), report.reference(pod), "Withdrawn", text))
+                self._write_apart(WithdrawNomination(self.new_id(), report.reference(pod), "Withdrawn", text))
 
     def _unplaced(self, group: Group) -> Iterator[Pod]:
         for gang in group.gangs:
@@ -261,13 +297,14 @@ class Steps:
         pod = self.world.pods.get(uid)
         if pod is not None and pod.live and not self.repeats.has(Unmark, uid):
             text = f"no longer needed for {preemptor}"
-            self._write_apart(Unmark(self._new_id(), report.reference(pod), text))
+            self._write_apart(Unmark(self.new_id(), report.reference(pod), text))
 
     def release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""
         plan, group.plan = group.plan, None
         if plan is not None:
             self._keep_unsure(group, plan)
+            prebind.forget_claims(self, plan)
         group.retry_at = None
         group.barrier = Barrier()
         if plan is not None:
@@ -277,8 +314,11 @@ class Steps:
                     waiting.discard(group.key)
                     if not waiting:
                         del self.awaited_by[uid]
-        if self.world.held.pop(group.key, None):
-            self.hints |= Hint.ROOM
+        self._give_back(group)
+
+    def _give_back(self, group: Group) -> None:
+        """Room is no longer held."""
+        self.changes += [Change(Hint.ROOM, p.node) for p in self.world.held.pop(group.key, ())]
 
     def _keep_unsure(self, group: Group, plan: Plan) -> None:
         """The gang stops following bindings that may have taken effect: they are repeated without it."""
@@ -287,25 +327,26 @@ class Steps:
             unsure.update(group.unsure)
         for place in plan.placements:
             if place.uid in unsure and self.world.assumed(place.uid):
-                action = Bind(self._new_id(), self._ref(place), place.node)
+                action = Bind(self.new_id(), self._ref(place), place.node)
                 self.repeats.sent(action)
                 self.repeats.again(action, group.retry_at or self.now + self.pause(1))
 
     def _enqueue(self, group: Group) -> None:
-        membership = self.world.membership
-        priority = membership.preemptor_priority(group.gangs)
-        self.queue.push(group.key, priority, membership.created(group.gangs))
+        self.queue.push(queue_order(self.world.membership, group.gangs))
 
     def _park(self, group: Group) -> None:
-        group.attempts += 1
         if group.rounds >= self.options.max_rounds:
             group.rounds = 0
+            self._retry(group)  # it may evict again then, whether anything has happened or not
+            return
+        group.attempts += 1
         not_before = self.now + self.backoff(group)
-        self.queue.park(group.key, self._helpful(group), self.now, not_before, group.look_again_at)
+        order = queue_order(self.world.membership, group.gangs)
+        self.queue.park(order, self.now, not_before, group.look_again_at)
 
     def _retry(self, group: Group) -> None:
         group.attempts += 1
-        self.queue.retry(group.key, self.now + self.backoff(group))
+        self.queue.rest(group.key, self.now + self.backoff(group))
 
     def backoff(self, group: Group) -> float:
         """Seconds; doubles with every attempt that did not help."""
@@ -316,37 +357,44 @@ class Steps:
         doubled = self.options.backoff_initial_seconds * 2.0 ** min(attempts - 1, 30)
         return min(doubled, self.options.backoff_max_seconds)
 
-    def _helpful(self, group: Group) -> Hint:
-        """Kinds of events that may help this gang."""
-        hints = Hint.NODE | Hint.ROOM
-        if self.options.strict_budgets:
-            hints |= Hint.BUDGET
-        shapes = (p.shape for gang in group.gangs for p in self.world.membership.members.get(gang, {}).values())
-        if any(shape.affinity or shape.anti_affinity or shape.spread for shape in shapes):
-            hints |= Hint.PODS
-        return hints
-
     def report(self, group: Group) -> None:
         """Tell every member where its gang stands."""
         if group.state is State.GATHERING or group.problem:
             self._tell(group, report.GANG_NOT_READY, group.problem, report.not_ready)
-        else:
-            self._tell(group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
-
-    def _tell(self, group: Group, reason: str, text: str, event: Callable[[PodRef, str], Report]) -> None:
-        """Condition and Event on every pending member, when the text is a new one for it."""
-        if not text:
             return
+        # A gang that is decided before its backoff is over has no more to say for it.
+        early = self.now < group.quiet_until
+        if group.failed_plugin:
+            told = self._tell(group, report.SCHEDULER_ERROR, group.message, report.scheduler_error, early=early)
+        else:
+            told = self._tell(group, report.UNSCHEDULABLE, group.message, report.failed_scheduling, early=early)
+        if told:
+            group.quiet_until = self.now + self.pause(group.attempts + 1)
+
+    def _tell(
+        self, group: Group, reason: str, text: str, event: Callable[[PodRef, str], Report], early: bool = False
+    ) -> bool:
+        """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those
+        that have been told something else hear of it later. Returns whether anybody was told.
+        """
+        some = False
+        if not text:
+            return some
         for gang in group.gangs:
             for pod in self.world.membership.census(gang).pending:
                 seen = pod.scheduled_condition
                 shown = (seen.reason, seen.message) if seen is not None else None
                 if group.told.get(pod.uid) == (reason, text) or (pod.uid not in group.told and shown == (reason, text)):
                     continue
+                if early and pod.uid in group.told:
+                    group.tell_at = group.quiet_until
+                    continue
+                some = True
                 group.told[pod.uid] = (reason, text)
                 ref = report.reference(pod)
                 self.actions.append(SetCondition(ref, reason, text))
                 self.actions.append(event(ref, text))
+        return some
 
     def status(self, gang: GangId, group: Group | None) -> None:
         """The status of the group object, when it changed and is ours to tell."""

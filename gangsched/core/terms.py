@@ -1,4 +1,4 @@
-"""Which pods a term of affinity, anti-affinity or spread selects, as arrays, and how many there are per domain."""
+"""What a term of affinity, anti-affinity or spread selects, and the domains in which it counts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gangsched.core.podclass import PodClass
-from gangsched.model.records import Labels, LabelSelector, PodTerm
-from gangsched.model.selectors import selector_matches
+from gangsched.model.records import LabelSelector, PodTerm
 
 if TYPE_CHECKING:
     from gangsched.core.simulation import Simulation
-    from gangsched.core.snapshot import Snapshot
+    from gangsched.core.termcounts import Carried
 
-Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
 
@@ -34,41 +32,6 @@ def selection_of(term: PodTerm) -> Selection:
     return Selection(term.selector, term.namespaces, term.namespace_selector)
 
 
-class TermIndex:
-    """Answers, per selection, for every distinct (namespace, labels) of the pod table; each is computed once."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._answers: dict[Selection, list[bool]] = {}
-        self._generation = 0
-        self.namespace_generation = 0
-
-    def namespaces_changed(self) -> None:
-        """Labels of a namespace changed: namespace selectors may select others now."""
-        self._answers.clear()
-        self.namespace_generation += 1
-
-    def selects(self, selection: Selection, namespace: str, labels: Labels) -> bool:
-        """Does the selection include a pod of this namespace with these labels?"""
-        if namespace not in selection.namespaces:
-            if selection.namespace_selector is None:
-                return False
-            if not selector_matches(selection.namespace_selector, self._snapshot.namespaces.get(namespace, {})):
-                return False
-        return selector_matches(selection.selector, labels)
-
-    def by_kin(self, selection: Selection) -> Bools:
-        """``(kins,)``: the answer for each (namespace, labels) number of the pod table."""
-        table = self._snapshot.table
-        if self._generation != table.kin_generation or len(self._answers) > 4096:
-            self._answers.clear()
-            self._generation = table.kin_generation
-        known = self._answers.setdefault(selection, [])
-        for namespace, labels in table.kins[len(known) :]:
-            known.append(self.selects(selection, namespace, labels))
-        return np.array(known, dtype=np.bool_)
-
-
 class Domains:
     """Nodes by the value of one label key: ``code[row]`` is the domain, -1 where the node has no such label."""
 
@@ -78,26 +41,26 @@ class Domains:
         self.count = len(column.values)
         self.values = column.values
 
-    def tally(self, sim: Simulation, slots: Ints) -> Counts:
-        """``(count,)`` pods per domain among these slots of the table."""
-        rows = sim.snapshot.table.row[slots]
+    def tally(self, rows: Ints, counts: Counts) -> Counts:
+        """``(count,)`` pods per domain, where ``counts[i]`` of them are at ``rows[i]``; a row may occur twice."""
         codes = self.code[rows]
-        return np.bincount(codes[codes >= 0], minlength=self.count).astype(np.int64)
+        inside = codes >= 0
+        return np.bincount(codes[inside], weights=counts[inside], minlength=self.count).astype(np.int64)
 
     def at(self, counts: Counts) -> Counts:
         """``(N,)`` each node's domain count; 0 where it is in no domain."""
-        if not self.count:
-            return np.zeros(len(self.code), dtype=np.int64)
-        return np.where(self.code >= 0, counts[self.code], 0)
+        return np.asarray(np.append(counts, 0)[self.code])  # -1 indexes the 0 at the end
+
+
+def includes(sim: Simulation, selection: Selection, pod: PodClass) -> bool:
+    """Does the selection include pods of this class?"""
+    return sim.snapshot.terms.selects(selection, pod.namespace, pod.labels)
 
 
 def selected_slots(sim: Simulation, selection: Selection, *, lifted: bool = False) -> Ints:
     """Slots of the bound pods that a selection includes; those lifted in the simulation only when asked for."""
-    table = sim.snapshot.table
-    answers = sim.snapshot.terms.by_kin(selection)
-    slots = table.occupied()
-    chosen = answers[table.kin[slots]] if len(answers) else np.zeros(len(slots), dtype=np.bool_)
-    return slots[chosen] if lifted else without(slots[chosen], sim.lifted())
+    slots = sim.snapshot.terms.among(sim.snapshot.table.occupied(), (selection,))
+    return slots if lifted else without(slots, sim.lifted())
 
 
 def without(slots: Ints, lifted: Ints) -> Ints:
@@ -105,6 +68,27 @@ def without(slots: Ints, lifted: Ints) -> Ints:
     return slots[~np.isin(slots, lifted)] if len(lifted) else slots
 
 
-def includes(sim: Simulation, selection: Selection, pod: PodClass) -> bool:
-    """Does the selection include pods of this class?"""
-    return sim.snapshot.terms.selects(selection, pod.namespace, pod.labels)
+def rows_of(sim: Simulation, *selections: Selection, leaving: bool) -> tuple[Ints, Counts]:
+    """``(rows, counts)`` of the bound pods that all selections include, less those lifted in the simulation.
+
+    A row may occur twice, a count may be negative: only sums over rows mean something. Pods that terminate count
+    only with ``leaving``.
+    """
+    terms = sim.snapshot.terms
+    rows, counts = terms.selected(selections).rows(sim.snapshot.node_ids, leaving)
+    lifted = terms.among(sim.lifted(), selections, leaving)
+    if not len(lifted):
+        return rows, counts
+    gone = sim.snapshot.table.row[lifted]
+    return np.concatenate([rows, gone]), np.concatenate([counts, np.full(len(gone), -1, dtype=np.int64)])
+
+
+def carried_rows(sim: Simulation, carried: Carried) -> tuple[Ints, Counts]:
+    """``(rows, counts)`` of the bound pods that have this term of their own, less those lifted in the simulation."""
+    rows, counts = carried.pods.rows(sim.snapshot.node_ids)
+    lifted = sim.lifted()
+    if not len(lifted):
+        return rows, counts
+    table = sim.snapshot.table
+    gone = table.row[lifted[np.isin(table.shape[lifted], carried.shapes)]]
+    return np.concatenate([rows, gone]), np.concatenate([counts, np.full(len(gone), -1, dtype=np.int64)])

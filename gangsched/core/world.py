@@ -8,6 +8,7 @@ from gangsched.core.membership import Membership
 from gangsched.core.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.simulation import Phantom
 from gangsched.core.snapshot import Snapshot
+from gangsched.core.turns import Turns
 from gangsched.model.marks import protected
 from gangsched.model.records import Budget, GangId, Job, Pod, PriorityClass
 
@@ -17,10 +18,11 @@ class World:
 
     Bound pods are charged to their node until they are gone or finished; pods that we are binding (*assumed*)
     are charged to the node they are going to. ``binding`` are the gangs whose bindings are on their way. ``held``
-    has, by group key, the nominated members of a gang.
+    has, by group key, the nominated members of a gang. ``turns`` knows the gangs that do not fit; with ``strict_order``
+    they keep their nodes from those behind them.
     """
 
-    def __init__(self, ours: Iterable[str], evict_daemonset_pods: bool = False) -> None:
+    def __init__(self, ours: Iterable[str], evict_daemonset_pods: bool = False, strict_order: bool = False) -> None:
         self.snapshot = Snapshot()
         self.membership = Membership(ours)
         self.budgets: dict[tuple[str, str], Budget] = {}
@@ -28,6 +30,7 @@ class World:
         self.classes: dict[str, PriorityClass] = {}
         self.held: dict[str, list[Phantom]] = {}
         self.binding: set[GangId] = set()
+        self.turns = Turns(strict_order)
         self.pods: dict[str, Pod] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
         self._charged: dict[str, str] = {}
@@ -47,6 +50,8 @@ class World:
             self.membership.drop_pod(old)
         self._uid_of[(pod.namespace, pod.name)] = pod.uid
         self.pods[pod.uid] = pod
+        if old is None and pod.volumes is not None:
+            self.snapshot.volumes.mention(pod, +1)
         self.membership.set_pod(pod)
         self.snapshot.shape_number(pod.shape)
         if pod.node:
@@ -60,6 +65,8 @@ class World:
         self._assumed.pop(uid, None)
         if pod is None:
             return None
+        if pod.volumes is not None:
+            self.snapshot.volumes.mention(pod, -1)
         if self._uid_of.get((pod.namespace, pod.name)) == uid:
             del self._uid_of[(pod.namespace, pod.name)]
         self._discharge(uid)
@@ -75,19 +82,38 @@ class World:
         self._assumed[uid] = node
         self._recharge(self.pods[uid])
 
+    def still_takes(self, uid: str, node: str) -> bool:
+        """Is there still room on ``node`` for a pod that is assumed there? What others did meanwhile may have taken it,
+        or the node itself away.
+        """
+        self.snapshot.settle()
+        row = self.snapshot.row_of.get(node)
+        if row is None or not self.assumed(uid):
+            return False
+        record = self.snapshot.nodes[row]
+        if record.unschedulable or record.deleting:
+            return False
+        index, _ = self.snapshot.vector(self.pods[uid].shape)
+        return bool((self.snapshot.used[index, row] <= self.snapshot.allocatable[index, row]).all())
+
     def forget(self, uid: str) -> None:
         """The binding failed or was not needed: the room is free again unless the pod is bound after all."""
         if self._assumed.pop(uid, None) is not None and uid in self.pods:
             self._recharge(self.pods[uid])
 
     def forget_all(self) -> None:
-        """None of our bindings is on its way any more."""
+        """None of our bindings, of pods or claims, is on its way any more."""
         for uid in list(self._assumed):
             self.forget(uid)
+        self.snapshot.volumes.forget_all()
 
     def assumed(self, uid: str) -> bool:
         """Is our binding of this pod still unconfirmed by the cluster?"""
         return uid in self._assumed
+
+    def assumed_on(self, uid: str) -> str:
+        """The node to which our unconfirmed binding takes the pod; empty without one."""
+        return self._assumed.get(uid, "")
 
     def _recharge(self, pod: Pod) -> None:
         node = "" if pod.finished else pod.node or self._assumed.get(pod.uid, "")

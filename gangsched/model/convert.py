@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gangsched.model import wire
+from gangsched.model.convert_volumes import pod_volumes
 from gangsched.model.dialects import HINT_PREFIXES, coscheduling, koordinator, membership, upstream
 from gangsched.model.errors import FieldError
+from gangsched.model.features import required_node_features
 from gangsched.model.records import (
+    NAMESPACE_NAME,
     NO_LABELS,
     PREEMPT_LOWER,
     PREEMPT_NEVER,
@@ -28,6 +31,7 @@ from gangsched.model.records import (
     NodeTerm,
     Owner,
     Pod,
+    PodSelector,
     PodShape,
     PodTerm,
     PriorityClass,
@@ -102,6 +106,7 @@ class Converter:
             intent=conditions.get(INTENT_CONDITION),
             version=meta.resource_version,
             priority_class=spec.priority_class_name,
+            volumes=pod_volumes(meta.name, spec.volumes),
         )
 
     def shape_of_template(self, meta: wire.ObjectMeta, spec: wire.PodSpec) -> PodShape:
@@ -111,12 +116,7 @@ class Converter:
     def _shape(
         self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus, template: bool = False
     ) -> PodShape:
-        allocated = {
-            c.name: parse_list(c.allocated_resources, f"status.containerStatuses[{i}].allocatedResources")
-            for i, c in enumerate(status.container_statuses or ())
-            if c.allocated_resources
-        }
-        requests, scored = pod_requests(spec, allocated)
+        requests, scored = pod_requests(spec, status)
         affinity = spec.affinity or wire.Affinity()
         node_affinity = affinity.node_affinity or wire.NodeAffinity()
         near, apart = affinity.pod_affinity or wire.PodAffinity(), affinity.pod_anti_affinity or wire.PodAffinity()
@@ -154,9 +154,10 @@ class Converter:
                 _spread(c, meta, f"spec.topologySpreadConstraints[{i}]")
                 for i, c in enumerate(spec.topology_spread_constraints or ())
             ),
-            images=tuple(c.image for c in (*(spec.init_containers or ()), *spec.containers) if c.image),
-            claims=tuple(v.persistent_volume_claim.claim_name for v in spec.volumes or () if v.persistent_volume_claim),
+            images=tuple(_image_name(c.image) for c in (*(spec.init_containers or ()), *spec.containers)),
+            image_volumes=tuple(_image_name(v.image.reference) for v in spec.volumes or () if v.image is not None),
             resource_claims=bool(spec.resource_claims),
+            node_features=required_node_features(spec),
         )
         return self._shapes.setdefault(shape, shape)
 
@@ -185,6 +186,7 @@ class Converter:
             images=tuple(sorted((n, i.size_bytes) for i in status.images or () for n in i.names or ())),
             created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
             version=meta.resource_version,
+            features=tuple(sorted(status.declared_features or ())),
         )
 
     def budget(self, raw: wire.PodDisruptionBudget) -> Budget:
@@ -205,7 +207,29 @@ class Converter:
 
     def namespace(self, raw: wire.Namespace) -> Namespace:
         """One namespace with its labels."""
-        return Namespace(raw.metadata.name, self._intern_labels(raw.metadata.labels))
+        name = raw.metadata.name
+        # The API server gives every namespace this label; manifests may not have it yet.
+        return Namespace(name, self._intern_labels({**(raw.metadata.labels or {}), NAMESPACE_NAME: name}))
+
+    @staticmethod
+    def service(raw: wire.Service) -> PodSelector:
+        """One Service; without a selector it selects nothing."""
+        return _labels_selector("Service", raw.metadata, raw.spec.selector)
+
+    @staticmethod
+    def replication_controller(raw: wire.ReplicationController) -> PodSelector:
+        """One ReplicationController."""
+        return _labels_selector("ReplicationController", raw.metadata, raw.spec.selector)
+
+    @staticmethod
+    def replica_set(raw: wire.ReplicaSet) -> PodSelector:
+        """One ReplicaSet."""
+        return _selecting("ReplicaSet", raw.metadata, raw.spec.selector)
+
+    @staticmethod
+    def stateful_set(raw: wire.StatefulSet) -> PodSelector:
+        """One StatefulSet."""
+        return _selecting("StatefulSet", raw.metadata, raw.spec.selector)
 
     def priority_class(self, raw: wire.PriorityClass) -> PriorityClass:
         """One PriorityClass, with what its annotations say about the patience of victims and preemptors."""
@@ -262,6 +286,20 @@ class Converter:
                 self._labels.clear()
             found = self._labels[key] = dict(key)
         return found
+
+
+def _selecting(kind: str, meta: wire.ObjectMeta, selector: wire.LabelSelector | None) -> PodSelector:
+    return PodSelector(kind, meta.namespace, meta.name, label_selector(selector, "spec.selector"))
+
+
+def _labels_selector(kind: str, meta: wire.ObjectMeta, labels: Mapping[str, str] | None) -> PodSelector:
+    wanted = tuple(Requirement(k, "In", (v,)) for k, v in sorted((labels or {}).items()))
+    return PodSelector(kind, meta.namespace, meta.name, LabelSelector(wanted) if wanted else None)
+
+
+def _image_name(name: str) -> str:
+    """The name under which nodes report the image: with its tag."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
 def _condition(raw: wire.Condition, i: int) -> Condition:
@@ -333,11 +371,15 @@ def _spread(raw: wire.TopologySpreadConstraint, meta: wire.ObjectMeta, field: st
         raise FieldError(f"{field}.maxSkew", f"{raw.max_skew} is below 1")
     if not raw.topology_key:
         raise FieldError(f"{field}.topologyKey", "a topology spread constraint needs a topologyKey")
-    selector = label_selector(raw.label_selector, f"{field}.labelSelector")
+    selector = _with_label_keys(
+        label_selector(raw.label_selector, f"{field}.labelSelector"), meta, raw.match_label_keys, None
+    )
+    if selector is not None and not selector.requirements:
+        selector = None  # unlike elsewhere, kube-scheduler counts no pod here
     return SpreadConstraint(
         topology_key=raw.topology_key,
         max_skew=raw.max_skew,
-        selector=_with_label_keys(selector, meta, raw.match_label_keys, None),
+        selector=selector,
         required=raw.when_unsatisfiable != "ScheduleAnyway",
         min_domains=raw.min_domains or 1,
         honor_affinity=raw.node_affinity_policy != "Ignore",

@@ -40,6 +40,8 @@ _SUFFIX = {
 _FORM = re.compile(
     r"([+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40}))(?:([eE][+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII
 )
+_INTEGER = re.compile(r"[+-]?\d{1,63}", re.ASCII)
+_CANONICAL = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 _cache: dict[tuple[bool, RawQuantity], int] = {}
 _CACHE_LIMIT = 50_000
 
@@ -87,6 +89,17 @@ def base_units(resource: str, raw: RawQuantity) -> int:
         _cache.clear()
     _cache[key] = units
     return units
+
+
+def integer(text: str, *, canonical: bool = False) -> int | None:
+    """The integer of 64 bits that the comparing operators (Gt, Lt) read a label or taint value as; None if it is none.
+
+    Taints are read more strictly than labels: ``canonical`` forbids leading zeros and a plus.
+    """
+    if (_CANONICAL if canonical else _INTEGER).fullmatch(text) is None:
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None
 
 
 def render(resource: str, units: float) -> str:

@@ -15,6 +15,9 @@ import msgspec
 Labels: TypeAlias = Mapping[str, str]
 NO_LABELS: Labels = {}
 
+#: The label that the API server gives every namespace: its name.
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
 #: Label selector operators, as the API spells them.
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
 
@@ -71,6 +74,18 @@ class SpreadConstraint(Record, frozen=True):
     honor_taints: bool = False
 
 
+class PodSelector(Record, frozen=True):
+    """A Service, ReplicaSet, StatefulSet or ReplicationController: the pods that it selects (None: none).
+
+    Default topology spread constraints count the pods that the ones of a pod select.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    selector: LabelSelector | None = None
+
+
 class Toleration(Record, frozen=True):
     """A toleration; an empty key with Exists tolerates every taint, an empty effect every effect."""
 
@@ -96,12 +111,37 @@ class HostPort(Record, frozen=True):
     port: int
 
 
+class Disk(Record, frozen=True):
+    """A disk that a pod names in its own spec: ``kind`` is the field of the volume, ``ident`` what identifies the disk.
+
+    ``monitors`` are those of a Ceph cluster: two disks of the kind ``rbd`` can be the same if they share one.
+    """
+
+    kind: str
+    ident: tuple[str, ...]
+    read_only: bool = False
+    monitors: tuple[str, ...] = ()
+
+
+class PodVolumes(Record, frozen=True):
+    """What a pod's volumes ask of the cluster. They are not part of the shape, since they differ from pod to pod.
+
+    ``claims`` are names of PersistentVolumeClaims in the pod's namespace, those of generic ephemeral volumes
+    (``<pod>-<volume>``) included; the latter are also in ``owned``: they must belong to the pod.
+    """
+
+    claims: tuple[str, ...] = ()
+    owned: tuple[str, ...] = ()
+    disks: tuple[Disk, ...] = ()
+
+
 class PodShape(msgspec.Struct, frozen=True, gc=False):
     """All that filters and scores read of a pod's spec. Interned: equal shapes are the same object.
 
     ``requests`` are the effective requests (see :mod:`gangsched.model.requests`) without the pod slot itself;
     ``scored`` are cpu and memory with the defaults that scoring assumes for pods that ask for nothing.
-    ``node_terms`` is None for "no required node affinity"; an empty tuple matches no node.
+    ``node_terms`` is None for "no required node affinity"; an empty tuple matches no node. ``images`` has one entry for
+    each container, its name as nodes report it; ``image_volumes`` are the images that volumes show.
     """
 
     requests: tuple[tuple[str, int], ...] = ()
@@ -118,8 +158,9 @@ class PodShape(msgspec.Struct, frozen=True, gc=False):
     preferred_anti_affinity: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     images: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
+    image_volumes: tuple[str, ...] = ()
     resource_claims: bool = False
+    node_features: tuple[str, ...] = ()
 
 
 class GangId(NamedTuple):
@@ -191,6 +232,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     intent: Condition | None = None
     version: str = ""
     priority_class: str = ""
+    volumes: PodVolumes | None = None
 
     @property
     def key(self) -> str:
@@ -227,6 +269,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     images: tuple[tuple[str, int], ...] = ()
     created: float = 0.0
     version: str = ""
+    features: tuple[str, ...] = ()
 
 
 class Gang(msgspec.Struct, frozen=True, gc=False):

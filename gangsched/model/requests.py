@@ -21,6 +21,7 @@ from gangsched.model.quantity import base_units
 DEFAULT_SCORED = {"cpu": 100, "memory": 200 * 1024 * 1024}
 
 _POD_LEVEL = ("cpu", "memory")
+_RESIZE_PENDING = "PodResizePending"
 
 
 def parse_list(raw: wire.Quantities | None, field: str) -> dict[str, int]:
@@ -46,59 +47,112 @@ def container_requests(container: wire.Container, field: str) -> dict[str, int]:
     return requests
 
 
-def pod_requests(
-    spec: wire.PodSpec, allocated: dict[str, dict[str, int]] | None = None
-) -> tuple[dict[str, int], dict[str, int]]:
+def pod_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple[dict[str, int], dict[str, int]]:
     """``(requests, scored)`` of a pod, base units.
 
-    ``allocated`` gives, by container name, what the kubelet has granted during an in-place resize: until the
-    resize is done the larger of the two counts. ``scored`` holds cpu and memory with
-    :data:`DEFAULT_SCORED` for containers that ask for none.
+    While a container (or a sidecar, or the pod as a whole) is being resized in place, the largest of what is asked for,
+    what the kubelet has granted and what is in force counts; what is asked for does not once the kubelet has called
+    it infeasible. ``scored`` holds cpu and memory with :data:`DEFAULT_SCORED` for containers that ask for none; with
+    pod-level requests only for what nobody asks for at all.
     """
-    running: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    init_peak: dict[str, int] = {}
-    scored_running = dict.fromkeys(DEFAULT_SCORED, 0)
-    scored_sidecars = dict.fromkeys(DEFAULT_SCORED, 0)
-    scored_peak = dict.fromkeys(DEFAULT_SCORED, 0)
+    granted = _Granted(status or wire.PodStatus())
+    init, running = [], []
     for i, container in enumerate(spec.init_containers or ()):
         own = container_requests(container, f"spec.initContainers[{i}]")
-        scored = _with_defaults(own)
-        if container.restart_policy == "Always":
-            _add(sidecars, own)
-            _add(scored_sidecars, scored)
-            own, scored = {}, {}
-        _raise_to(init_peak, _sum(sidecars, own))
-        _raise_to(scored_peak, _sum(scored_sidecars, scored))
+        sidecar = container.restart_policy == "Always"
+        init.append((granted.container(container.name, own) if sidecar else own, sidecar))
     for i, container in enumerate(spec.containers):
-        own = container_requests(container, f"spec.containers[{i}]")
-        if allocated and container.name in allocated:
-            _raise_to(own, allocated[container.name])
-        _add(running, own)
-        _add(scored_running, _with_defaults(own))
-    total = _sum(running, sidecars)
-    _raise_to(total, init_peak)
-    scored = _sum(scored_running, scored_sidecars)
-    _raise_to(scored, scored_peak)
-    if spec.resources is not None:
-        whole = parse_list(spec.resources.requests, "spec.resources.requests")
-        for name, units in parse_list(spec.resources.limits, "spec.resources.limits").items():
-            # A pod-level limit is a request only where no container asks for that resource.
-            if name not in whole and name not in total:
-                whole[name] = units
-        for name, units in whole.items():
-            if name in _POD_LEVEL or name.startswith("hugepages-"):
-                total[name] = units
-                if name in scored:
-                    scored[name] = units
-    overhead = parse_list(spec.overhead, "spec.overhead")
-    _add(total, overhead)
-    _add(scored, {k: v for k, v in overhead.items() if k in scored})
-    return total, scored
+        running.append(granted.container(container.name, container_requests(container, f"spec.containers[{i}]")))
+    total = _together(init, running, {})
+    whole = granted.pod(_pod_level(spec.resources, total)) if spec.resources is not None else {}
+    missing = DEFAULT_SCORED
+    if whole:
+        missing = {name: units for name, units in DEFAULT_SCORED.items() if name not in total and name not in whole}
+    counted = _together(init, running, missing)
+    total.update(whole)
+    counted.update(whole)
+    if spec.overhead:
+        overhead = parse_list(spec.overhead, "spec.overhead")
+        _add(total, overhead)
+        _add(counted, overhead)
+    return total, {name: counted.get(name, 0) for name in DEFAULT_SCORED}
 
 
-def _with_defaults(own: dict[str, int]) -> dict[str, int]:
-    return {name: own.get(name, default) for name, default in DEFAULT_SCORED.items()}
+def _pod_level(resources: wire.ResourceRequirements, total: dict[str, int]) -> dict[str, int]:
+    """What the pod as a whole asks for, defaulted as the API server does it: with pod-level limits, the containers' sum
+    where they ask for a resource, else the limit.
+    """
+    whole = parse_list(resources.requests, "spec.resources.requests")
+    limits = parse_list(resources.limits, "spec.resources.limits")
+    if limits:
+        whole = {**{name: total[name] for name in _POD_LEVEL if name in total}, **whole}
+        for name, units in limits.items():
+            if name not in total:
+                whole.setdefault(name, units)
+    return {name: units for name, units in whole.items() if name in _POD_LEVEL or name.startswith("hugepages-")}
+
+
+class _Granted:
+    """What the kubelet says about the resources of a pod: rules of in-place resizing, KEP-1287 and KEP-5419."""
+
+    def __init__(self, status: wire.PodStatus) -> None:
+        self._status = status
+        self._infeasible = any(c.type == _RESIZE_PENDING and c.reason == "Infeasible" for c in status.conditions or ())
+        self._known = {
+            c.name: self._read(c, f"status.{field}[{i}]")
+            for field, found in (
+                ("containerStatuses", status.container_statuses),
+                ("initContainerStatuses", status.init_container_statuses),
+            )
+            for i, c in enumerate(found or ())
+            if c.resources is not None
+        }
+
+    @staticmethod
+    def _read(status: wire.ContainerStatus | wire.PodStatus, field: str) -> dict[str, int]:
+        out = parse_list(status.resources.requests if status.resources else None, f"{field}.resources.requests")
+        _raise_to(out, parse_list(status.allocated_resources, f"{field}.allocatedResources"))
+        return out
+
+    def container(self, name: str, asked: dict[str, int]) -> dict[str, int]:
+        """The requests of a container that count."""
+        return self._larger(asked, self._known[name]) if name in self._known else asked
+
+    def pod(self, asked: dict[str, int]) -> dict[str, int]:
+        """The pod-level requests that count, of the resources that are asked for."""
+        if not asked or self._status.resources is None:
+            return asked
+        larger = self._larger(asked, self._read(self._status, "status"))
+        return {name: larger.get(name, 0) for name in asked}
+
+    def _larger(self, asked: dict[str, int], granted: dict[str, int]) -> dict[str, int]:
+        out = dict(granted)
+        if not self._infeasible:
+            _raise_to(out, asked)
+        return out
+
+
+def _together(
+    init: list[tuple[dict[str, int], bool]], running: list[dict[str, int]], missing: dict[str, int]
+) -> dict[str, int]:
+    """The larger of the phases; ``init`` says of each whether it is a sidecar, ``missing`` what stands in for a request
+    that a container does not make.
+    """
+    total: dict[str, int] = {}
+    for own in running:
+        _add(total, {**missing, **own} if missing else own)
+    if init:
+        sidecars: dict[str, int] = {}
+        peak: dict[str, int] = {}
+        for own, sidecar in init:
+            if sidecar:
+                _add(sidecars, {**missing, **own})
+                _raise_to(peak, sidecars)
+            else:
+                _raise_to(peak, _sum(sidecars, {**missing, **own}))
+        _add(total, sidecars)
+        _raise_to(total, peak)
+    return total
 
 
 def _add(into: dict[str, int], what: dict[str, int]) -> None:
@@ -115,7 +169,7 @@ def _sum(*parts: dict[str, int]) -> dict[str, int]:
 
 def _raise_to(into: dict[str, int], floor: dict[str, int]) -> None:
     for name, units in floor.items():
-        if units > into.get(name, 0):
+        if name not in into or units > into[name]:  # an explicit zero is a request too: no default stands in for it
             into[name] = units
 
 

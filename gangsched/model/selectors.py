@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from gangsched.model import wire
 from gangsched.model.errors import FieldError
+from gangsched.model.quantity import integer
 from gangsched.model.records import (
     DOES_NOT_EXIST,
     EXISTS,
@@ -38,7 +39,7 @@ def requirement(raw: wire.LabelSelectorRequirement, field: str, allowed: tuple[s
         raise FieldError(f"{field}.values", f"operator {raw.operator} needs at least one value")
     if raw.operator in (EXISTS, DOES_NOT_EXIST) and values:
         raise FieldError(f"{field}.values", f"operator {raw.operator} takes no values")
-    if raw.operator in (GT, LT) and (len(values) != 1 or not _is_int(values[0])):
+    if raw.operator in (GT, LT) and (len(values) != 1 or integer(values[0]) is None):
         raise FieldError(f"{field}.values", f"operator {raw.operator} needs exactly one integer")
     return Requirement(raw.key, raw.operator, tuple(sorted(values)))
 
@@ -79,9 +80,10 @@ def requirement_matches(req: Requirement, labels: Labels) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt":
-            if value is None or not _is_int(value):
+            have, bound = integer(value or ""), integer(req.values[0])
+            if have is None or bound is None:
                 return False
-            return int(value) > int(req.values[0]) if req.operator == GT else int(value) < int(req.values[0])
+            return have > bound if req.operator == GT else have < bound
     return False
 
 
@@ -104,11 +106,3 @@ def node_term_matches(term: NodeTerm, name: str, labels: Labels) -> bool:
 def any_node_term_matches(terms: Iterable[NodeTerm], name: str, labels: Labels) -> bool:
     """Terms are alternatives: one that matches is enough."""
     return any(node_term_matches(t, name, labels) for t in terms)
-
-
-def _is_int(text: str) -> bool:
-    try:
-        int(text)
-    except ValueError:
-        return False
-    return len(text) <= 20

@@ -136,12 +136,17 @@ class ResourceRequirements(Wire):
     limits: Quantities | None = None
 
 
+class ContainerRestartRule(Wire):
+    action: str = ""
+
+
 class Container(Wire):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[ContainerRestartRule] | None = None
 
 
 class SchedulingGate(Wire):
@@ -156,9 +161,44 @@ class NamedClaim(Wire):
     claim_name: str = ""
 
 
+class GcePersistentDisk(Wire):
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AwsElasticBlockStore(Wire):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class IscsiDisk(Wire):
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RbdImage(Wire):
+    monitors: list[str] | None = None
+    image: str = ""
+    pool: str = ""
+    read_only: bool = False
+
+
+class EphemeralVolume(Wire):
+    volume_claim_template: dict[str, Any] | None = None
+
+
+class ImageVolume(Wire):
+    reference: str = ""
+
+
 class Volume(Wire):
     name: str = ""
+    image: ImageVolume | None = None
     persistent_volume_claim: NamedClaim | None = None
+    ephemeral: EphemeralVolume | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    iscsi: IscsiDisk | None = None
+    rbd: RbdImage | None = None
 
 
 class PodResourceClaim(Wire):
@@ -182,6 +222,7 @@ class PodSpec(Wire):
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
     host_network: bool = False
+    host_users: bool | None = None
     volumes: list[Volume] | None = None
     resource_claims: list[PodResourceClaim] | None = None
     termination_grace_period_seconds: int | None = None
@@ -207,6 +248,9 @@ class PodStatus(Wire):
     start_time: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: Quantities | None = None
 
 
 class Pod(Wire):
@@ -236,6 +280,7 @@ class NodeStatus(Wire):
     allocatable: Quantities | None = None
     conditions: list[Condition] | None = None
     images: list[ContainerImage] | None = None
+    declared_features: list[str] | None = None
 
 
 class Node(Wire):
@@ -273,6 +318,34 @@ class PriorityClass(Wire):
 
 class Namespace(Wire):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+
+class SelectorMapSpec(Wire):
+    selector: dict[str, str] | None = None
+
+
+class SelectorSpec(Wire):
+    selector: LabelSelector | None = None
+
+
+class Service(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: SelectorMapSpec = msgspec.field(default_factory=SelectorMapSpec)
+
+
+class ReplicationController(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: SelectorMapSpec = msgspec.field(default_factory=SelectorMapSpec)
+
+
+class ReplicaSet(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: SelectorSpec = msgspec.field(default_factory=SelectorSpec)
+
+
+class StatefulSet(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: SelectorSpec = msgspec.field(default_factory=SelectorSpec)
 
 
 class SigsPodGroupSpec(Wire):

@@ -6,7 +6,6 @@ beside the structs of :mod:`gangsched.runtime.settings`, because the words of a 
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterator
@@ -16,13 +15,11 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from gangsched.runtime.settings import (
-    Configuration,
-    Section,
-    duration_seconds,
-    score_weights,
-    scoring_strategy,
-)
+from gangsched.runtime import profiles
+from gangsched.runtime.arguments import ARGUMENTS
+from gangsched.runtime.profiles import PluginConfig, nearest
+from gangsched.runtime.sections import Section, duration_seconds
+from gangsched.runtime.settings import Configuration
 from gangsched.runtime.yamlfile import Located, YamlError, read_yaml
 
 #: Longest requestTimeout in seconds: a new leader waits this long for the writes of an old one to end.
@@ -109,7 +106,6 @@ def check(configuration: Configuration) -> Iterator[tuple[str, str]]:
 
 
 def _check_profiles(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    first = configuration.profiles[0]
     seen: dict[str, int] = {}
     for index, profile in enumerate(configuration.profiles):
         path = f"profiles[{index}]"
@@ -119,13 +115,7 @@ def _check_profiles(configuration: Configuration) -> Iterator[tuple[str, str]]:
                 f"{profile.scheduler_name} is the name of profiles[{seen[profile.scheduler_name]}] too",
             )
         seen.setdefault(profile.scheduler_name, index)
-        if len(profile.plugin_config) > 1:
-            yield f"{path}.pluginConfig[1].name", "NodeResourcesFit is configured twice"
-        names = [plugin.name for plugin in profile.plugins.score.enabled]
-        for twice in sorted({name for name in names if names.count(name) > 1}):
-            yield f"{path}.plugins.score.enabled", f"{twice} is listed twice"
-        if score_weights(profile) != score_weights(first) or scoring_strategy(profile) != scoring_strategy(first):
-            yield path, "scores differ from those of profiles[0]; all profiles of a process share one scoring"
+        yield from ((f"{path}.{below}", text) for below, text in profiles.problems(profile))
 
 
 def schema() -> dict[str, Any]:
@@ -134,6 +124,15 @@ def schema() -> dict[str, Any]:
     definitions = body["$defs"]
     # The decoder has defaults for these two, a file has not: without them nobody knows what it is a file of.
     definitions["Configuration"]["required"] = ["apiVersion", "kind"]
+    _, arguments = msgspec.json.schema_components(ARGUMENTS.values())
+    definitions.update(msgspec.json.decode(msgspec.json.encode(arguments)))
+    definitions["PluginConfig"]["allOf"] = [
+        {
+            "if": {"properties": {"name": {"const": name}}},
+            "then": {"properties": {"args": {"$ref": f"#/$defs/{kind.__name__}"}}},
+        }
+        for name, kind in ARGUMENTS.items()
+    ]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "GangSchedulerConfiguration",
@@ -160,10 +159,15 @@ def _check(node: Located, kind: inspect.Type, path: str) -> Iterator[Problem]:
     """All problems of one value and of what is in it."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
+    if isinstance(kind, inspect.UnionType):  # of a section and None: a section that may be left out
+        kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
     if isinstance(kind, inspect.StructType):
         yield from _check_struct(node, kind, path)
     elif isinstance(kind, inspect.VarTupleType):
         yield from _check_list(node, kind, path)
+    elif isinstance(kind, inspect.DictType):
+        if not isinstance(node.value, dict):
+            yield node.line, f"{path}: must be a mapping, not {_describe(node.value)}"
     else:
         problem = _scalar_problem(node.value, kind)
         if problem:
@@ -175,15 +179,27 @@ def _check_struct(node: Located, kind: inspect.StructType, path: str) -> Iterato
         yield node.line, f"{path}: must be a mapping, not {_describe(node.value)}"
         return
     fields = {field.encode_name: field for field in kind.fields}
+    if kind.cls is PluginConfig:
+        yield from _check_arguments(node.value, path)
     for key, child in node.value.items():
         below = f"{path}.{key}" if path else str(key)
         if key in fields:
             yield from _check(child, fields[key].type, below)
         else:
-            yield child.key_line, f"{below}: unknown key; {_nearest(str(key), sorted(fields))}"
+            yield child.key_line, f"{below}: unknown key; {nearest(str(key), sorted(fields))}"
     for name, field in fields.items():
         if field.required and name not in node.value:
             yield node.line, f"{path}.{name}: missing"
+
+
+def _check_arguments(plugin: dict[str, Located], path: str) -> Iterator[Problem]:
+    """The ``args`` of a built-in plug-in; those of others are checked when they have been imported."""
+    name, given = plugin.get("name"), plugin.get("args")
+    if name is None or given is None or not isinstance(given.value, dict):
+        return
+    kind = ARGUMENTS.get(name.value) if isinstance(name.value, str) else None
+    if kind is not None:
+        yield from _check(given, inspect.type_info(kind), f"{path}.args")
 
 
 def _check_list(node: Located, kind: inspect.VarTupleType, path: str) -> Iterator[Problem]:
@@ -242,13 +258,6 @@ def _describe(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
     return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _nearest(key: str, known: list[str]) -> str:
-    """Which key may have been meant: differences in case count least."""
-    folded = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(key.casefold(), list(folded), n=1, cutoff=0.5)
-    return f"did you mean {folded[close[0]]}?" if close else f"known are {', '.join(known)}"
 
 
 __all__ = ["Configuration", "ConfigurationError", "Section", "check", "load", "parse", "schema"]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import inspect
 
+from gangsched.core.plugins import BUILT_IN
+from gangsched.runtime.arguments import ARGUMENTS
+from gangsched.runtime.profiles import MultiPointPlugins, PluginConfig, Plugins, Profile, WeightedPlugin
 from gangsched.runtime.settings import Configuration
 
 _WIDTH = 100
+_SCALARS = (inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.LiteralType)
 #: Their values must be written, so they are no settings.
 _HEAD = ("apiVersion", "kind")
 
@@ -31,12 +35,20 @@ def settings() -> list[Setting]:
 
 
 def defaults_text() -> str:
-    """A file that says what no file at all says too. Optional lists stand as comments."""
+    """A file that says what no file at all says too, with all plug-ins and their arguments."""
     lines = [
         "# Every setting with its default. An unknown key is an error; `gangsched config validate` checks a file.",
     ]
-    lines += _section(_struct(inspect.type_info(Configuration)), Configuration(), 0)
+    lines += _section(_struct(inspect.type_info(Configuration)), _spelt_out(), 0)
     return "\n".join(lines) + "\n"
+
+
+def _spelt_out() -> Configuration:
+    """The default configuration with the plug-ins that it means."""
+    enabled = tuple(WeightedPlugin(name=plugin.name, weight=plugin.weight) for plugin in BUILT_IN)
+    plugins = Plugins(multi_point=MultiPointPlugins(enabled=enabled))
+    configured = tuple(PluginConfig(name=name) for name in ARGUMENTS)
+    return Configuration(profiles=(Profile(plugins=plugins, plugin_config=configured),))
 
 
 def _section(kind: inspect.StructType, value: Any, depth: int) -> Iterator[str]:
@@ -49,23 +61,44 @@ def _section(kind: inspect.StructType, value: Any, depth: int) -> Iterator[str]:
             yield ""
         if field.encode_name not in _HEAD:
             yield from _comment(description, pad)
-        if isinstance(inner, inspect.StructType):
+        if isinstance(value, PluginConfig) and field.name == "args":
+            yield f"{pad}args:"
+            arguments = ARGUMENTS[value.name]
+            yield from _section(_struct(inspect.type_info(arguments)), arguments(), depth + 1)
+        elif isinstance(inner, inspect.StructType):
+            if current is None:
+                yield f"{pad}# {field.encode_name}:"
+                continue
             yield f"{pad}{field.encode_name}:"
             yield from _section(inner, current, depth + 1)
         elif isinstance(inner, inspect.VarTupleType):
-            if not current:
-                yield f"{pad}{field.encode_name}: []"
-                continue
-            yield f"{pad}{field.encode_name}:"
-            for item in current:
-                body = list(_section(_struct(inner.item_type), item, depth + 2))
-                first = next(n for n, line in enumerate(body) if not line.lstrip().startswith("#"))
-                dash = f"{pad}  - " + body[first].lstrip()
-                yield from (line[2:] for line in body[:first])
-                yield dash
-                yield from body[first + 1 :]
+            yield from _list(f"{pad}{field.encode_name}:", inner, current, depth)
         else:
             yield f"{pad}{field.encode_name}: {_yaml(current)}"
+
+
+def _list(key: str, kind: inspect.VarTupleType, values: Sequence[Any], depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    if not values:
+        yield f"{key} []"
+        return
+    yield key
+    item = _struct(kind.item_type)
+    scores = {plugin.name for plugin in BUILT_IN if plugin.score is not None}
+    if all(isinstance(_unwrap(field.type)[1], _SCALARS) for field in item.fields):
+        for value in values:
+            said = {field.encode_name: _yaml(getattr(value, field.name)) for field in item.fields}
+            if isinstance(value, WeightedPlugin) and value.name not in scores:
+                del said["weight"]
+            yield f"{pad}  - {{{', '.join(f'{name}: {text}' for name, text in said.items())}}}"
+        return
+    for value in values:
+        body = list(_section(item, value, depth + 2))
+        first = next(n for n, line in enumerate(body) if not line.lstrip().startswith("#"))
+        dash = f"{pad}  - " + body[first].lstrip()
+        yield from (line[2:] for line in body[:first])
+        yield dash
+        yield from body[first + 1 :]
 
 
 def _settings(kind: inspect.StructType, above: str) -> Iterator[Setting]:
@@ -74,10 +107,16 @@ def _settings(kind: inspect.StructType, above: str) -> Iterator[Setting]:
         description, inner = _unwrap(field.type)
         if path in _HEAD:
             continue
-        if isinstance(inner, inspect.StructType):
+        if kind.cls is PluginConfig and field.name == "args":
+            for name, arguments in ARGUMENTS.items():
+                below = f"{above.removesuffix('[].')}[{name}].args."
+                yield from _settings(_struct(inspect.type_info(arguments)), below)
+        elif isinstance(inner, inspect.StructType):
             yield from _settings(inner, f"{path}.")
-        elif isinstance(inner, inspect.VarTupleType):
+        elif isinstance(inner, inspect.VarTupleType) and isinstance(_unwrap(inner.item_type)[1], inspect.StructType):
             yield from _settings(_struct(inner.item_type), f"{path}[].")
+        elif isinstance(inner, inspect.VarTupleType):
+            yield Setting(path, f"list of {_allowed(_unwrap(inner.item_type)[1])}", "[]", description)
         else:
             default = "(must be given)" if field.required else _yaml(field.default)
             yield Setting(path, _allowed(inner), default, description)
@@ -101,6 +140,8 @@ def _unwrap(kind: inspect.Type) -> tuple[str, inspect.Type]:
     while isinstance(kind, inspect.Metadata):
         description = description or str((kind.extra_json_schema or {}).get("description", ""))
         kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
     return description, kind
 
 

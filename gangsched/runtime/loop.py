@@ -9,7 +9,7 @@ from typing import Protocol
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, Write
 from gangsched.core.decision import Decision
-from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
+from gangsched.core.events import Event, LeadershipChanged, SearchCancelled, Synced, WriteDone
 
 
 class Core(Protocol):
@@ -30,6 +30,9 @@ class Core(Protocol):
     def drain_decisions(self) -> list[Decision]:
         """The decisions since the last call."""
 
+    def cancelled(self) -> SearchCancelled | None:
+        """What the last decision must be told beforehand to come out the same again."""
+
 
 class Observer:
     """Sees all that passes through the loop, and how long it took; the base class does nothing.
@@ -39,6 +42,12 @@ class Observer:
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
         """The core has taken in a batch (possibly empty) in ``seconds``."""
+
+    def deciding(self) -> None:
+        """The core is about to decide one gang."""
+
+    def cancelled(self, event: SearchCancelled) -> None:
+        """The search of this decision was ended from outside; it comes before :meth:`decided`, as the inputs do."""
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         """The core has decided one gang in ``seconds``; a GangGroup has a decision for each of its gangs."""
@@ -59,6 +68,14 @@ class Observers(Observer):
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
         for observer in self._observers:
             observer.handled(events, actions, seconds, now)
+
+    def deciding(self) -> None:
+        for observer in self._observers:
+            observer.deciding()
+
+    def cancelled(self, event: SearchCancelled) -> None:
+        for observer in self._observers:
+            observer.cancelled(event)
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         for observer in self._observers:
@@ -153,10 +170,13 @@ def _run(core: Core, cluster: Cluster, observer: Observer, completion: Completio
         cluster.submit(actions)
         observer.handled(batch, actions, seconds, now)
         if core.has_work(now):
+            observer.deciding()
             began = clock()
             actions = core.decide(now)
             seconds = clock() - began
             cluster.submit(actions)
+            if (event := core.cancelled()) is not None:
+                observer.cancelled(event)
             observer.decided(core.drain_decisions(), actions, seconds, now)
             now, batch = cluster.poll()
             continue

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gangsched.core.actions import Action, Bind
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
-from gangsched.core.events import Event, PodChanged, PodGone, WriteDone
+from gangsched.core.events import Event, PodChanged, PodGone, SearchCancelled, WriteDone
 from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer
 
@@ -62,7 +62,7 @@ class Metrics(Observer):
         )
         self.group_attempts = Counter(
             "scheduler_podgroup_schedule_attempts",
-            "Decisions about a gang, by result: scheduled, unschedulable, waiting_on_preemption.",
+            "Decisions about a gang, by result: scheduled, unschedulable, waiting_on_preemption, error.",
             ["result", "profile"],
             registry=registry,
         )
@@ -108,6 +108,17 @@ class Metrics(Observer):
             "Searches for victims that ended because their budget was used up.",
             registry=registry,
         )
+        self.searches_cancelled = Counter(
+            "gangsched_searches_cancelled",
+            "Searches for victims that ended because the decision took several times their budget by the clock.",
+            registry=registry,
+        )
+        self.plugin_errors = Counter(
+            "gangsched_plugin_errors",
+            "Decisions that failed because a plug-in of others raised an exception or answered nonsense.",
+            ["plugin", "profile"],
+            registry=registry,
+        )
         self.queued_gangs = Gauge(
             "gangsched_queued_gangs",
             "Gangs with unbound members, by queue: active, backoff, unschedulable, gathering.",
@@ -132,6 +143,10 @@ class Metrics(Observer):
                 self._forget(event.uid)
         self._asked(actions)
 
+    def cancelled(self, event: SearchCancelled) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        self.searches_cancelled.inc()
+
     def decided(
         self,
         decisions: Sequence[Decision],
@@ -142,10 +157,12 @@ class Metrics(Observer):
         """See :class:`~gangsched.runtime.loop.Observer`."""
         for index, decision in enumerate(decisions):
             profile = decision.gang.scheduler
+            failure = "error" if decision.failed_plugin else "unschedulable"
             if decision.outcome in _RESULTS:
-                self.group_attempts.labels(_RESULTS[decision.outcome], profile).inc()
+                result = failure if decision.outcome == UNSCHEDULABLE else _RESULTS[decision.outcome]
+                self.group_attempts.labels(result, profile).inc()
             if decision.outcome != GATHERING and decision.unplaced:
-                self.schedule_attempts.labels("unschedulable", profile).inc(len(decision.unplaced))
+                self.schedule_attempts.labels(failure, profile).inc(len(decision.unplaced))
             if index:
                 continue  # the gangs of a GangGroup are one decision: the same search and the same victims
             self.plan.labels(decision.outcome).observe(seconds)
@@ -153,6 +170,8 @@ class Metrics(Observer):
                 self.group_duration.observe(seconds)
             if decision.stopped:
                 self.searches_stopped.inc()
+            if decision.failed_plugin:
+                self.plugin_errors.labels(decision.failed_plugin, profile).inc()
             if decision.outcome == PREEMPT:
                 self.preemption_attempts.inc()
                 self.preemption_victims.observe(len(decision.victims))

@@ -9,9 +9,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
 import msgspec
 
@@ -23,18 +23,21 @@ from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, GangStatus
-from gangsched.core.events import Event, LeadershipChanged
+from gangsched.core.events import Event
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime import logs
 from gangsched.runtime.calibration import steps_per_millisecond
+from gangsched.runtime.deadline import FACTOR, Deadline
 from gangsched.runtime.health import DecisionPulse, HealthServer, LoopPulse
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import Metrics
 from gangsched.runtime.narrator import Narrator
-from gangsched.runtime.settings import Configuration, duration_seconds
+from gangsched.runtime.sections import duration_seconds
+from gangsched.runtime.settings import Configuration
+from gangsched.runtime.status import LateSink, MakeSink, StatusSink, WhenQuiet
 
 #: Exit codes: done, a failure that a restart may cure.
 OK, FAILED = 0, 1
@@ -48,26 +51,6 @@ _STEP_SECONDS = 10.0
 
 class StartError(Exception):
     """The process cannot start; the text says what the user can do."""
-
-
-class StatusSink(Protocol):
-    """What keeps the status of group objects (:class:`gangsched.controllers.operator.GroupControllers`)."""
-
-    def start(self) -> None:
-        """Begin, in the background."""
-
-    def post(self, action: GangStatus) -> None:
-        """A status that an object should have. From any thread."""
-
-    def set_leading(self, *, leading: bool) -> None:
-        """Whether this process may write."""
-
-    def stop(self) -> None:
-        """End."""
-
-
-#: Makes the controllers for a kubeconfig and a context; None runs without them.
-MakeSink = Callable[[str | None, str | None], StatusSink]
 
 
 def connect(configuration: Configuration) -> Connection:
@@ -125,7 +108,9 @@ class Process:
         self._metrics.registry.register(self._pauses)
         self._pulse = DecisionPulse()
         wanted = configuration.client_connection
-        self._sink = make_sink(wanted.kubeconfig or None, wanted.context or None) if make_sink else None
+        self._sink: LateSink | None = None
+        if make_sink is not None:
+            self._sink = LateSink(partial(make_sink, wanted.kubeconfig or None, wanted.context or None))
         self._io_loop: asyncio.AbstractEventLoop | None = None
         self._kube = KubeCluster(
             connection,
@@ -141,13 +126,16 @@ class Process:
         )
         self._core: Core = scheduler if decide else Onlooker(scheduler)
         self._cluster: Cluster = self._kube if decide or self._sink is None else StatusOnly(self._kube, self._sink)
+        budget_seconds = configuration.preemption.budget_milliseconds / 1000.0
+        self._deadline = Deadline(scheduler.decider.watchdog, FACTOR * budget_seconds)
         self._observer = Observers(
+            self._deadline,
             self._pulse,
             self._metrics,
             FreezeAfterSync(),
             Narrator(in_full=dry_run),
             _QueueDepths(scheduler, self._metrics),
-            _LeadershipRelay(self._sink),
+            *([WhenQuiet(self._sink)] if self._sink is not None else []),
         )
         self._health: HealthServer | None = None
 
@@ -167,13 +155,12 @@ class Process:
         """
         self._start_health()
         self._pauses.install()
+        self._deadline.start()
         restore_thresholds = raise_thresholds()
         restore_signals = self._catch_signals()
         decisions = threading.Thread(target=self._decide, name="decisions", daemon=True)
         try:
             self._kube.start()
-            if self._sink is not None:
-                self._sink.start()
             decisions.start()
             reason = self._signals.get()
             self._log.info("stopping", reason=reason)
@@ -187,6 +174,7 @@ class Process:
                 self._sink.stop()
             if self._health is not None:
                 self._health.stop()
+            self._deadline.stop()
             self._pauses.remove()
             restore_thresholds()
             restore_signals()
@@ -308,6 +296,9 @@ class Onlooker:
 
     drain_decisions = Scheduler.drain_decisions
 
+    def cancelled(self) -> None:
+        """Nothing is."""
+
 
 class StatusOnly:
     """A cluster of which only the statuses of groups are written."""
@@ -334,20 +325,6 @@ class StatusOnly:
     def stopped(self) -> bool:
         """As the cluster's."""
         return self._cluster.stopped
-
-
-class _LeadershipRelay(Observer):
-    """Tells the controllers who may write."""
-
-    def __init__(self, sink: StatusSink | None) -> None:
-        self._sink = sink
-
-    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
-        if self._sink is None:
-            return
-        for event in events:
-            if isinstance(event, LeadershipChanged):
-                self._sink.set_leading(leading=event.leading)
 
 
 class _QueueDepths(Observer):

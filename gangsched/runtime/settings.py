@@ -7,105 +7,19 @@ this scheduler has. The description of each field is what ``gangsched config def
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
 
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
+from gangsched.core.plugins import PluginSet
+from gangsched.runtime.profiles import Profile, plugin_set
+from gangsched.runtime.sections import Duration, NonEmpty, Section, duration_seconds
+from gangsched.runtime.sections import doc as _doc
 
 API_VERSION: Literal["gangsched.dev/v1alpha1"] = "gangsched.dev/v1alpha1"
 KIND: Literal["GangSchedulerConfiguration"] = "GangSchedulerConfiguration"
-
-DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
-_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-#: A duration as Kubernetes writes it: 15s, 1m30s, 500ms.
-Duration: TypeAlias = Annotated[str, Meta(pattern=DURATION_PATTERN)]
-NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
-
-ScoreName: TypeAlias = Literal["NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "NodeAffinity"]
-
-
-def duration_seconds(text: str) -> float:
-    """``1m30s`` as 90.0. The text must match :data:`DURATION_PATTERN`."""
-    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of all parts of the configuration."""
-
-
-def _doc(text: str, **bounds: Any) -> Meta:
-    return Meta(description=" ".join(text.split()), **bounds)
-
-
-class ScorePlugin(Section, frozen=True, kw_only=True):
-    """One score and its weight."""
-
-    name: Annotated[ScoreName, _doc("Name of the score.")]
-    weight: Annotated[float, _doc("How much the score counts.", ge=0.0, le=1000.0)] = 1.0
-
-
-class ScoreReference(Section, frozen=True, kw_only=True):
-    """A score that is switched off."""
-
-    name: Annotated[
-        Literal["*", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "NodeAffinity"],
-        _doc("Name of the score; * stands for all of them."),
-    ]
-
-
-class ScorePlugins(Section, frozen=True, kw_only=True):
-    """Scores rank the nodes that passed all filters."""
-
-    enabled: Annotated[
-        tuple[ScorePlugin, ...],
-        _doc("Scores with a weight other than the default. Scores that are not listed keep their default weight."),
-    ] = ()
-    disabled: Annotated[
-        tuple[ScoreReference, ...], _doc("Scores that do not count; what is also in enabled stays on.")
-    ] = ()
-
-
-class Plugins(Section, frozen=True, kw_only=True):
-    """The extension points that can be changed."""
-
-    score: Annotated[ScorePlugins, _doc("Scores rank the nodes that passed all filters.")] = ScorePlugins()
-
-
-class ScoringStrategy(Section, frozen=True, kw_only=True):
-    """How NodeResourcesFit ranks nodes."""
-
-    type: Annotated[
-        Literal["LeastAllocated", "MostAllocated"],
-        _doc("LeastAllocated spreads pods over nodes, MostAllocated packs them so that whole nodes stay free."),
-    ] = "LeastAllocated"
-
-
-class PluginArguments(Section, frozen=True, kw_only=True):
-    """Arguments of NodeResourcesFit."""
-
-    scoring_strategy: Annotated[ScoringStrategy, _doc("How nodes with room are ranked.")] = ScoringStrategy()
-
-
-class PluginConfig(Section, frozen=True, kw_only=True):
-    """Arguments of one plug-in."""
-
-    name: Annotated[Literal["NodeResourcesFit"], _doc("Name of the plug-in.")]
-    args: Annotated[PluginArguments, _doc("Its arguments.")] = PluginArguments()
-
-
-class Profile(Section, frozen=True, kw_only=True):
-    """One scheduler name that this process serves."""
-
-    scheduler_name: Annotated[
-        str, _doc("Pods whose spec.schedulerName is this one are ours.", min_length=1, max_length=253)
-    ] = "py-gang-scheduler"
-    plugins: Annotated[Plugins, _doc("Weights of scores.")] = Plugins()
-    plugin_config: Annotated[tuple[PluginConfig, ...], _doc("Arguments of plug-ins.")] = ()
 
 
 class ClientConnection(Section, frozen=True, kw_only=True):
@@ -228,12 +142,38 @@ class Preemption(Section, frozen=True, kw_only=True):
 
 
 class Queue(Section, frozen=True, kw_only=True):
-    """When a gang that could not be placed is tried again."""
+    """When a gang that could not be placed is tried again, and what may pass it meanwhile."""
 
     backoff_initial: Annotated[Duration, _doc("Pause after the first failure; it doubles with each further one.")] = (
         "1s"
     )
     backoff_max: Annotated[Duration, _doc("The longest pause.")] = "10s"
+    policy: Annotated[
+        Literal["backfill", "strict"],
+        _doc(
+            """What may pass a gang that does not fit. backfill: all that fits beside the room that is held or reserved
+            for it. strict: nothing behind it in the queue goes to a node that one of its members could use."""
+        ),
+    ] = "backfill"
+    starvation_after: Annotated[
+        Duration,
+        _doc(
+            """With the policy backfill: a gang that has waited this long gets room reserved where it can start first,
+            which nothing behind it in the queue may take. 0s: never."""
+        ),
+    ] = "10m"
+
+
+class Volumes(Section, frozen=True, kw_only=True):
+    """How the volumes of a gang are bound before its pods are."""
+
+    bind_timeout: Annotated[
+        Duration,
+        _doc(
+            """How long the claims of all members may take to be bound. After that the gang gives back its nodes and
+            volumes and is decided again."""
+        ),
+    ] = "10m"
 
 
 class Http(Section, frozen=True, kw_only=True):
@@ -273,8 +213,8 @@ class Configuration(Section, frozen=True, kw_only=True):
     profiles: Annotated[
         tuple[Profile, ...],
         _doc(
-            """The scheduler names that this process serves. All profiles share one view of the cluster: room that one
-            holds for a gang is not given away by another.""",
+            """The scheduler names that this process serves, each with plug-ins of its own. All profiles share one view
+            of the cluster: room that one holds for a gang is not given away by another.""",
             min_length=1,
             max_length=64,
         ),
@@ -284,7 +224,10 @@ class Configuration(Section, frozen=True, kw_only=True):
         LeaderElection, _doc("Several replicas run, one decides. The others keep their caches warm.")
     ] = LeaderElection()
     preemption: Annotated[Preemption, _doc("How room is made for a gang that does not fit.")] = Preemption()
-    queue: Annotated[Queue, _doc("When a gang that could not be placed is tried again.")] = Queue()
+    queue: Annotated[
+        Queue, _doc("When a gang that could not be placed is tried again, and what may pass it meanwhile.")
+    ] = Queue()
+    volumes: Annotated[Volumes, _doc("How the volumes of a gang are bound before its pods are.")] = Volumes()
     http: Annotated[Http, _doc("The server of /healthz, /readyz, /metrics and /configz.")] = Http()
     logging: Annotated[Logging, _doc("What is written to standard error.")] = Logging()
     group_status: Annotated[GroupStatus, _doc("The controller that keeps the status of PodGroup objects.")] = (
@@ -292,7 +235,11 @@ class Configuration(Section, frozen=True, kw_only=True):
     )
 
     def core_options(self) -> Options:
-        """The part that the decision core is told. The time budget becomes search steps at a fixed rate."""
+        """The part that the decision core is told. The time budget becomes search steps at a fixed rate.
+
+        Raises ValueError for profiles that :func:`gangsched.runtime.config.check` finds fault with.
+        """
+        chosen = [(profile.scheduler_name, plugin_set(profile)) for profile in self.profiles]
         return Options(
             scheduler_names=tuple(profile.scheduler_name for profile in self.profiles),
             gang_mode=self.preemption.gang_mode,
@@ -305,26 +252,16 @@ class Configuration(Section, frozen=True, kw_only=True):
             preemption_delay_seconds=duration_seconds(self.preemption.delay),
             backoff_initial_seconds=duration_seconds(self.queue.backoff_initial),
             backoff_max_seconds=duration_seconds(self.queue.backoff_max),
+            queue_policy=self.queue.policy,
+            starvation_seconds=duration_seconds(self.queue.starvation_after),
+            bind_timeout_seconds=duration_seconds(self.volumes.bind_timeout),
             evict_daemonset_pods=self.preemption.evict_daemon_set_pods,
-            scoring_strategy=scoring_strategy(self.profiles[0]),
-            score_weights=score_weights(self.profiles[0]),
+            profiles=tuple((name, plugins) for name, plugins in chosen if plugins != PluginSet()),
         )
 
-
-def scoring_strategy(profile: Profile) -> str:
-    """How the profile ranks nodes with room."""
-    return profile.plugin_config[0].args.scoring_strategy.type if profile.plugin_config else ScoringStrategy().type
-
-
-def score_weights(profile: Profile) -> tuple[tuple[str, float], ...]:
-    """The weights that count after ``enabled`` and ``disabled``, in the fixed order of the defaults."""
-    plugins = profile.plugins.score
-    changed: dict[str, float] = {plugin.name: plugin.weight for plugin in plugins.enabled}
-    off = {reference.name for reference in plugins.disabled}
-    weights: list[tuple[str, float]] = []
-    for name, default in Options().score_weights:
-        if name in changed:
-            weights.append((name, changed[name]))
-        elif name not in off and "*" not in off:
-            weights.append((name, default))
-    return tuple(weights)
+    def serving(self, names: Iterable[str]) -> Configuration:
+        """The same for these scheduler names: those that are no profiles get the plug-ins of the first one."""
+        known = {profile.scheduler_name: profile for profile in self.profiles}
+        first = self.profiles[0]
+        profiles = (known.get(n) or msgspec.structs.replace(first, scheduler_name=n) for n in dict.fromkeys(names))
+        return msgspec.structs.replace(self, profiles=tuple(profiles))

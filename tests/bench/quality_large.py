@@ -121,10 +121,10 @@ def judge(problem: Problem, taken: set[str], bounds: Bounds, row: Row) -> None:
         if level > top:
             program.model.row(program.pods_at.get(level, {}), upper=0.0)
     at_top, gangs_at = program.pods_at.get(top, {}), program.gangs_at.get(top, {})
-    if bounds.least(program, at_top, "highest priority") == 0:
+    if bounds.least(program, at_top, "highest priority") == 0 and "highest priority" not in bounds.unsolved:
         row.worse = row.worse or f"priority {top} need not be touched"
         return
-    if gangs and (least := bounds.least(program, gangs_at, "gangs")) != gangs:
+    if gangs and (least := bounds.least(program, gangs_at, "gangs")) != gangs and "gangs" not in bounds.unsolved:
         row.worse = row.worse or f"gangs at {top}: {gangs}, bound {least}"
     if gangs_at:
         program.model.row(gangs_at, upper=float(gangs))

@@ -3,12 +3,14 @@
 import msgspec
 import pytest
 
-from gangsched.core.decision import PREEMPT
+from gangsched.core.decision import BIND, PREEMPT
+from gangsched.core.groups import group_key
 from gangsched.model.records import Gang
-from tests.bench import peers, quality_large, rivals, speed
+from tests.bench import peers, placement, quality_large, rivals, speed
 from tests.bench.table import table
+from tests.bench.worlds import World
 from tests.oracle import exact
-from tests.oracle.case import Case, Maker, decide
+from tests.oracle.case import NOW, Case, Maker, decide
 from tests.oracle.generate import SIGS, case
 from tests.oracle.problem import read
 
@@ -101,7 +103,7 @@ def test_a_gang_that_loses_one_of_two_needed_members_counts_as_broken():
 def test_clusters_for_speed_need_victims():
     """The shapes whose time is measured are smaller here, but of the same kind: no member fits without evictions."""
     small = {"nodes": 60, "pods": 768, "members": 12}
-    for more in ({}, {"gang_size": 1}, {"shapes": 5}, {"rule": "apart"}, {"rule": "spread"}):
+    for more in ({}, {"gang_size": 1}, {"shapes": 5}, {"rule": "apart"}, {"rule": "spread"}, {"budgets": 2}):
         found = speed.measure(speed.full(**small, **more), repeat=1, memory=False)
         assert (found.outcome, found.victims > 0) == (PREEMPT, True), more
     found = speed.measure(speed.full(**small, member=(60, 32), blocked=54), repeat=1, memory=False)
@@ -112,6 +114,23 @@ def test_a_peer_shape_is_decided_whole():
     """Five gangs of 100 leave for one gang of 100, and no pod more."""
     found = peers.run(peers.SHAPES[2].make())
     assert (found.outcomes, found.victims, found.placed) == ("1 preempt", 500, 100)
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_a_small_world_is_decided_to_the_end(number):
+    """Gangs that are all alike, and members that must run beside others: no search is cut short."""
+    found = peers.run(peers.SHAPES[number - 1].make())
+    assert (found.victims, found.stopped) == (peers.SHAPES[number - 1].least, False)
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_a_backlog_has_room(size):
+    """What is placed to measure the time does fit, and as many decisions are timed as were asked for."""
+    case, gangs = placement.backlog(3, size)
+    world = World(case)
+    placement.hold(world, gangs[0], 16)
+    assert len(world.world.held) == 2
+    assert {world.decider.decide((g,), group_key((g,)), NOW).outcome for g in gangs} == {BIND}
 
 
 def test_tables_are_aligned():

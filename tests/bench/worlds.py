@@ -14,6 +14,7 @@ from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import (
     IN,
+    Budget,
     Gang,
     GangId,
     LabelSelector,
@@ -48,7 +49,7 @@ class World:
 
 def member_shape(make: Maker, cpu: int, memory: int, rule: str = "") -> PodShape:
     """A member of the gang ``want``; ``rule`` is empty, ``apart`` (one per node) or ``spread`` (even over zones)."""
-    selector = LabelSelector((Requirement("job", IN, ("want",)),))
+    selector = _labelled("job", "want")
     requests = {"cpu": cpu * 1000, "memory": memory * GI}
     if rule == "apart":
         return make.shape(requests, anti_affinity=[PodTerm(HOSTNAME, selector, ("default",))])
@@ -67,13 +68,15 @@ def cluster(
     rule: str = "",
     member: tuple[int, int] = (24, 32),
     blocked: int = 0,
+    budgets: int = 0,
     seed: int = 1,
 ) -> Case:
     """Nodes of 64 CPU / 256 Gi, victims of 4 CPU / 8 Gi at three priorities in gangs of ``gang_size`` (1: single pods).
 
     Victims are spread evenly, up to four of a gang on a node; no member of ``member`` (CPU, GiB) fits without
     evictions as long as it asks for more than the nodes have left. ``blocked`` nodes also hold a pod of 8 CPU that
-    may not be evicted. ``shapes`` different members take turns.
+    may not be evicted. ``shapes`` different members take turns. Every fourth victim is under one of ``budgets``
+    PodDisruptionBudgets, which allow five disruptions each.
     """
     chance, make = random.Random(seed), Maker()
     records = [make.node(f"n{i:05d}", {"cpu": 64_000, "memory": 256 * GI}, zone=f"z{i % 3}") for i in range(nodes)]
@@ -99,6 +102,7 @@ def cluster(
                     f"{name}-{i}",
                     victim,
                     gang=(SIGS, name) if gang_size > 1 else None,
+                    labels={"app": f"a{len(out) // 4 % budgets}"} if budgets and len(out) % 4 == 0 else None,
                     node=records[row].name,
                     priority=priority,
                     started=started,
@@ -109,7 +113,12 @@ def cluster(
     kinds = [member_shape(make, member[0] - i, member[1] + 2 * i, rule) for i in range(shapes)]
     out += pending(make, "want", [kinds[i % shapes] for i in range(members)])
     gangs.append(Gang(SIGS, "default", "want", min_member=members))
-    return Case(records, out, gangs, [], Options())
+    limits = [Budget("default", f"b{i}", _labelled("app", f"a{i}"), allowed=5) for i in range(budgets)]
+    return Case(records, out, gangs, limits, Options())
+
+
+def _labelled(key: str, value: str) -> LabelSelector:
+    return LabelSelector((Requirement(key, IN, (value,)),))
 
 
 def pending(make: Maker, name: str, shapes: Iterable[PodShape], priority: int = PREEMPTOR_PRIORITY) -> list[Pod]:

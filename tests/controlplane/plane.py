@@ -101,6 +101,7 @@ class ControlPlane:
         apiserver_args: further flags of kube-apiserver.
         controller_manager_args: further flags of kube-controller-manager.
         kube_scheduler_config: merged over the generated KubeSchedulerConfiguration (top level keys replace).
+        kube_scheduler_args: further flags of kube-scheduler.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class ControlPlane:
         apiserver_args: Sequence[str] = (),
         controller_manager_args: Sequence[str] = (),
         kube_scheduler_config: dict[str, Any] | None = None,
+        kube_scheduler_args: Sequence[str] = (),
         report: binaries.Report | None = None,
     ) -> None:
         self.directory = directory
@@ -127,6 +129,7 @@ class ControlPlane:
         self._with_kwok = kwok
         self._kube_scheduler = kube_scheduler
         self._kube_scheduler_config = kube_scheduler_config or {}
+        self._kube_scheduler_args = tuple(kube_scheduler_args)
         self._audit = audit
         self._apiserver_args = tuple(apiserver_args)
         self._controller_manager_args = tuple(controller_manager_args)
@@ -229,6 +232,12 @@ class ControlPlane:
             self._components.pop().stop()
         shutil.rmtree(self.directory / "etcd", ignore_errors=True)
 
+    def end(self, name: str) -> None:
+        """Stop one component for good; the others go on."""
+        component = next(each for each in self._components if each.name == name)
+        self._components.remove(component)
+        component.stop()
+
     # ------------------------------------------------------------------------------------------------------ components
 
     def _start(self, programs: dict[str, Path]) -> None:
@@ -303,6 +312,7 @@ class ControlPlane:
                 f"--secure-port={scheduler_port}",
                 *serving,
                 *self._gates(),
+                *self._kube_scheduler_args,
             )
             checks.append(("kube-scheduler", f"https://127.0.0.1:{scheduler_port}/readyz"))
         for name, url in checks:

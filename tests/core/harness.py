@@ -11,10 +11,12 @@ from gangsched.core import events as ev
 from gangsched.core.actions import (
     Action,
     Bind,
+    BindVolume,
     Mark,
     Nominate,
     Remove,
     Report,
+    SelectNode,
     SetCondition,
     Unmark,
     WithdrawNomination,
@@ -28,9 +30,12 @@ from gangsched.core.groups import group_key
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Budget, Condition, Gang, GangId, Job, Node, Pod
+from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, StorageObject
 from tests.builders import BudgetBuilder, GangBuilder, NodeBuilder, PodBuilder
 
-Built: TypeAlias = PodBuilder | NodeBuilder | GangBuilder | BudgetBuilder | Pod | Node | Gang | Budget | Job | Event
+Built: TypeAlias = (
+    PodBuilder | NodeBuilder | GangBuilder | BudgetBuilder | Pod | Node | Gang | Budget | Job | StorageObject | Event
+)
 #: Decides the outcome of a write: (outcome, message), or None for success.
 Judge: TypeAlias = Callable[[Write], tuple[str, str] | None]
 
@@ -50,6 +55,8 @@ def event(what: Built) -> Event:
             return ev.BudgetChanged(what)
         case Job():
             return ev.JobChanged(what)
+    if isinstance(what, StorageObject):
+        return ev.StorageChanged(what)
     return what
 
 
@@ -84,6 +91,7 @@ class Cluster:
         self.core = Scheduler(Options(**options))
         self.now = 0.0
         self.pods: dict[tuple[str, str], Pod] = {}
+        self.storage: dict[tuple[str, str], StorageObject] = {}
         self.log: list[Action] = []
         self.judge: Judge = lambda _: None
         self.slow: Callable[[Write], bool] = lambda _: False
@@ -104,6 +112,8 @@ class Cluster:
                 self.pods[(made.pod.namespace, made.pod.name)] = made.pod
             elif isinstance(made, ev.PodGone):
                 self.pods.pop((made.namespace, made.name), None)
+            elif isinstance(made, ev.StorageChanged):
+                self.storage[type(made.record).__name__, made.record.name] = made.record
             self._events.append(made)
             self._shown.append(made)
 
@@ -139,6 +149,24 @@ class Cluster:
         self.waiting.clear()
         others = [e for e in self._shown if not isinstance(e, ev.PodChanged | ev.PodGone)]
         self._events = [*others, *map(ev.PodChanged, self.pods.values()), ev.Synced()]
+
+    def alter(self, kind: str, name: str, **fields: object) -> None:
+        """Fields of a storage object change."""
+        self.show(msgspec.structs.replace(self.storage[kind, name], **fields))
+
+    def bind_claims(self, *names: str) -> None:
+        """The volume controller binds claims of namespace ``d`` (all, or these) as it has been told to."""
+        claims = [c for c in self.storage.values() if isinstance(c, PersistentVolumeClaim) and not c.bound]
+        for claim in claims:
+            if names and claim.name not in names:
+                continue
+            volumes = [v for v in self.storage.values() if isinstance(v, PersistentVolume) and v.belongs_to(claim)]
+            if not volumes and claim.selected_node:
+                ref = ClaimRef(claim.namespace, claim.name, claim.uid)
+                volumes = [PersistentVolume(f"made-{claim.name}", storage_class=claim.storage_class, claim=ref)]
+            for found in volumes[:1]:
+                self.show(msgspec.structs.replace(found, phase="Bound"))
+                self.show(msgspec.structs.replace(claim, volume_name=found.name, bound=True, phase="Bound"))
 
     # -- steps -----------------------------------------------------------------------------------------
 
@@ -209,6 +237,11 @@ class Cluster:
             return
         fields: dict[str, object] = {}
         match action:
+            case BindVolume():
+                ref = ClaimRef(action.pod.namespace, action.claim, action.claim_uid)
+                self.alter("PersistentVolume", action.volume, claim=ref)
+            case SelectNode():
+                self.alter("PersistentVolumeClaim", action.claim, selected_node=action.node)
             case Bind(node=to):
                 if found.node:
                     self._events.append(ev.WriteDone(action.id, "conflict", f"bound to {found.node}"))

@@ -100,7 +100,7 @@ def test_an_annotated_gang_group_whose_other_gang_is_deleted_is_told() -> None:
 
 def test_the_reason_is_told_on_every_member_and_once() -> None:
     """Condition and Event on each pending member when the text is new; not again while it stays the same."""
-    cluster = Cluster(node("n1").cpu(1), gang("g").min(2), *(pod(f"m{i}").cpu(2).gang("g") for i in (1, 2)))
+    cluster = Cluster(node("n1").cpu(1), gang("g").min(2), *(pod(f"m{i}").cpu(2 - i / 10).gang("g") for i in (1, 2)))
     cluster.run()
     text = (
         "0/1 nodes are available: 1 Insufficient cpu. preemption: "
@@ -110,7 +110,7 @@ def test_the_reason_is_told_on_every_member_and_once() -> None:
         assert texts(cluster.log, name) == [("Unschedulable", text)]
     assert len(reports(cluster.log, "FailedScheduling")) == 2
     assert texts(cluster.pass_time(2 * FLUSH_SECONDS), "m1") == []
-    cluster.show(node("n2").cpu(1))
+    cluster.show(node("n2").cpu(2))  # room for one of the two
     assert texts(cluster.pass_time(20), "m1") == [("Unschedulable", text.replace("/1", "/2").replace("1 I", "2 I"))]
 
 
@@ -154,13 +154,14 @@ def test_order_of_decisions() -> None:
 
 
 def test_backoff_doubles_up_to_its_limit() -> None:
-    """A gang that is woken again and again is tried after 1, 2, 4, 8, 10, 10 seconds."""
-    cluster = Cluster(node("n1").cpu(1), pod("p").cpu(2))
+    """A gang whose bindings fail again and again is tried after 1, 2, 4, 8, 10, 10 seconds, whatever happens."""
+    cluster = Cluster(node("n1"), pod("p").cpu(2))
+    cluster.judge = lambda _: ("refused", "no")
     cluster.run()
     times = []
     for n in range(6):
         before = cluster.now
-        cluster.show(node("n1").cpu(1).label(turn=str(n)))
+        cluster.show(node(f"m{n}"))
         cluster.run()
         wake = cluster.core.wake_at()
         assert wake is not None

@@ -306,12 +306,12 @@ def test_taking_back_pauses_longer_and_longer(kind: type[Write]) -> None:
 
 
 def test_what_was_taken_back_in_vain_may_be_wanted_again() -> None:
-    """What a new plan nominates and marks again stays so, although taking it back for the old one was still due."""
+    """What a new plan marks again stays so, although taking it back for the old one was still due."""
     cluster = preempting()
     cluster.show(node("n3"), pod("v3").cpu(3).priority(2).on("n3"))
     cluster.slow = lambda write: isinstance(write, Mark)
     cluster.run()
-    cluster.judge = lambda w: ("transient", "x") if isinstance(w, WithdrawNomination | Unmark) else None
+    cluster.judge = lambda w: ("transient", "x") if isinstance(w, Unmark) else None
     cluster.show(node("n2").cordoned())
     cluster.slow = lambda write: isinstance(write, Remove)
     cluster.answer()
@@ -349,3 +349,21 @@ def test_a_removal_that_fails_after_its_plan_was_given_up_is_no_removal() -> Non
     go_on(cluster)
     assert evicted(cluster) == set()
     assert_clean(cluster)
+
+
+def test_a_gang_is_not_decided_again_while_its_nominations_stand() -> None:
+    """A nomination of the old plan that cannot be withdrawn yet would be one of the new: the gang waits until it is."""
+    cluster = preempting()
+    cluster.show(node("n3"), pod("v3").cpu(3).priority(2).on("n3"))
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    cluster.judge = lambda w: ("transient", "x") if isinstance(w, WithdrawNomination) else None
+    cluster.show(node("n2").cordoned())
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    assert names(cluster, Remove) == set()
+    assert cluster.core.states() == {G: "Queued"}
+    cluster.judge = lambda _: None
+    cluster.pass_time(20)
+    assert names(cluster, Remove) == {"v1", "v3"}

@@ -9,6 +9,7 @@ from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.filters.base import Filter
 from gangsched.core.filters.node import (
     NodeAffinity,
+    NodeAffinityNames,
     NodeGoing,
     NodeName,
     NodeUnschedulable,
@@ -51,6 +52,11 @@ def a_term(key: str, operator: str, *values: str) -> NodeTerm:
     return NodeTerm((Requirement(key, operator, values),))
 
 
+def called(*names: str) -> NodeTerm:
+    """A node selector term that names nodes."""
+    return NodeTerm((), (Requirement("metadata.name", "In", names),))
+
+
 NODES: list[NodeBuilder] = [
     node("n1").label(zone="a"),
     node("n2").label(zone="b").taint("dedicated", "ml"),
@@ -85,6 +91,10 @@ ALL = ["n1", "n2", "n3", "n4", "n5", "n6"]
         (NodeAffinity(), pod("p").requires(), []),
         (NodeAffinity(), pod("p").requires(NodeTerm()), []),
         (NodeAffinity(), pod("p").requires(NodeTerm((), (Requirement("metadata.name", "In", ("n4",)),))), ["n4"]),
+        (NodeAffinityNames(), pod("p"), ALL),
+        (NodeAffinityNames(), pod("p").requires(called("n4")), ["n4"]),
+        (NodeAffinityNames(), pod("p").requires(called("n4"), called("n1", "n9")), ["n1", "n4"]),
+        (NodeAffinityNames(), pod("p").requires(called("n4"), a_term("zone", "In", "a")), ALL),
     ],
 )
 def test_filters_about_nodes(rule: Filter, wanted: PodBuilder, expected: list[str]) -> None:
@@ -106,6 +116,10 @@ def test_filters_about_nodes(rule: Filter, wanted: PodBuilder, expected: list[st
         (Toleration("k", "Gt", "5"), Taint("k", "5"), False),
         (Toleration("k", "Lt", "5"), Taint("k", "4"), True),
         (Toleration("k", "Lt", "5"), Taint("k", "x"), False),
+        (Toleration("k", "Lt", "5"), Taint("k", "04"), False),
+        (Toleration("k", "Lt", "5"), Taint("k", "1_0"), False),
+        (Toleration("k", "Gt", "-5"), Taint("k", "-4"), True),
+        (Toleration("k", "Gt", "5"), Taint("k", "9223372036854775808"), False),
     ],
 )
 def test_tolerations(toleration: Toleration, taint: Taint, expected: bool) -> None:

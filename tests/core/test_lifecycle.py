@@ -9,7 +9,15 @@ import pytest
 from gangsched.core.lifecycle import IGNORED, TABLE, Do, Signal, State, as_markdown, step
 from gangsched.core.permit import Barrier
 
-PHASES = [State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING, State.BINDING, State.BOUND]
+PHASES = [
+    State.NOMINATED,
+    State.MARKED,
+    State.EVICTING,
+    State.WAITING,
+    State.PREBINDING,
+    State.BINDING,
+    State.BOUND,
+]
 HOLDING = PHASES[:4]
 RESTING = [State.GATHERING, State.QUEUED, State.BACKOFF]
 
@@ -38,28 +46,39 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 
 def test_phases_only_move_forward_one_at_a_time() -> None:
-    """Nominate, mark, remove, wait, bind: a step within a plan goes to the next phase, all others end the plan.
+    """Nominate, mark, remove, wait, bind volumes, bind: a step within a plan goes to the next phase, all others end it.
 
-    Only a plan whose nominations and marks an earlier process has made durable goes on with removal.
+    Only a gang whose volumes are all bound leaves out their phase, and only a plan whose nominations and marks an
+    earlier process has made durable goes on with removal.
     """
     for (state, signal), found in TABLE.items():
         if state in PHASES and found.state in PHASES:
-            assert PHASES.index(found.state) == PHASES.index(state) + 1
+            without_volumes = (state, signal) == (State.WAITING, Signal.ROOM_FREED)
+            assert PHASES.index(found.state) == PHASES.index(state) + 1 + without_volumes
         if state in RESTING and found.state in PHASES:
             assert state is State.QUEUED
-            first = {Signal.PLAN: State.NOMINATED, Signal.FITS: State.BINDING, Signal.RESUME: State.EVICTING}
+            first = {
+                Signal.PLAN: State.NOMINATED,
+                Signal.VOLUMES: State.PREBINDING,
+                Signal.FITS: State.BINDING,
+                Signal.RESUME: State.EVICTING,
+            }
             assert found.state is first[signal]
 
 
 def test_a_phase_is_only_left_forward_when_its_writes_are_through() -> None:
-    """Nobody is marked before all nominations are answered, evicted before all marks, bound before all are gone."""
-    forward = {s: sig for (s, sig), found in TABLE.items() if s in PHASES and found.state in PHASES}
+    """Nobody is marked before all nominations are answered, evicted before all marks, bound before all are gone and all
+    volumes are bound.
+    """
+    forward = {(s, sig) for (s, sig), found in TABLE.items() if s in PHASES and found.state in PHASES}
     assert forward == {
-        State.NOMINATED: Signal.WRITTEN,
-        State.MARKED: Signal.WRITTEN,
-        State.EVICTING: Signal.WRITTEN,
-        State.WAITING: Signal.ROOM_FREED,
-        State.BINDING: Signal.WRITTEN,
+        (State.NOMINATED, Signal.WRITTEN),
+        (State.MARKED, Signal.WRITTEN),
+        (State.EVICTING, Signal.WRITTEN),
+        (State.WAITING, Signal.VOLUMES),
+        (State.WAITING, Signal.ROOM_FREED),
+        (State.PREBINDING, Signal.VOLUMES_BOUND),
+        (State.BINDING, Signal.WRITTEN),
     }
 
 
@@ -67,12 +86,13 @@ def test_the_writes_of_a_phase_belong_to_the_step_into_it() -> None:
     """The durable record of a phase is written on entering it and nowhere else."""
     entered = {
         do: {found.state for found in TABLE.values() if do in found.do}
-        for do in (Do.NOMINATE, Do.MARK, Do.REMOVE, Do.BIND)
+        for do in (Do.NOMINATE, Do.MARK, Do.REMOVE, Do.PREBIND, Do.BIND)
     }
     assert entered == {
         Do.NOMINATE: {State.NOMINATED},
         Do.MARK: {State.MARKED},
         Do.REMOVE: {State.EVICTING},
+        Do.PREBIND: {State.PREBINDING},
         Do.BIND: {State.BINDING},
     }
 
@@ -82,6 +102,8 @@ def test_giving_up_leaves_nothing_behind() -> None:
     for (state, _), found in TABLE.items():
         if state in HOLDING and found.state in RESTING:
             assert found.do[:3] == (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
+        if state is State.PREBINDING and found.state in RESTING:
+            assert found.do[:3] == (Do.UNASSUME, Do.WITHDRAW, Do.RELEASE)
 
 
 def test_a_gang_that_is_incomplete_has_no_record_of_a_plan() -> None:

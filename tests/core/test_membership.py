@@ -68,7 +68,7 @@ def test_census() -> None:
         ((gang("g").min(2), pod("a").gang("g"), pod("b").gang("g")), 2, ""),
         ((gang("g").min(2), pod("a").gang("g")), 2, "1 of 2 members exist; 1 missing"),
         ((gang("g").min(3), pod("a").gang("g"), pod("b").gang("g").gated()), 3,
-         "1 of 3 members exist; 2 missing (1 held by scheduling gates)"),
+         "1 of 3 members may be scheduled; 1 held by scheduling gates (wait), 1 missing"),
         ((gang("g").min(2), pod("a").gang("g").on("n"), pod("b").gang("g")), 1, ""),
         ((gang("g").min(1), pod("a").gang("g").on("n"), pod("b").gang("g")), 0, ""),
         ((gang("g").min(2), pod("a").gang("g").on("n").phase("Succeeded"), pod("b").gang("g")), 1, ""),

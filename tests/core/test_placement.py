@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangsched.core import placement
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
-from tests.builders import PodBuilder, gang, node, pod
-from tests.core.harness import Built, placed, plan
+from gangsched.core.plugins import FitArguments, PluginSet
+from gangsched.core.simulation import Simulation
+from tests.builders import OURS, PodBuilder, gang, node, pod
+from tests.core.harness import Built, placed, plan, world
 
 
 def decided(*objects: Built, minimum: int) -> Decision:
@@ -141,3 +145,48 @@ def test_never_more_than_a_node_has_and_never_less_than_the_minimum(
     assert all(used[f"n{i}"] <= r * 1000 for i, r in enumerate(rooms))
     assert not placed(found) or len(placed(found)) >= minimum
     assert {u.pod for u in found.unplaced} | {f"d/{n}" for n in placed(found)} == {f"d/p{i}" for i in range(len(cores))}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    nodes=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12),
+    count=st.integers(1, 40),
+    cores=st.sampled_from([0.5, 1, 2]),
+    strategy=st.sampled_from(["LeastAllocated", "MostAllocated"]),
+)
+def test_scoring_all_nodes_at_once_places_as_one_by_one(
+    nodes: list[tuple[int, int]], count: int, cores: float, strategy: str
+) -> None:
+    """However many members are scored together, and whenever that stops to pay, each goes where it would go alone."""
+    objects: list[Built] = [node(f"n{i:02d}").cpu(c).memory(m) for i, (c, m) in enumerate(nodes)]
+    objects += [pod(f"m{i:02d}").cpu(cores).memory(0.5).gang("g") for i in range(count)]
+
+    plugins = PluginSet(arguments=(("NodeResourcesFit", FitArguments(strategy=strategy)),))
+
+    def rows(many: int, at_once: int) -> dict[str, str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(placement, "MANY", many)
+            patch.setattr(placement, "_NODES_AT_ONCE", at_once)
+            return placed(plan(gang("g").min(1), *objects, profiles=((OURS, plugins),))["d/g"])
+
+    alone = rows(10**6, 1)
+    assert rows(1, 0) == alone  # all levels at once
+    assert rows(1, 10) == alone  # the first few only
+
+
+def test_a_crowd_is_placed_and_taken_back_like_its_members() -> None:
+    """Placing many at once is placing one after another, for free room and for who is there."""
+    core = world(node("n1").cpu(8), node("n2").cpu(8), pod("p").cpu(1).on("n1"))
+    kind = core.world.snapshot.class_of(pod("m").cpu(2).obj())
+    one, many = Simulation(core.world.snapshot), Simulation(core.world.snapshot)
+    rows = [0, 1, 1]
+    mark = many.mark()
+    for row in rows:
+        one.place(kind, row)
+    many.place_all(kind, np.array(rows))
+    assert many.free.tolist() == one.free.tolist()
+    assert many.scored.tolist() == one.scored.tolist()
+    assert list(many.visitors()) == list(one.visitors())
+    many.rollback(mark)
+    assert many.free.tolist() == Simulation(core.world.snapshot).free.tolist()
+    assert list(many.visitors()) == []

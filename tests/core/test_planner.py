@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
-from tests.builders import PodBuilder, gang, node, pdb, pod
+from gangsched.model.records import PodTerm
+from tests.builders import PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, placed, plan, victims
 
 
@@ -246,6 +247,67 @@ def test_pods_under_several_budgets_are_no_candidates_in_strict_mode() -> None:
     budgets = [pdb("p").selects(app="x").allows(5), pdb("q").selects(tier="y").allows(5)]
     assert decided(node("n1"), both, *budgets, *members(1), strict_budgets=True).outcome == UNSCHEDULABLE
     assert decided(node("n1"), both, *budgets, *members(1)).outcome == PREEMPT
+
+
+def test_a_strict_budget_that_forbids_the_only_plan_is_named() -> None:
+    """Not room is missing but permission, and the message says whose."""
+    running = [pod(f"a{i}").cpu(2).label(app="x").on("n1") for i in (1, 2)]
+    some = decided(node("n1"), pdb("p").selects(app="x").allows(1), *running, *members(1, 4), strict_budgets=True)
+    text = "the gang would fit only if more pods were evicted than PodDisruptionBudget d/p allows"
+    assert text in some.message
+    none = decided(node("n1"), pdb("p").selects(app="x").allows(0), *running, *members(1, 4), strict_budgets=True)
+    text = "2 further pods may not be evicted because of what PodDisruptionBudget d/p allows"
+    assert text in none.message
+
+
+def under_three_budgets() -> list[Built]:
+    """Each budget allows one pod. Pods a and b are under p; b is under q and r too, c under q, d under r."""
+    labels = {"a": {"p": "y"}, "b": {"p": "y", "q": "y", "r": "y"}, "c": {"q": "y"}, "d": {"r": "y"}}
+    started = {"a": 900.0, "b": 0.0, "c": 0.0, "d": 0.0}
+    pods = [pod(n).cpu(4).label(**labels[n]).on(f"n-{n}", started=started[n]) for n in labels]
+    nodes = [node(f"n-{n}").label(host=n) for n in labels]
+    return [*nodes, *pods, *(pdb(n).selects(**{n: "y"}).allows(1) for n in "pqr")]
+
+
+def test_a_victim_beyond_one_budget_leaves_the_others_alone() -> None:
+    """With a gone, b is beyond p and takes nothing of q and r: taking one more pod can mean one less beyond."""
+    high: list[Built] = [node("n-e"), pod("e").cpu(4).priority(9).on("n-e")]
+    wanted: list[Built] = [
+        gang("g").min(4),
+        pod("m0").cpu(4).priority(10).gang("g").selector(host="b"),
+        *(pod(f"m{i}").cpu(4).priority(10).gang("g") for i in (1, 2, 3)),
+    ]
+    found = decided(*under_three_budgets(), *high, *wanted)
+    assert [(v.name, v.over_budget) for v in found.victims] == [("a", False), ("b", True), ("c", False), ("d", False)]
+
+
+def test_nobody_is_evicted_only_to_spare_a_budget() -> None:
+    """Less harm by the letter, but the pod could be put back."""
+    wanted: list[Built] = [
+        gang("g").min(3),
+        *(pod(f"m{n}").cpu(4).priority(10).gang("g").selector(host=n) for n in "bcd"),
+    ]
+    found = decided(*under_three_budgets(), *wanted)
+    assert [(v.name, v.over_budget) for v in found.victims] == [("b", False), ("c", True), ("d", True)]
+
+
+def test_a_pod_that_the_gang_must_run_beside_is_not_evicted() -> None:
+    """Without any victims but one there would be nobody to run beside: more victims are not always better."""
+    beside = PodTerm("kubernetes.io/hostname", selects(app="db"), ("d",))
+    wanted: list[Built] = [
+        gang("g").min(2),
+        *(pod(f"m{i}").cpu(1).priority(10).gang("g").shape(affinity=(beside,)) for i in (1, 2)),
+    ]
+    found = decided(
+        node("n1").label(**{"kubernetes.io/hostname": "n1"}),
+        node("n2").label(**{"kubernetes.io/hostname": "n2"}),
+        pod("db").cpu(2).label(app="db").on("n1"),
+        pod("x").cpu(1).on("n1"),
+        pod("y").cpu(1).on("n1"),
+        pod("z").cpu(4).on("n2"),
+        *wanted,
+    )
+    assert (found.outcome, victims(found)) == (PREEMPT, ["x", "y"])
 
 
 # -- gangs as victims --------------------------------------------------------------------------------------

@@ -9,16 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.events import NamespaceChanged
+from gangsched.core.events import NamespaceChanged, PodSelectorChanged
 from gangsched.core.filters.affinity import InterPodAffinity
 from gangsched.core.filters.base import Filter
 from gangsched.core.filters.ports import NodePorts
 from gangsched.core.filters.spread import PodTopologySpread
 from gangsched.core.podclass import PodClass
-from gangsched.core.simulation import Simulation
-from gangsched.model.records import LabelSelector, Namespace, NodeTerm, PodTerm, Requirement, SpreadConstraint
+from gangsched.core.simulation import Phantom, Simulation
+from gangsched.core.spreading import SpreadDefaults
+from gangsched.model.records import (
+    NAMESPACE_NAME,
+    LabelSelector,
+    Namespace,
+    NodeTerm,
+    PodSelector,
+    PodTerm,
+    Requirement,
+    SpreadConstraint,
+)
 from tests.builders import PodBuilder, gang, node, pod, selects
-from tests.core.harness import Built, plan, world
+from tests.core.harness import Built, Cluster, plan, world
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 
@@ -124,7 +134,7 @@ def me(**more: Any) -> PodBuilder:
     return spread(pod("p").label(app="x"), **more)
 
 
-ONE_IN_A = [on("x", "a1")]
+ONE_IN_A: list[Built] = [on("x", "a1")]
 SPREAD: list[tuple[str, PodBuilder, list[Built], list[str]]] = [
     ("empty", me(), [], ["a1", "a2", "b1"]),
     ("full-zone", me(), [*ONE_IN_A], ["b1"]),
@@ -261,6 +271,79 @@ def alike(builder: PodBuilder, name: str, to: str) -> PodBuilder:
     return made.shape(anti_affinity=old.shape.anti_affinity, host_ports=old.shape.host_ports)
 
 
+# -- room that others hold ---------------------------------------------------------------------------------
+
+
+def held_by_others(wanted: PodBuilder, rule: Filter, held: list[tuple[PodBuilder, str]], *objects: Built) -> list[str]:
+    """Names of the nodes that pass while others hold room for these pods on these nodes."""
+    core = world(*NODES, *objects)
+    snapshot = core.world.snapshot
+    for builder in (wanted, *(b for b, _ in held)):
+        snapshot.shape_number(builder.obj().shape)
+    phantoms = [Phantom(snapshot.class_of(b.obj()), f"h{i}", to, 9, "g") for i, (b, to) in enumerate(held)]
+    sim = Simulation(snapshot, phantoms)
+    made = class_of(sim, wanted)
+    mask = rule.mask(sim.state(rule, made)) if rule.applies(made, sim) else np.ones(sim.snapshot.size, dtype=np.bool_)
+    return [n.name for n, ok in zip(sim.snapshot.nodes, mask, strict=True) if ok]
+
+
+X = pod("h").label(app="x")
+HELD: list[tuple[str, Filter, PodBuilder, list[tuple[PodBuilder, str]], list[Built], list[str]]] = [
+    ("affinity-by-held-only", InterPodAffinity(), near(pod("p"), term(app="x")), [(X, "b1")], [], []),
+    (
+        "affinity-by-both",
+        InterPodAffinity(),
+        near(pod("p"), term(app="x")),
+        [(X, "b1")],
+        [on("x", "a1")],
+        ["a1", "a2"],
+    ),
+    (
+        "first-of-a-series-beside-held",
+        InterPodAffinity(),
+        near(pod("p").label(app="x"), term(app="x")),
+        [(X, "b1")],
+        [],
+        ["b1"],
+    ),
+    ("anti-affinity-to-held", InterPodAffinity(), apart(pod("p"), term(app="x")), [(X, "b1")], [], ["a1", "a2", "x1"]),
+    (
+        "anti-affinity-of-held",
+        InterPodAffinity(),
+        pod("p").label(app="x"),
+        [(apart(pod("h"), term(app="x")), "b1")],
+        [],
+        ["a1", "a2", "x1"],
+    ),
+    ("held-fills-a-zone", PodTopologySpread(), me(), [(X, "b1")], [], ["a1", "a2"]),
+    ("held-evens-out", PodTopologySpread(), me(), [(X, "b1")], ONE_IN_A, ["b1"]),
+    ("held-elsewhere", PodTopologySpread(), me(), [(pod("h").label(app="z"), "b1")], [], ["a1", "a2", "b1"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "wanted", "held", "objects", "expected"), [c[1:] for c in HELD], ids=[c[0] for c in HELD]
+)
+def test_held_pods_may_come_or_not(
+    rule: Filter, wanted: PodBuilder, held: list[tuple[PodBuilder, str]], objects: list[Built], expected: list[str]
+) -> None:
+    """A node passes only if it passes with the held pods and without them."""
+    assert held_by_others(wanted, rule, held, *objects) == expected
+
+
+def test_affinity_is_not_satisfied_by_a_pod_that_has_only_been_promised_a_node() -> None:
+    """The nominated pod may never come; its follower waits until it is bound."""
+    found = plan(
+        node("n1"),
+        pod("v").cpu(4).on("n1"),
+        pod("leader").label(app="x").cpu(1).priority(9),
+        near(pod("follower"), term(HOST, app="x")),
+    )
+    assert found["d/leader"].outcome == "preempt"
+    assert found["d/follower"].outcome == "unschedulable"
+    assert "node(s) didn't match pod affinity rules" in found["d/follower"].message
+
+
 # -- gangs -------------------------------------------------------------------------------------------------
 
 
@@ -278,3 +361,112 @@ def test_a_pod_in_the_way_by_anti_affinity_is_a_victim() -> None:
     """Eviction cures anti-affinity."""
     found = plan(node("n1"), on("v", "n1"), apart(pod("p").priority(5), term(HOST, app="x")))["d/p"]
     assert (found.outcome, [v.name for v in found.victims]) == ("preempt", ["v"])
+
+
+def test_a_gang_with_affinity_to_itself_starts_in_one_domain() -> None:
+    """The first member goes anywhere, the others to where it is."""
+    members = [near(pod(f"m{i}").label(app="x").cpu(2), term(app="x")).gang("g") for i in (1, 2, 3)]
+    three = [node("a1").label(zone="a").cpu(2), *(node(f"b{i}").label(zone="b").cpu(2) for i in (1, 2, 3))]
+    found = plan(*three, gang("g").min(3), *members)["d/g"]
+    assert (found.outcome, sorted(p.node for p in found.placements)) == ("bind", ["b1", "b2", "b3"])
+
+
+def test_a_gang_spreads_over_zones_as_if_placed_one_by_one() -> None:
+    """Each member counts for the next; more than the emptiest zone allows do not fit."""
+    nodes = [node(f"{z}{i}").label(zone=z) for z in "abc" for i in (1, 2)]
+    members = [spread(pod(f"m{i}").label(app="x")).gang("g") for i in range(6)]
+    found = plan(*nodes, gang("g").min(6), *members)["d/g"]
+    assert sorted(p.node[0] for p in found.placements) == ["a", "a", "b", "b", "c", "c"]
+    full = [*nodes[:4], node("c1").label(zone="c").pods(1)]
+    found = plan(*full, gang("g").min(6), *members)["d/g"]
+    assert found.outcome == "unschedulable"
+    assert "node(s) didn't match pod topology spread constraints" in found.message
+
+
+def test_members_of_one_kind_keep_off_those_of_another() -> None:
+    """Anti-affinity of one member holds against members without any that come after it."""
+    launcher = apart(pod("a-launcher").label(role="l"), term(HOST, role="w")).gang("g")
+    workers = [pod(f"w{i}").label(role="w").cpu(1).gang("g") for i in (1, 2)]
+    found = plan(node("n1"), node("n2"), gang("g").min(3), launcher, *workers)["d/g"]
+    at = {p.name: p.node for p in found.placements}
+    assert at["w1"] == at["w2"] != at["a-launcher"]
+
+
+# -- reasons -----------------------------------------------------------------------------------------------
+
+
+def test_a_node_fails_the_first_constraint_that_it_fails() -> None:
+    """Skew of the first constraint hides the label that the second misses, and the other way round."""
+    rules = (SpreadConstraint(ZONE, 1, selects(app="x"), True), SpreadConstraint("rack", 1, selects(app="x"), True))
+    nodes = [node("a1").label(zone="a", rack="r"), node("a2").label(zone="a"), node("b1").label(zone="b", rack="r")]
+    core = world(*nodes, node("c1").label(rack="r"), on("x", "a1"))
+    wanted = pod("p").label(app="x").shape(spread=rules)
+    core.world.snapshot.shape_number(wanted.obj().shape)
+    sim = Simulation(core.world.snapshot)
+    rule = PodTopologySpread()
+    missing, skewed = rule.failures(sim.state(rule, class_of(sim, wanted)))
+    names = [n.name for n in sim.snapshot.nodes]
+    assert [n for n, hit in zip(names, missing.nodes, strict=True) if hit] == ["c1"]
+    assert [n for n, hit in zip(names, skewed.nodes, strict=True) if hit] == ["a1", "a2"]
+    assert (missing.resolvable, skewed.resolvable) == (False, True)
+    assert missing.text == f"{skewed.text} (missing required label)"
+
+
+def test_default_constraints_hold_for_pods_of_a_service() -> None:
+    """A configured hard default filters pods without constraints of their own, if something selects them."""
+    rule = PodTopologySpread(SpreadDefaults("List", (SpreadConstraint(ZONE, 1, None, True),)))
+    service = PodSelectorChanged(PodSelector("Service", "d", "s", selects(app="x")))
+    assert passing(rule, pod("p").label(app="x"), *ONE_IN_A) == ALL
+    assert passing(rule, pod("p").label(app="x"), service, *ONE_IN_A) == ["b1"]
+    assert passing(rule, pod("p").label(app="z"), service, *ONE_IN_A) == ALL
+    assert passing(rule, me(skew=2), service, *ONE_IN_A) == ["a1", "a2", "b1"]
+    assert passing(PodTopologySpread(), pod("p").label(app="x"), service, *ONE_IN_A) == ALL
+
+
+def test_the_end_of_a_pod_that_kept_others_off_wakes_them() -> None:
+    """Also when it leaves a node that is too small for them: its anti-affinity closed the whole zone."""
+    small, large = node("a1").label(zone="a").cpu(1), node("a2").label(zone="a").cpu(4)
+    cluster = Cluster(small, large, apart(pod("y").cpu(1).on("a1"), term(app="x")), pod("p").label(app="x").cpu(2))
+    cluster.run()
+    assert cluster.pod("p").node == ""
+    cluster.delete("y")
+    cluster.pass_time(20)
+    assert cluster.pod("p").node == "a2"
+
+
+def test_a_namespace_that_nobody_has_shown_is_known_by_its_name() -> None:
+    """Manifests without Namespace objects still allow selectors for the label that every namespace has."""
+    by_name = PodTerm(ZONE, selects(app="x"), (), LabelSelector((Requirement(NAMESPACE_NAME, "In", ("e",)),)))
+    assert passing(InterPodAffinity(), near(pod("p"), by_name), pod("x", "e").label(app="x").on("b1")) == ["b1"]
+    assert passing(InterPodAffinity(), near(pod("p"), by_name), pod("x", "f").label(app="x").on("b1")) == []
+
+
+TERM_OF_THE_LEAVING = [
+    (apart(pod("y").cpu(1).on("a1").terminating(), term(app="x")), pod("p").label(app="x").cpu(2)),
+    (pod("y").label(app="x").cpu(1).on("a1").terminating(), apart(pod("p").cpu(2), term(app="x"))),
+]
+
+
+@pytest.mark.parametrize(("leaving", "wanted"), TERM_OF_THE_LEAVING, ids=["its-term", "our-term"])
+def test_a_terminating_pod_on_another_node_is_waited_for(leaving: PodBuilder, wanted: PodBuilder) -> None:
+    """Anti-affinity over a zone holds until the pod is gone, wherever in the zone it is."""
+    small, large = node("a1").label(zone="a").cpu(1), node("a2").label(zone="a").cpu(4)
+    found = plan(small, large, leaving, wanted)["d/p"]
+    assert (found.outcome, [(p.name, p.node) for p in found.placements]) == ("wait", [("p", "a2")])
+    assert [(a.pod, a.node) for a in found.awaiting] == [("d/y", "a1")]
+
+
+def test_a_terminating_pod_of_another_domain_is_not_waited_for() -> None:
+    """Anti-affinity by host concerns nobody on another host."""
+    leaving = apart(pod("y").on("a1").terminating(), term(HOST, app="x"))
+    found = plan(node("a1").label(zone="a"), node("a2").label(zone="a"), leaving, pod("p").label(app="x"))["d/p"]
+    assert (found.outcome, found.placements[0].node, found.awaiting) == ("bind", "a2", ())
+
+
+def test_the_first_of_a_series_waits_for_the_end_of_the_last() -> None:
+    """While a terminating pod of the series is there, affinity asks for its zone, which has no room."""
+    leaving = on("x", "a1").cpu(1).terminating()
+    wanted = near(pod("p").label(app="x").cpu(2), term(app="x"))
+    found = plan(node("a1").label(zone="a").cpu(1), node("b1").label(zone="b").cpu(4), leaving, wanted)["d/p"]
+    assert (found.outcome, found.placements[0].node) == ("wait", "b1")
+    assert [a.pod for a in found.awaiting] == ["d/x"]

@@ -382,7 +382,7 @@ def test_records_that_cannot_be_read_are_withdrawn() -> None:
     """A plan whose record has another form is not guessed at."""
     cluster = found(members=False)
     cluster.show(*(member(n).nominated(f"n{n}") for n in (1, 2)))
-    cluster.step()
+    cluster.run()
     assert [kind for kind, _ in writes(cluster.log)] == ["WithdrawNomination", "WithdrawNomination", "Bind", "Bind"]
 
 

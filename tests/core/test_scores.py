@@ -7,12 +7,13 @@ import pytest
 
 from gangsched.core.options import Options
 from gangsched.core.pipeline import Ranking, default_pipeline
+from gangsched.core.plugins import PluginSet
 from gangsched.core.scores.base import Score, normalised
 from gangsched.core.scores.node import NodeAffinity, TaintToleration
 from gangsched.core.scores.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from gangsched.core.simulation import Simulation
 from gangsched.model.records import NodeTerm, Requirement
-from tests.builders import PodBuilder, node, pod
+from tests.builders import OURS, PodBuilder, node, pod
 from tests.core.harness import Built, world
 
 
@@ -152,7 +153,7 @@ def test_weights_of_zero_turn_a_score_off() -> None:
     sim.snapshot.shape_number(wanted.shape)
     both = np.array([True, True])
     assert Ranking(default_pipeline(Options()), wanted, sim, both).best() == 1
-    only_fit = Options(score_weights=(("NodeResourcesFit", 1.0),))
+    only_fit = Options(profiles=((OURS, PluginSet(scores=(("NodeResourcesFit", 1.0),))),))
     assert Ranking(default_pipeline(only_fit), wanted, sim, both).best() == 0
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.options import Options
 from gangsched.core.preemption.units import Units
+from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import GangId
 from tests.builders import OTHERS, OURS, SIGS, UPSTREAM, PodBuilder, gang, node, pod
 from tests.core.harness import Built, world
@@ -17,7 +17,11 @@ PREEMPTOR = 10
 
 def found(*objects: Built, unusable: tuple[str, ...] = (), own: str = "own", **options: Any) -> Units:
     """The units that a gang of priority 10 may take from, on nodes n1 to n3."""
-    core = world(node("n1"), node("n2"), node("n3"), *objects, **options)
+    return units_of(world(node("n1"), node("n2"), node("n3"), *objects, **options), unusable, own)
+
+
+def units_of(core: Scheduler, unusable: tuple[str, ...] = (), own: str = "own") -> Units:
+    """The same for a scheduler that knows its cluster."""
     core.world.snapshot.settle()
     usable = ~core.world.snapshot.columns.flag("unschedulable")
     for name in unusable:
@@ -26,7 +30,7 @@ def found(*objects: Built, unusable: tuple[str, ...] = (), own: str = "own", **o
     return Units(
         core.world.snapshot,
         core.world.membership,
-        Options(**options),
+        core.options,
         mine,
         PREEMPTOR,
         usable,
@@ -256,13 +260,3 @@ def test_a_gang_group_counts_all_its_gangs() -> None:
 def test_single_pods_interrupt_no_gang() -> None:
     """A pod without a group counts as one pod."""
     assert cost(found(pod("v").on("n1").priority(3)), "v") == ([("v", 3)], [])
-
-
-def test_the_unit_of_a_victim() -> None:
-    """A victim is named with its own gang, partial while live members of it stay."""
-    units = found(gang("g").min(2), *three())
-    slots = {n: units.snapshot.table.slot_of[f"uid-d-{n}"] for n in EVERY}
-    (block,) = units.blocks
-    ref, partial = units.victim_unit(slots["g1"], {slots["g1"]}, block)
-    assert (ref.kind, ref.name, partial) == ("PodGroup", "d/g", True)
-    assert units.victim_unit(slots["g1"], set(slots.values()), block)[1] is False

@@ -123,6 +123,10 @@ CLUSTER_RIGHTS = {
     ("", "pods/eviction"): {"create"},
     ("", "nodes"): READ,
     ("", "namespaces"): READ,
+    ("", "services"): READ,
+    ("", "replicationcontrollers"): READ,
+    ("apps", "replicasets"): READ,
+    ("apps", "statefulsets"): READ,
     ("", "events"): {"create", "patch"},
     ("events.k8s.io", "events"): {"create", "patch"},
     ("policy", "poddisruptionbudgets"): READ,
@@ -134,6 +138,13 @@ CLUSTER_RIGHTS = {
     ("scheduling.sigs.k8s.io", "podgroups/status"): {"patch"},
     ("scheduling.x-k8s.io", "podgroups"): READ,
     ("batch", "jobs"): READ,
+    ("", "persistentvolumes"): READ | {"patch"},
+    ("", "persistentvolumeclaims"): READ | {"patch"},
+    ("storage.k8s.io", "storageclasses"): READ,
+    ("storage.k8s.io", "csinodes"): READ,
+    ("storage.k8s.io", "csidrivers"): READ,
+    ("storage.k8s.io", "csistoragecapacities"): READ,
+    ("storage.k8s.io", "volumeattachments"): READ,
 }
 
 # (API group, resource, name or None for any) -> verbs, in the namespace of the scheduler.
@@ -719,7 +730,7 @@ def minimum_of(group: Object) -> int:
 def test_every_example_is_tested() -> None:
     """A new folder of examples has to be named in this file, and in the README of the examples."""
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
-    assert folders == {*CLUSTERS, "config"}
+    assert folders == {*CLUSTERS, "config", "plugin-gpu-reserve"}  # the last: tests/runtime/test_example_plugin.py
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert folders == set(re.findall(r"^\| \[`([a-z-]+)/`\]", readme, re.MULTILINE))
 

@@ -178,7 +178,7 @@ def test_no_required_node_affinity_differs_from_one_without_terms():
         ({"spec": {"topologySpreadConstraints": [{"topologyKey": "z", "maxSkew": 0}]}}, "maxSkew"),
         ({"spec": {"topologySpreadConstraints": [{}]}}, "topologyKey"),
         (
-            {"status": {"containerStatuses": [{"allocatedResources": {"cpu": "x"}}]}},
+            {"status": {"containerStatuses": [{"resources": {}, "allocatedResources": {"cpu": "x"}}]}},
             "status.containerStatuses[0].allocatedResources.cpu",
         ),
     ],

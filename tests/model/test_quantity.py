@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.model.errors import FieldError
-from gangsched.model.quantity import MAX_BASE_UNITS, base_units, parse, render
+from gangsched.model.quantity import MAX_BASE_UNITS, base_units, integer, parse, render
 
 SUFFIXES = {
     "": Fraction(1),
@@ -121,6 +121,29 @@ def test_base_units_is_the_exact_value_rounded_up(whole, fraction, suffix, resou
     expected = math.ceil(exact * 1000 if resource == "cpu" else exact)
     if expected <= MAX_BASE_UNITS:
         assert base_units(resource, text + suffix) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "taint"),
+    [
+        ("5", 5, 5),
+        ("-5", -5, -5),
+        ("0", 0, 0),
+        ("+5", 5, None),
+        ("05", 5, None),
+        ("-0", 0, None),
+        ("1_0", None, None),
+        (" 5", None, None),
+        ("\u0665", None, None),
+        ("", None, None),
+        ("9223372036854775807", 2**63 - 1, 2**63 - 1),
+        ("9223372036854775808", None, None),
+    ],
+)
+def test_integers_that_are_compared(text, label, taint):
+    """Labels and taints are read as the API server reads them: 64 bits, no underscores, taints in canonical form."""
+    assert integer(text) == label
+    assert integer(text, canonical=True) == taint
 
 
 @given(st.text(max_size=20) | st.floats() | st.integers())

@@ -68,11 +68,68 @@ def test_a_pod_level_limit_counts_only_where_nobody_asks():
     assert pod_requests(spec(containers=[container("1")], resources=limits))[0] == {"cpu": 1000, "memory": 1000}
 
 
-def test_a_resize_in_progress_counts_the_larger_amount():
-    """Until the kubelet has finished an in-place resize, wish and grant both count by their maximum."""
-    shrinking = spec(containers=[container("1", name="a")])
-    assert pod_requests(shrinking, {"a": {"cpu": 3000}})[0] == {"cpu": 3000}
-    assert pod_requests(shrinking, {"a": {"cpu": 500}})[0] == {"cpu": 1000}
+def status(**raw):
+    """A pod status from API fields."""
+    return msgspec.convert(raw, wire.PodStatus)
+
+
+def granted(in_force, allocated=None, **more):
+    """What the kubelet reports for container a."""
+    report = {"name": "a", "resources": {"requests": in_force}, "allocatedResources": allocated}
+    return status(containerStatuses=[report], **more)
+
+
+@pytest.mark.parametrize(
+    ("reported", "expected"),
+    [
+        (granted({"cpu": "3"}), 3000),
+        (granted({"cpu": "500m"}), 1000),
+        (granted({"cpu": "500m"}, {"cpu": "4"}), 4000),
+        (status(containerStatuses=[{"name": "a", "allocatedResources": {"cpu": "4"}}]), 1000),
+        (status(containerStatuses=[{"name": "b", "resources": {"requests": {"cpu": "4"}}}]), 1000),
+    ],
+)
+def test_a_resize_in_progress_counts_the_largest_amount(reported, expected):
+    """Until the kubelet has finished an in-place resize, the largest of wish, grant and what is in force counts."""
+    assert pod_requests(spec(containers=[container("1", name="a")]), reported)[0] == {"cpu": expected}
+
+
+def test_an_infeasible_resize_is_not_counted():
+    """Once the kubelet has said that it will never do it, only what the container has counts."""
+    pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    grows = spec(containers=[container("8", name="a")])
+    assert pod_requests(grows, granted({"cpu": "1"}, {"cpu": "2"}, conditions=[pending]))[0] == {"cpu": 2000}
+    deferred = {**pending, "reason": "Deferred"}
+    assert pod_requests(grows, granted({"cpu": "1"}, conditions=[deferred]))[0] == {"cpu": 8000}
+
+
+def test_a_sidecar_can_be_resized_and_an_init_container_cannot():
+    """The status of init containers counts for those that keep running."""
+    report = status(initContainerStatuses=[{"name": "s", "resources": {"requests": {"cpu": "3"}}}])
+    sidecar = spec(initContainers=[container("1", name="s", restartPolicy="Always")], containers=[container("1")])
+    once = spec(initContainers=[container("1", name="s")], containers=[container("1")])
+    assert pod_requests(sidecar, report)[0] == {"cpu": 4000}
+    assert pod_requests(once, report)[0] == {"cpu": 1000}
+
+
+def test_the_pod_as_a_whole_can_be_resized():
+    """Pod-level requests follow the same rule, for the resources that they name."""
+    whole = spec(containers=[container("1")], resources={"requests": {"cpu": "2"}})
+    report = status(resources={"requests": {"cpu": "3", "memory": "1k"}}, allocatedResources={"cpu": "5"})
+    assert pod_requests(whole, report)[0] == {"cpu": 5000}
+
+
+def test_pod_level_requests_leave_no_room_for_assumptions():
+    """Scoring assumes something only of a resource that neither the pod nor any of its containers asks for."""
+    asks = spec(containers=[container("1"), container()], resources={"requests": {"memory": "1k"}})
+    assert pod_requests(asks)[1] == {"cpu": 1000, "memory": 1000}
+    cpu_only = spec(containers=[container("1"), container()], resources={"requests": {"cpu": "3"}})
+    assert pod_requests(cpu_only)[1] == {"cpu": 3000, "memory": 2 * DEFAULT_SCORED["memory"]}
+
+
+def test_an_explicit_zero_is_a_request():
+    """Scoring assumes nothing for a container that asks for zero."""
+    assert pod_requests(spec(containers=[container("0")]))[1]["cpu"] == 0
 
 
 def test_scoring_assumes_something_for_pods_that_ask_for_nothing():

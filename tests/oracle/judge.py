@@ -108,10 +108,6 @@ def wrong_places(problem: Problem, decisions: tuple[Decision, ...]) -> str:
     waits = first.outcome in (WAIT, PREEMPT)
     here = [p for p in problem.present if p.uid not in gone] + ([] if waits else list(problem.leaving))
     places = {p.uid: p.node for d in decisions for p in d.placements}
-    if waits and {p.uid for p in problem.leaving if p.node not in places.values()} & {
-        a.uid for d in decisions for a in d.awaiting
-    }:
-        return "awaits a pod on a node that no member goes to"
     for want in problem.wants:
         placed = [m for m in want.members if m.uid in places]
         if first.outcome != UNSCHEDULABLE and len(placed) < want.required:
@@ -121,4 +117,9 @@ def wrong_places(problem: Problem, decisions: tuple[Decision, ...]) -> str:
         if not accepts(problem, here, member, places[member.uid]):
             return f"{member.key} does not fit on {places[member.uid]}"
         here.append(at(member, places[member.uid]))
+    awaited = {a.uid for d in decisions for a in d.awaiting}
+    for pod in (p for p in problem.leaving if waits and p.uid in awaited and p.node not in places.values()):
+        # Elsewhere only a pod that keeps a member off its domain, or that a member keeps off, need be awaited.
+        if all(accepts(problem, [p for p in [*here, pod] if p.uid != m.uid], m, places[m.uid]) for m in members):
+            return f"awaits {pod.key}, which is in nobody's way"
     return ""

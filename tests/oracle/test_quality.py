@@ -4,8 +4,10 @@ import random
 
 import pytest
 
-from tests.bench import quality_small
-from tests.oracle.case import decide
+from gangsched.core.events import Event
+from tests.bench import quality_large, quality_small
+from tests.oracle import generate_large
+from tests.oracle.case import Case, decide
 
 COUNT = 240
 
@@ -27,12 +29,31 @@ def test_clusters_are_worth_judging(tally):
         assert int(str(row[2])) * 2 >= int(str(row[1])), row
 
 
-@pytest.mark.parametrize("seed", range(0, 30, 3))
+def told(question: Case, events: list[Event] | None = None) -> list[tuple[object, ...]]:
+    """The decisions, in what a user sees of them."""
+    return [(d.outcome, d.placements, d.victims, d.awaiting, d.message) for d in decide(question, events)]
+
+
+@pytest.mark.parametrize("seed", range(36))
 def test_order_of_events_does_not_matter(seed):
-    """The same cluster told in another order gets the same decision."""
-    question = quality_small.made(seed, apart=False)
+    """The same cluster told in another order gets the same decision: identical, mixed and with anti-affinity."""
+    question = quality_small.made(seed, apart=True)
     events = question.events()
     random.Random(seed).shuffle(events)
-    told = [(d.outcome, d.placements, d.victims, d.awaiting, d.message) for d in decide(question)]
-    retold = [(d.outcome, d.placements, d.victims, d.awaiting, d.message) for d in decide(question, events)]
-    assert told == retold
+    assert told(question) == told(question, events)
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_order_of_events_does_not_matter_in_larger_clusters(seed):
+    """Nor where sets of gangs are searched, for identical members and for mixed ones."""
+    question = generate_large.case(seed, mixed=seed % 3 == 2)
+    events = question.events()
+    random.Random(seed).shuffle(events)
+    assert told(question) == told(question, events)
+
+
+@pytest.mark.parametrize("seed", [15, 20, 25, 70])
+def test_larger_clusters_meet_the_bound(seed):
+    """Gangs and single pods of one level chosen together, with budgets, surplus and mixed members: none too many."""
+    row = quality_large.measure(seed, 30.0)
+    assert (row.outcome, row.worse, row.gap) == ("preempt", "", 0.0)

@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 import yaml
 
 from gangsched.cli import main as cli
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
+from gangsched.core.plugins import FitArguments, PluginSet
 from gangsched.runtime import config
 from gangsched.runtime.defaults import defaults_text, settings
-from gangsched.runtime.settings import Configuration, duration_seconds
+from gangsched.runtime.sections import duration_seconds
+from gangsched.runtime.settings import Configuration
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = "apiVersion: gangsched.dev/v1alpha1\nkind: GangSchedulerConfiguration\n"
@@ -78,16 +81,9 @@ REFUSED = {
         "profiles:\n- schedulerName: a\n- schedulerName: a",
         "f.yaml:5: profiles[1].schedulerName: a is the name of profiles[0] too",
     ),
-    "profiles that score differently": (
-        """profiles:
-- schedulerName: a
-- schedulerName: b
-  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]""",
-        "f.yaml:5: profiles[1]: scores differ from those of profiles[0]; all profiles of a process share one scoring",
-    ),
     "score listed twice": (
         "profiles:\n- plugins: {score: {enabled: [{name: NodeAffinity}, {name: NodeAffinity}]}}",
-        "f.yaml:4: profiles[0].plugins.score.enabled: NodeAffinity is listed twice",
+        "f.yaml:4: profiles[0].plugins.score.enabled[1].name: NodeAffinity is listed twice",
     ),
     "score without a name": (
         "profiles:\n- plugins: {score: {enabled: [{weight: 2}]}}",
@@ -156,7 +152,7 @@ def test_refused(text: str, message: str) -> None:
                 "f.yaml:3: http.port: -1 is not between 0 and 65535",
                 "f.yaml:3: http.prot: unknown key; did you mean port?",
                 "f.yaml:4: queue.backoffMax: must be a duration such as 15s or 1m30s, not 1",
-                "f.yaml:4: queue.x: unknown key; known are backoffInitial, backoffMax",
+                "f.yaml:4: queue.x: unknown key; known are backoffInitial, backoffMax, policy, starvationAfter",
             ],
         ),
     ],
@@ -183,9 +179,10 @@ def test_many_aliases_are_an_error_of_the_file() -> None:
 
 
 def test_defaults_are_what_no_file_means() -> None:
-    """The printed defaults are accepted and change nothing."""
-    assert config.parse(defaults_text()) == Configuration()
-    assert Configuration().core_options() == Options()
+    """The printed defaults are accepted and change nothing; profiles are spelt out in them."""
+    printed = config.parse(defaults_text())
+    assert msgspec.structs.replace(printed, profiles=Configuration().profiles) == Configuration()
+    assert printed.core_options() == Configuration().core_options() == Options()
 
 
 def test_example_is_accepted() -> None:
@@ -209,8 +206,6 @@ profiles:
     plugins: {score: {enabled: [{name: NodeAffinity, weight: 5}], disabled: [{name: TaintToleration}]}}
     pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
   - schedulerName: b
-    plugins: {score: {enabled: [{name: NodeAffinity, weight: 5}], disabled: [{name: TaintToleration}]}}
-    pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
 preemption:
   gangMode: off
   podDisruptionMode: gangMode
@@ -224,7 +219,8 @@ preemption:
 queue: {backoffInitial: 500ms, backoffMax: 1h}
 """
     )
-    assert config.parse(text).core_options() == Options(
+    found = config.parse(text).core_options()
+    assert found == Options(
         scheduler_names=("a", "b"),
         gang_mode="off",
         pod_disruption_mode="gangMode",
@@ -237,19 +233,12 @@ queue: {backoffInitial: 500ms, backoffMax: 1h}
         backoff_initial_seconds=0.5,
         backoff_max_seconds=3600.0,
         evict_daemonset_pods=True,
-        scoring_strategy="MostAllocated",
-        score_weights=(
-            ("NodeResourcesFit", 1.0),
-            ("NodeResourcesBalancedAllocation", 1.0),
-            ("NodeAffinity", 5.0),
-        ),
+        profiles=(("a", found.plugins_of("a")),),
     )
-
-
-def test_all_scores_can_be_switched_off_but_one() -> None:
-    """A star switches off every score that is not enabled by name."""
-    text = HEAD + "profiles:\n- plugins: {score: {enabled: [{name: NodeAffinity}], disabled: [{name: '*'}]}}"
-    assert config.parse(text).core_options().score_weights == (("NodeAffinity", 1.0),)
+    assert found.plugins_of("b") == PluginSet()
+    weights = dict(found.plugins_of("a").scores)
+    assert (weights["NodeAffinity"], weights["NodeResourcesFit"], "TaintToleration" in weights) == (5.0, 1.0, False)
+    assert found.plugins_of("a").arguments == (("NodeResourcesFit", FitArguments(strategy="MostAllocated")),)
 
 
 @pytest.mark.parametrize(
@@ -296,9 +285,14 @@ def test_validate_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert cli.main(["config", "validate", str(good)]) == 0
     assert cli.main(["config", "validate", str(bad)]) == 2
     assert cli.main(["config", "validate", str(tmp_path / "missing.yaml")]) == 2
-    assert capsys.readouterr().err.splitlines() == [
+    said = capsys.readouterr()
+    first, name, filters, scores = said.out.splitlines()
+    assert (first, name) == (f"{good}: ok", "py-gang-scheduler:")
+    assert filters.startswith("  filters: NodeUnschedulable, NodeGoing, ")
+    assert scores.startswith("  scores: TaintToleration 3, NodeAffinity 2, ")
+    assert said.err.splitlines() == [
         f"gangsched: {bad}:3: http.prot: unknown key; did you mean port?",
-        f"gangsched: {bad}:4: queue.x: unknown key; known are backoffInitial, backoffMax",
+        f"gangsched: {bad}:4: queue.x: unknown key; known are backoffInitial, backoffMax, policy, starvationAfter",
         f"gangsched: {tmp_path / 'missing.yaml'}: cannot be read: No such file or directory",
     ]
 
@@ -306,6 +300,6 @@ def test_validate_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_defaults_and_schema_commands(capsys: pytest.CaptureFixture[str]) -> None:
     """Both print to standard output what the library says."""
     assert cli.main(["config", "defaults"]) == 0
-    assert config.parse(capsys.readouterr().out) == Configuration()
+    assert config.parse(capsys.readouterr().out).core_options() == Options()
     assert cli.main(["config", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == config.schema()

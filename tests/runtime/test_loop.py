@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core.actions import Action, Bind, PodRef
 from gangsched.core.decision import BIND, Decision
-from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
+from gangsched.core.events import Event, LeadershipChanged, SearchCancelled, Synced, WriteDone
 from gangsched.model.records import GangId
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 
@@ -55,6 +55,7 @@ class ScriptedCore:
         self.gangs = gangs
         self.wake = wake
         self.decided: list[Decision] = []
+        self.ended: SearchCancelled | None = None
 
     def handle(self, events: Sequence[Event], now: float) -> list[Action]:
         self.story.append(f"handle {len(events)} at {now:g}")
@@ -75,6 +76,9 @@ class ScriptedCore:
     def drain_decisions(self) -> list[Decision]:
         out, self.decided = self.decided, []
         return out
+
+    def cancelled(self) -> SearchCancelled | None:
+        return self.ended
 
 
 class Witness(Observer):
@@ -141,6 +145,26 @@ def test_observers_see_everything_after_it_was_submitted() -> None:
         "idle",
         "wait until None",
     ]
+
+
+def test_a_cancelled_search_is_told_before_its_decision() -> None:
+    """What a replay has to be told beforehand comes before the decision in what observers are shown, too."""
+
+    class Recorder(Observer):
+        def deciding(self) -> None:
+            story.append("deciding")
+
+        def cancelled(self, event: SearchCancelled) -> None:
+            story.append(f"cancelled at {event.question}")
+
+        def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
+            story.append("decided")
+
+    story: list[str] = []
+    core = ScriptedCore(story, 1)
+    core.ended = SearchCancelled(3)
+    run_loop(core, ScriptedCluster(story, [[Synced()], []]), Observers(Recorder()))
+    assert story[3:8] == ["deciding", "decide at 1", "submit 0", "cancelled at 3", "decided"]
 
 
 def test_a_stopped_cluster_is_left_alone() -> None:

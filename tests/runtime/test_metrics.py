@@ -89,6 +89,17 @@ def test_decisions_count_gangs_and_what_they_cost() -> None:
     assert fed["scheduler_podgroup_scheduling_algorithm_duration_seconds_count"] == 2
 
 
+def test_a_plugin_that_fails_is_an_error() -> None:
+    """A decision that failed over a plug-in counts by its name, and not as a gang that does not fit."""
+    fed = Fed()
+    failed = decision(UNSCHEDULABLE, unplaced=(Unplaced("ns/a", ("no",)),), failed_plugin="Odd")
+    fed.metrics.decided([failed], [], 0.1, 0.0)
+    assert fed['gangsched_plugin_errors_total{plugin="Odd",profile="ours"}'] == 1
+    assert fed['scheduler_schedule_attempts_total{result="error",profile="ours"}'] == 1
+    assert fed['scheduler_podgroup_schedule_attempts_total{result="error",profile="ours"}'] == 1
+    assert fed['scheduler_schedule_attempts_total{result="unschedulable",profile="ours"}'] is None
+
+
 def test_batches_and_queues() -> None:
     """Each batch is one observation however many events it holds, and queues are levels."""
     fed = Fed()

@@ -23,9 +23,9 @@ from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.inbox import Inbox, WallClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.cluster.kube.writer import Writer, WriteSettings
-from gangsched.core.actions import Action, GangStatus
-from gangsched.core.events import Event, LeadershipChanged, Synced
+from gangsched.cluster.kube.writer import NOT_LEADING, TRANSIENT, Writer, WriteSettings
+from gangsched.core.actions import Action, GangStatus, Write
+from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
 
 _log = structlog.get_logger(__name__)
 
@@ -114,10 +114,13 @@ class KubeCluster:
         self._tick_at = -math.inf
         self._synced = False
         self._leading = False
+        # Changes of leadership that were told, and those that the decision thread has taken in.
+        self._term = self._known_term = 0
         self._failure = ""
         self._caches: Caches | None = None
         self._elector: Elector | None = None
         self._writer: Writer | None = None
+        self._giving_up: asyncio.Task[bool] | None = None
 
     # ------------------------------------------------------------------------------------ the decision thread's side
 
@@ -150,14 +153,20 @@ class KubeCluster:
 
     def wait(self, until: float | None) -> tuple[float, list[Event]]:
         """See :class:`gangsched.cluster.port.Cluster`."""
-        return self._inbox.wait(until)
+        now, events = self._inbox.wait(until)
+        return now, self._taken_in(events)
 
     def poll(self) -> tuple[float, list[Event]]:
         """See :class:`gangsched.cluster.port.Cluster`."""
-        return self._inbox.poll()
+        now, events = self._inbox.poll()
+        return now, self._taken_in(events)
 
     def submit(self, actions: Sequence[Action]) -> None:
-        """See :class:`gangsched.cluster.port.Cluster`. Dropped once stopped; only logged in a dry run."""
+        """See :class:`gangsched.cluster.port.Cluster`. Dropped once stopped; only logged in a dry run.
+
+        What was decided before a change of leadership that :meth:`wait` and :meth:`poll` have not told yet is not
+        written: it rests on what was true in an earlier term.
+        """
         if not actions:
             return
         if self._dry_run:
@@ -169,7 +178,7 @@ class KubeCluster:
             return
         batch = tuple(actions)
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(writer.submit, batch)
+            loop.call_soon_threadsafe(self._submit, writer, batch, self._known_term)
 
     @property
     def stopped(self) -> bool:
@@ -294,9 +303,24 @@ class KubeCluster:
     def _lose_the_lead(self) -> None:
         if self._leading:
             self._set_leading(leading=False)
+            assert self._writer is not None
+            # What waits for its turn or for another try must not be sent when we lead again.
+            self._giving_up = asyncio.create_task(self._writer.drain(0.0))
+
+    def _submit(self, writer: Writer, actions: Sequence[Action], term: int) -> None:
+        if term == self._term:
+            writer.submit(actions)
+            return
+        writer.submit([action for action in actions if isinstance(action, GangStatus)])
+        self._deliver([WriteDone(a.id, TRANSIENT, NOT_LEADING) for a in actions if isinstance(a, Write)])
+
+    def _taken_in(self, events: list[Event]) -> list[Event]:
+        self._known_term += sum(isinstance(event, LeadershipChanged) for event in events)
+        return events
 
     def _set_leading(self, *, leading: bool) -> None:
         self._leading = leading
+        self._term += 1
         self._deliver([LeadershipChanged(leading)])
 
     def _fence(self) -> float:

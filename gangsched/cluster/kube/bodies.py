@@ -8,20 +8,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.cluster.kube.client import JSON, STRATEGIC_MERGE, segment
+from gangsched.cluster.kube.client import JSON, MERGE, STRATEGIC_MERGE, segment
 from gangsched.core.actions import (
     Bind,
+    BindVolume,
     Mark,
     Nominate,
     PodRef,
     Remove,
     Report,
+    SelectNode,
     SetCondition,
     Unmark,
     WithdrawNomination,
     Write,
 )
 from gangsched.model.convert import INTENT_CONDITION
+from gangsched.model.convert_volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from gangsched.model.times import render_micro_time, render_time
 
 #: Reason of the intent condition while the nomination stands.
@@ -52,7 +55,10 @@ def pod_path(pod: PodRef, subresource: str = "") -> str:
 
 
 def write_request(action: Write | SetCondition, now: float) -> Request:
-    """The request for one action on a pod; ``now`` (seconds since the epoch) is when its conditions changed."""
+    """The request for one action on a pod or for its volumes.
+
+    ``now`` (seconds since the epoch) is when its conditions changed.
+    """
     match action:
         case Bind():
             return _bind(action)
@@ -72,6 +78,10 @@ def write_request(action: Write | SetCondition, now: float) -> Request:
             return _status_patch(action.pod, {"conditions": [condition]})
         case Remove():
             return _remove(action)
+        case BindVolume():
+            return _bind_volume(action)
+        case SelectNode():
+            return _select_node(action)
 
 
 def mark_request(pod: PodRef, message: str, now: float) -> Request:
@@ -128,6 +138,42 @@ def _remove(action: Remove) -> Request:
         "deleteOptions": {"preconditions": preconditions},
     }
     return Request("POST", pod_path(pod, "eviction"), msgspec.json.encode(eviction))
+
+
+def volume_path(name: str) -> str:
+    """The URL path of a PersistentVolume."""
+    return f"/api/v1/persistentvolumes/{segment(name)}"
+
+
+def claim_path(namespace: str, name: str) -> str:
+    """The URL path of a PersistentVolumeClaim."""
+    return f"/api/v1/namespaces/{segment(namespace)}/persistentvolumeclaims/{segment(name)}"
+
+
+def _bind_volume(action: BindVolume) -> Request:
+    # The version is a precondition too: somebody else may have found another claim for the volume meanwhile.
+    body = {
+        "metadata": {
+            "uid": action.volume_uid,
+            "resourceVersion": action.version,
+            "annotations": {BOUND_BY_CONTROLLER: "yes"},
+        },
+        "spec": {
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": action.pod.namespace,
+                "name": action.claim,
+                "uid": action.claim_uid,
+            }
+        },
+    }
+    return Request("PATCH", volume_path(action.volume), msgspec.json.encode(body), MERGE)
+
+
+def _select_node(action: SelectNode) -> Request:
+    body = {"metadata": {"uid": action.claim_uid, "annotations": {SELECTED_NODE: action.node}}}
+    return Request("PATCH", claim_path(action.pod.namespace, action.claim), msgspec.json.encode(body), MERGE)
 
 
 def _status_patch(pod: PodRef, status: dict[str, Any]) -> Request:

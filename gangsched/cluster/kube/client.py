@@ -23,6 +23,7 @@ from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucke
 
 JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
 
 #: 500 pods decode in about 8 ms, which is as long as the loop may be held.
 PAGE_OBJECTS = 500

@@ -1,8 +1,8 @@
 """How to reach the API server and who we are there, as kubeconfig files or the pod's service account say it.
 
-kubernetes_asyncio knows the formats (contexts, client certificates, tokens, exec plug-ins, OIDC); this module
-asks it, turns every way in which that can fail into :class:`ConnectionConfigError`, and makes the aiohttp
-session from the result.
+kubernetes_asyncio knows the formats (contexts, client certificates, tokens, exec plug-ins, OIDC) and is asked for all
+but the plainest; this module turns every way in which that can fail into :class:`ConnectionConfigError`, and makes the
+aiohttp session from the result.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import structlog
 import yaml
 
 from gangsched import __version__
+from gangsched.cluster.kube.plain import from_kubeconfig, from_service_account
 
 _log = structlog.get_logger(__name__)
 
@@ -30,6 +31,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 LOGIN_TIMEOUT_SECONDS = 60.0
 #: Credentials of a kubeconfig are read again this often: token files rotate, and nothing tells us.
 REREAD_SECONDS = 300.0
+#: The kubelet rotates the pod's own token; it is read again this often, as in-cluster clients do.
+SERVICE_ACCOUNT_REREAD_SECONDS = 60.0
 #: Exec credentials are replaced this long before they expire.
 EXPIRY_MARGIN_SECONDS = 120.0
 #: A server that rejects our credentials does not make us run a plug-in more often than this.
@@ -109,12 +112,18 @@ class Connection:
             raise ConnectionConfigError(f"{where}: not shaped like a kubeconfig ({error!r})") from None
 
     async def _from_kubeconfig(self) -> Any:
-        # Imported late: the client package takes a third of a second, and offline commands do without it.
+        path = self._kubeconfig
+        assert path
+        plain = from_kubeconfig(path, self._wanted_context)
+        if plain is not None:
+            self.context = plain.context
+            self.description = f"kubeconfig {path}, context {self.context}"
+            self._reread_at = self._clock() + REREAD_SECONDS
+            return plain
+        # Imported late: the client package takes more than a second.
         from kubernetes_asyncio import config as loaders  # noqa: PLC0415
         from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
 
-        path = self._kubeconfig
-        assert path
         try:
             contexts, current = loaders.list_kube_config_contexts(path)
             names = sorted(str(c["name"]) for c in contexts)
@@ -142,6 +151,12 @@ class Connection:
         return configuration
 
     async def _from_service_account(self) -> Any:
+        plain = from_service_account(SERVICE_ACCOUNT_TOKEN, SERVICE_ACCOUNT_CA)
+        if plain is not None:
+            self.context = ""
+            self.description = "service account of this pod"
+            self._reread_at = self._clock() + SERVICE_ACCOUNT_REREAD_SECONDS
+            return plain
         from kubernetes_asyncio import config as loaders  # noqa: PLC0415
         from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
 

@@ -25,7 +25,7 @@ class Item(NamedTuple):
 
     @property
     def pod_uid(self) -> str:
-        """The UID of the pod that is written to; empty for an Event."""
+        """The UID of the pod that is written to, or for whose volumes; empty for an Event."""
         return "" if isinstance(self.action, Report) else self.action.pod.uid
 
 

@@ -155,8 +155,7 @@ class Elector:
         """Acquire, renew, lose, acquire again, until cancelled."""
         try:
             while True:
-                await self._acquire()
-                await self._hold()
+                await self._hold(await self._acquire())
         finally:
             self._stop_leading("stopping")
 
@@ -174,7 +173,8 @@ class Elector:
 
     # ---------------------------------------------------------------------------------------------------- phases
 
-    async def _acquire(self) -> None:
+    async def _acquire(self) -> float:
+        """Take the lease; the monotonic time from which its holder may lead."""
         settings = self._settings
         while True:
             started = self._clock()
@@ -187,23 +187,24 @@ class Elector:
                 break
             await asyncio.sleep(settings.retry_period_seconds * (1 + _JITTER * random.random()))  # noqa: S311
         self._until = started + settings.renew_deadline_seconds
-        if standing == "expired":
-            _log.info("lease taken over from a holder that vanished", wait_seconds=settings.takeover_wait_seconds)
-            await asyncio.sleep(settings.takeover_wait_seconds)
-        self._leading = True
-        self._observe("leader", 1, {})
-        _log.info("leading", lease=f"{settings.namespace}/{settings.name}", identity=settings.identity)
-        self._started = asyncio.create_task(self._on_started())
+        if standing != "expired":
+            return self._clock()
+        _log.info("lease taken over from a holder that vanished", wait_seconds=settings.takeover_wait_seconds)
+        return self._clock() + settings.takeover_wait_seconds
 
-    async def _hold(self) -> None:
-        """Renew until that fails for too long, or somebody else holds the lease."""
+    async def _hold(self, opens_at: float) -> None:
+        """Lead from ``opens_at`` on, and renew until that fails for too long or somebody else holds the lease."""
         settings = self._settings
         while True:
+            wait = opens_at - self._clock()
+            if wait <= 0 and not self._leading:
+                self._start_leading()
             remaining = self._until - self._clock()
+            pause = min(settings.retry_period_seconds, remaining, wait if wait > 0 else remaining)
             try:
                 # Whatever hangs, the deadline is noticed when it passes and not when the request ends.
                 async with asyncio.timeout(max(0.0, remaining)):
-                    await asyncio.sleep(min(settings.retry_period_seconds, max(0.0, remaining)))
+                    await asyncio.sleep(max(0.0, pause))
                     started = self._clock()
                     if not await self._renew():
                         self._stop_leading(f"{self.holder or 'nobody'} holds the lease")
@@ -216,6 +217,13 @@ class Elector:
             if self._clock() >= self._until:
                 self._stop_leading(f"not renewed for {settings.renew_deadline_seconds:g} s")
                 return
+
+    def _start_leading(self) -> None:
+        self._leading = True
+        self._observe("leader", 1, {})
+        lease, identity = f"{self._settings.namespace}/{self._settings.name}", self._settings.identity
+        _log.info("leading", lease=lease, identity=identity)
+        self._started = asyncio.create_task(self._on_started())
 
     def _stop_leading(self, reason: str) -> None:
         self._until = float("-inf")

@@ -8,9 +8,11 @@ from typing import Any
 
 from gangsched.core import events
 from gangsched.core.events import Event
-from gangsched.model import wire
+from gangsched.model import convert_volumes, wire, wire_volumes
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import coscheduling, koordinator, upstream
+from gangsched.model.records import PodSelector
+from gangsched.model.volumes import StorageObject
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,37 @@ class Resource:
     query: Mapping[str, str] = field(default_factory=dict)
     optional: bool = False
 
+
+def _selector_resource(
+    name: str, path: str, kind: str, wire_type: type[Any], convert: Callable[[Any], PodSelector]
+) -> Resource:
+    """Objects of which only the selector is read. Without them nothing but the default spreading is lost."""
+    return Resource(
+        name=name,
+        path=path,
+        kind=kind,
+        wire_type=wire_type,
+        changed=lambda _convert, raw: events.PodSelectorChanged(convert(raw)),
+        gone=lambda namespace, name, _uid: events.PodSelectorGone(kind, namespace, name),
+        optional=True,
+    )
+
+
+def _storage_resource(group: str, name: str, wire_type: type[Any], convert: Callable[[Any], StorageObject]) -> Resource:
+    """Objects that only pods with volumes need: those do not run without them, all others do."""
+    kind = wire_type.__name__
+    return Resource(
+        name=name,
+        path=f"/apis/{group}/v1/{name}" if group else f"/api/v1/{name}",
+        kind=kind,
+        wire_type=wire_type,
+        changed=lambda _convert, raw: events.StorageChanged(convert(raw)),
+        gone=lambda namespace, name, _uid: events.StorageGone(kind, namespace, name),
+        optional=True,
+    )
+
+
+_STORAGE = "storage.k8s.io"
 
 CORE_RESOURCES: tuple[Resource, ...] = (
     Resource(
@@ -73,6 +106,29 @@ CORE_RESOURCES: tuple[Resource, ...] = (
         changed=lambda convert, raw: events.JobChanged(convert.job(raw)),
         gone=lambda namespace, name, _uid: events.JobGone(namespace, name),
     ),
+    _selector_resource("services", "/api/v1/services", "Service", wire.Service, Converter.service),
+    _selector_resource(
+        "replicationcontrollers",
+        "/api/v1/replicationcontrollers",
+        "ReplicationController",
+        wire.ReplicationController,
+        Converter.replication_controller,
+    ),
+    _selector_resource(
+        "replicasets", "/apis/apps/v1/replicasets", "ReplicaSet", wire.ReplicaSet, Converter.replica_set
+    ),
+    _selector_resource(
+        "statefulsets", "/apis/apps/v1/statefulsets", "StatefulSet", wire.StatefulSet, Converter.stateful_set
+    ),
+    _storage_resource("", "persistentvolumes", wire_volumes.PersistentVolume, convert_volumes.volume),
+    _storage_resource("", "persistentvolumeclaims", wire_volumes.PersistentVolumeClaim, convert_volumes.claim),
+    _storage_resource(_STORAGE, "storageclasses", wire_volumes.StorageClass, convert_volumes.storage_class),
+    _storage_resource(_STORAGE, "csinodes", wire_volumes.CSINode, convert_volumes.csi_node),
+    _storage_resource(_STORAGE, "csidrivers", wire_volumes.CSIDriver, convert_volumes.csi_driver),
+    _storage_resource(
+        _STORAGE, "csistoragecapacities", wire_volumes.CSIStorageCapacity, convert_volumes.storage_capacity
+    ),
+    _storage_resource(_STORAGE, "volumeattachments", wire_volumes.VolumeAttachment, convert_volumes.attachment),
     # Finished pods too: a member that has succeeded counts towards its gang's minimum, and one that is created again
     # after a failure must not wait for it.
     Resource(

@@ -10,13 +10,34 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import structlog
 
-from gangsched.cluster.kube.bodies import Request, mark_request, pod_path, report_request, write_request
+from gangsched.cluster.kube.bodies import (
+    Request,
+    claim_path,
+    mark_request,
+    pod_path,
+    report_request,
+    volume_path,
+    write_request,
+)
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.lanes import Item, Lanes
 from gangsched.cluster.kube.retry import Backoff
-from gangsched.core.actions import Action, Bind, GangStatus, PodRef, Remove, Report, SetCondition, Write
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    BindVolume,
+    GangStatus,
+    PodRef,
+    Remove,
+    Report,
+    SelectNode,
+    SetCondition,
+    Write,
+)
 from gangsched.core.events import Event, WriteDone
+from gangsched.model import wire_volumes
+from gangsched.model.convert_volumes import SELECTED_NODE
 
 _log = structlog.get_logger(__name__)
 
@@ -26,7 +47,7 @@ OK, GONE, CONFLICT, REFUSED, BLOCKED, TRANSIENT = "ok", "gone", "conflict", "ref
 MIN_ATTEMPT_SECONDS = 0.05
 #: What people read is not worth long retries.
 LOW_TOTAL_SECONDS = 5.0
-_NOT_LEADING = "not the leader (any more)"
+NOT_LEADING = "not the leader (any more)"
 
 
 class WriteSettings(NamedTuple):
@@ -59,6 +80,8 @@ class _Pod(msgspec.Struct):
 
 
 _pod_decoder = msgspec.json.Decoder(_Pod)
+_volume_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolume)
+_claim_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolumeClaim)
 
 
 class Writer:
@@ -203,7 +226,7 @@ class Writer:
         while True:
             retry_after, problem = None, ""
             if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
-                return TRANSIENT, _NOT_LEADING
+                return TRANSIENT, NOT_LEADING
             try:
                 await self._attempt(request)
                 verdict: Verdict | None = (OK, "")
@@ -248,6 +271,8 @@ class Writer:
                 return REFUSED, message
             if status == 504:
                 return await self._unanswered(action)
+        if status in (409, 422) and isinstance(action, BindVolume | SelectNode):
+            return await self._look_at_volume(action, message)
         if status in (409, 422):
             # Both are said for another pod of that name, and for other reasons: the pod itself knows.
             return await self._look(action, error.status, message)
@@ -285,6 +310,30 @@ class Writer:
             if pod.spec.node_name or pod.metadata.deletion_timestamp:
                 return CONFLICT, message
         return None
+
+    async def _look_at_volume(self, action: BindVolume | SelectNode, message: str) -> Verdict | None:
+        """What a volume or claim says about an attempt to bind it that was refused: it may be as it should be."""
+        if isinstance(action, BindVolume):
+            path = volume_path(action.volume)
+        else:
+            path = claim_path(action.pod.namespace, action.claim)
+        try:
+            body = await self._client.attempt("GET", path, timeout_seconds=self._settings.timeout_seconds)
+        except ApiError as failure:
+            return (GONE, message) if failure.status == 404 else None
+        except UnreachableError:
+            return None
+        if isinstance(action, BindVolume):
+            volume = _volume_decoder.decode(body)
+            uid, ref = volume.metadata.uid, volume.spec.claim_ref
+            wanted, done = action.volume_uid, ref is not None and ref.uid == action.claim_uid
+        else:
+            claim = _claim_decoder.decode(body)
+            uid, wanted = claim.metadata.uid, action.claim_uid
+            done = (claim.metadata.annotations or {}).get(SELECTED_NODE) == action.node
+        if uid != wanted:
+            return GONE, message
+        return (OK, "") if done else (CONFLICT, message)
 
     async def _restore_mark(self, action: Remove) -> None:
         """An eviction writes a DisruptionTarget of its own over ours; put ours back while the pod still exists."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.model import wire
+from gangsched.model import wire, wire_volumes
 
 SIGS, COSCHEDULING, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.x-k8s.io", "scheduling.k8s.io"
+STORAGE = "storage.k8s.io"
 
 
 class ReplicatedJob(wire.Wire):
@@ -67,8 +68,19 @@ AnyObject = (
     | wire.SigsPodGroup
     | wire.UpstreamPodGroup
     | wire.Job
+    | wire.Service
+    | wire.ReplicationController
+    | wire.ReplicaSet
+    | wire.StatefulSet
     | JobSet
     | Workload
+    | wire_volumes.PersistentVolume
+    | wire_volumes.PersistentVolumeClaim
+    | wire_volumes.StorageClass
+    | wire_volumes.CSINode
+    | wire_volumes.CSIDriver
+    | wire_volumes.CSIStorageCapacity
+    | wire_volumes.VolumeAttachment
 )
 
 
@@ -100,6 +112,17 @@ KINDS: dict[tuple[str, str], Kind] = {
         Kind("PodGroup", UPSTREAM, ("v1beta1", "v1alpha3", "v1alpha2"), wire.UpstreamPodGroup),
         Kind("Workload", UPSTREAM, ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"), Workload),
         Kind("Job", "batch", ("v1",), wire.Job),
+        Kind("Service", "", ("v1",), wire.Service),
+        Kind("ReplicationController", "", ("v1",), wire.ReplicationController),
+        Kind("ReplicaSet", "apps", ("v1",), wire.ReplicaSet),
+        Kind("StatefulSet", "apps", ("v1",), wire.StatefulSet),
+        Kind("PersistentVolume", "", ("v1",), wire_volumes.PersistentVolume, namespaced=False),
+        Kind("PersistentVolumeClaim", "", ("v1",), wire_volumes.PersistentVolumeClaim),
+        Kind("StorageClass", STORAGE, ("v1",), wire_volumes.StorageClass, namespaced=False),
+        Kind("CSINode", STORAGE, ("v1",), wire_volumes.CSINode, namespaced=False),
+        Kind("CSIDriver", STORAGE, ("v1",), wire_volumes.CSIDriver, namespaced=False),
+        Kind("CSIStorageCapacity", STORAGE, ("v1",), wire_volumes.CSIStorageCapacity),
+        Kind("VolumeAttachment", STORAGE, ("v1",), wire_volumes.VolumeAttachment, namespaced=False),
         Kind("JobSet", "jobset.x-k8s.io", ("v1alpha2",), JobSet),
     )
 }
@@ -111,8 +134,6 @@ TEMPLATED = frozenset(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "
 UNREAD = frozenset(
     (
         "APIService",
-        "CSIDriver",
-        "CSINode",
         "ClusterRole",
         "ClusterRoleBinding",
         "ConfigMap",
@@ -128,17 +149,13 @@ UNREAD = frozenset(
         "LimitRange",
         "MutatingWebhookConfiguration",
         "NetworkPolicy",
-        "PersistentVolume",
-        "PersistentVolumeClaim",
         "PodTemplate",
         "ResourceQuota",
         "Role",
         "RoleBinding",
         "RuntimeClass",
         "Secret",
-        "Service",
         "ServiceAccount",
-        "StorageClass",
         "ValidatingWebhookConfiguration",
     )
 )

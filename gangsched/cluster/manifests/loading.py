@@ -14,6 +14,7 @@ from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_o
 from gangsched.cluster.manifests.kinds import COSCHEDULING, JobSet, Workload
 from gangsched.cluster.manifests.objects import Found, objects
 from gangsched.cluster.manifests.sources import read
+from gangsched.cluster.manifests.storage import StorageAdmission
 from gangsched.core.events import (
     BudgetChanged,
     Event,
@@ -22,11 +23,15 @@ from gangsched.core.events import (
     NamespaceChanged,
     NodeChanged,
     PodChanged,
+    PodSelectorChanged,
     PriorityClassChanged,
+    StorageChanged,
 )
-from gangsched.model import wire
+from gangsched.model import convert_volumes, wire
+from gangsched.model import wire_volumes as storage
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
+from gangsched.model.records import PodSelector
 from gangsched.model.times import parse_time
 
 
@@ -80,6 +85,12 @@ class _Loading:
             (f.object for f in found if isinstance(f.object, wire.Pod)),
             (f.object for f in found if isinstance(f.object, wire.Job)),
         )
+        self._controllers = {
+            (owner.kind, f.object.metadata.namespace, owner.name)
+            for f in found
+            if isinstance(f.object, wire.Pod)
+            for owner in f.object.metadata.owner_references or ()
+        }
         self._workloads = {
             (w.metadata.namespace, w.metadata.name): _template_names(w)
             for w in (f.object for f in found)
@@ -87,6 +98,7 @@ class _Loading:
         }
         classes = ((f.place, f.object) for f in found if isinstance(f.object, wire.PriorityClass))
         self._admission = PriorityAdmission(classes, warnings)
+        self._storage = StorageAdmission(f.object for f in found)
 
     def run(self) -> Loaded:
         for each in self._found:
@@ -113,7 +125,7 @@ class _Loading:
                 self._note_time(raw.status.start_time, "status.startTime")
                 self._admission.pod(place, raw.metadata, raw.spec)
                 _identify(raw.metadata, "Pod")
-                self._add(place, PodChanged(self._convert.pod(raw)))
+                self._pod(place, raw)
             case wire.Node():
                 _identify(raw.metadata, "Node")
                 self._add(place, NodeChanged(self._convert.node(raw)))
@@ -133,12 +145,49 @@ class _Loading:
                 self._check_template(place, raw)
                 _identify(raw.metadata, "PodGroup")
                 self._add(place, GangChanged(self._convert.upstream_gang(raw)))
+            case storage.PersistentVolumeClaim():
+                _identify(raw.metadata, "PersistentVolumeClaim")
+                self._add(place, StorageChanged(convert_volumes.claim(raw)))
+            case storage.PersistentVolume():
+                _identify(raw.metadata, "PersistentVolume")
+                self._add(place, StorageChanged(convert_volumes.volume(raw)))
+            case storage.StorageClass():
+                self._add(place, StorageChanged(convert_volumes.storage_class(raw)))
+            case storage.CSINode():
+                self._add(place, StorageChanged(convert_volumes.csi_node(raw)))
+            case storage.CSIDriver():
+                self._add(place, StorageChanged(convert_volumes.csi_driver(raw)))
+            case storage.CSIStorageCapacity():
+                self._add(place, StorageChanged(convert_volumes.storage_capacity(raw)))
+            case storage.VolumeAttachment():
+                self._add(place, StorageChanged(convert_volumes.attachment(raw)))
+            case wire.Service():
+                self._add(place, PodSelectorChanged(self._convert.service(raw)))
+            case wire.ReplicationController():
+                self._selector(place, self._convert.replication_controller(raw))
+            case wire.ReplicaSet():
+                self._selector(place, self._convert.replica_set(raw))
+            case wire.StatefulSet():
+                self._selector(place, self._convert.stateful_set(raw))
             case wire.Job():
                 self._job(place, raw, "spec", not self._owners.has_pods(raw))
             case JobSet():
                 self._jobset(place, raw)
             case Workload():
                 _check_workload(raw)
+
+    def _pod(self, place: Place, raw: wire.Pod) -> None:
+        """A pod, after the claims of its generic ephemeral volumes."""
+        for claim in self._storage.ephemeral(raw):
+            _identify(claim.metadata, "PersistentVolumeClaim")
+            self._add(place, StorageChanged(convert_volumes.claim(claim)))
+        self._add(place, PodChanged(self._convert.pod(raw)))
+
+    def _selector(self, place: Place, found: PodSelector) -> None:
+        self._add(place, PodSelectorChanged(found))
+        if (found.kind, found.namespace, found.name) not in self._controllers:
+            text = f"no pod of it in the input: give the pods that this {found.kind} makes"
+            self._warnings.append(warning(place, "kind", text))
 
     def _jobset(self, place: Place, raw: JobSet) -> None:
         _identify(raw.metadata, "JobSet")
@@ -170,7 +219,7 @@ class _Loading:
             self._claim(place, "Pod", pod.metadata)
             _identify(pod.metadata, "Pod")
             try:
-                self._add(place, PodChanged(self._convert.pod(pod)))
+                self._pod(place, pod)
             except FieldError as error:
                 raise error.under(template) from None
 

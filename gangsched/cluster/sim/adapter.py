@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.store import describe
 from gangsched.cluster.sim.world import World
-from gangsched.core.actions import Action
+from gangsched.core.actions import Action, GangStatus, Report
 from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
 
 #: How long a simulation goes on when nothing else is said.
@@ -43,6 +44,7 @@ class SimCluster:
         self._connected = True
         self._lose_writes = False
         self._last_of_kind: dict[str, float] = {}
+        self._busy: dict[str, deque[Action]] = {}
         self._idle_calls = 0
         self._last_call_at = world.clock.now
         world.store.subscribe(self._watch)
@@ -81,9 +83,28 @@ class SimCluster:
         return self._take()
 
     def submit(self, actions: Sequence[Action]) -> None:
-        """Start these actions."""
+        """Start these actions. Those on one pod follow each other, as they do on a real cluster: each is sent when the
+        one before has been answered.
+        """
         for action in actions:
-            self.world.api.submit(action, self._answer, lambda: self._lose_writes)
+            uid = "" if isinstance(action, Report | GangStatus) else action.pod.uid
+            if uid in self._busy:
+                self._busy[uid].append(action)
+            else:
+                self._send(action, uid)
+
+    def _send(self, action: Action, uid: str) -> None:
+        if uid:
+            self._busy[uid] = deque()
+        self.world.api.submit(action, self._answer, lambda: self._lose_writes, lambda: self._sent(uid))
+
+    def _sent(self, uid: str) -> None:
+        """A write to this pod is over: the next one may go, unless its sender has died."""
+        waiting = self._busy.pop(uid, None)
+        if waiting and self._connected:
+            action = waiting.popleft()
+            self._send(action, uid)
+            self._busy[uid].extend(waiting)
 
     def close(self, *, lose_writes: bool = False) -> None:
         """End the connection. With ``lose_writes`` what has not reached the server by now never will."""

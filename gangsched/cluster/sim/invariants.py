@@ -13,6 +13,7 @@ from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.replay import Moment, ends_object
 from gangsched.model import dialects
 from gangsched.model.records import Gang, GangId, Node, Pod
+from gangsched.model.volumes import PersistentVolumeClaim
 
 #: The preemptor in the message of a victim's DisruptionTarget condition.
 _PREEMPTOR = re.compile(r"preemptor: ([^,\s]+)")
@@ -28,6 +29,7 @@ def violations(history: History) -> list[str]:
         early_binds,
         unplanned_removals,
         abandoned_marks,
+        bound_before_volumes,
     )
     return [f"{check.__name__}: {text}" for check in checks for text in check(history)]
 
@@ -118,11 +120,13 @@ class Round(msgspec.Struct):
 def rounds(history: History) -> list[Round]:
     """The plans that nominated, in the order of their first nomination.
 
-    A mark belongs to the newest plan of the gang that its message names, a removal to the mark that its victim
-    bears, a bind to the newest plan of the pod's gang.
+    A mark belongs to the newest plan of the gang that its message names, a removal to the plan that it was written
+    for if that has marked the victim, else to the mark that its victim
+    bears, a bind to the plan whose nomination the pod bears: one that was withdrawn before binds no more.
     """
     out: list[Round] = []
     newest: dict[str, Round] = {}
+    nominated_for: dict[str, Round] = {}
     by_plan: dict[str, Round] = {}
     marked_for: dict[str, Round] = {}
     for entry in history:
@@ -134,18 +138,23 @@ def rounds(history: History) -> list[Round]:
             if plan not in by_plan:
                 by_plan[plan] = Round(gang, plan)
                 out.append(by_plan[plan])
-            newest[gang] = by_plan[plan]
+            newest[gang] = nominated_for[entry.uid] = by_plan[plan]
             by_plan[plan].nominated.setdefault(entry.uid, entry.number)
         elif entry.verb == log.MARK:
             found = newest.get(preemptor_of(str(entry.detail["message"])))
             if found is not None:
                 marked_for[entry.uid] = found
                 found.marked.setdefault(entry.uid, entry.number)
+        elif entry.verb == log.WITHDRAW:
+            nominated_for.pop(entry.uid, None)
         elif entry.verb == log.UNMARK:
             marked_for.pop(entry.uid, None)
         elif _removal(entry) and entry.uid in marked_for:
-            marked_for[entry.uid].removed.setdefault(entry.uid, entry.number)
-        elif entry.verb == log.BIND and (found := newest.get(_gang_key(entry))) is not None:
+            # Two gangs may need the same victim's room: the mark is then that of the later, the removal either's.
+            own = newest.get(preemptor_of(str(entry.detail.get("mark", ""))))
+            found = own if own is not None and entry.uid in own.marked else marked_for[entry.uid]
+            found.removed.setdefault(entry.uid, entry.number)
+        elif entry.verb == log.BIND and (found := nominated_for.get(entry.uid)) is not None:
             found.bound.setdefault(entry.uid, entry.number)
     return out
 
@@ -216,7 +225,8 @@ def abandoned_marks(history: History) -> list[str]:
         if entry.kind != "Pod" or entry.outcome != log.OK:
             continue
         if entry.verb == log.MARK:
-            marked[entry.uid] = entry
+            if not (isinstance(entry.record, Pod) and entry.record.finished):  # it ended just before: no harm is done
+                marked[entry.uid] = entry
         elif entry.verb == log.UNMARK and entry.uid in marked:
             mark = marked.pop(entry.uid)
             if entry.actor != log.SCHEDULER:
@@ -226,6 +236,24 @@ def abandoned_marks(history: History) -> list[str]:
     return out + [
         f"{_when(mark)} {mark.object} was marked and is neither removed nor unmarked" for mark in marked.values()
     ]
+
+
+def bound_before_volumes(history: History) -> list[str]:
+    """Pods that the scheduler bound before all of their claims were, and volumes that two claims got."""
+    claims: dict[tuple[str, str], PersistentVolumeClaim] = {}
+    holder: dict[str, tuple[str, str]] = {}
+    out = []
+    for entry in history:
+        record = entry.record
+        if isinstance(record, PersistentVolumeClaim):
+            claims[record.key] = record
+            if record.bound and holder.setdefault(record.volume_name, record.key) != record.key:
+                out.append(f"{_when(entry)} {record.volume_name} is bound to a second claim")
+        elif isinstance(record, Pod) and record.volumes is not None and entry.verb == log.BIND:
+            known = (claims.get((record.namespace, name)) for name in record.volumes.claims)
+            if entry.actor == log.SCHEDULER and not all(c is not None and c.bound for c in known):
+                out.append(f"{_when(entry)} {entry.object} was bound before its volumes")
+    return out
 
 
 def _removal(entry: Entry) -> bool:

@@ -23,10 +23,15 @@ from gangsched.core.events import (
     ObjectRefused,
     PodChanged,
     PodGone,
+    PodSelectorChanged,
+    PodSelectorGone,
     PriorityClassChanged,
     PriorityClassGone,
+    StorageChanged,
+    StorageGone,
 )
 from gangsched.model.records import Budget, Gang, Node, Pod
+from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
 
 #: Told of a change: the event, and the record that was there before (None: there was none).
 Listener = Callable[[Event, Any], None]
@@ -75,6 +80,21 @@ class Store:
             *(BudgetChanged(b) for b in self.budgets.values()),
             *(PodChanged(p) for p in self.pods.values()),
         ]
+
+    def storage(self, kind: str, namespace: str, name: str) -> StorageObject | None:
+        """The storage object of this API kind, or None."""
+        found = self._others.get((kind, namespace, name))
+        return found.record if isinstance(found, StorageChanged) else None
+
+    def claims(self) -> list[PersistentVolumeClaim]:
+        """All claims, in the order in which they were created."""
+        records = (_record(e) for key, e in self._others.items() if key[0] == "PersistentVolumeClaim")
+        return [r for r in records if isinstance(r, PersistentVolumeClaim)]
+
+    def volumes(self) -> list[PersistentVolume]:
+        """All volumes, in the order in which they were created."""
+        records = (_record(e) for key, e in self._others.items() if key[0] == "PersistentVolume")
+        return [r for r in records if isinstance(r, PersistentVolume)]
 
     def put_pod(self, pod: Pod, cause: Cause) -> bool:
         """Create or change a pod; see :meth:`apply`."""
@@ -150,8 +170,12 @@ class Store:
                 self.budgets[budget.namespace, budget.name] = budget
             case BudgetGone(namespace, name):
                 del self.budgets[namespace, name]
-            case NamespaceGone() | PriorityClassGone() | JobGone():
+            case NamespaceGone() | PriorityClassGone() | JobGone() | PodSelectorGone() | StorageGone():
                 del self._others[_other_key(event)]
+            case StorageChanged(record):
+                if isinstance(record, PersistentVolume | PersistentVolumeClaim):
+                    event = StorageChanged(msgspec.structs.replace(record, version=version))
+                self._others[_other_key(event)] = event
             case _:
                 self._others[_other_key(event)] = event
         return event
@@ -180,7 +204,7 @@ def describe(event: Event) -> tuple[str, str, str]:
             return event.kind, f"{event.namespace}/{event.name}", event.uid
         case _:
             key = _other_key(event)
-            return key[0], "/".join(key[1:]), ""
+            return key[0], "/".join(filter(None, key[1:])), ""
 
 
 def _other_key(event: Event) -> tuple[str, ...]:
@@ -198,6 +222,14 @@ def _other_key(event: Event) -> tuple[str, ...]:
             return "Job", job.namespace, job.name
         case JobGone(namespace, name):
             return "Job", namespace, name
+        case PodSelectorChanged(found):
+            return found.kind, found.namespace, found.name
+        case PodSelectorGone(kind, namespace, name):
+            return kind, namespace, name
+        case StorageChanged(record):
+            return type(record).__name__, getattr(record, "namespace", ""), record.name
+        case StorageGone(kind, namespace, name):
+            return kind, namespace, name
         case ObjectRefused(kind, namespace, name):
             return "refused", kind, namespace, name
     raise TypeError(f"{type(event).__name__} is no change of an object")
@@ -208,7 +240,9 @@ def _record(event: Event) -> Any:
     match event:
         case PodChanged(record) | NodeChanged(record) | GangChanged(record) | BudgetChanged(record):
             return record
-        case NamespaceChanged(record) | PriorityClassChanged(record) | JobChanged(record):
+        case NamespaceChanged(record) | PriorityClassChanged(record) | JobChanged(record) | PodSelectorChanged(record):
+            return record
+        case StorageChanged(record):
             return record
         case ObjectRefused():
             return event

@@ -12,10 +12,12 @@ from gangsched.cluster.sim.controllers import DisruptionController, PodGarbageCo
 from gangsched.cluster.sim.faults import Faults, NoFaults
 from gangsched.cluster.sim.history import CREATE, EXISTS, INPUT, USER, Cause, History
 from gangsched.cluster.sim.kubelet import Kubelet
-from gangsched.cluster.sim.store import Store
+from gangsched.cluster.sim.store import Store, describe
 from gangsched.cluster.sim.timing import Timing
+from gangsched.cluster.sim.volumes import VolumeController
 from gangsched.cluster.sim.writes import ApiServer
-from gangsched.core.events import Event, PodChanged
+from gangsched.core.events import Event, PodChanged, StorageChanged
+from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim
 
 __all__ = ["Timing", "World"]
 
@@ -44,6 +46,7 @@ class World:
         self.kubelet = Kubelet(self.clock, self.store, self.timing)
         self.disruption = DisruptionController(self.clock, self.store, self.timing)
         self.pod_gc = PodGarbageCollector(self.clock, self.store, self.timing)
+        self.volume_controller = VolumeController(self.clock, self.store, self.timing)
         self.api = ApiServer(self.clock, self.store, self.history, self.timing, self.faults)
         for after_seconds, event in arrivals:
             if after_seconds <= 0:
@@ -75,7 +78,12 @@ class World:
 
 
 def with_uid(event: Event) -> Event:
-    """A pod without a UID gets one that follows from its name; everything that acts on pods names their UID."""
+    """A pod, claim or volume without a UID gets one that follows from its name: whoever acts on them names UIDs."""
     if isinstance(event, PodChanged) and not event.pod.uid:
         return PodChanged(msgspec.structs.replace(event.pod, uid=f"sim:{event.pod.key}"))
+    if isinstance(event, StorageChanged):
+        record = event.record
+        if isinstance(record, PersistentVolume | PersistentVolumeClaim) and not record.uid:
+            kind, name, _ = describe(event)
+            return StorageChanged(msgspec.structs.replace(record, uid=f"sim:{kind}/{name}"))
     return event

@@ -20,20 +20,24 @@ from gangsched.cluster.sim.timing import Timing
 from gangsched.core.actions import (
     Action,
     Bind,
+    BindVolume,
     GangStatus,
     Mark,
     Nominate,
     PodRef,
+    PodWrite,
     Remove,
     Report,
+    SelectNode,
     SetCondition,
     Unmark,
     WithdrawNomination,
     Write,
 )
-from gangsched.core.events import BudgetChanged, GangChanged, PodGone, WriteDone
+from gangsched.core.events import BudgetChanged, GangChanged, PodGone, StorageChanged, WriteDone
 from gangsched.model.records import Condition, Pod
 from gangsched.model.selectors import selector_matches
+from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
 
 #: Reasons of DisruptionTarget.
 BY_SCHEDULER, BY_EVICTION = "PreemptionByScheduler", "EvictionByEvictionAPI"
@@ -66,8 +70,15 @@ class ApiServer:
         self._timing = timing
         self._faults = faults
 
-    def submit(self, action: Action, answer: Answer, lost: Callable[[], bool] = lambda: False) -> None:
-        """Start one action; ``answer`` is called when its outcome has come back, for those that are answered.
+    def submit(
+        self,
+        action: Action,
+        answer: Answer,
+        lost: Callable[[], bool] = lambda: False,
+        over: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start one action; ``answer`` is called when its outcome has come back, for those that are answered, and
+        ``over`` for all.
 
         ``lost`` is asked when it reaches the server: True if its sender has died on the way, and nothing arrives.
         """
@@ -93,6 +104,7 @@ class ApiServer:
             self.in_flight -= 1
             if isinstance(action, Write):
                 answer(WriteDone(action.id, outcome.outcome, outcome.message))
+            over()
 
         self._clock.after(self._timing.write_seconds + fault.delay_seconds, arrive)
 
@@ -105,13 +117,38 @@ class ApiServer:
                 return _OK
             case GangStatus():
                 return self._gang_status(action)
+            case BindVolume() | SelectNode():
+                outcome = self._bind_volume(action) if isinstance(action, BindVolume) else self._select_node(action)
+                if outcome.outcome != OK:
+                    self._note(action, outcome)
+                return outcome
         pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
         outcome = _GONE if pod is None else self._write(action, pod)
         if outcome.outcome != OK:
             self._note(action, outcome)
         return outcome
 
-    def _write(self, action: Write | SetCondition, pod: Pod) -> Outcome:
+    def _bind_volume(self, action: BindVolume) -> Outcome:
+        volume = self._store.storage("PersistentVolume", "", action.volume)
+        if not isinstance(volume, PersistentVolume) or volume.uid != action.volume_uid:
+            return Outcome("gone", "no volume with this name and UID")
+        ref = ClaimRef(action.pod.namespace, action.claim, action.claim_uid)
+        if volume.claim != ref and volume.version != action.version:
+            return Outcome("conflict", f"persistentvolume {volume.name} has been changed")
+        changed = msgspec.structs.replace(volume, claim=ref)
+        cause = Cause(SCHEDULER, log.BIND_VOLUME, _said(action))
+        self._store.apply(StorageChanged(changed), cause)
+        return _OK
+
+    def _select_node(self, action: SelectNode) -> Outcome:
+        claim = self._store.storage("PersistentVolumeClaim", action.pod.namespace, action.claim)
+        if not isinstance(claim, PersistentVolumeClaim) or claim.uid != action.claim_uid:
+            return Outcome("gone", "no claim with this name and UID")
+        changed = msgspec.structs.replace(claim, selected_node=action.node)
+        self._store.apply(StorageChanged(changed), Cause(SCHEDULER, log.SELECT_NODE, _said(action)))
+        return _OK
+
+    def _write(self, action: PodWrite | SetCondition, pod: Pod) -> Outcome:
         now = self._clock.now
         match action:
             case Bind(node=node):
@@ -241,6 +278,10 @@ def verb_of(action: Action) -> str:
             return log.UNMARK
         case Remove(evict=evict):
             return log.EVICT if evict else log.DELETE
+        case BindVolume():
+            return log.BIND_VOLUME
+        case SelectNode():
+            return log.SELECT_NODE
         case SetCondition():
             return log.CONDITION
         case Report():
@@ -261,6 +302,10 @@ def _said(action: Action) -> dict[str, Any]:
             return {"message": message}
         case Remove(mark=mark):
             return {"mark": mark} if mark else {}
+        case BindVolume():
+            return {"volume": action.volume, "claim": f"{action.pod.namespace}/{action.claim}"}
+        case SelectNode():
+            return {"node": action.node, "claim": f"{action.pod.namespace}/{action.claim}"}
     return {}
 
 

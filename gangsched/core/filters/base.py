@@ -2,7 +2,7 @@
 
 A filter is stateless; what it knows about one class of pods in one simulation is a *state* that it makes in
 ``prepare`` and that the simulation hands back to it. The simulation tells every state about every pod that is
-placed or lifted, so a mask is always that of the simulated cluster.
+placed or lifted, so a mask is always that of the simulated cluster. docs/plugins.md shows how to write one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Failure:
-    """Why nodes fail a filter: a text, the ``(N,)`` nodes it holds for, and whether removing pods could help."""
+    """Why nodes fail a filter: a text, the ``(N,)`` nodes it holds for, and whether removing pods could help.
+
+    ``resolvable`` is about the pods of the node itself: False promises that the node would refuse even if all of them
+    left.
+    """
 
     __slots__ = ("nodes", "resolvable", "text")
 
@@ -33,8 +37,15 @@ class Failure:
 class Filter(Protocol):
     """One rule about where a pod may run.
 
-    ``sees_pods`` is False for a filter that only looks at the node: its answer is then cached by shape until
-    nodes change, and ``apply`` is never called.
+    ``sees_pods`` is False for a filter that only looks at the node: its answer is then cached until nodes change, and
+    ``apply`` is never called.
+
+    Plug-ins of others may have further attributes. ``Arguments`` is the msgspec struct that their ``args`` in the
+    configuration file are read into; their only parameter is then an instance of it. ``pod_labels`` are the keys
+    of pod labels that they read: pods that differ in other labels share one class. ``monotone`` True promises that no
+    node is refused because a pod has left, which shortens the search for victims. ``hints``
+    (:class:`~gangsched.core.queue.Hint`) are the changes of the cluster that may help a pod that the filter has
+    refused (default: any).
     """
 
     name: str
@@ -53,7 +64,9 @@ class Filter(Protocol):
         """The reasons of the nodes that do not pass; a node may have several."""
 
     def apply(self, state: Any, pod: PodClass, row: int, sign: int) -> None:
-        """A pod came to (+1) or left (-1) the node at ``row``. Doing one and then the other changes nothing."""
+        """A pod came to (+1) or left (-1) the node at ``row``; the simulation shows that already. Doing one and then
+        the other changes nothing.
+        """
 
 
 class NodeFilter:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangsched.core.filters.base import Bools, NodeFilter
-from gangsched.model.records import Requirement, Taint, Toleration
+from gangsched.model.quantity import integer
+from gangsched.model.records import IN, NodeTerm, Requirement, Taint, Toleration
 
 if TYPE_CHECKING:
     from gangsched.core.podclass import PodClass
@@ -35,9 +36,8 @@ def _covers(toleration: Toleration, taint: Taint) -> bool:
     if not toleration.key:
         return False
     if toleration.operator in ("Lt", "Gt"):
-        try:
-            have, bound = int(taint.value), int(toleration.value)
-        except ValueError:
+        have, bound = integer(taint.value, canonical=True), integer(toleration.value, canonical=True)
+        if have is None or bound is None:
             return False
         return have < bound if toleration.operator == "Lt" else have > bound
     return toleration.value == taint.value
@@ -86,6 +86,20 @@ class NodeName(NodeFilter):
         return mask
 
 
+class NodeDeclaredFeatures(NodeFilter):
+    """What a pod needs of its node beyond resources must be among the features that the node declares."""
+
+    name = "NodeDeclaredFeatures"
+    text = "node(s) didn't match Pod's required features"
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return bool(pod.shape.node_features)
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
+        needed = set(pod.shape.node_features)
+        return np.array([needed.issubset(n.features) for n in sim.snapshot.nodes], dtype=np.bool_)
+
+
 class DynamicResources(NodeFilter):
     """Pods with resource claims are not placed at all yet: binding one as if the claim were not there would run it
     without its device.
@@ -120,6 +134,30 @@ class TaintToleration(NodeFilter):
             dtype=np.bool_,
         )
         return np.asarray(passes[codes]) if len(sets) else np.ones(len(codes), dtype=np.bool_)
+
+
+class NodeAffinityNames(NodeFilter):
+    """Node affinity all of whose terms name nodes, as DaemonSet pods have it, narrows the choice before anything else
+    is asked, and is told of in other words.
+    """
+
+    name = "NodeAffinityNames"
+    text = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return bool(pod.shape.node_terms) and all(_named(term) is not None for term in pod.shape.node_terms or ())
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
+        mask = np.zeros(sim.snapshot.size, dtype=np.bool_)
+        rows = sim.snapshot.row_of
+        mask[[rows[n] for term in pod.shape.node_terms or () for n in _named(term) or () if n in rows]] = True
+        return mask
+
+
+def _named(term: NodeTerm) -> set[str] | None:
+    """The node names that a term is limited to; None when it is not."""
+    named = [set(req.values) for req in term.fields if req.key == "metadata.name" and req.operator == IN]
+    return set.intersection(*named) if named else None
 
 
 class NodeAffinity(NodeFilter):

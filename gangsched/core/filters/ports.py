@@ -41,10 +41,18 @@ class NodePorts:
         return bool(pod.shape.host_ports)
 
     def prepare(self, pod: PodClass, sim: Simulation) -> _State:
-        state = _State(pod.shape.host_ports, sim.snapshot.size)
-        for other, row in sim.present():
-            if other.shape.host_ports and clash(state.ports, other.shape.host_ports):
-                state.clashes[row] += 1
+        snapshot, table = sim.snapshot, sim.snapshot.table
+        state = _State(pod.shape.host_ports, snapshot.size)
+        clashing = np.zeros(len(snapshot.shapes), dtype=np.bool_)
+        for number in snapshot.port_shapes:
+            clashing[number] = clash(state.ports, snapshot.shapes[number].host_ports)
+        if clashing.any():
+            slots = table.occupied()
+            slots = slots[clashing[table.shape[slots]]]
+            slots = slots[~np.isin(slots, sim.lifted())]
+            state.clashes += np.bincount(table.row[slots], minlength=snapshot.size)
+        for other, row in sim.visitors():
+            self.apply(state, other, row, +1)
         return state
 
     def mask(self, state: _State) -> Bools:

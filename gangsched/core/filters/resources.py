@@ -29,6 +29,7 @@ class NodeResourcesFit:
 
     name = "NodeResourcesFit"
     sees_pods = True
+    told = False
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return True

@@ -1,7 +1,7 @@
 """Topology spread: how unevenly pods that a selector names may lie over the domains of a label.
 
 Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (KEP-895, KEP-3022,
-KEP-3094). Terminating pods do not count.
+KEP-3094). Terminating pods do not count. Held pods may never come: the skew must be allowed with and without them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 
 from gangsched.core.filters.base import Bools, Failure
 from gangsched.core.filters.node import NodeAffinity, TaintToleration
-from gangsched.core.podtable import TERMINATING
-from gangsched.core.terms import Counts, Domains, Ints, Selection, includes, selected_slots, without
+from gangsched.core.spreading import DEFAULTS, SpreadDefaults, constraints_of
+from gangsched.core.terms import Counts, Domains, Selection, includes, rows_of
 from gangsched.model.records import SpreadConstraint
 
 if TYPE_CHECKING:
@@ -21,9 +21,21 @@ if TYPE_CHECKING:
     from gangsched.core.simulation import Simulation
 
 
+def eligible_nodes(rule: SpreadConstraint, pod: PodClass, sim: Simulation) -> Bools:
+    """``(N,)``: nodes whose pods count, as nodeAffinityPolicy and nodeTaintsPolicy say."""
+    mask = np.ones(sim.snapshot.size, dtype=np.bool_)
+    if rule.honor_affinity:
+        selects = NodeAffinity()
+        if selects.applies(pod, sim):
+            mask &= selects.prepare(pod, sim)
+    if rule.honor_taints:
+        mask &= TaintToleration().prepare(pod, sim)
+    return mask
+
+
 class _Constraint:
-    """``counts`` per domain follow every pod that comes and goes, pods that terminate (``leaving``, slots) included:
-    who lifts a pod does not say whether it had been counted. :meth:`live` sets that right.
+    """``counts`` are pods per domain without those that are held, which are in ``held``; ``present`` are the domains
+    of eligible nodes.
     """
 
     def __init__(self, rule: SpreadConstraint, selection: Selection, domains: Domains, eligible: Bools) -> None:
@@ -35,14 +47,13 @@ class _Constraint:
         self.present = np.zeros(domains.count, dtype=np.bool_)
         self.present[codes[codes >= 0]] = True
         self.counts: Counts = np.zeros(domains.count, dtype=np.int64)
-        self.leaving: Ints = np.zeros(0, dtype=np.int64)
+        self.held: Counts = np.zeros(domains.count, dtype=np.int64)
         self.self_match = 0
 
-    def live(self, sim: Simulation) -> Counts:
-        """``(count,)`` pods per domain, without those that terminate."""
-        if not len(self.leaving):
-            return self.counts
-        return self.counts - self.domains.tally(sim, without(self.leaving, sim.lifted()))
+    def too_skewed(self, counts: Counts) -> Bools:
+        """``(N,)``: nodes on which one pod more would be too many for their domain."""
+        skew = self.domains.at(counts) + (self.self_match - self.least(counts))
+        return np.asarray(skew > self.rule.max_skew)
 
     def least(self, counts: Counts) -> int:
         """The smallest count of an eligible domain; 0 while there are fewer domains than minDomains."""
@@ -58,41 +69,44 @@ class _State:
 
 
 class PodTopologySpread:
-    """The constraints with whenUnsatisfiable DoNotSchedule."""
+    """The constraints with whenUnsatisfiable DoNotSchedule, the pod's own or else the ``defaults``."""
 
     name = "PodTopologySpread"
     sees_pods = True
 
+    def __init__(self, defaults: SpreadDefaults = DEFAULTS) -> None:
+        self.defaults = defaults
+
+    def rules(self, pod: PodClass) -> tuple[SpreadConstraint, ...]:
+        """The hard constraints of this class."""
+        return constraints_of(pod, self.defaults, required=True)
+
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
-        return any(c.required for c in pod.shape.spread)
+        return bool(self.rules(pod))
 
     def prepare(self, pod: PodClass, sim: Simulation) -> _State:
-        rules = [c for c in pod.shape.spread if c.required]
+        rules = self.rules(pod)
         domains = [Domains(sim, c.topology_key) for c in rules]
         labelled = np.ones(sim.snapshot.size, dtype=np.bool_)
         for part in domains:
             labelled &= part.code >= 0
         out = []
         for rule, part in zip(rules, domains, strict=True):
-            eligible = labelled.copy()
-            if rule.honor_affinity:
-                selects = NodeAffinity()
-                if selects.applies(pod, sim):
-                    eligible &= selects.prepare(pod, sim)
-            if rule.honor_taints:
-                eligible &= TaintToleration().prepare(pod, sim)
+            eligible = labelled & eligible_nodes(rule, pod, sim)
             selection = Selection(rule.selector, (pod.namespace,))
             constraint = _Constraint(rule, selection, part, eligible)
-            table = sim.snapshot.table
-            slots = selected_slots(sim, selection, lifted=True)
-            slots = slots[eligible[table.row[slots]]]
-            constraint.counts = part.tally(sim, without(slots, sim.lifted()))
-            constraint.leaving = slots[(table.flags[slots] & TERMINATING) != 0]
+            rows, counts = rows_of(sim, selection, leaving=False)
+            counted = eligible[rows]
+            constraint.counts = part.tally(rows[counted], counts[counted])
             constraint.self_match = int(includes(sim, selection, pod))
             out.append(constraint)
         state = _State(sim, out)
-        for other, row in sim.visitors():
+        for other, row in sim.placed():
             self.apply(state, other, row, +1)
+        for other, row in sim.held():
+            for c in out:
+                if self._counts(state, c, other, row):
+                    c.held[c.domains.code[row]] += 1
         return state
 
     def mask(self, state: _State) -> Bools:
@@ -100,15 +114,17 @@ class PodTopologySpread:
         return ~(missing | skewed)
 
     def _parts(self, state: _State) -> tuple[Bools, Bools]:
+        """Nodes without a label, and nodes with too much skew, by the first constraint that they fail."""
         size = state.sim.snapshot.size
         missing = np.zeros(size, dtype=np.bool_)
         skewed = np.zeros(size, dtype=np.bool_)
         for c in state.constraints:
-            missing |= c.domains.code < 0
-            counts = c.live(state.sim)
-            skew = c.domains.at(counts) + c.self_match - c.least(counts)
-            skewed |= skew > c.rule.max_skew
-        return missing, skewed & ~missing
+            missing |= (c.domains.code < 0) & ~skewed
+            too_skewed = c.too_skewed(c.counts)
+            if c.held.any():
+                too_skewed |= c.too_skewed(c.counts + c.held)
+            skewed |= too_skewed & ~missing
+        return missing, skewed
 
     def failures(self, state: _State) -> list[Failure]:
         missing, skewed = self._parts(state)
@@ -119,7 +135,12 @@ class PodTopologySpread:
         ]
 
     def apply(self, state: _State, pod: PodClass, row: int, sign: int) -> None:
+        if state.sim.told_of_terminating:
+            return
         for c in state.constraints:
-            code = int(c.domains.code[row])
-            if code >= 0 and c.eligible[row] and includes(state.sim, c.selection, pod):
-                c.counts[code] += sign
+            if self._counts(state, c, pod, row):
+                c.counts[c.domains.code[row]] += sign
+
+    @staticmethod
+    def _counts(state: _State, constraint: _Constraint, pod: PodClass, row: int) -> bool:
+        return bool(constraint.eligible[row]) and includes(state.sim, constraint.selection, pod)

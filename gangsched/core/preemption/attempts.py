@@ -229,10 +229,11 @@ class Attempts(SearchState):
 
     def _take_limited(self, singles: list[Item]) -> list[Item]:
         """Single members, the most useful first, each gang up to its surplus, until the gang fits or none helps."""
-        left = list(singles)
         chosen: list[Item] = []
-        room = {id(p): p.limit for i in singles for p in i.block.parts}
-        part_of = {s: p for i in singles for p in i.block.parts for s in p.single}
+        parts = {id(p): p for i in singles for p in i.block.parts}
+        room = {n: p.limit - sum(1 for s in p.bound if s in self.taken) for n, p in parts.items()}
+        part_of = {s: p for p in parts.values() for s in p.single}
+        left = [i for i in singles if room[id(part_of[i.single])] > 0]
         while left and not self._fits() and not self._exhausted():
             self.steps += 1 + len(left) // PODS_PER_STEP
             gains = self.fit.gains([np.array(i.slots, dtype=np.int64) for i in left])
@@ -316,7 +317,10 @@ class Attempts(SearchState):
         fit.give_back(slots)
         base = fit.save()
         best: tuple[int, float, object, Ints] | None = None
-        for order in (np.lexsort((tie, works, -sizes)), np.lexsort((tie, -sizes, works))):
+        orders = [np.lexsort((tie, works, -sizes))]
+        if sizes.min() < sizes.max():  # else it would be the same again
+            orders.append(np.lexsort((tie, -sizes, works)))
+        for order in orders:
             fit.restore(base)
             self.steps += 1 + 2 * len(slots) // PODS_PER_STEP
             chosen = fit.cheapest(slots[order])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gangsched.core.podclass import PodClass
+from gangsched.core.preemption.fewest import Room
 from gangsched.core.preemption.slots import FreeRoom
 from gangsched.core.simulation import Simulation
 from gangsched.core.snapshot import Bools, Floats, Ints
@@ -17,6 +18,8 @@ class CountedFit(FreeRoom):
     """For one class of members that only count resources: capacities per node, changed only where pods come and go."""
 
     steps = 0
+    #: Taking more pods never makes the gang fit less.
+    monotone = True
 
     def __init__(self, sim: Simulation, pod: PodClass, allowed: Bools, needed: int) -> None:
         index, amounts = sim.snapshot.vector(pod.shape)
@@ -27,6 +30,8 @@ class CountedFit(FreeRoom):
         self._room = self._count(self._free, self._allowed)
         self._total = float(self._room.sum())
         self._whole = float(np.floor(self._room).sum())
+        #: The pods given back last, and what that changed: most searches look and take them again.
+        self._undo: tuple[Ints, Ints, Floats, Floats, float, float] | None = None
 
     def _count(self, free: Floats, allowed: Bools) -> Floats:
         """Pods that fit per node: whole ones, plus a thousandth of the fraction of the next one as a sense of
@@ -41,27 +46,39 @@ class CountedFit(FreeRoom):
         parts[~allowed] = 0.0
         return np.asarray(parts)
 
-    def _shift(self, slots: Ints, sign: float) -> None:
-        if not len(slots):
-            return
-        rows = self.shift(slots, sign)
-        after = self._count(self._free[:, rows], self._allowed[rows])
-        before = self._room[rows]
-        self._total += float(after.sum() - before.sum())
-        self._whole += float(np.floor(after).sum() - np.floor(before).sum())
-        self._room[rows] = after
-
     def take(self, slots: Ints) -> None:
-        self._shift(slots, +1.0)
+        undo, self._undo = self._undo, None
+        if undo is not None and undo[0] is slots:
+            _, rows, free, room, self._total, self._whole = undo
+            self._free[:, rows] = free
+            self._room[rows] = room
+        elif len(slots):
+            self._add(*self.held(slots))
 
     def give_back(self, slots: Ints) -> None:
-        self._shift(slots, -1.0)
+        self._undo = None
+        if len(slots):
+            rows, amounts = self.held(slots)
+            self._undo = slots, rows, self._free[:, rows], self._room[rows], self._total, self._whole
+            self._add(rows, -amounts)
+
+    def _add(self, rows: Ints, amounts: Floats) -> None:
+        free = self._free[:, rows] + amounts
+        after, before = self._count(free, self._allowed[rows]), self._room[rows]
+        self._free[:, rows] = free
+        self._room[rows] = after
+        self._total += float(after.sum() - before.sum())
+        self._whole += float(np.floor(after).sum() - np.floor(before).sum())
 
     def fits(self) -> bool:
         return self._whole >= self._needed
 
     def shortfall(self) -> float:
         return self._needed - self._total
+
+    def lacking(self) -> Room | None:
+        """The room that is missing, for :mod:`.fewest`."""
+        return Room(self._free, self._amounts, self._allowed, int(self._needed - self._whole))
 
     def gains(self, options: Sequence[Ints]) -> Floats:
         if not options:
@@ -70,6 +87,16 @@ class CountedFit(FreeRoom):
         free = self._free[:, pairs.rows] + pairs.amounts
         gain = self._count(free, self._allowed[pairs.rows]) - self._room[pairs.rows]
         return np.asarray(np.bincount(pairs.owner, weights=gain, minlength=len(options)), dtype=np.float64)
+
+    def gained(self, slots: Ints) -> tuple[Floats, float]:
+        """``(N,)`` members that nodes would hold less if these pods, gone now, came back, and how many would then be
+        missing.
+        """
+        rows, amounts = self.held(slots)
+        after = np.floor(self._count(self._free[:, rows] - amounts, self._allowed[rows]))
+        out: Floats = np.zeros(len(self._room))
+        out[rows] = np.floor(self._room[rows]) - after
+        return out, self._needed - self._whole + float(out.sum())
 
     def cheapest(self, slots: Ints) -> Ints:
         """Of these pods, none of them taken, those to take so that the gang fits with few pods.
@@ -130,6 +157,7 @@ class CountedFit(FreeRoom):
         """
         if not len(slots) or not self.fits():
             return np.zeros(0, dtype=np.int64)
+        self._undo = None
         rows = self._table.row[slots]
         nodes, where = np.unique(rows, return_inverse=True)
         counts = np.bincount(where)
@@ -179,6 +207,7 @@ class CountedFit(FreeRoom):
 
     def restore(self, state: Any) -> None:
         free, room, self._total, self._whole = state
+        self._undo = None
         self._free[:] = free
         self._room[:] = room
 

@@ -23,6 +23,7 @@ from gangsched.core.preemption.counted import CountedFit, hull_steps
 from gangsched.core.simulation import Simulation
 from gangsched.core.snapshot import Bools, Floats, Ints
 from gangsched.core.terms import Domains, Selection, includes, selection_of
+from gangsched.model.records import PodShape, SpreadConstraint
 
 _KNOWN = {NodeResourcesFit.name, NodePorts.name, InterPodAffinity.name, PodTopologySpread.name}
 
@@ -43,6 +44,13 @@ class _Bar:
         np.add.at(self.counts, codes[codes >= 0], sign)
 
 
+class _Company(_Bar):
+    """Domains that are open only while certain pods are there, which members themselves are not."""
+
+    def open(self) -> Bools:
+        return np.asarray((self.code >= 0) & (self.counts[self.code] > 0))
+
+
 class _Spread(_Bar):
     """A spread constraint: ``counts`` are the pods that it counts, without the members."""
 
@@ -61,20 +69,31 @@ class _Spread(_Bar):
 
 def domain_fit(sim: Simulation, pipeline: Pipeline, pod: PodClass, allowed: Bools, needed: int) -> DomainFit | None:
     """A counting fit for these members, or None when their rules are not of the kinds that can be counted."""
-    names = {rule.name for rule in pipeline.watching(pod, sim)}
+    rules = pipeline.watching(pod, sim)
+    names = {rule.name for rule in rules}
     shape = pod.shape
-    spreads = [c for c in shape.spread if c.required]
-    if not names <= _KNOWN or shape.affinity or len(spreads) > 1:
+    spreads = [c for rule in rules if isinstance(rule, PodTopologySpread) for c in rule.rules(pod)]
+    if not names <= _KNOWN or len(spreads) > 1:
         return None
+    if shape.affinity:
+        near = [selection_of(t) for t in shape.affinity]
+        if all(includes(sim, s, pod) for s in near):
+            return None  # the first member draws the others to itself
+        if any(all(includes(sim, s, other) for s in near) for other, _ in sim.held()):
+            return None  # held pods may never come: members must be near others
     apart = [Domains(sim, t.topology_key) for t in shape.anti_affinity if includes(sim, selection_of(t), pod)]
     by_node = [d for d in apart if _each_alone(d)]
     wide = [d for d in apart if not _each_alone(d)]
     if len(wide) > 1 or (wide and spreads):
         return None
-    if spreads and not includes(sim, Selection(spreads[0].selector, (pod.namespace,)), pod):
-        return None
+    if spreads:
+        selection = Selection(spreads[0].selector, (pod.namespace,))
+        if not includes(sim, selection, pod):
+            return None
+        if any(includes(sim, selection, other) for other, _ in sim.held()):
+            return None  # the skew must be allowed with them and without them
     one_a_node = bool(by_node) or bool(shape.host_ports)
-    return DomainFit(sim, pod, allowed, needed, one_a_node, wide[0] if wide else None)
+    return DomainFit(sim, pod, allowed, needed, one_a_node, wide[0] if wide else None, spreads[0] if spreads else None)
 
 
 def _each_alone(domains: Domains) -> bool:
@@ -88,29 +107,54 @@ def _by_domain(code: Ints, room: Floats, size: int) -> Floats:
     return np.asarray(np.bincount(code[inside], weights=room[inside], minlength=size), dtype=np.float64)
 
 
-def _selected_by(sim: Simulation, selection: Selection) -> Callable[[PodClass], bool]:
-    return lambda other: includes(sim, selection, other)
+class _Concerned:
+    """The pods that a rule is about: ``(slots,)`` of the pod table, and the test for a class of pods."""
+
+    def __init__(self, hits: Bools, test: Callable[[PodClass], bool]) -> None:
+        self.hits = hits
+        self.test = test
 
 
-def _keeps_off(sim: Simulation, pod: PodClass, key: str) -> Callable[[PodClass], bool]:
+def _selected(sim: Simulation, *selections: Selection) -> _Concerned:
+    """Pods that all of these include."""
+    table = sim.snapshot.table
+    hits = np.zeros(table.size, dtype=np.bool_)
+    hits[sim.snapshot.terms.among(table.occupied(), selections)] = True
+    return _Concerned(hits, lambda other: all(includes(sim, s, other) for s in selections))
+
+
+def _shaped(sim: Simulation, test: Callable[[PodShape], bool]) -> _Concerned:
+    """Pods of certain shapes."""
+    table = sim.snapshot.table
+    passing = np.array([test(shape) for shape in sim.snapshot.shapes], dtype=np.bool_)
+    hits = passing[table.shape[: table.size]] & (table.row[: table.size] >= 0)
+    return _Concerned(hits, lambda other: test(other.shape))
+
+
+def _keeps_off(sim: Simulation, pod: PodClass, key: str) -> Callable[[PodShape], bool]:
     """Pods whose anti-affinity over this label names the members."""
 
-    def test(other: PodClass) -> bool:
-        terms = (t for t in other.shape.anti_affinity if t.topology_key == key)
+    def test(other: PodShape) -> bool:
+        terms = (t for t in other.anti_affinity if t.topology_key == key)
         return any(includes(sim, selection_of(t), pod) for t in terms)
 
     return test
 
 
-def _clashes_with(pod: PodClass) -> Callable[[PodClass], bool]:
-    return lambda other: bool(other.shape.host_ports) and clash(other.shape.host_ports, pod.shape.host_ports)
-
-
 class DomainFit(CountedFit):
-    """``one_a_node``: members keep each other off their node; ``apart``: off their whole domain."""
+    """``one_a_node``: members keep each other off their node; ``apart``: off their whole domain; ``spread`` is the
+    constraint that they are counted by.
+    """
 
     def __init__(
-        self, sim: Simulation, pod: PodClass, allowed: Bools, needed: int, one_a_node: bool, apart: Domains | None
+        self,
+        sim: Simulation,
+        pod: PodClass,
+        allowed: Bools,
+        needed: int,
+        one_a_node: bool,
+        apart: Domains | None,
+        spread: SpreadConstraint | None,
     ) -> None:
         self._one_a_node = one_a_node
         self._apart = apart
@@ -118,54 +162,53 @@ class DomainFit(CountedFit):
         self._spread: _Spread | None = None
         super().__init__(sim, pod, allowed, needed)
         self._add_bars(sim, pod)
-        self._add_spread(sim, pod)
+        if pod.shape.affinity:
+            self._add_company(sim, pod)
+        if spread is not None:
+            self._add_spread(sim, pod, spread)
+        self._room = self._count(self._free, self._allowed)
 
     # -- rules ---------------------------------------------------------------------------------------------
 
-    def _hits(self, sim: Simulation, test: Callable[[PodClass], bool]) -> Bools:
-        """``(slots,)``: pods of the table for which the test holds; asked once per distinct class."""
-        out = np.zeros(sim.snapshot.table.size, dtype=np.bool_)
-        known: dict[int, bool] = {}
-        for slot in sim.snapshot.table.occupied().tolist():
-            record = sim.snapshot.table.pods[slot]
-            if record is None:
-                continue
-            other = sim.snapshot.class_of(record)
-            if other.ident not in known:
-                known[other.ident] = test(other)
-            out[slot] = known[other.ident]
-        return out
-
-    def _counts(self, sim: Simulation, code: Ints, size: int, hits: Bools, test: Callable[[PodClass], bool]) -> Ints:
-        slots = np.flatnonzero(hits)
+    @staticmethod
+    def _counts(sim: Simulation, code: Ints, size: int, who: _Concerned) -> Ints:
+        slots = np.flatnonzero(who.hits)
         slots = slots[~np.isin(slots, sim.lifted())]
         codes = code[sim.snapshot.table.row[slots]]
         counts = np.bincount(codes[codes >= 0], minlength=size).astype(np.int64)
         for other, row in sim.visitors():
-            if code[row] >= 0 and test(other):
+            if code[row] >= 0 and who.test(other):
                 counts[code[row]] += 1
         return counts
 
-    def _add_bar(self, sim: Simulation, code: Ints, size: int, test: Callable[[PodClass], bool]) -> None:
-        hits = self._hits(sim, test)
-        self._bars.append(_Bar(code, self._counts(sim, code, max(size, 1), hits, test), hits))
+    def _add_bar(self, sim: Simulation, code: Ints, size: int, who: _Concerned) -> None:
+        self._bars.append(_Bar(code, self._counts(sim, code, max(size, 1), who), who.hits))
 
     def _add_bars(self, sim: Simulation, pod: PodClass) -> None:
         for term in pod.shape.anti_affinity:
             domains = Domains(sim, term.topology_key)
-            self._add_bar(sim, domains.code, domains.count, _selected_by(sim, selection_of(term)))
+            self._add_bar(sim, domains.code, domains.count, _selected(sim, selection_of(term)))
         keys = sorted({t.topology_key for n in sim.snapshot.anti_shapes for t in sim.snapshot.shapes[n].anti_affinity})
         for key in keys:
             domains = Domains(sim, key)
-            self._add_bar(sim, domains.code, domains.count, _keeps_off(sim, pod, key))
+            self._add_bar(sim, domains.code, domains.count, _shaped(sim, _keeps_off(sim, pod, key)))
         if pod.shape.host_ports:
             nodes = np.arange(sim.snapshot.size)
-            self._add_bar(sim, nodes, len(nodes), _clashes_with(pod))
+            asked = pod.shape.host_ports
+            who = _shaped(sim, lambda other: bool(other.host_ports) and clash(other.host_ports, asked))
+            self._add_bar(sim, nodes, len(nodes), who)
 
-    def _add_spread(self, sim: Simulation, pod: PodClass) -> None:
-        rule = next((c for c in pod.shape.spread if c.required), None)
-        if rule is None:
-            return
+    def _add_company(self, sim: Simulation, pod: PodClass) -> None:
+        """Domains without the pods that members want near them stay closed, whoever leaves."""
+        who = _selected(sim, *(selection_of(t) for t in pod.shape.affinity))
+        for term in pod.shape.affinity:
+            domains = Domains(sim, term.topology_key)
+            counts = self._counts(sim, domains.code, max(domains.count, 1), who)
+            self._bars.append(_Company(domains.code, counts, who.hits))
+            self._allowed = self._allowed & self._bars[-1].open()
+        self.monotone = not who.hits.any()
+
+    def _add_spread(self, sim: Simulation, pod: PodClass, rule: SpreadConstraint) -> None:
         domains = Domains(sim, rule.topology_key)
         eligible = domains.code >= 0
         if rule.honor_affinity and NodeAffinity().applies(pod, sim):
@@ -173,16 +216,12 @@ class DomainFit(CountedFit):
         if rule.honor_taints:
             eligible &= TaintToleration().prepare(pod, sim)
         code = np.where(eligible, domains.code, -1)
-        selection = Selection(rule.selector, (pod.namespace,))
-
-        def counted(other: PodClass) -> bool:
-            return includes(sim, selection, other)
-
-        hits = self._hits(sim, counted)
+        who = _selected(sim, Selection(rule.selector, (pod.namespace,)))
         present = np.zeros(max(domains.count, 1), dtype=np.bool_)
         present[code[code >= 0]] = True
-        counts = self._counts(sim, code, len(present), hits, counted)
-        self._spread = _Spread(code, counts, hits, present, rule.max_skew, rule.min_domains)
+        counts = self._counts(sim, code, len(present), who)
+        self._spread = _Spread(code, counts, who.hits, present, rule.max_skew, rule.min_domains)
+        self.monotone = False  # a pod that the constraint counts makes its domain the emptier one when it leaves
         self._allowed = self._allowed & (domains.code >= 0)
 
     # -- what is there -------------------------------------------------------------------------------------
@@ -222,6 +261,10 @@ class DomainFit(CountedFit):
 
     def fits(self) -> bool:
         return self._held(self._open_room()) >= self._needed
+
+    def lacking(self) -> None:
+        """More than room may be missing."""
+        return
 
     def shortfall(self) -> float:
         return self._needed - self._held(self._open_room())

@@ -7,16 +7,19 @@ from itertools import combinations
 
 import numpy as np
 
-from gangsched.core.preemption.attempts import REPRIEVE_ITEMS, Attempts
+from gangsched.core.preemption.attempts import REPRIEVE_ITEMS
+from gangsched.core.preemption.bundles import Bundles
 from gangsched.core.preemption.search import Item
 
 #: Up to this many victims' subsets are re-chosen in the final exchange, and up to this many items at once.
 _EXCHANGE_VICTIMS = 40
 _EXCHANGE_OUT = 3
 _EXCHANGE_PODS = 2000
+#: The harm of so many victims is weighed in about one step.
+_HARM_PER_STEP = 40
 
 
-class Exchange(Attempts):
+class Exchange(Bundles):
     """Local improvement of what the levels have ended in."""
 
     def _exchange(self) -> None:
@@ -40,6 +43,7 @@ class Exchange(Attempts):
 
     def _swap(self, out: Sequence[Item], others: list[Item]) -> bool:
         before, was, cost = self.fit.save(), set(self.taken), self._harm()
+        self.steps += 1 + len(was) // _HARM_PER_STEP
         for item in out:
             self._give([s for s in item.slots if s in self.taken])
         ceiling = max(i.level for i in out)

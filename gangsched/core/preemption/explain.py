@@ -28,18 +28,25 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
     beyond = budgets.beyond([units.pod(s) for s in sorted(taken)]) if budgets else set()
     method = "evict" if options.strict_budgets else "delete"
     out = []
+    reasons: dict[int, str] = {}  # of pods without a group, by priority
     for slot in units.loose_taken(taken):
         pod = units.pod(slot)
         unit = UnitRef("Pod", pod.key)
-        out.append(_victim(pod, unit, beyond, method, _why(unit, False, False, pod.priority, units.priority)))
+        if pod.priority not in reasons:
+            reasons[pod.priority] = _why(unit, False, False, pod.priority, units.priority)
+        out.append(_victim(pod, unit, beyond, method, reasons[pod.priority]))
     for block in units.touched(taken):
         whole = units.is_whole(block, taken)
-        for slot in (s for part in block.parts for s in part.bound if s in taken):
-            pod = units.pod(slot)
-            unit, partial = (block.ref, False) if whole else units.victim_unit(slot, taken, block)
-            level = block.priority if whole else pod.priority
-            why = _why(unit, whole, partial, level, units.priority)
-            out.append(_victim(pod, unit, beyond, method, why, partial=partial))
+        for part in block.parts:
+            gone = [s for s in part.bound if s in taken]
+            unit, partial = (block.ref, False) if whole else (part.ref, len(gone) < len(part.bound))
+            texts: dict[int, str] = {}
+            for slot in gone:
+                pod = units.pod(slot)
+                level = block.priority if whole else pod.priority
+                if level not in texts:
+                    texts[level] = _why(unit, whole, partial, level, units.priority)
+                out.append(_victim(pod, unit, beyond, method, texts[level], partial=partial))
     return tuple(sorted(out, key=lambda v: v.key))
 
 
@@ -105,9 +112,11 @@ def not_considered(units: Units | None) -> tuple[Spared, ...]:
     return _listed(out)
 
 
-def no_plan(units: Units | None) -> str:
-    """Why there is no set of victims."""
-    if units is None or units.empty:
+def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
+    """Why there is no set of victims. ``budgets`` are given where they may not be broken."""
+    if units is not None and units.over_budgets:
+        text = f"the gang would fit only if more pods were evicted than {_budgets(units.over_budgets)}"
+    elif units is None or units.empty:
         text = "no lower-priority pods that may be evicted where the gang could run"
     else:
         count = len(units.everything())
@@ -118,12 +127,16 @@ def no_plan(units: Units | None) -> str:
             f"; {_count(units.later, 'unit')} of lower priority {run} not run for the minimum time yet,"
             f" the next may be evicted from {render_time(units.eligible_at)}"
         )
+    kept = [units.pod(s) for s in sorted(units.inviolable)] if units is not None else []
+    if kept and budgets is not None:
+        names = sorted({b.key for p in kept for b in budgets.matching(p)})
+        text += f"; {_count(len(kept), 'further pod')} may not be evicted because of what {_budgets(names)}"
     return text
 
 
 def message(nodes: int, reasons: Iterable[Reason], why_not: str, topology: str = "") -> str:
     """``0/N nodes are available: ...``, reasons in the order of their text, as kube-scheduler prints them."""
-    parts = sorted(f"{r.nodes} {r.text}" for r in reasons)
+    parts = sorted(r.told for r in reasons)
     text = f"0/{nodes} nodes are available"
     text += f": {', '.join(parts)}." if parts else "."
     if why_not:
@@ -173,6 +186,21 @@ def lost_by_job(gone: Sequence[Victim], world: World) -> dict[tuple[str, str], i
             key = (pod.namespace, pod.owner.name)
             lost[key] = lost.get(key, 0) + 1
     return lost
+
+
+def broken(units: Units, choice: Choice, budgets: Budgets) -> tuple[str, ...]:
+    """The budgets (namespace/name) beyond which these victims would go."""
+    pods = [units.pod(s) for s in sorted(choice.taken)]
+    beyond = budgets.beyond(pods)
+    return tuple(sorted({b.key for p in pods if p.uid in beyond for b in budgets.matching(p)}))
+
+
+def _budgets(names: Sequence[str]) -> str:
+    """``PodDisruptionBudget ns/a allows`` or ``PodDisruptionBudgets ns/a, ns/b allow``; three are named at most."""
+    if len(names) == 1:
+        return f"PodDisruptionBudget {names[0]} allows"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"PodDisruptionBudgets {', '.join(names[:3])}{more} allow"
 
 
 def _count(number: int, noun: str) -> str:

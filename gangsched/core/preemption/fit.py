@@ -13,9 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from gangsched.core.arrangement import MAX_MEMBERS
+from gangsched.core.pipeline import Pipeline
 from gangsched.core.placement import Placer, Want
+from gangsched.core.podclass import PodClass
+from gangsched.core.preemption.arranged import arranged_fit
 from gangsched.core.preemption.counted import CountedFit
 from gangsched.core.preemption.domains import domain_fit
+from gangsched.core.preemption.fewest import Room
 from gangsched.core.preemption.packed import PackedFit
 from gangsched.core.simulation import Simulation
 from gangsched.core.snapshot import Floats, Ints
@@ -26,6 +30,7 @@ class Fit(Protocol):
     """A simulated cluster from which pods are taken and to which they are given back."""
 
     steps: int  # search steps spent in here beside one per question
+    monotone: bool  # taking more pods never makes the gang fit less
 
     def take(self, slots: Ints) -> None:
         """These pods leave."""
@@ -38,6 +43,12 @@ class Fit(Protocol):
 
     def shortfall(self) -> float:
         """How far the gang is from fitting; 0 or less when it fits. Smaller is better, fractions count progress."""
+
+    def lacking(self) -> Room | None:
+        """The room for equal members that is missing; None where room is not all that counts."""
+
+    def holds(self, slot: int) -> tuple[float, ...]:
+        """What one pod holds of the resources that :meth:`lacking` counts, in the same order."""
 
     def gains(self, options: Sequence[Ints]) -> Floats:
         """By how much taking each option alone would reduce the shortfall, ``(len(options),)``."""
@@ -69,7 +80,9 @@ class PlacedFit:
         self._rows: dict[frozenset[int], dict[str, int]] = {}
         self._failed: list[frozenset[int]] = []
         shapes = [p.shape for want in wants for p in want.members]
-        self._monotone = not any(shape.affinity or shape.spread for shape in shapes)
+        self.monotone = not any(shape.affinity or shape.spread for shape in shapes) and all(
+            placer.pipeline.monotone(sim.snapshot.class_of(p), sim) for p in _one_of_each(sim, _members(wants))
+        )
         self.steps = 0
 
     def take(self, slots: Ints) -> None:
@@ -84,7 +97,7 @@ class PlacedFit:
 
     def fits(self) -> bool:
         key = frozenset(self._taken)
-        if self._monotone and key not in self._shortfall:
+        if self.monotone and key not in self._shortfall:
             if any(key.issuperset(known) for known in self._rows):
                 return True
             if any(key.issubset(known) for known in self._failed):
@@ -111,7 +124,14 @@ class PlacedFit:
         """Where the members went, by UID, when these slots were taken, or fewer that were enough."""
         if taken in self._rows:
             return self._rows[taken]
-        return next((rows for known, rows in self._rows.items() if self._monotone and known <= taken), {})
+        return next((rows for known, rows in self._rows.items() if self.monotone and known <= taken), {})
+
+    def lacking(self) -> None:
+        """Other rules than room count too."""
+        return
+
+    def holds(self, slot: int) -> tuple[float, ...]:
+        return ()
 
     def gains(self, options: Sequence[Ints]) -> Floats:
         now = self.shortfall()
@@ -138,18 +158,40 @@ def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want]) -> Fit:
     members = [p for want in wants for p in want.members]
     classes = {sim.snapshot.class_of(p).ident for p in members}
     first = sim.snapshot.class_of(members[0])
-    counts = all(placer.pipeline.only_counts(sim.snapshot.class_of(p), sim) for p in _one_of_each(sim, members))
-    if counts and len(classes) == 1:
+    each = [sim.snapshot.class_of(p) for p in _one_of_each(sim, members)]
+    counts = all(placer.pipeline.only_counts(c, sim) for c in each)
+    if counts and _interchangeable(each, placer.pipeline, sim):
         needed = sum(want.required for want in wants)
         return CountedFit(sim, first, placer.pipeline.static_mask(first, sim), needed)
     if counts and len(members) > MAX_MEMBERS:
         return PackedFit(sim, placer.pipeline, wants)
+    if not placer.pipeline.knows_company():
+        return PlacedFit(sim, placer, wants)
+    if len(classes) > 1 and len(members) <= MAX_MEMBERS:
+        arranged = arranged_fit(sim, placer.pipeline, wants)
+        if arranged is not None:
+            return arranged
     if len(classes) == 1:
         needed = sum(want.required for want in wants)
         found = domain_fit(sim, placer.pipeline, first, placer.pipeline.static_mask(first, sim), needed)
         if found is not None:
             return found
     return PlacedFit(sim, placer, wants)
+
+
+def _interchangeable(classes: Sequence[PodClass], pipeline: Pipeline, sim: Simulation) -> bool:
+    """Do pods of these classes, limited by resources alone, ask for the same and may they go to the same nodes? Members
+    that differ in their volumes only are like this.
+    """
+    first = classes[0]
+    if any(c.shape is not first.shape for c in classes):
+        return False
+    mask = pipeline.static_mask(first, sim)
+    return all(np.array_equal(mask, pipeline.static_mask(c, sim)) for c in classes[1:])
+
+
+def _members(wants: Sequence[Want]) -> list[Pod]:
+    return [p for want in wants for p in want.members]
 
 
 def _one_of_each(sim: Simulation, members: Sequence[Pod]) -> list[Pod]:

@@ -55,9 +55,16 @@ def harm(
     for priority in interrupted:
         levels.setdefault(priority, [0, 0])[0] += 1
     work = 0.0
+    shares: dict[int, float] = {}  # by identity: most pods share their shape with others
     for loss in losses:
-        levels.setdefault(loss.level, [0, 0])[1] += 1
-        work += work_lost(loss.pod, cluster, now)
+        level, pod = loss.level, loss.pod
+        if level not in levels:
+            levels[level] = [0, 0]
+        levels[level][1] += 1
+        shape = id(pod.shape)
+        if shape not in shares:
+            shares[shape] = share(pod, cluster)
+        work += shares[shape] * max(0.0, now - pod.started)
     return Harm(
         len(budgets.beyond([loss.pod for loss in losses])),
         tuple((p, gangs, pods) for p, (gangs, pods) in sorted(levels.items(), reverse=True)),

@@ -14,17 +14,24 @@ import numpy as np
 
 from gangsched.core.pipeline import Pipeline
 from gangsched.core.placement import Want
+from gangsched.core.preemption.fewest import Room
 from gangsched.core.preemption.slots import FreeRoom
 from gangsched.core.simulation import Simulation
 from gangsched.core.snapshot import Floats, Ints
+
+#: In larger clusters members are not assigned anew: it would take too long.
+_REPACK_NODES = 1000
+#: Nodes that are looked at in about one step when members are assigned anew.
+_NODES_PER_STEP = 400
 
 
 class PackedFit(FreeRoom):
     """For classes that only count resources. ``assigned`` is ``(classes, N)`` members per node."""
 
-    steps = 0
+    monotone = True
 
     def __init__(self, sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> None:
+        self.steps = 0
         self._members = _easiest(sim, wants)
         classes = {sim.snapshot.class_of(p).ident: sim.snapshot.class_of(p) for p in self._members}
         vectors = [sim.snapshot.vector(c.shape) for c in classes.values()]
@@ -43,6 +50,8 @@ class PackedFit(FreeRoom):
         self._missing: Ints = np.bincount(list(self._class_of.values()), minlength=len(order)).astype(np.int64)
         self._assigned: Ints = np.zeros((len(order), self._free.shape[1]), dtype=np.int64)
         self._undo: tuple[Ints, Any] | None = None
+        self._looked = 0  # nodes, in assigning members anew, that no step has been counted for yet
+        self._packed = False  # the members have been assigned anew since pods moved
         self._base = self._free.copy()
         self._place()
 
@@ -76,6 +85,7 @@ class PackedFit(FreeRoom):
             self.restore(undo[1])
             return
         self.shift(slots, +1.0)
+        self._packed = False
         if self._missing.any():
             self._place()
 
@@ -84,6 +94,7 @@ class PackedFit(FreeRoom):
             return
         before = self.save()
         rows = self.shift(slots, -1.0)
+        self._packed = False
         short = rows[(self._free[:, rows] < 0).any(axis=0)]
         held = short[self._assigned[:, short].any(axis=0)]
         if len(held):
@@ -97,10 +108,91 @@ class PackedFit(FreeRoom):
     # -- questions -----------------------------------------------------------------------------------------
 
     def fits(self) -> bool:
+        if self._missing.any() and not self._packed and self._free.shape[1] <= _REPACK_NODES:
+            self._repack()
         return not self._missing.any()
 
     def shortfall(self) -> float:
+        self.fits()
         return float(self._missing.sum())
+
+    def _repack(self) -> None:
+        """Assign all members anew: each class where it costs least to the *main* class, which needs most room. Kept
+        if more members have a place then.
+        """
+        self._packed = True
+        self.steps += 1 + self._looked // _NODES_PER_STEP
+        self._looked %= _NODES_PER_STEP
+        needed = self._missing + self._assigned.sum(axis=1)
+        main = self._main()
+        free = self._free + self._asked.T @ self._assigned
+        assigned = np.zeros_like(self._assigned)
+        for n in range(len(needed)):
+            if n != main:
+                assigned[n] = self._beside(n, main, int(needed[n]), free)
+                free -= self._asked[n][:, None] * assigned[n]
+        room = _room(free, self._asked[main], self._masks[main])
+        assigned[main] = np.minimum(room, np.maximum(0.0, needed[main] - (np.cumsum(room) - room)))
+        free -= self._asked[main][:, None] * assigned[main]
+        missing = needed - assigned.sum(axis=1)
+        if missing.sum() < self._missing.sum():
+            self._free[:], self._assigned[:], self._missing[:] = free, assigned, missing
+
+    def _beside(self, n: int, main: int, need: int, free: Floats) -> Ints:
+        """``(N,)`` where to put so many members of class n so that few members of the main class lose their room.
+
+        With k of those given up on a node, it takes ``j_k`` of class n; first come the places that cost nothing, then
+        the largest steps. Exact where the steps of each node do not grow.
+        """
+        asked, other = self._asked[n], self._asked[main]
+        most = np.minimum(_room(free, asked, self._masks[n]), need)
+        kept = _room(free, other, self._masks[main])
+        used = asked > 0
+
+        def takes(given_up: Floats) -> Floats:
+            left = free - np.maximum(kept - given_up, 0.0) * other[:, None]
+            return np.asarray(np.minimum(most, np.floor(left[used] / asked[used, None]).min(axis=0).clip(0.0)))
+
+        lost = np.zeros_like(kept)
+        steps = takes(lost)
+        out = np.minimum(steps, np.maximum(0.0, need - (np.cumsum(steps) - steps)))
+        missing = need - float(out.sum())
+        while missing > 0:
+            self._looked += len(kept)
+            gains = np.array([(takes(lost + more) - out) / more for more in (1.0, 2.0)])
+            if gains.max() <= 0:
+                break
+            # Where one step is enough, the smallest that is, so that large ones stay for others.
+            enough = (gains[0] >= missing).any()
+            more, row = (
+                (0, int(np.where(gains[0] >= missing, gains[0], np.inf).argmin()))
+                if enough
+                else np.unravel_index(int(gains.argmax()), gains.shape)
+            )
+            lost[row] += more + 1.0
+            step = min(missing, float(takes(lost)[row] - out[row]))
+            out[row] += step
+            missing -= step
+        return out.astype(np.int64)
+
+    def lacking(self) -> Room | None:
+        """Room for the first class that lacks some, the members of other classes staying where they are."""
+        n = int(np.flatnonzero(self._missing)[0])
+        return self._room_for(n, self._free + self._asked[n][:, None] * self._assigned[n])
+
+    def lacking_alone(self) -> Room | None:
+        """Room for the main class if no member of others had a place; None when there is enough."""
+        room = self._room_for(self._main(), self._free + self._asked.T @ self._assigned)
+        return room if room.missing > 0 else None
+
+    def _room_for(self, n: int, free: Floats) -> Room:
+        missing = int(self._missing[n] + self._assigned[n].sum() - _room(free, self._asked[n], self._masks[n]).sum())
+        return Room(free, np.where(self._asked[n] > 0, self._asked[n], 1e-9), self._masks[n], missing)
+
+    def _main(self) -> int:
+        """The class that needs most room."""
+        needed = self._missing + self._assigned.sum(axis=1)
+        return int(np.argmax(needed * (self._asked / self._mean).max(axis=1)))
 
     def gains(self, options: Sequence[Ints]) -> Floats:
         if not options:
@@ -122,9 +214,13 @@ class PackedFit(FreeRoom):
         """Rows of the members when exactly these slots are taken; empty when that does not fit."""
         state = self.save()
         here = np.array(sorted(taken), dtype=np.int64)
-        current = self._base.copy(), np.zeros_like(self._assigned), self._missing + self._assigned.sum(axis=1)
-        self.restore(current)
+        present = self._free + self._asked.T @ self._assigned
+        self.restore(
+            (self._base.copy(), np.zeros_like(self._assigned), self._missing + self._assigned.sum(axis=1), False)
+        )
         self.shift(here, +1.0)
+        if np.array_equal(present, self._free):  # these pods are gone now: the members have places already
+            self.restore(state)
         self._place()
         out: dict[str, int] = {}
         if self.fits():
@@ -135,12 +231,19 @@ class PackedFit(FreeRoom):
         return out
 
     def save(self) -> Any:
-        return self._free.copy(), self._assigned.copy(), self._missing.copy()
+        return self._free.copy(), self._assigned.copy(), self._missing.copy(), self._packed
 
     def restore(self, state: Any) -> None:
-        free, assigned, missing = state
+        free, assigned, missing, self._packed = state
         self._free[:], self._assigned[:], self._missing[:] = free, assigned, missing
         self._undo = None
+
+
+def _room(free: Floats, asked: Floats, mask: Any) -> Floats:
+    """``(N,)`` members that each node could take."""
+    used = asked > 0
+    room = np.floor(free[used] / asked[used, None]).min(axis=0).clip(0.0)
+    return np.where(mask, room, 0.0)
 
 
 def _hinted(parts: Floats) -> Floats:

@@ -9,7 +9,9 @@ reprieve. At the end small exchanges are tried. No victim is left that could be 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,7 +20,7 @@ from gangsched.core.preemption.counted import CountedFit
 from gangsched.core.preemption.exact import Exact
 from gangsched.core.preemption.exchange import Exchange
 from gangsched.core.preemption.harm import Harm
-from gangsched.core.preemption.search import Item
+from gangsched.core.preemption.search import PODS_PER_STEP, Item
 from gangsched.core.snapshot import Ints
 
 #: More harm than any choice can do.
@@ -43,21 +45,57 @@ class Search(Exchange):
 
     def run(self) -> Choice | None:
         """The least harmful choice found, or None when the gang would not fit even with all of them gone."""
-        loose = self.units.loose
-        for block in self.units.blocks:
-            self.taken.update(block.whole or self.surplus(block))
-        self._take(sorted(self.taken), known=True)
-        self.taken.update(loose.tolist())
-        self.fit.take(loose)
+        self._take_all()
         if not self._fits() and not self._other_surplus():
             return self._only_proof()
-        items = [item for block in self.units.blocks for item in self._items(block)]
+        items = self._taken_items()
+        self._bundles = self._bundles and not self._exact().small  # few units are all tried in the end
+        everything = self.fit.save(), set(self.taken)
         if self.budgets:
             self._spare_budgets(items)
+            self._allowance = len(self._beyond())
+        spared = self.fit.save(), set(self.taken)
+        starts = [(False, False, spared)]
+        if self._bundles:
+            starts.insert(0, (True, True, spared))
+        if self._bundles and len(self.taken) < len(everything[1]):
+            starts[1:1] = [(True, False, spared), (True, False, everything)]
+        self._least(starts, items)
+        self._exchange()
+        cost, taken = self._proved(self._harm(), frozenset(self.taken))
+        return Choice(taken, cost, self._spent(), self.stopped, self.fit.rows(taken))
+
+    def _least(self, starts: Sequence[tuple[bool, bool, tuple[Any, set[int]]]], items: Sequence[Item]) -> None:
+        """Settle all levels from each of these starts; the least harmful end is kept. The first flag says whether
+        bundles are used, the second that budgets are reserved for what is taken at lower levels.
+        """
+        best: tuple[Harm, Any, set[int]] | None = None
+        for number, (bundles, reserved, (state, taken)) in enumerate(starts):
+            self.fit.restore(state)
+            self.taken = set(taken)
+            self._bundles = bundles
+            self._reserved = reserved
+            self._share = 1.0 / (len(starts) - number)
+            self._levels(items)
+            if not self._bundled_some:  # no level was small enough: further starts would end here too
+                return
+            cost = self._harm()
+            if self._fits() and self._closed() and (best is None or cost < best[0]):
+                best = cost, self.fit.save(), set(self.taken)
+        if best is not None:
+            self.fit.restore(best[1])
+            self.taken = best[2]
+
+    def _beyond(self) -> set[str]:
+        return self.budgets.beyond([self.units.pod(s) for s in sorted(self.taken)])
+
+    def _levels(self, items: Sequence[Item]) -> None:
+        """Settle level after level, from the highest down."""
         pending: dict[int, list[Item]] = {}
         for item in items:
             if self._is_taken(item):
                 pending.setdefault(item.level, []).append(item)
+        loose = self._loose_left()
         priorities = self.units.snapshot.table.priority[loose]
         levels = {*pending, *np.unique(priorities).tolist()}
         while levels:
@@ -66,9 +104,21 @@ class Search(Exchange):
             for rest in self._level(level, pending.pop(level, []), loose[priorities == level]):
                 pending.setdefault(rest.level, []).append(rest)
                 levels.add(rest.level)
-        self._exchange()
-        cost, taken = self._proved(self._harm(), frozenset(self.taken))
-        return Choice(taken, cost, self._spent(), self.stopped, self.fit.rows(taken))
+
+    def _take_all(self) -> None:
+        """Take all that may leave. Where more never hurts, no higher priority than has to: whatever is above would come
+        back at once.
+        """
+        slots, levels = self._everything()
+        if self.budgets or not (isinstance(self.fit, CountedFit) and self.fit.monotone):
+            self.fit.take(slots)
+        else:
+            for level in np.unique(levels).tolist():
+                self.fit.take(slots[levels == level])
+                if self._fits():
+                    slots = slots[levels <= level]
+                    break
+        self.taken = set(slots.tolist())
 
     def _other_surplus(self) -> bool:
         """Choose the surplus members of gangs that cannot be taken whole by how much they help instead."""
@@ -95,9 +145,16 @@ class Search(Exchange):
         cost, taken = self._proved(_WORST, frozenset())
         return None if cost is _WORST else Choice(taken, cost, self._spent(), self.stopped, self.fit.rows(taken))
 
+    def _exact(self) -> Exact:
+        matching = self.budgets.matching
+        entangled = bool(self.budgets) and any(
+            len(matching(self.units.pod(s))) > 2 for b in self.units.blocks for s in (*b.whole, *b.singles)
+        )
+        return Exact(self.units, self.fit, self._harm_of, self._spend, lambda s: float(self._works[s]), entangled)
+
     def _proved(self, cost: Harm, taken: frozenset[int]) -> tuple[Harm, frozenset[int]]:
         """With few units, look through everything that could be better."""
-        exact = Exact(self.units, self.fit, self._harm_of, self._spend, lambda s: float(self._works[s]))
+        exact = self._exact()
         if not exact.small:
             return cost, taken
         self.fit.give_back(np.array(sorted(self.taken), dtype=np.int64))
@@ -110,6 +167,10 @@ class Search(Exchange):
             loose = loose[:0]
         blocks = [i for i in items if i.single < 0]
         singles = [i for i in items if i.single >= 0]
+        if self._bundles and not len(loose) and items:
+            found = self._bundled(level, blocks, singles)
+            if found is not None:
+                return found
         later: list[Item] = []
         if blocks:
             rest = self._best(blocks, self._give_back_blocks)
@@ -125,22 +186,38 @@ class Search(Exchange):
             self._best(singles, self._give_back_singles)
         return later
 
+    def _alone(self, items: Sequence[Item]) -> list[float]:
+        """What each would gain if nothing else was taken."""
+        state = self.fit.save()
+        self.fit.give_back(np.array(sorted(self.taken), dtype=np.int64))
+        gains = self.fit.gains([np.array(i.slots, dtype=np.int64) for i in items])
+        self.fit.restore(state)
+        self.steps += 1 + sum(len(i.slots) for i in items) // PODS_PER_STEP
+        return [float(gain) for gain in gains]
+
     def _spare_budgets(self, items: Sequence[Item]) -> None:
-        """Pods beyond a budget weigh more than anything else: put those units back first."""
-        tried: set[int] = set()
-        while not self.stopped:
-            beyond = self.budgets.beyond([self.units.pod(s) for s in sorted(self.taken)])
-            over = [
-                (n, item)
-                for n, item in enumerate(items)
-                if n not in tried and self._is_taken(item) and any(self.units.pod(s).uid in beyond for s in item.slots)
-            ]
-            if not over:
+        """Pods beyond a budget weigh more than anything else: put back units that draw on such a budget, those of high
+        priority first, so that what the budget allows is left to those below.
+        """
+        drawn = [self._draws(item.slots) for item in items]
+        useful = self._alone(items)
+        used = self._draws(sorted(self.taken))
+        order = [n for n, draws in enumerate(drawn) if draws and self._is_taken(items[n])]
+        order.sort(key=lambda n: (-items[n].level, round(useful[n] / drawn[n].total(), 9), items[n].name))
+        for n in order:
+            if self.stopped:
                 return
-            for n, item in sorted(over, key=lambda e: (-e[1].level, -len(e[1].slots), e[1].name)):
-                tried.add(n)
-                if self._give_back(item.slots):
-                    break
-                surplus = self.surplus(item.block) if item.single < 0 else []
-                if surplus and self._give_back([s for s in item.slots if s not in set(surplus)]):
-                    break
+            if not any(used[key] > self.budgets.allowed[key] for key in drawn[n]):
+                continue  # and never again, as less and less is used
+            item = items[n]
+            if self._give_back(item.slots):
+                used.subtract(drawn[n])
+                continue
+            surplus = set(self.surplus(item.block)) if item.single < 0 else set()
+            core = [s for s in item.slots if s not in surplus]
+            if surplus and self._give_back(core):
+                used.subtract(self._draws(core))
+
+    def _draws(self, slots: Sequence[int]) -> Counter[str]:
+        """How many of these pods each budget is charged for."""
+        return Counter(b.key for s in slots for b in self.budgets.matching(self.units.pod(s)))

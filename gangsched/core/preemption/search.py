@@ -12,6 +12,7 @@ from gangsched.core.preemption.fit import Fit
 from gangsched.core.preemption.harm import Harm, harm, share_of
 from gangsched.core.preemption.units import Block, Units
 from gangsched.core.snapshot import Floats, Ints
+from gangsched.core.watchdog import Watchdog
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -31,7 +32,7 @@ PODS_PER_STEP = 400
 
 
 class SearchState:
-    """``fit`` is a simulated cluster with nothing taken; ``max_steps`` bounds the search."""
+    """``fit`` is a simulated cluster with nothing taken; ``max_steps`` and the ``watchdog`` bound the search."""
 
     def __init__(
         self,
@@ -41,12 +42,14 @@ class SearchState:
         cluster: Mapping[str, float],
         now: float,
         max_steps: int,
+        watchdog: Watchdog,
     ) -> None:
         self.units = units
         self.budgets = budgets
         self.cluster = cluster
         self.now = now
         self.max_steps = max_steps
+        self._watchdog = watchdog
         self.steps = 0
         self.stopped = False
         self.fit = fit
@@ -68,19 +71,38 @@ class SearchState:
     def _spent(self) -> int:
         return self.steps + self.fit.steps
 
-    def _items(self, block: Block) -> list[Item]:
-        if block.whole:
-            return [self._whole(block)]
-        return [self._single(block, s) for s in block.singles if s in self.taken]
+    def _everything(self) -> tuple[Ints, Ints]:
+        """``(slots, levels)``: all that may leave at first, and the priority that each counts under."""
+        blocks, priority = self.units.blocks, self.units.snapshot.table.priority
+        wholes = [b for b in blocks if b.whole]
+        singles: Ints = np.array([s for b in blocks if not b.whole for s in self.surplus(b)], dtype=np.int64)
+        singles = np.concatenate([singles, self.units.loose])
+        slots = np.concatenate([*(b.array for b in wholes), singles])
+        levels = np.repeat([b.priority for b in wholes] or [0], [len(b.array) for b in wholes] or [0])
+        return slots, np.concatenate([levels, priority[singles]])
+
+    def _taken_items(self) -> list[Item]:
+        """What of the blocks is taken: whole blocks, and single pods of others."""
+        wholes = [b for b in self.units.blocks if b.whole and self.taken.issuperset(b.whole)]
+        self._weigh(wholes)
+        others = (b for b in self.units.blocks if not b.whole)
+        return [self._whole(b) for b in wholes] + [
+            self._single(b, s) for b in others for s in b.singles if s in self.taken
+        ]
+
+    def _loose_left(self) -> Ints:
+        """Of the pods that are kept as an array, those that are taken."""
+        return np.array(self.units.loose_taken(self.taken), dtype=np.int64)
 
     def _whole(self, block: Block) -> Item:
-        if not self._wholes:
-            self._weigh_wholes()
+        if block.number not in self._wholes:
+            self._weigh([block])
         return self._wholes[block.number]
 
-    def _weigh_wholes(self) -> None:
-        """The items of all blocks that can be taken whole, weighed in one go."""
-        blocks = [b for b in self.units.blocks if b.whole]
+    def _weigh(self, blocks: Sequence[Block]) -> None:
+        """The items of these blocks as wholes, weighed in one go."""
+        if not blocks:
+            return
         starts = np.cumsum([0] + [len(b.whole) for b in blocks])[:-1]
         slots = np.concatenate([b.array for b in blocks])
         sizes = np.add.reduceat(self._sizes[slots], starts).tolist()
@@ -99,7 +121,7 @@ class SearchState:
         return self._single(self.units.single_block(slot), slot)
 
     def _is_taken(self, item: Item) -> bool:
-        return all(s in self.taken for s in item.slots)
+        return self.taken.issuperset(item.slots)
 
     def surplus(self, block: Block) -> list[int]:
         """Members that the block can do without, the least harmful and then the most useful first."""
@@ -164,6 +186,6 @@ class SearchState:
         return harm(losses, interrupted, self.budgets, self.cluster, self.now)
 
     def _exhausted(self) -> bool:
-        if self._spent() >= self.max_steps:
+        if self._spent() >= self.max_steps or self._watchdog.barks():
             self.stopped = True
         return self.stopped

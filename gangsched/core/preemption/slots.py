@@ -31,15 +31,29 @@ class FreeRoom:
 
     def shift(self, slots: Ints, sign: float) -> Ints:
         """Take these pods (+1) or give them back (-1); returns the rows touched."""
+        rows, amounts = self.held(slots)
+        self._free[:, rows] += sign * amounts
+        return rows
+
+    def holds(self, slot: int) -> tuple[float, ...]:
+        """``(R,)`` what one pod holds."""
+        return tuple(self._matrix[self._table.shape[slot]].tolist())
+
+    def held(self, slots: Ints) -> tuple[Ints, Floats]:
+        """The rows of these pods, ascending, and ``(R, rows)`` what they hold there."""
         rows = self._table.row[slots]
         amounts = self._matrix[self._table.shape[slots]]
-        if len(slots) == 1:
-            self._free[:, rows] += sign * amounts.T
-            return rows
-        touched, where = np.unique(rows, return_inverse=True)
-        for i in range(amounts.shape[1]):
-            self._free[i, touched] += sign * np.bincount(where, weights=amounts[:, i], minlength=len(touched))
-        return touched
+        if len(slots) <= 1:
+            return rows, amounts.T
+        width = self._free.shape[1]
+        if len(slots) > width // 4:  # counting is quicker than sorting when most nodes are touched
+            touched: Ints = np.flatnonzero(np.bincount(rows, minlength=width))
+            sums = [np.bincount(rows, weights=column, minlength=width)[touched] for column in amounts.T]
+            return touched, np.array(sums)
+        order = np.argsort(rows)
+        ranked = rows[order]
+        first = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+        return ranked[first], np.add.reduceat(amounts[order], first, axis=0).T
 
     def pairs(self, options: Sequence[Ints]) -> Pairs:
         """The options by node."""
@@ -47,9 +61,11 @@ class FreeRoom:
         slots = np.concatenate(options) if len(options) > 1 else options[0]
         owner = np.repeat(np.arange(len(options)), sizes)
         width = self._free.shape[1]
-        keys, where = np.unique(owner * width + self._table.row[slots], return_inverse=True)
-        held = self._matrix[self._table.shape[slots]]
-        amounts = np.empty((held.shape[1], len(keys)))
-        for i in range(held.shape[1]):
-            amounts[i] = np.bincount(where, weights=held[:, i], minlength=len(keys))
-        return Pairs(keys // width, keys % width, amounts)
+        keys = owner * width + self._table.row[slots]
+        if not len(keys):
+            return Pairs(keys, keys, np.zeros((len(self._free), 0)))
+        order = np.argsort(keys)
+        ranked = keys[order]
+        first = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+        amounts = np.add.reduceat(self._matrix[self._table.shape[slots[order]]], first, axis=0).T
+        return Pairs(ranked[first] // width, ranked[first] % width, amounts)

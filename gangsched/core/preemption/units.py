@@ -28,7 +28,8 @@ OFF, MINIMAL, ATOMIC, ELASTIC = "off", "minimal", "atomic", "elastic"
 LOOSE_PODS = 1000
 #: At most so many pods without a group are listed as too young to be evicted.
 MANY_YOUNG = 100
-
+#: Up to so many numbers a set is quicker than sorting.
+_FEW = 200
 
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)
 
@@ -56,7 +57,8 @@ class Part(msgspec.Struct):
 class Block(msgspec.Struct):
     """What may be taken together. ``whole`` are all its slots, or empty when it cannot be taken whole.
 
-    ``priority`` is that of the whole unit; ``ref`` names the whole unit.
+    ``number`` is its own among all blocks; ``priority`` is that of the whole unit; ``ref`` names the whole unit. Blocks
+    are shared by decisions and not changed.
     """
 
     number: int
@@ -70,6 +72,14 @@ class Block(msgspec.Struct):
     def singles(self) -> list[int]:
         """Slots that may be taken one by one (each part up to its limit)."""
         return [s for part in self.parts for s in part.single]
+
+
+class _Known(msgspec.Struct):
+    """The block of a gang all of whose live pods may be taken, as it was made from these settings and this group."""
+
+    options: Options
+    spec: Gang | None
+    block: Block
 
 
 class Units:
@@ -101,12 +111,15 @@ class Units:
         self.options = options
         self.priority = priority
         self._own = frozenset(own)
-        self._inviolable = inviolable
+        self.inviolable = inviolable
+        #: Budgets without which there would be a choice, where they may not be broken.
+        self.over_budgets: tuple[str, ...] = ()
         self._binding = frozenset(binding)
         self._usable = usable
         self.blocks: list[Block] = []
         self.loose: Ints = np.zeros(0, dtype=np.int64)
-        self._block_at: dict[int, Block] | None = None
+        self._blocks_by_gang: dict[int, Block] | None = None
+        self._everything: Ints | None = None
         self._never: Bools = np.zeros(0, dtype=np.bool_)
         self._ok: Bools = np.zeros(0, dtype=np.bool_)
         self.spared: list[tuple[UnitRef, str]] = []
@@ -133,25 +146,27 @@ class Units:
             & healthy[rows]
             & self._usable[rows]
         )
-        if self._inviolable:
-            takeable &= ~np.isin(slots, np.array(sorted(self._inviolable), dtype=np.int64))
+        if self.inviolable:
+            takeable &= ~np.isin(slots, np.array(sorted(self.inviolable), dtype=np.int64))
         if not takeable.any() and not (table.priority[slots] < self.priority).any():
             return
         live = (flags & TERMINATING) == 0
-        wanted = np.zeros(len(table.gang_ids), dtype=np.bool_)
-        wanted[table.gang[slots[takeable]]] = True
+        gangs = table.gang[slots]
         self._ok = np.zeros(table.size, dtype=np.bool_)
         self._ok[slots[takeable]] = True
         size = table.size
         self._never = ((table.flags[:size] & (PROTECTED | ASSUMED)) != 0) | (table.priority[:size] >= self.priority)
-        self._never[list(self._inviolable)] = True
-        mine = slots[live & wanted[table.gang[slots]]]
+        self._never[list(self.inviolable)] = True
         if self._patience is not None:
             self._find_young(slots[live & (table.priority[slots] < self.priority)], self._patience)
-        singles = np.array([g.family == SINGLE for g in table.gang_ids], dtype=np.bool_)
-        alone = mine[singles[table.gang[mine]]]
-        self._single_pods(alone[self._ok[alone]])
-        self._gangs(mine[~singles[table.gang[mine]]])
+        ok = self._ok[slots]
+        alone = table.alone[gangs]
+        self._single_pods(slots[ok & alone])
+        numbers = np.flatnonzero(np.bincount(gangs[takeable & ~alone]))
+        if len(numbers):
+            count = int(numbers[-1]) + 1
+            whole = np.bincount(gangs[ok], minlength=count)[numbers] == np.bincount(gangs[live])[numbers]
+            self._gangs(numbers.tolist(), set(numbers[whole].tolist()), slots[live])
 
     def _find_young(self, slots: Ints, patience: Patience) -> None:
         """Note which of these pods have not run long enough: none may be taken, nor a whole with one of them."""
@@ -194,31 +209,60 @@ class Units:
         """The block of a pod without a group."""
         pod = self.pod(slot)
         ref = UnitRef("Pod", pod.key)
-        return Block(
-            len(self.blocks), ref, [Part(pod.gang, ref, [slot], [slot], 1, 1, False)], [], pod.priority, _NOTHING
-        )
+        number = int(self.snapshot.table.gang[slot])
+        return Block(number, ref, [Part(pod.gang, ref, [slot], [slot], 1, 1, False)], [], pod.priority, _NOTHING)
 
-    def _gangs(self, slots: Ints) -> None:
-        """Pods of gangs, gang by gang in key order."""
-        if not len(slots):
-            return
+    def _gangs(self, numbers: list[int], complete: set[int], live: Ints) -> None:
+        """Blocks of the gangs with these numbers, in key order. Of ``complete`` ones all live pods may be taken."""
+        ids, known, spec_of = self.snapshot.table.gang_ids, self.snapshot.table.known, self.membership.spec
+        order = sorted(numbers, key=lambda n: _by_key(ids[n]))
+        ready: dict[int, Block] = {}
+        for number in order:
+            found: _Known | None = known.get(number) if number in complete else None
+            if (
+                found is not None
+                and found.block.priority < self.priority
+                and found.options is self.options
+                and ((spec := spec_of(ids[number])) is found.spec or spec == found.spec)
+                and ids[number] not in self._own
+                and ids[number] not in self._binding
+            ):
+                ready[number] = found.block
+        bound = self._by_gang([n for n in numbers if n not in ready], live)
+        done: set[int] = set()
+        for number in order:
+            if number in ready:
+                self.blocks.append(ready[number])
+            elif number not in done:
+                done.update(self._make(number, bound, number in complete))
+
+    def _by_gang(self, numbers: list[int], live: Ints) -> dict[int, Ints]:
+        """Of these slots, those of each of these gangs."""
+        gang = self.snapshot.table.gang
+        asked = np.zeros(len(self.snapshot.table.gang_ids), dtype=np.bool_)
+        asked[numbers] = True
+        slots = live[asked[gang[live]]]
+        order = slots[np.argsort(gang[slots], kind="stable")]
+        found, starts = np.unique(gang[order], return_index=True)
+        return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
+
+    def _make(self, number: int, bound: dict[int, Ints], complete: bool) -> list[int]:
+        """The block of one gang and those decided with it; returns their numbers."""
         table = self.snapshot.table
-        order = slots[np.argsort(table.gang[slots], kind="stable")]
-        numbers, starts = np.unique(table.gang[order], return_index=True)
-        bound = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
-        done: set[GangId] = set()
-        for gang in sorted((table.gang_ids[n] for n in numbers.tolist()), key=_by_key):
-            if gang in done:
-                continue
-            group, _ = self.membership.group(gang)
-            done.update(group)
-            if self._own.intersection(group):
-                continue
-            if not self._binding.isdisjoint(group):
-                self.spared.append((UnitRef("PodGroup", gang.key), "it is being bound"))
-                continue
-            by_gang = {g: bound[n] if (n := table.gang_number(g)) in bound else self._find(g) for g in group}
-            self._block(group, by_gang)
+        gang = table.gang_ids[number]
+        group, _ = self.membership.group(gang)
+        numbers = [table.gang_number(g) for g in group]
+        if self._own.intersection(group):
+            return numbers
+        if not self._binding.isdisjoint(group):
+            self.spared.append((UnitRef("PodGroup", gang.key), "it is being bound"))
+            return numbers
+        before = len(self.blocks)
+        by_gang = {g: bound[n] if n in bound else self._find(g) for g, n in zip(group, numbers, strict=True)}
+        self._block(group, by_gang, max(numbers))
+        if complete and len(group) == 1 and len(self.blocks) > before:
+            table.known[number] = _Known(self.options, self.membership.spec(gang), self.blocks[-1])
+        return numbers
 
     def _find(self, gang: GangId) -> Ints:
         table = self.snapshot.table
@@ -241,7 +285,7 @@ class Units:
             return OFF if mode == OFF else MINIMAL
         return mode
 
-    def _block(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints]) -> None:
+    def _block(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints], number: int) -> None:
         parts: list[Part] = []
         late: list[int] = []
         takes_whole = False
@@ -277,7 +321,7 @@ class Units:
         if takes_whole or any(p.single for p in parts):
             slots = whole.tolist() if takes_whole else []
             array = whole if takes_whole else _NOTHING
-            self.blocks.append(Block(len(self.blocks), self._ref(parts), parts, slots, priority, array))
+            self.blocks.append(Block(number, self._ref(parts), parts, slots, priority, array))
 
     def _spare_young(self, ref: UnitRef, whole: Ints, late: list[int], takes_whole: bool) -> bool:
         """May the whole be taken, as far as the run time of its members is concerned? Says until when not.
@@ -323,19 +367,39 @@ class Units:
 
     def everything(self) -> Ints:
         """All slots that may be taken, singly or as part of a whole."""
-        listed = {s for b in self.blocks for s in (*b.whole, *b.singles)}
-        return np.concatenate([np.array(sorted(listed), dtype=np.int64), self.loose])
+        if self._everything is None:
+            listed = np.zeros(self.snapshot.table.size, dtype=np.bool_)
+            for block in self.blocks:
+                listed[block.array if block.whole else block.singles] = True
+            self._everything = np.concatenate([np.flatnonzero(listed), self.loose])
+        return self._everything
 
-    def touched(self, taken: set[int]) -> list[Block]:
+    def touched(self, taken: Collection[int]) -> list[Block]:
         """Blocks of which something is taken."""
-        if self._block_at is None:
-            self._block_at = {s: b for b in self.blocks for p in b.parts for s in p.bound}
-        found = {b.number: b for s in taken if (b := self._block_at.get(s)) is not None}
-        return [found[n] for n in sorted(found)]
+        if self._blocks_by_gang is None:
+            number_of = self.snapshot.table.gang_number
+            self._blocks_by_gang = {b.number: b for b in self.blocks}
+            several = (b for b in self.blocks if len(b.parts) > 1)
+            self._blocks_by_gang.update({number_of(p.gang): b for b in several for p in b.parts})
+        gang = self.snapshot.table.gang
+        slots = np.fromiter(taken, dtype=np.int64, count=len(taken))
+        numbers = np.unique(gang[slots]).tolist() if len(slots) > _FEW else set(gang[slots].tolist())
+        found = {b.number: b for n in numbers if (b := self._blocks_by_gang.get(n)) is not None}
+        return sorted(found.values(), key=lambda b: b.parts[0].gang)
 
     def loose_taken(self, taken: set[int]) -> list[int]:
         """Slots of pods without a group, kept as an array, that are taken."""
-        return [s for s in self.loose.tolist() if s in taken] if len(self.loose) else []
+        if not len(self.loose):
+            return []
+        slots = np.fromiter(taken, dtype=np.int64, count=len(taken))
+        slots.sort()
+        there: list[int] = slots[self._is_loose()[slots]].tolist()
+        return there
+
+    def _is_loose(self) -> Bools:
+        out = np.zeros(self.snapshot.table.size, dtype=np.bool_)
+        out[self.loose] = True
+        return out
 
     def block_of(self, slot: int) -> Block:
         """The block that a slot belongs to."""
@@ -345,34 +409,25 @@ class Units:
 
     def losses(self, taken: set[int]) -> tuple[list[Loss], list[int]]:
         """``(losses, interrupted)`` of taking these slots, as :func:`~.harm.harm` wants them."""
+        pods = self.snapshot.table.pods
         losses: list[Loss] = []
         interrupted: list[int] = []
-        losses.extend(Loss(pod := self.pod(s), pod.priority) for s in self.loose_taken(taken))
+        losses.extend(Loss(pod, pod.priority) for s in self.loose_taken(taken) if (pod := pods[s]) is not None)
         for block in self.touched(taken):
-            mine = [s for part in block.parts for s in part.bound if s in taken]
-            if not mine:
-                continue
-            if block.whole and self.is_whole(block, taken):
+            if self.is_whole(block, taken):
                 interrupted.extend([block.priority] * len(block.parts))
-                losses.extend(Loss(self.pod(s), block.priority) for s in mine)
+                losses.extend([Loss(pod, block.priority) for s in block.whole if (pod := pods[s]) is not None])
                 continue
-            losses.extend(Loss(self.pod(s), self.pod(s).priority) for s in mine)
             for part in block.parts:
-                gone = [s for s in part.bound if s in taken]
+                gone = [pod for s in part.bound if s in taken and (pod := pods[s]) is not None]
+                losses.extend(Loss(pod, pod.priority) for pod in gone)
                 if part.counts and gone and len(part.bound) - len(gone) < part.minimum:
-                    interrupted.append(max(self.pod(s).priority for s in gone))
+                    interrupted.append(max(pod.priority for pod in gone))
         return losses, interrupted
 
     @staticmethod
     def is_whole(block: Block, taken: set[int]) -> bool:
         """True when the block counts as taken whole: all of it, and more than its surplus allows singly."""
-        if not block.whole or not all(s in taken for s in block.whole):
+        if not block.whole or not taken.issuperset(block.whole):
             return False
         return any(len(part.bound) > part.limit for part in block.parts)
-
-    def victim_unit(self, slot: int, taken: set[int], block: Block) -> tuple[UnitRef, bool]:
-        """``(unit, partial)`` of one victim: the whole block or its own gang, and whether live members stay."""
-        if len(block.parts) > 1 and self.is_whole(block, taken):
-            return block.ref, False
-        part = next(p for p in block.parts if slot in p.bound)
-        return part.ref, any(s not in taken for s in part.bound)

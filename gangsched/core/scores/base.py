@@ -1,4 +1,4 @@
-"""The score protocol: 0 (worst) to 100 (best) per node, vectorised."""
+"""The score protocol: 0 (worst) to 100 (best) per node, vectorised. docs/plugins.md shows how to write one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ class Score(Protocol):
     """One preference.
 
     ``local`` is True when placing a pod changes the score of its own node only: then only that node is scored
-    again within a gang.
+    again within a gang. One that is not ``local`` is prepared and asked for all values after each member: what it
+    counts it keeps in a :meth:`Simulation.state <gangsched.core.simulation.Simulation.state>`, which is told of every
+    pod that comes or goes, instead of counting anew. Plug-ins of others may have ``Arguments`` and ``pod_labels``, as a
+    :class:`~gangsched.core.filters.base.Filter` may.
     """
 
     name: str

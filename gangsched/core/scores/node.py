@@ -9,6 +9,7 @@ import numpy as np
 from gangsched.core.filters.node import tolerates
 from gangsched.core.scores.base import normalised
 from gangsched.core.snapshot import Bools, Floats
+from gangsched.model.records import NodeTerm
 
 if TYPE_CHECKING:
     from gangsched.core.podclass import PodClass
@@ -44,17 +45,20 @@ class TaintToleration:
 
 
 class NodeAffinity:
-    """More weight of matching preferred terms is better."""
+    """More weight of matching preferred terms is better: the pod's own, and those ``added`` to all pods."""
 
     name = "NodeAffinity"
     local = True
 
+    def __init__(self, added: tuple[tuple[int, NodeTerm], ...] = ()) -> None:
+        self._added = added
+
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
-        return bool(pod.shape.preferred_node_terms)
+        return bool(pod.shape.preferred_node_terms or self._added)
 
     def prepare(self, pod: PodClass, sim: Simulation, feasible: Bools) -> Floats:
         raw = np.zeros(sim.snapshot.size)
-        for weight, term in pod.shape.preferred_node_terms:
+        for weight, term in (*pod.shape.preferred_node_terms, *self._added):
             raw += weight * sim.snapshot.columns.term(term)
         return normalised(raw, feasible, reverse=False)
 

@@ -8,6 +8,7 @@ https://koordinator.sh/docs/user-manuals/gang-scheduling/ .
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 
@@ -142,9 +143,11 @@ def _match_policy(notes: Labels) -> str:
 
 def _groups(notes: Labels, field: str) -> tuple[str, ...]:
     raw = notes.get(GROUPS)
-    if not raw:
-        return ()
-    where = f"{field}[{GROUPS}]"
+    return _listed(raw, f"{field}[{GROUPS}]") if raw else ()
+
+
+@functools.lru_cache(maxsize=1024)  # every member of a gang, and every gang of a GangGroup, bears the same list
+def _listed(raw: str, where: str) -> tuple[str, ...]:
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
@@ -84,6 +86,62 @@ async def test_holder_that_vanished_is_followed_after_the_duration(
     await reader.leading()
     after = await record(admin)
     assert (after["holderIdentity"], after["leaseTransitions"]) == (settings.identity, 5)
+
+
+async def test_new_leader_renews_while_it_waits_for_the_last_writes(
+    make_cluster: Make, admin: Client, lease: Callable[..., LeaseSettings]
+) -> None:
+    """A take-over that has to wait for longer than the renew deadline does not lose the lease again meanwhile."""
+    metadata = {"name": NAME, "namespace": SPACE}
+    spec = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "leaseTransitions": 4}
+    await admin.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+    settings = msgspec.structs.replace(lease(renew_deadline_seconds=0.8), takeover_wait_seconds=1.5)
+    reader = await make_cluster(lease=settings)
+    await reader.leading()
+    after = await record(admin)
+    assert after["leaseTransitions"] == 5
+    assert _seconds(after["renewTime"]) - _seconds(after["acquireTime"]) >= 1.0
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+async def test_what_was_decided_in_an_earlier_term_is_not_written(
+    make_cluster: Make, admin: Client, namespace: str, lease: Callable[..., LeaseSettings], proxy: FaultyProxy
+) -> None:
+    """A decision that outlives a loss of the lease is answered without a write, although we lead again."""
+    pod = await make_pod(admin, namespace, "a")
+    reader = await make_cluster(lease=lease())
+    await reader.leading()
+    proxy.fail(Fault(path=LEASES, times=None, cut_before=True))
+    await wait_until(lambda: not reader.cluster.health().leading)
+    proxy.heal()
+    await wait_until(lambda: reader.cluster.health().leading)
+    [answer] = await reader.do(Bind(1, pod, "node-0"))  # nothing has been read since the first term
+    assert answer == WriteDone(1, "transient", "not the leader (any more)")
+    assert not proxy.seen("POST", "/binding$")
+    assert (await reader.do(Bind(2, pod, "node-0"))) == [WriteDone(2, "ok")]
+
+
+async def test_writes_that_wait_are_given_up_with_the_lead(
+    make_cluster: Make, admin: Client, namespace: str, lease: Callable[..., LeaseSettings], proxy: FaultyProxy
+) -> None:
+    """A write that was asked to come back later is not sent in a later term."""
+    pod = await make_pod(admin, namespace, "a")
+    reader = await make_cluster(lease=lease())
+    await reader.leading()
+    busy = proxy.fail(Fault(path="/binding$", status=429, headers={"Retry-After": "4"}))
+    reader.cluster.submit([Bind(1, pod, "node-0")])
+    await wait_until(lambda: busy.hits == 1)
+    proxy.fail(Fault(path=LEASES, times=None, cut_before=True))
+    await reader.until(LeadershipChanged, lambda e: not e.leading)
+    answer = await reader.until(WriteDone)
+    assert (answer.action_id, answer.outcome) == (1, "transient")
+    proxy.heal()
+    await reader.until(LeadershipChanged, lambda e: e.leading, len(reader.events))
+    assert (await reader.do(Bind(2, pod, "node-0"))) == [WriteDone(2, "ok")]
+    assert len(proxy.seen("POST", "/binding$")) == 2
 
 
 async def test_holder_without_connection_stops_and_comes_back(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, cast
 
@@ -80,22 +81,18 @@ class OneLease:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.lease: dict[str, Any] = {"metadata": {"name": "n"}, "spec": spec}
         self.time = 1000.0
-        self.slept: list[float] = []
+        self.taken_at = self.renewed_at = self.leads_since = 0.0
 
     def clock(self) -> float:
         """The time."""
         return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        """Let time pass at once."""
-        self.slept.append(seconds)
-        self.time += seconds
 
     async def attempt(self, method: str, _path: str, *, body: bytes | None, **_: Any) -> bytes:
         """GET and PUT of the lease."""
         if method == "PUT":
             assert body is not None
             self.lease = json.loads(body)
+            self.taken_at, self.renewed_at = self.taken_at or self.time, self.time
         return json.dumps(self.lease).encode()
 
 
@@ -112,28 +109,40 @@ async def test_only_a_vanished_holder_is_waited_for(
 ) -> None:
     """After an expired lease the last write of its holder may still be on its way; after a released one it is not."""
     server = OneLease(spec)
-    monkeypatch.setattr("gangsched.cluster.kube.lease.asyncio.sleep", server.sleep)
+    started = asyncio.Event()
+
+    async def on_started() -> None:
+        started.set()
+
+    pause = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        if elector.may_write_until > float("-inf"):
+            server.leads_since = server.leads_since or server.time
+        server.time += seconds
+        await pause(0)
+
+    monkeypatch.setattr("gangsched.cluster.kube.lease.asyncio.sleep", sleep)
     elector = Elector(
         cast("Client", server),
         LeaseSettings(namespace="ns", name="n", identity="me", takeover_wait_seconds=1.75),
-        on_started=_nothing,
+        on_started=on_started,
         on_stopped=lambda: None,
         clock=server.clock,
     )
     assert elector.may_write_until == float("-inf")
-    taken_after = server.time
-    await elector._acquire()
-    assert (1.75 in server.slept) is waits
+    began = server.time
+    task = asyncio.create_task(elector.run())
+    async with asyncio.timeout(10.0):
+        await started.wait()
     assert server.lease["spec"]["holderIdentity"] == "me"
-    written_at = server.time - (1.75 if waits else 0.0)
-    assert elector.may_write_until == pytest.approx(written_at + 10.0)
-    assert (server.time - taken_after >= 15.0) is waits
-    elector._stop_leading("the test is over")
+    waited = server.leads_since - server.taken_at
+    assert waited == pytest.approx(1.75 if waits else 0.0)
+    assert (server.taken_at - began >= 15.0) is waits
+    assert elector.may_write_until <= server.renewed_at + 10.0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
     assert elector.may_write_until == float("-inf")
-
-
-async def _nothing() -> None:
-    pass
 
 
 def test_identities_differ() -> None:

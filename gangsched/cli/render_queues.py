@@ -1,0 +1,149 @@
+"""The tree of cohorts and queues with usage bars, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gangsched.cli.render_plan import clean, printed
+from gangsched.core.quota.quota import Quota
+from gangsched.core.quota.tree import Node
+from gangsched.core.quota.workloads import quantity
+
+#: Width of a bar in characters.
+BAR = 20
+#: Usage within quota, usage that is borrowed, quota that is free, quota that others use.
+OWN, BORROWED, FREE, LENT = "█", "▓", "░", "▒"
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """One resource in one flavor at one node, base units. ``available`` is what is free now of its own ``quota``."""
+
+    flavor: str
+    resource: str
+    used: int
+    quota: int
+    available: int
+
+    @property
+    def borrowed(self) -> int:
+        """What is used beyond the node's own quota."""
+        return max(0, self.used - self.quota)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One queue or cohort. ``depth`` is 0 for roots; ``problem`` says why a queue admits nothing."""
+
+    name: str
+    is_queue: bool
+    depth: int
+    usages: tuple[Usage, ...]
+    pending: int = 0
+    admitted: int = 0
+    problem: str = ""
+
+
+def rows(quota: Quota, pending: Mapping[str, int]) -> Iterator[Row]:
+    """All nodes from the roots down, each followed by what is below it. ``pending`` counts workloads by queue."""
+    admitted: dict[str, int] = {}
+    for holder in quota.holders:
+        admitted[holder.node.name] = admitted.get(holder.node.name, 0) + 1
+    roots = sorted(quota.tree.roots, key=lambda n: (n.is_queue, n.name))
+    for root in roots:
+        yield from _below(quota, root, 0, pending, admitted)
+
+
+def _below(
+    quota: Quota, node: Node, depth: int, pending: Mapping[str, int], admitted: Mapping[str, int]
+) -> Iterator[Row]:
+    usages = tuple(
+        Usage(flavor, resource, node.usage[i], node.subtree[i], max(0, min(node.available(i), _free(node, i))))
+        for (flavor, resource), i in quota.tree.cells.items()
+        if node.usage[i] or node.subtree[i] or node.borrowing[i] is not None
+    )
+    name = node.name
+    if node.is_queue:
+        yield Row(name, True, depth, usages, pending.get(name, 0), admitted.get(name, 0), quota.inactive(name))
+    else:
+        yield Row(name, False, depth, usages)
+    for child in node.children:
+        yield from _below(quota, child, depth + 1, pending, admitted)
+
+
+def _free(node: Node, cell: int) -> int:
+    """What the node does not use of its own quota."""
+    return max(0, node.subtree[cell] - node.usage[cell])
+
+
+def bar(usage: Usage, width: int = BAR) -> str:
+    """Own usage, what is borrowed, what is free of the own quota, and what of it others use now.
+
+    The bar is as long as the larger of quota and usage; something that is not zero has at least one character where
+    there is room for it.
+    """
+    whole = max(usage.quota, usage.used)
+    if not whole:
+        return "·" * width
+    within = min(usage.used, usage.quota)
+    lent = max(0, usage.quota - within - usage.available)
+    parts = [(OWN, within), (BORROWED, usage.borrowed), (LENT, lent), (FREE, usage.quota - within - lent)]
+    sizes = [amount * width // whole if amount else 0 for _, amount in parts]
+    for i, (_, amount) in enumerate(parts):
+        sizes[i] = max(sizes[i], 1 if amount else 0)
+    # Rounding may leave the bar a little short or long: the longest part makes up for it.
+    longest = max(range(len(sizes)), key=sizes.__getitem__)
+    sizes[longest] += width - sum(sizes)
+    return "".join(sign * size for (sign, _), size in zip(parts, sizes, strict=True))
+
+
+def render(found: Sequence[Row], console: Console) -> None:
+    """Print the tree."""
+    printed(console, lambda out: _print(out, found))
+
+
+def _print(out: Console, found: Sequence[Row]) -> None:
+    if not found:
+        out.print(Text("There are no ClusterQueues."))
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title, right in (
+        ("queue", False),
+        ("pending", True),
+        ("admitted", True),
+        ("flavor", False),
+        ("resource", False),
+        ("", False),
+        ("used", True),
+        ("quota", True),
+        ("borrowed", True),
+    ):
+        table.add_column(title, justify="right" if right else "left", no_wrap=True)
+    for row in found:
+        _add(table, row)
+    out.print(table)
+    out.print(Text(f"{OWN} own quota in use  {BORROWED} borrowed  {LENT} lent to others  {FREE} free", style="dim"))
+
+
+def _add(table: Table, row: Row) -> None:
+    name = Text("  " * row.depth)
+    name.append(clean(row.name), style="bold" if row.is_queue else "cyan")
+    if row.problem:
+        name.append(f" ({clean(row.problem)})", style="red")
+    counts = (str(row.pending), str(row.admitted)) if row.is_queue else ("", "")
+    if not row.usages:
+        table.add_row(name, *counts)
+    for i, usage in enumerate(row.usages):
+        first = (name, *counts) if i == 0 else ("", "", "")
+        table.add_row(
+            *first,
+            clean(usage.flavor),
+            clean(usage.resource),
+            Text(bar(usage), style="yellow" if usage.borrowed else "green"),
+            quantity(usage.resource, usage.used),
+            quantity(usage.resource, usage.quota),
+            quantity(usage.resource, usage.borrowed) if usage.borrowed else "",
+        )

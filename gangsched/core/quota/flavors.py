@@ -1,0 +1,313 @@
+"""Which flavor each resource of a workload gets, and at what price: nothing, borrowing, or preemption.
+
+Rules: https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#flavorfungibility . Pod set by pod set and group by group
+the flavors are walked in the queue's order. A flavor is as good as the worst of its resources. The walk stops at the
+first that is good enough for the queue's ``flavorFungibility``; otherwise the best one seen is taken.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from gangsched.core.filters.node import tolerates
+from gangsched.core.quota.tree import Tree, lowest_fitting
+from gangsched.core.quota.workloads import Amounts, PodSet, Workload, quantity
+from gangsched.model.queues import (
+    MAY_STOP,
+    NEVER,
+    PREEMPTION_FIRST,
+    TRY_NEXT,
+    ClusterQueue,
+    Fungibility,
+    ResourceFlavor,
+    ResourceGroup,
+)
+from gangsched.model.records import PodShape
+from gangsched.model.selectors import requirement_matches
+
+
+class Mode(enum.IntEnum):
+    """What has to happen before a flavor can be had, worst first.
+
+    ``NO_CANDIDATES``: quota would have to be freed, and nobody may be displaced. ``PREEMPT``: somebody of the own queue
+    has to go. ``RECLAIM``: only workloads of other queues have to.
+    """
+
+    NO_FIT = 0
+    NO_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
+
+    @property
+    def needs_preemption(self) -> bool:
+        """Neither free nor out of reach."""
+        return self not in (Mode.NO_FIT, Mode.FIT)
+
+
+#: Why a workload has no flavor, in Kueue's words, mildest first.
+WAITING, EXCEEDS, NO_FLAVOR = "WaitingForQuota", "ExceedsMaxQuota", "NoMatchingFlavor"
+_SEVERITY = ("", WAITING, EXCEEDS, NO_FLAVOR)
+
+#: ``oracle(cell number, units) -> (mode, level)``: what preemption could do for one resource in one flavor.
+Oracle = Callable[[int, int], tuple[Mode, int]]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The flavor of one resource; ``level`` is how far away its quota is (0: the queue's own)."""
+
+    flavor: str
+    mode: Mode
+    level: int
+
+
+class PodSetFlavors(msgspec.Struct, frozen=True):
+    """Flavors of one pod set by resource; empty when there are none. ``problems`` say why not, or not yet."""
+
+    name: str
+    choices: Mapping[str, Choice]
+    problems: tuple[str, ...] = ()
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """Flavors for a whole workload.
+
+    ``mode`` is the worst of all; ``level`` the farthest quota that is borrowed; ``usage`` what the workload will hold.
+    ``reason`` and ``message`` say why not, in Kueue's words. ``resume`` says, by pod set and resource, after which
+    flavor the next attempt should begin, where flavors are left to try.
+    """
+
+    mode: Mode
+    level: int
+    pod_sets: tuple[PodSetFlavors, ...]
+    usage: Amounts
+    reason: str = ""
+    message: str = ""
+    resume: Mapping[tuple[str, str], int] = {}
+
+    @property
+    def needing_preemption(self) -> tuple[tuple[str, str], ...]:
+        """The cells for which quota has to be freed."""
+        out = {(c.flavor, r) for ps in self.pod_sets for r, c in ps.choices.items() if c.mode.needs_preemption}
+        return tuple(sorted(out))
+
+    @property
+    def flavors(self) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+        """``(pod set, ((resource, flavor), …))``, as an admission keeps it."""
+        return tuple((ps.name, tuple(sorted((r, c.flavor) for r, c in ps.choices.items()))) for ps in self.pod_sets)
+
+
+def mismatch(flavor: ResourceFlavor, shape: PodShape) -> str:
+    """Why pods of this shape cannot run in the flavor; empty if they can.
+
+    Taints are tolerated by the pod or by the flavor itself. Of selectors and affinity only the keys that the flavor
+    labels are compared: what else the pod asks of its node the flavor does not know.
+    """
+    for taint in flavor.taints:
+        if taint.effect in ("NoSchedule", "NoExecute") and not (
+            tolerates(shape.tolerations, taint) or tolerates(flavor.tolerations, taint)
+        ):
+            return f"untolerated taint {taint.key}={taint.value}:{taint.effect} in flavor {flavor.name}"
+    labels = flavor.labels
+    if any(labels.get(key, value) != value for key, value in shape.node_selector):
+        return f"flavor {flavor.name} doesn't match node affinity"
+    terms = [[e for e in term.expressions if e.key in labels] for term in shape.node_terms or ()]
+    # Terms are alternatives: one that says nothing about the flavor's keys admits it.
+    if terms and all(terms) and not any(all(requirement_matches(e, labels) for e in term) for term in terms):
+        return f"flavor {flavor.name} doesn't match node affinity"
+    return ""
+
+
+def assign(
+    tree: Tree,
+    queue: ClusterQueue,
+    flavors: Mapping[str, ResourceFlavor],
+    workload: Workload,
+    oracle: Oracle,
+    *,
+    fair_sharing: bool = False,
+    resume: Mapping[tuple[str, str], int] = {},
+    pinned: Assignment | None = None,
+) -> Assignment:
+    """Flavors for a workload in the present state of ``tree``; see :meth:`gangsched.core.quota.quota.Quota.assign`."""
+    allowed = None
+    if pinned is not None:
+        allowed = {(p.name, r): c.flavor for p in pinned.pod_sets for r, c in p.choices.items()}
+    return _Assigner(tree, queue, flavors, oracle, fair_sharing, resume, allowed).run(workload)
+
+
+def better(one: tuple[Mode, int], other: tuple[Mode, int], fungibility: Fungibility) -> bool:
+    """Is (mode, level) ``one`` preferred to ``other``? Flavors that cannot be had now are never preferred to others."""
+    (mode, level), (other_mode, other_level) = one, other
+    if Mode.NO_FIT in (mode, other_mode):
+        return mode != Mode.NO_FIT
+    if (mode == Mode.NO_CANDIDATES) != (other_mode == Mode.NO_CANDIDATES):
+        return other_mode == Mode.NO_CANDIDATES
+    if fungibility.preference == PREEMPTION_FIRST:
+        return (-level, mode) > (-other_level, other_mode)
+    return (mode, -level) > (other_mode, -other_level)
+
+
+class _Found(msgspec.Struct):
+    """The flavor search of one group. ``blockers`` are, by flavor, why it does not fit."""
+
+    choices: dict[str, Choice]
+    problems: list[str]
+    blockers: list[str]
+    tried: int = -1
+
+
+class _Assigner:
+    def __init__(
+        self,
+        tree: Tree,
+        queue: ClusterQueue,
+        flavors: Mapping[str, ResourceFlavor],
+        oracle: Oracle,
+        fair_sharing: bool,
+        resume: Mapping[tuple[str, str], int],
+        allowed: Mapping[tuple[str, str], str] | None,
+    ) -> None:
+        self.tree = tree
+        self.queue = queue
+        self.node = tree.queues[queue.name]
+        self.flavors = flavors
+        self.oracle = oracle
+        self.resume = resume
+        self.allowed = allowed
+        policy = queue.preemption
+        # Somebody who borrows may displace others only under these settings.
+        self.displaces_while_borrowing = policy.borrow != NEVER or (fair_sharing and policy.reclaim != NEVER)
+        self.group_of = {r: g for g in queue.groups for r in g.resources}
+        self.covered = dict.fromkeys(self.group_of, 0)
+        self.usage: dict[tuple[str, str], int] = {}
+        self.left: dict[tuple[str, str], int] = {}
+
+    def run(self, workload: Workload) -> Assignment:
+        out: list[PodSetFlavors] = []
+        mode, level, reason = Mode.FIT, 0, ""
+        for pod_set in workload.pod_sets:
+            found, why = self._pod_set(pod_set)
+            out.append(found)
+            if why is not None:
+                mode, reason = Mode.NO_FIT, why
+                break
+            for resource, choice in found.choices.items():
+                mode, level = min(mode, choice.mode), max(level, choice.level)
+                cell = (choice.flavor, resource)
+                self.usage[cell] = self.usage.get(cell, 0) + pod_set.requests(self.covered)[resource]
+        if mode == Mode.NO_FIT:
+            level = 0
+        elif mode.needs_preemption:
+            reason = WAITING
+        message = "; ".join(
+            f"couldn't assign flavors to pod set {p.name}: {', '.join(sorted(p.problems))}" for p in out if p.problems
+        )
+        usage = tuple(sorted((cell, units) for cell, units in self.usage.items() if units))
+        return Assignment(mode, level, tuple(out), usage, reason, message, self.left)
+
+    def _pod_set(self, pod_set: PodSet) -> tuple[PodSetFlavors, str | None]:
+        """The flavors of one pod set, and why there are none (None: there are)."""
+        requests = pod_set.requests(self.covered)
+        choices: dict[str, Choice] = {}
+        problems: list[str] = []
+        for resource, units in requests.items():
+            group = self.group_of.get(resource)
+            if resource in choices or (group is None and not units):
+                continue
+            if group is None:
+                text = f"resource {resource} unavailable in ClusterQueue"
+                return PodSetFlavors(pod_set.name, {}, (text,)), NO_FLAVOR
+            found = self._group(pod_set, group, {r: requests[r] for r in sorted(group.resources) if r in requests})
+            problems += found.problems
+            if not found.choices:
+                # Any of the flavors would do, so the mildest reason is the group's.
+                reason = min(found.blockers, key=_SEVERITY.index, default=NO_FLAVOR)
+                return PodSetFlavors(pod_set.name, {}, tuple(found.problems)), reason
+            choices.update(found.choices)
+            if 0 <= found.tried < len(group.flavors) - 1:
+                self.left.update({(pod_set.name, r): found.tried for r in found.choices})
+        return PodSetFlavors(pod_set.name, choices, tuple(problems)), None
+
+    def _group(self, pod_set: PodSet, group: ResourceGroup, requests: Mapping[str, int]) -> _Found:
+        """The flavor of one group's resources for one pod set."""
+        found = _Found({}, [], [])
+        best = (Mode.NO_FIT, 0)
+        what = (pod_set.name, next(iter(requests)))
+        for i in range(self.resume.get(what, -1) + 1, len(group.flavors)):
+            name = group.flavors[i].flavor
+            if self.allowed is not None and self.allowed.get(what) != name:
+                continue
+            found.tried = i
+            flavor = self.flavors.get(name)
+            problem = f"flavor {name} not found" if flavor is None else mismatch(flavor, pod_set.shape)
+            if problem:
+                found.problems.append(problem)
+                found.blockers.append(NO_FLAVOR)
+                continue
+            worst, choices = self._flavor(name, requests, found)
+            if worst[0] == Mode.NO_FIT:
+                continue
+            if better(worst, best, self.queue.fungibility):
+                best, found.choices = worst, choices
+            if not _look_further(worst, self.queue.fungibility):
+                best, found.choices = worst, choices
+                break
+        # Not "the worst is FIT": by preference a resource that borrows counts as worse than one that preempts.
+        if found.choices and all(c.mode == Mode.FIT for c in found.choices.values()):
+            found.problems = []
+        return found
+
+    def _flavor(
+        self, name: str, requests: Mapping[str, int], found: _Found
+    ) -> tuple[tuple[Mode, int], dict[str, Choice]]:
+        """The worst (mode, level) of the resources in one flavor, and the choice for each."""
+        worst = (Mode.FIT, 0)
+        choices: dict[str, Choice] = {}
+        for resource, units in requests.items():
+            mode, level, problem, reason = self._cell(name, resource, units)
+            if problem:
+                found.problems.append(problem)
+            if better(worst, (mode, level), self.queue.fungibility):
+                worst = (mode, level)
+            if mode == Mode.NO_FIT:
+                found.blockers.append(reason)
+                return worst, {}
+            choices[resource] = Choice(name, mode, level)
+        return worst, choices
+
+    def _cell(self, flavor: str, resource: str, units: int) -> tuple[Mode, int, str, str]:
+        """``(mode, level, problem, reason)`` of one resource in one flavor."""
+        node, cell = self.node, self.tree.cells[flavor, resource]
+        before = self.usage.get((flavor, resource), 0)
+        wanted = before + units
+        if wanted > node.potential[cell]:
+            text = (
+                f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
+                f"({quantity(resource, before)}) + current podset request ({quantity(resource, units)}) > maximum "
+                f"capacity ({quantity(resource, node.potential[cell])})"
+            )
+            return Mode.NO_FIT, 0, text, EXCEEDS
+        level, more_above = lowest_fitting(node, cell, wanted)
+        room = max(0, node.available(cell))
+        if wanted <= room:
+            return Mode.FIT, level, "", ""
+        missing = quantity(resource, wanted - room)
+        text = f"insufficient unused quota for {resource} in flavor {flavor}, {missing} more needed"
+        if wanted <= node.nominal[cell] or more_above or self.displaces_while_borrowing:
+            mode, level = self.oracle(cell, wanted)
+            return mode, level, text, WAITING
+        return Mode.NO_FIT, level, text, WAITING
+
+
+def _look_further(found: tuple[Mode, int], fungibility: Fungibility) -> bool:
+    """Try the next flavor although this one can be had?"""
+    mode, level = found
+    if mode in (Mode.NO_FIT, Mode.NO_CANDIDATES):
+        return True
+    if mode != Mode.FIT and fungibility.when_can_preempt == TRY_NEXT:
+        return True
+    return level > 0 and fungibility.when_can_borrow != MAY_STOP

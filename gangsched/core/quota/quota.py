@@ -1,0 +1,318 @@
+"""Quota as the rest of the scheduler sees it: queues, who holds what of them, and the questions that a decision asks.
+
+A decision for a gang with a queue asks, in this order: may it be admitted at all (:meth:`Quota.problem`); in which
+flavors and at what price (:meth:`Quota.assign`); who has to go if quota alone binds (:meth:`Quota.victims`). When nodes
+bind too, :meth:`Quota.may_remove` says whether a single holder may be taken, :meth:`Quota.eligible` in which order they
+are, and :meth:`Quota.fits_quota` judges a whole set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gangsched.core.quota import flavors as flavor_rules
+from gangsched.core.quota.fairsharing import DEFAULT_STRATEGIES, FairSearch, Shares
+from gangsched.core.quota.flavors import Assignment, Mode
+from gangsched.core.quota.holders import Holder, Holders
+from gangsched.core.quota.preemption import REASON_TEXT, Need, Search, Target, has_room, judged, restore
+from gangsched.core.quota.tree import Node, Tree
+from gangsched.core.quota.workloads import Admission, Workload
+from gangsched.model.queues import (
+    STOP_NONE,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    ResourceFlavor,
+    WorkloadPriorityClass,
+)
+from gangsched.model.records import NO_LABELS, Labels
+from gangsched.model.selectors import selector_matches
+
+#: Victims by request, for requests of a single resource in a single flavor.
+_Known = dict[tuple[tuple[int, int], ...], list[Target]]
+
+
+class FairSharing(msgspec.Struct, frozen=True):
+    """Fair sharing instead of priorities between queues; ``strategies`` are the first, and the one to fall back on."""
+
+    strategies: tuple[str, ...] = DEFAULT_STRATEGIES
+
+
+class Victim(msgspec.Struct, frozen=True):
+    """A workload that has to go: whose quota, and why it may be taken (in Kueue's words)."""
+
+    uid: str
+    workload: Workload
+    reason: str
+
+
+class Quota:
+    """All queue objects and all admitted workloads.
+
+    Objects may come and go in any order; the tree is built again when one has changed and something is asked. Answers
+    depend on the objects and admissions alone, not on the order in which they came. Nothing here changes by asking.
+    """
+
+    def __init__(self, fair_sharing: FairSharing | None = None) -> None:
+        self.fair_sharing = fair_sharing
+        self.flavors: dict[str, ResourceFlavor] = {}
+        self.queues: dict[str, ClusterQueue] = {}
+        self.cohorts: dict[str, Cohort] = {}
+        self.local_queues: dict[str, LocalQueue] = {}
+        self.priority_classes: dict[str, WorkloadPriorityClass] = {}
+        self.admissions: dict[str, Admission] = {}
+        self._tree: Tree | None = None
+        self._holders: Holders | None = None
+        self._shares: Shares | None = None
+
+    # -- objects -------------------------------------------------------------------------------------------
+
+    def put(self, item: ClusterQueue | Cohort | LocalQueue | ResourceFlavor | WorkloadPriorityClass) -> None:
+        """Insert or replace an object."""
+        match item:
+            case ClusterQueue():
+                self.queues[item.name] = item
+                self._tree = None
+            case Cohort():
+                self.cohorts[item.name] = item
+                self._tree = None
+            case LocalQueue():
+                self.local_queues[item.key] = item
+            case ResourceFlavor():
+                self.flavors[item.name] = item
+            case WorkloadPriorityClass():
+                self.priority_classes[item.name] = item
+
+    def drop(self, kind: type[msgspec.Struct], key: str) -> None:
+        """Remove an object of one of the kinds of :meth:`put`; ``key`` is ``namespace/name`` for a LocalQueue."""
+        if kind is ClusterQueue:
+            self._tree = None
+            self.queues.pop(key, None)
+        elif kind is Cohort:
+            self._tree = None
+            self.cohorts.pop(key, None)
+        elif kind is LocalQueue:
+            self.local_queues.pop(key, None)
+        elif kind is ResourceFlavor:
+            self.flavors.pop(key, None)
+        elif kind is WorkloadPriorityClass:
+            self.priority_classes.pop(key, None)
+
+    @property
+    def tree(self) -> Tree:
+        """Queues and cohorts with the usage of all admissions."""
+        if self._tree is None:
+            self._tree = Tree(self.queues, self.cohorts)
+            self._holders = Holders(self._tree)
+            self._shares = Shares(self._tree)
+            for admission in self.admissions.values():
+                if admission.workload.queue in self._tree.queues:
+                    self._holders.add(admission)
+        return self._tree
+
+    @property
+    def holders(self) -> Holders:
+        """Admissions by queue (those whose queue is gone hold nothing)."""
+        self.tree  # noqa: B018 - builds what is out of date
+        assert self._holders is not None
+        return self._holders
+
+    @property
+    def shares(self) -> Shares:
+        """Fair-sharing shares of queues and cohorts."""
+        self.tree  # noqa: B018 - as above
+        assert self._shares is not None
+        return self._shares
+
+    # -- admissions ----------------------------------------------------------------------------------------
+
+    def admit(self, admission: Admission) -> None:
+        """A workload holds quota from now on, or what it holds has changed. Nothing is checked: it is a fact."""
+        self.admissions[admission.workload.uid] = admission
+        if self._tree is not None and admission.workload.queue in self._tree.queues:
+            self.holders.add(admission)
+
+    def release(self, uid: str) -> None:
+        """A workload holds quota no longer."""
+        if self.admissions.pop(uid, None) is not None and self._tree is not None:
+            self.holders.discard(uid)
+
+    def evict(self, uid: str) -> None:
+        """A workload has been told to leave. It keeps its quota until it is released, and goes before others."""
+        admission = self.admissions.get(uid)
+        if admission is not None and not admission.evicted:
+            self.admit(msgspec.structs.replace(admission, evicted=True))
+
+    # -- may it be admitted --------------------------------------------------------------------------------
+
+    def queue_of(self, namespace: str, local_queue: str) -> tuple[str, str]:
+        """``(ClusterQueue, problem)`` of a LocalQueue's name in a namespace; one of the two is empty."""
+        found = self.local_queues.get(f"{namespace}/{local_queue}")
+        if found is None:
+            return "", f"LocalQueue {local_queue} doesn't exist"
+        if found.stop != STOP_NONE:
+            return "", f"LocalQueue {local_queue} is stopped"
+        return found.cluster_queue, ""
+
+    def inactive(self, queue: str) -> str:
+        """Why a ClusterQueue admits nothing, as the reason of its Active condition; empty if it does."""
+        spec = self.queues[queue]
+        if spec.stop != STOP_NONE:
+            return "Stopped"
+        if any(f.flavor not in self.flavors for g in spec.groups for f in g.flavors):
+            return "FlavorNotFound"
+        if spec.checks:
+            return "AdmissionCheckNotFound"
+        return "CohortCycle" if spec.cohort in self.tree.cyclic else ""
+
+    def problem(self, workload: Workload, namespace_labels: Labels = NO_LABELS) -> str:
+        """Why a workload cannot even be considered, in Kueue's words; empty if it can."""
+        spec = self.queues.get(workload.queue)
+        if spec is None:
+            return f"ClusterQueue {workload.queue} not found"
+        if self.inactive(workload.queue):
+            return f"ClusterQueue {workload.queue} is inactive"
+        if not selector_matches(spec.namespaces, namespace_labels):
+            return "workload namespace doesn't match ClusterQueue selector"
+        return ""
+
+    # -- the decision --------------------------------------------------------------------------------------
+
+    def assign(
+        self,
+        workload: Workload,
+        resume: Mapping[tuple[str, str], int] = {},
+        pinned: Assignment | None = None,
+    ) -> Assignment:
+        """Flavors for a workload and what they cost. Its ClusterQueue must exist.
+
+        ``resume`` is that of the assignment with which the workload failed in the cycle before. With ``pinned`` only
+        the flavors of that assignment are looked at.
+        """
+        return self._assign(workload, resume, pinned, {})
+
+    def victims(self, workload: Workload, assignment: Assignment) -> list[Victim]:
+        """Who has to go so that the workload fits in its quota, in the order of choice; empty if that cannot be."""
+        return self._victims(workload, assignment, {})
+
+    def plan(
+        self,
+        workload: Workload,
+        resume: Mapping[tuple[str, str], int] = {},
+        pinned: Assignment | None = None,
+    ) -> tuple[Assignment, list[Victim]]:
+        """:meth:`assign` and :meth:`victims` in one: what was searched for the flavors is not searched again."""
+        known: _Known = {}
+        assignment = self._assign(workload, resume, pinned, known)
+        return assignment, self._victims(workload, assignment, known)
+
+    def _assign(
+        self,
+        workload: Workload,
+        resume: Mapping[tuple[str, str], int],
+        pinned: Assignment | None,
+        known: _Known,
+    ) -> Assignment:
+        queue = self.queues[workload.queue]
+        node = self.tree.queues[workload.queue]
+
+        def oracle(cell: int, units: int) -> tuple[Mode, int]:
+            need = Need(workload, ((cell, units),), frozenset((cell,)))
+            known[need.requests] = targets = self._search(queue, need).victims()
+            return judged(targets, self.tree, node, cell, units)
+
+        return flavor_rules.assign(
+            self.tree,
+            queue,
+            self.flavors,
+            workload,
+            oracle,
+            fair_sharing=self.fair_sharing is not None,
+            resume=resume,
+            pinned=pinned,
+        )
+
+    def _victims(self, workload: Workload, assignment: Assignment, known: _Known) -> list[Victim]:
+        if assignment.mode in (Mode.NO_FIT, Mode.FIT):
+            return []
+        need = self._need(workload, assignment)
+        found = known.get(need.requests)
+        if found is None:
+            found = self._search(self.queues[workload.queue], need).victims()
+        return [_victim(t) for t in found]
+
+    def eligible(self, workload: Workload, assignment: Assignment) -> dict[str, str]:
+        """Reasons by UID of everybody who may be taken, in the order in which they would be."""
+        return self._for(workload, assignment).eligible()
+
+    def may_remove(self, candidate: str, workload: Workload, assignment: Assignment) -> str | None:
+        """Why the holder with this UID may be taken for the workload; None if it may not."""
+        return self.eligible(workload, assignment).get(candidate)
+
+    def fits_quota(self, workload: Workload, assignment: Assignment, removed: Iterable[str] = ()) -> bool:
+        """Would the workload fit in its quota once these (UIDs of holders) are gone, and may they all be taken?"""
+        uids = frozenset(removed)
+        if not uids or assignment.mode == Mode.NO_FIT:
+            return self.has_room(workload, assignment)
+        return self._for(workload, assignment).allows(uids)
+
+    def has_room(self, workload: Workload, assignment: Assignment, gone: Iterable[str] = ()) -> bool:
+        """Is there quota once these (UIDs of holders) are gone, whoever decided that they go?
+
+        Not for a workload without flavors.
+        """
+        if assignment.mode == Mode.NO_FIT:
+            return False
+        leaving = [h for uid in sorted(set(gone)) if (h := self.holders.by_uid.get(uid)) is not None]
+        for holder in leaving:
+            self.tree.remove(holder.node, holder.amounts)
+        good = has_room(self.tree.queues[workload.queue], self.tree.indexed(assignment.usage))
+        restore(self.tree, [Target(holder, "") for holder in leaving])
+        return good
+
+    def _need(self, workload: Workload, assignment: Assignment) -> Need:
+        # With room in quota it is the nodes that are short: whoever uses what the workload asks for may be in the way.
+        short = assignment.needing_preemption or [cell for cell, _ in assignment.usage]
+        cells = frozenset(self.tree.cells[cell] for cell in short)
+        return Need(workload, tuple(self.tree.indexed(assignment.usage)), cells)
+
+    def _for(self, workload: Workload, assignment: Assignment) -> Search | FairSearch:
+        return self._search(self.queues[workload.queue], self._need(workload, assignment))
+
+    def _search(self, queue: ClusterQueue, need: Need) -> Search | FairSearch:
+        if self.fair_sharing is None:
+            return Search(self.holders, queue, need)
+        return FairSearch(self.holders, self.shares, self.fair_sharing.strategies, queue, need)
+
+    # -- what is shown -------------------------------------------------------------------------------------
+
+    def message(self, victim: Victim, preemptor: Workload, owner_uid: str = "") -> str:
+        """What conditions and events of a displaced workload say, in Kueue's words."""
+        return preemption_message(
+            preemptor.uid,
+            owner_uid,
+            victim.reason,
+            self._path(preemptor.queue),
+            self._path(victim.workload.queue),
+        )
+
+    def _path(self, queue: str) -> str:
+        node: Node | None = self.tree.queues.get(queue)
+        return node.path() if node is not None else ""
+
+
+def preemption_message(uid: str, owner_uid: str, reason: str, preemptor_path: str, preemptee_path: str) -> str:
+    """The message of the conditions Evicted and Preempted."""
+    return (
+        f"Preempted to accommodate a workload (UID: {uid or 'UNKNOWN'}, JobUID: {owner_uid or 'UNKNOWN'}) due to "
+        f"{REASON_TEXT.get(reason, 'UNKNOWN')}; preemptor path: {preemptor_path or 'UNKNOWN'}; "
+        f"preemptee path: {preemptee_path or 'UNKNOWN'}"
+    )
+
+
+def _victim(target: Target) -> Victim:
+    holder: Holder = target.holder
+    workload = holder.admission.workload
+    return Victim(workload.uid, workload, target.reason)

@@ -1,0 +1,268 @@
+"""From wire structs of ``kueue.x-k8s.io`` to the records of :mod:`gangsched.model.queues`.
+
+The rules are those that Kueue's own validation has, since without its webhook nobody else checks them. Every function
+raises :class:`~gangsched.model.errors.FieldError` for what cannot be understood; the caller knows which object it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from gangsched.model import queues, wire, wire_queues
+from gangsched.model.errors import FieldError
+from gangsched.model.quantity import RawQuantity, base_units, parse
+from gangsched.model.queues import (
+    ClusterQueue,
+    Cohort,
+    FlavorQuota,
+    Fungibility,
+    Limits,
+    LocalQueue,
+    QueuePreemption,
+    ResourceFlavor,
+    ResourceGroup,
+    WorkloadPriorityClass,
+)
+from gangsched.model.records import Taint, Toleration
+from gangsched.model.selectors import label_selector
+
+_INT32 = 2**31
+#: Other weights than zero must be above this.
+_LEAST_WEIGHT = Decimal("1e-9")
+#: The words that v1beta1 still accepts for MayStopSearch.
+_OLD_STOPS = {"Borrow": queues.MAY_STOP, "Preempt": queues.MAY_STOP}
+
+
+def cluster_queue(raw: wire_queues.ClusterQueue) -> ClusterQueue:
+    """One ClusterQueue of either version."""
+    meta, spec = raw.metadata, raw.spec
+    if spec.cohort and spec.cohort_name and spec.cohort != spec.cohort_name:
+        raise FieldError("spec.cohortName", f"{spec.cohort_name!r} differs from spec.cohort {spec.cohort!r}")
+    cohort = spec.cohort_name or spec.cohort or ""
+    strategy = spec.queueing_strategy or queues.BEST_EFFORT_FIFO
+    _one_of("spec.queueingStrategy", strategy, queues.BEST_EFFORT_FIFO, queues.STRICT_FIFO)
+    checks = list(spec.admission_checks or ())
+    if spec.admission_checks_strategy is not None:
+        checks += [c.name for c in spec.admission_checks_strategy.admission_checks or ()]
+    return ClusterQueue(
+        name=meta.name,
+        cohort=cohort,
+        groups=_groups(spec.resource_groups, "ClusterQueue", limits_allowed=bool(cohort), without="a cohort"),
+        strategy=strategy,
+        namespaces=label_selector(spec.namespace_selector, "spec.namespaceSelector"),
+        stop=_stop(spec.stop_policy),
+        preemption=_preemption(spec.preemption),
+        fungibility=_fungibility(spec.flavor_fungibility),
+        weight=_weight(spec.fair_sharing),
+        checks=tuple(sorted(set(checks))),
+        uid=meta.uid,
+        generation=meta.generation,
+    )
+
+
+def cohort(raw: wire_queues.Cohort) -> Cohort:
+    """One Cohort."""
+    meta, spec = raw.metadata, raw.spec
+    parent = spec.parent_name or ""
+    return Cohort(
+        name=meta.name,
+        parent=parent,
+        groups=_groups(spec.resource_groups, "Cohort", limits_allowed=bool(parent), without="a parent"),
+        weight=_weight(spec.fair_sharing),
+        uid=meta.uid,
+        generation=meta.generation,
+    )
+
+
+def local_queue(raw: wire_queues.LocalQueue) -> LocalQueue:
+    """One LocalQueue."""
+    meta, spec = raw.metadata, raw.spec
+    if not spec.cluster_queue:
+        raise FieldError("spec.clusterQueue", "a LocalQueue needs the name of its ClusterQueue")
+    return LocalQueue(
+        namespace=meta.namespace,
+        name=meta.name,
+        cluster_queue=spec.cluster_queue,
+        stop=_stop(spec.stop_policy),
+        uid=meta.uid,
+        generation=meta.generation,
+    )
+
+
+def resource_flavor(raw: wire_queues.ResourceFlavor) -> ResourceFlavor:
+    """One ResourceFlavor."""
+    spec = raw.spec
+    return ResourceFlavor(
+        name=raw.metadata.name,
+        labels=dict(sorted((spec.node_labels or {}).items())),
+        taints=tuple(_taint(t, f"spec.nodeTaints[{i}]") for i, t in enumerate(spec.node_taints or ())),
+        tolerations=tuple(_toleration(t, f"spec.tolerations[{i}]") for i, t in enumerate(spec.tolerations or ())),
+        topology=spec.topology_name or "",
+    )
+
+
+def workload_priority_class(raw: wire_queues.WorkloadPriorityClass) -> WorkloadPriorityClass:
+    """One WorkloadPriorityClass."""
+    if raw.value is None:
+        raise FieldError("value", "a WorkloadPriorityClass needs a value")
+    _int32("value", raw.value)
+    return WorkloadPriorityClass(raw.metadata.name, raw.value)
+
+
+# -- quota ---------------------------------------------------------------------------------------------------------
+
+
+def _groups(
+    raw: Sequence[wire_queues.ResourceGroup] | None, kind: str, *, limits_allowed: bool, without: str
+) -> tuple[ResourceGroup, ...]:
+    """Resource groups; each resource and each flavor is in one group only."""
+    out = []
+    seen_resources: dict[str, str] = {}
+    seen_flavors: dict[str, str] = {}
+    for g, group in enumerate(raw or ()):
+        at = f"spec.resourceGroups[{g}]"
+        covered = tuple(group.covered_resources or ())
+        if not covered:
+            raise FieldError(f"{at}.coveredResources", "a resource group covers at least one resource")
+        if not group.flavors:
+            raise FieldError(f"{at}.flavors", "a resource group has at least one flavor")
+        for i, name in enumerate(covered):
+            _once(seen_resources, name, f"{at}.coveredResources[{i}]", f"resource of a {kind}")
+        flavors = []
+        for f, flavor in enumerate(group.flavors):
+            where = f"{at}.flavors[{f}]"
+            if not flavor.name:
+                raise FieldError(f"{where}.name", "a flavor needs the name of its ResourceFlavor")
+            _once(seen_flavors, flavor.name, f"{where}.name", f"flavor of a {kind}")
+            names = tuple(r.name for r in flavor.resources or ())
+            if names != covered:
+                raise FieldError(
+                    f"{where}.resources",
+                    f"must name {', '.join(covered)} in this order, as coveredResources does; it names "
+                    + (", ".join(names) or "nothing"),
+                )
+            limits = tuple(
+                (r.name, _limits(r, f"{where}.resources[{i}]", limits_allowed, without))
+                for i, r in enumerate(flavor.resources or ())
+            )
+            flavors.append(FlavorQuota(flavor.name, limits))
+        out.append(ResourceGroup(covered, tuple(flavors)))
+    return tuple(out)
+
+
+def _once(seen: dict[str, str], name: str, where: str, what: str) -> None:
+    if name in seen:
+        raise FieldError(where, f"{name!r} stands in {seen[name]} already; a {what} is in one group, once")
+    seen[name] = where
+
+
+def _limits(raw: wire_queues.ResourceQuota, at: str, allowed: bool, without: str) -> Limits:
+    if raw.nominal_quota is None:
+        raise FieldError(f"{at}.nominalQuota", "is required; 0 is for resources that are only borrowed")
+    nominal = _units(raw.name, raw.nominal_quota, f"{at}.nominalQuota")
+    borrowing = lending = None
+    for field, value in (("borrowingLimit", raw.borrowing_limit), ("lendingLimit", raw.lending_limit)):
+        if value is not None and not allowed:
+            raise FieldError(f"{at}.{field}", f"means nothing without {without}")
+    if raw.borrowing_limit is not None:
+        borrowing = _units(raw.name, raw.borrowing_limit, f"{at}.borrowingLimit")
+    if raw.lending_limit is not None:
+        lending = _units(raw.name, raw.lending_limit, f"{at}.lendingLimit")
+        if lending > nominal:
+            raise FieldError(
+                f"{at}.lendingLimit", f"{raw.lending_limit} is more than the nominalQuota {raw.nominal_quota}"
+            )
+    return Limits(nominal, borrowing, lending)
+
+
+def _units(resource: str, raw: RawQuantity, field: str) -> int:
+    try:
+        return base_units(resource, raw)
+    except FieldError as error:
+        raise error.under(field) from None
+
+
+# -- policies ------------------------------------------------------------------------------------------------------
+
+
+def _preemption(raw: wire_queues.ClusterQueuePreemption | None) -> QueuePreemption:
+    if raw is None:
+        return QueuePreemption()
+    at = "spec.preemption"
+    within = raw.within_cluster_queue or queues.NEVER
+    _one_of(f"{at}.withinClusterQueue", within, queues.NEVER, queues.LOWER, queues.LOWER_OR_NEWER)
+    reclaim = raw.reclaim_within_cohort or queues.NEVER
+    _one_of(f"{at}.reclaimWithinCohort", reclaim, queues.NEVER, queues.LOWER, queues.ANY)
+    given = raw.borrow_within_cohort or wire_queues.BorrowWithinCohort()
+    borrow = given.policy or queues.NEVER
+    _one_of(f"{at}.borrowWithinCohort.policy", borrow, queues.NEVER, queues.LOWER)
+    if borrow != queues.NEVER and reclaim == queues.NEVER:
+        raise FieldError(f"{at}.reclaimWithinCohort", f"{queues.NEVER} contradicts borrowWithinCohort.policy {borrow}")
+    if given.max_priority_threshold is not None:
+        _int32(f"{at}.borrowWithinCohort.maxPriorityThreshold", given.max_priority_threshold)
+    return QueuePreemption(within, reclaim, borrow, given.max_priority_threshold)
+
+
+def _fungibility(raw: wire_queues.FlavorFungibility | None) -> Fungibility:
+    if raw is None:
+        return Fungibility()
+    at = "spec.flavorFungibility"
+    borrow = _OLD_STOPS.get(raw.when_can_borrow or "", raw.when_can_borrow) or queues.MAY_STOP
+    _one_of(f"{at}.whenCanBorrow", borrow, queues.MAY_STOP, queues.TRY_NEXT)
+    preempt = _OLD_STOPS.get(raw.when_can_preempt or "", raw.when_can_preempt) or queues.TRY_NEXT
+    _one_of(f"{at}.whenCanPreempt", preempt, queues.TRY_NEXT, queues.MAY_STOP)
+    preference = raw.preference or queues.BORROWING_FIRST
+    _one_of(f"{at}.preference", preference, queues.BORROWING_FIRST, queues.PREEMPTION_FIRST)
+    if raw.preference and (borrow, preempt) != (queues.TRY_NEXT, queues.TRY_NEXT):
+        raise FieldError(f"{at}.preference", f"needs whenCanBorrow and whenCanPreempt to be {queues.TRY_NEXT}")
+    return Fungibility(borrow, preempt, preference)
+
+
+def _stop(raw: str | None) -> str:
+    policy = raw or queues.STOP_NONE
+    _one_of("spec.stopPolicy", policy, queues.STOP_NONE, queues.STOP_HOLD, queues.STOP_DRAIN)
+    return policy
+
+
+def _weight(raw: wire_queues.FairSharing | None) -> float:
+    if raw is None or raw.weight is None:
+        return 1.0
+    field = "spec.fairSharing.weight"
+    try:
+        value = parse(raw.weight)
+    except FieldError as error:
+        raise error.under(field) from None
+    if value < 0 or 0 < value <= _LEAST_WEIGHT:
+        raise FieldError(field, f"{raw.weight} is neither 0 nor above 10^-9")
+    return float(value)
+
+
+def _one_of(field: str, value: str, *allowed: str) -> None:
+    if value not in allowed:
+        raise FieldError(field, f"{value!r} is none of {', '.join(allowed)}")
+
+
+def _int32(field: str, value: int) -> None:
+    if not -_INT32 <= value < _INT32:
+        raise FieldError(field, f"{value} is no 32-bit integer")
+
+
+# -- flavors -------------------------------------------------------------------------------------------------------
+
+
+def _taint(raw: wire.Taint, field: str) -> Taint:
+    if not raw.key:
+        raise FieldError(f"{field}.key", "a taint needs a key")
+    _one_of(f"{field}.effect", raw.effect, "NoSchedule", "PreferNoSchedule", "NoExecute")
+    return Taint(raw.key, raw.value, raw.effect)
+
+
+def _toleration(raw: wire.Toleration, field: str) -> Toleration:
+    operator = raw.operator or "Equal"
+    _one_of(f"{field}.operator", operator, "Equal", "Exists", "Lt", "Gt")
+    if operator == "Exists" and raw.value:
+        raise FieldError(f"{field}.value", "must be empty when the operator is Exists")
+    if not raw.key and operator != "Exists":
+        raise FieldError(f"{field}.operator", "must be Exists when there is no key")
+    return Toleration(raw.key, operator, raw.value, raw.effect)

@@ -1,0 +1,142 @@
+"""Quota objects as the core knows them: Kueue's queues, cohorts, flavors and workload priorities.
+
+The records hold what ``kueue.x-k8s.io`` objects of v1beta1 and v1beta2 say, with that API's defaults applied. Amounts
+are integers in base units (milli-cores, bytes, devices); None stands for "no limit".
+Reference: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/ .
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.model.records import NO_LABELS, Labels, LabelSelector, Taint, Toleration
+
+#: API group of all these objects.
+GROUP = "kueue.x-k8s.io"
+#: Labels on Jobs, JobSets, pod groups and pods: the LocalQueue and the WorkloadPriorityClass.
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+
+#: Preemption policies. ``Any`` is for reclaiming only, ``LowerOrNewerEqualPriority`` for the own queue only.
+NEVER, LOWER, LOWER_OR_NEWER, ANY = "Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"
+#: Queueing strategies.
+STRICT_FIFO, BEST_EFFORT_FIFO = "StrictFIFO", "BestEffortFIFO"
+#: When to look at further flavors.
+MAY_STOP, TRY_NEXT = "MayStopSearch", "TryNextFlavor"
+#: Which of two flavors is better when neither is free.
+BORROWING_FIRST, PREEMPTION_FIRST = "BorrowingOverPreemption", "PreemptionOverBorrowing"
+#: Stop policies.
+STOP_NONE, STOP_HOLD, STOP_DRAIN = "None", "Hold", "HoldAndDrain"
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False):
+    """Quota of one resource in one flavor, base units.
+
+    ``nominal`` is owned; ``borrowing`` bounds what is used beyond it, ``lending`` what others may use of it.
+    """
+
+    nominal: int = 0
+    borrowing: int | None = None
+    lending: int | None = None
+
+
+class FlavorQuota(msgspec.Struct, frozen=True, gc=False):
+    """Quota in one flavor, by resource in the order of the group."""
+
+    flavor: str
+    resources: tuple[tuple[str, Limits], ...]
+
+
+class ResourceGroup(msgspec.Struct, frozen=True, gc=False):
+    """Resources that take the same flavor, and the flavors in order of preference."""
+
+    resources: tuple[str, ...]
+    flavors: tuple[FlavorQuota, ...]
+
+
+class QueuePreemption(msgspec.Struct, frozen=True, gc=False):
+    """Whom workloads of a ClusterQueue may displace.
+
+    ``borrow`` is borrowWithinCohort.policy; ``threshold`` its maxPriorityThreshold, the highest priority (itself
+    included) that may be displaced by somebody who borrows.
+    """
+
+    within: str = NEVER
+    reclaim: str = NEVER
+    borrow: str = NEVER
+    threshold: int | None = None
+
+
+class Fungibility(msgspec.Struct, frozen=True, gc=False):
+    """When the search for a flavor goes on although one was found; see :mod:`gangsched.core.quota.flavors`."""
+
+    when_can_borrow: str = MAY_STOP
+    when_can_preempt: str = TRY_NEXT
+    preference: str = BORROWING_FIRST
+
+
+class ClusterQueue(msgspec.Struct, frozen=True, gc=False):
+    """A ClusterQueue.
+
+    ``cohort`` is empty for none. ``namespaces`` None selects no namespace. ``checks`` names its admission checks.
+    """
+
+    name: str
+    cohort: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+    strategy: str = BEST_EFFORT_FIFO
+    namespaces: LabelSelector | None = None
+    stop: str = STOP_NONE
+    preemption: QueuePreemption = QueuePreemption()
+    fungibility: Fungibility = Fungibility()
+    weight: float = 1.0
+    checks: tuple[str, ...] = ()
+    uid: str = ""
+    generation: int = 0
+
+
+class Cohort(msgspec.Struct, frozen=True, gc=False):
+    """A Cohort object: its parent (empty for a root) and quota of its own, which its members share."""
+
+    name: str
+    parent: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+    weight: float = 1.0
+    uid: str = ""
+    generation: int = 0
+
+
+class LocalQueue(msgspec.Struct, frozen=True, gc=False):
+    """A LocalQueue: the name under which a namespace submits to a ClusterQueue."""
+
+    namespace: str
+    name: str
+    cluster_queue: str
+    stop: str = STOP_NONE
+    uid: str = ""
+    generation: int = 0
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ResourceFlavor(msgspec.Struct, frozen=True, gc=False):
+    """A ResourceFlavor: which nodes it stands for, and what pods need to run there.
+
+    Pods that are admitted in it get ``labels`` as a node selector and ``tolerations`` beside their own.
+    """
+
+    name: str
+    labels: Labels = NO_LABELS
+    taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology: str = ""
+
+
+class WorkloadPriorityClass(msgspec.Struct, frozen=True, gc=False):
+    """A priority for quota only: the pods' own priority stays what it is."""
+
+    name: str
+    value: int = 0

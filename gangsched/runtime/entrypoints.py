@@ -1,0 +1,105 @@
+"""Plug-ins of others: found by the entry points of installed packages, imported only when a profile enables them."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangsched.core.plugins import Plugin
+
+#: Entry point groups; the name of an entry point is that of the plug-in.
+FILTERS, SCORES = "gangsched.filters", "gangsched.scores"
+
+_METHODS = {
+    FILTERS: ("applies", "prepare", "mask", "failures", "apply"),
+    SCORES: ("applies", "prepare", "values", "value"),
+}
+_FLAG = {FILTERS: "sees_pods", SCORES: "local"}
+
+
+class LoadError(Exception):
+    """A plug-in cannot be used; the text says why, for people."""
+
+
+class _Maker(msgspec.Struct, frozen=True):
+    """Makes a filter or a score from its arguments."""
+
+    kind: type[Any]
+    takes_arguments: bool
+
+    def make(self, arguments: Any) -> Any:
+        return self.kind(arguments) if self.takes_arguments else self.kind()
+
+
+class _Filters(_Maker, frozen=True):
+    def __call__(self, arguments: Any) -> tuple[Any, ...]:
+        return (self.make(arguments),)
+
+
+class _Score(_Maker, frozen=True):
+    def __call__(self, arguments: Any) -> Any:
+        return self.make(arguments)
+
+
+class Foreign(NamedTuple):
+    """A plug-in of others. ``arguments`` is the struct that its ``args`` are read into, if it takes any."""
+
+    plugin: Plugin
+    arguments: type[msgspec.Struct] | None
+
+
+def installed() -> list[str]:
+    """Names of the plug-ins in installed packages, sorted. Nothing is imported."""
+    return sorted({found.name for group in (FILTERS, SCORES) for found in entry_points(group=group)})
+
+
+def load(name: str) -> Foreign | None:
+    """Import a plug-in; None when no installed package has one of that name. Raises :class:`LoadError`."""
+    filter_class, score_class = _load(FILTERS, name), _load(SCORES, name)
+    if filter_class is None and score_class is None:
+        return None
+    kinds = [kind for kind in (filter_class, score_class) if kind is not None]
+    structs = {getattr(kind, "Arguments", None) for kind in kinds} - {None}
+    if len(structs) > 1:
+        raise LoadError("its filter and its score have different Arguments; they are made from the same args")
+    arguments = structs.pop() if structs else None
+    if arguments is not None and not (isinstance(arguments, type) and issubclass(arguments, msgspec.Struct)):
+        raise LoadError("its Arguments are no msgspec.Struct")
+    return Foreign(
+        Plugin(
+            name,
+            filters=_Filters(filter_class, hasattr(filter_class, "Arguments")) if filter_class is not None else None,
+            score=_Score(score_class, hasattr(score_class, "Arguments")) if score_class is not None else None,
+            foreign=True,
+        ),
+        arguments,
+    )
+
+
+def _load(group: str, name: str) -> type[Any] | None:
+    found = list(entry_points(group=group, name=name))
+    if not found:
+        return None
+    if len({point.value for point in found}) > 1:
+        raise LoadError(f"several packages have one: {', '.join(sorted(map(_origin, found)))}")
+    point = found[0]
+    try:
+        kind = point.load()
+    except Exception as error:  # importing runs code of others
+        raise LoadError(f"{point.value} cannot be imported: {type(error).__name__}: {error}") from error
+    if not isinstance(kind, type):
+        raise LoadError(f"{point.value} is no class")
+    if getattr(kind, "name", None) != name:
+        raise LoadError(f"{point.value} is named {getattr(kind, 'name', None)!r}, its entry point {name!r}")
+    missing = [method for method in _METHODS[group] if not callable(getattr(kind, method, None))]
+    if missing:
+        raise LoadError(f"{point.value} has no method {', '.join(missing)}")
+    if not isinstance(getattr(kind, _FLAG[group], None), bool):
+        raise LoadError(f"{point.value} has no attribute {_FLAG[group]} that is True or False")
+    return kind
+
+
+def _origin(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value

@@ -1,0 +1,116 @@
+"""What is compared: the scheduler of this project, kube-scheduler, and the floor, each as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from tests.bench.live.cells import Cell
+from tests.controlplane import binaries
+from tests.controlplane.plane import TOKENS, ControlPlane
+from tests.e2e.scheduler import free_port
+
+OURS, KUBE, FLOOR = "gangsched", "kube-scheduler", "floor"
+QPS, BURST = 5_000, 10_000
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """``name`` is also the schedulerName of its pods. ``command`` makes its command line for one cell."""
+
+    name: str
+    command: Callable[[ControlPlane, Cell, Path], list[str]]
+
+
+def _ours(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
+    config = folder / "gangsched.yaml"
+    settings = {
+        "apiVersion": "gangsched.dev/v1alpha1",
+        "kind": "GangSchedulerConfiguration",
+        "profiles": [{"schedulerName": OURS}],
+        "clientConnection": {"qps": QPS, "burst": BURST},
+        "http": {"bindAddress": "127.0.0.1", "port": free_port()},
+        "logging": {"format": "json"},
+    }
+    config.write_text(yaml.safe_dump(settings))
+    kubeconfig = str(plane.scheduler_kubeconfig)
+    return [sys.executable, "-m", "gangsched.cli.main", "run", "--kubeconfig", kubeconfig, "--config", str(config)]
+
+
+def _kube(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
+    config = folder / "kube-scheduler.yaml"
+    settings = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(plane.kubeconfig("kube-scheduler")), "qps": QPS, "burst": BURST},
+        "profiles": [{"schedulerName": KUBE}],
+    }
+    config.write_text(yaml.safe_dump(settings))
+    port = free_port()
+    return [
+        str(binaries.find()["kube-scheduler"]),
+        f"--config={config}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={folder}",
+        "--feature-gates=GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true",
+    ]
+
+
+def _floor(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
+    per_node = max(1, cell.node_cpu * 1000 // cell.milli_cpu)
+    numbers = [str(n) for n in (cell.nodes, per_node, cell.evicted)]
+    token = TOKENS["admin"][0]
+    return [sys.executable, "-m", "tests.bench.live.floor", plane.server, token, str(plane.ca_file), *numbers]
+
+
+ALL = (Candidate(FLOOR, _floor), Candidate(OURS, _ours), Candidate(KUBE, _kube))
+
+
+class Process:
+    """A candidate that runs; ``cpu_seconds`` and ``peak_bytes`` as the kernel counts them."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._out = log.open("wb")
+        self._process = subprocess.Popen(
+            command, stdout=self._out, stderr=self._out, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
+        self.cpu_seconds = 0.0
+        self.peak_bytes = 0
+
+    @property
+    def ended(self) -> int | None:
+        """Its exit code, if it has ended."""
+        self._look()
+        return self._process.poll()
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL; the figures are those of just before."""
+        self._look()
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+        self._out.close()
+
+    def _look(self) -> None:
+        folder = Path(f"/proc/{self._process.pid}")
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            status = (folder / "status").read_text()
+        except OSError:
+            return
+        ticks = int(fields[11]) + int(fields[12])
+        self.cpu_seconds = max(self.cpu_seconds, ticks / os.sysconf("SC_CLK_TCK"))
+        peak = next((line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")), "0")
+        self.peak_bytes = max(self.peak_bytes, int(peak) * 1024)

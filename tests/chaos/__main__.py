@@ -1,0 +1,98 @@
+"""Random clusters, random faults, random troubles, crashes anywhere: what may never happen does not.
+
+    python -m tests.chaos [--count 20000] [--first 0] [--jobs N]
+    python -m tests.chaos --seed 4711 [--history]     replays one, with all that happened
+
+A seed that fails is printed with what was wrong; the exit code is then 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+
+import msgspec
+
+from gangsched.cluster.sim import history as log
+from tests.chaos.checks import problems
+from tests.chaos.play import play
+from tests.chaos.scenario import scenario
+
+
+class Result(msgspec.Struct):
+    """What one seed came to."""
+
+    seed: int
+    problems: list[str]
+    seen: Counter[str]
+
+
+def run(seed: int) -> Result:
+    """Play one seed; an exception is a problem like any other."""
+    made = scenario(seed)
+    seen: Counter[str] = Counter(t.name for t in made.troubles)
+    try:
+        played = play(made)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the seed must be printed
+        return Result(seed, [f"{type(error).__name__}: {error}"], seen)
+    seen["crashes"] = played.processes - 1
+    history = played.world.history
+    seen["preempting decisions"] = sum(d.outcome == "preempt" for d in played.decisions)
+    seen["pods bound"] = sum(1 for e in history.of(log.BIND, actor=log.SCHEDULER) if e.outcome == log.OK)
+    seen["pods evicted"] = sum(
+        1 for e in history.of(log.DELETE, log.EVICT, actor=log.SCHEDULER) if e.outcome == log.OK and e.changed
+    )
+    seen["writes that failed"] = sum(1 for e in history if e.actor == log.SCHEDULER and e.outcome != log.OK)
+    return Result(seed, problems(played), seen)
+
+
+def main() -> int:
+    """Run the seeds; 1 when any failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--count", type=int, default=20_000, help="seeds to play (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
+    parser.add_argument("--seed", type=int, help="play this one only, and say what happened in it")
+    parser.add_argument("--history", action="store_true", help="with --seed: every entry of the history")
+    args = parser.parse_args()
+    if args.seed is not None:
+        return _replay(args.seed, args.history)
+    began = time.perf_counter()
+    seen: Counter[str] = Counter()
+    failed = 0
+    with multiprocessing.Pool(args.jobs) as pool:
+        seeds = range(args.first, args.first + args.count)
+        for done, result in enumerate(pool.imap_unordered(run, seeds, chunksize=20), 1):
+            seen.update(result.seen)
+            if result.problems:
+                failed += 1
+                print(f"seed {result.seed}:", *result.problems, sep="\n    ", flush=True)
+            if sys.stderr.isatty() and done % 50 == 0:
+                print(f"\r{done} of {args.count} seeds, {failed} failed", end="", file=sys.stderr, flush=True)
+    seconds = time.perf_counter() - began
+    print(f"\n{args.count} seeds in {seconds:.0f} s, {failed} failed. In them:")
+    for name, count in sorted(seen.items()):
+        print(f"  {count:>9,}  {name.replace('_', ' ')}")
+    return 1 if failed else 0
+
+
+def _replay(seed: int, everything: bool) -> int:
+    made = scenario(seed)
+    played = play(made)
+    for crash in made.crashes:
+        print(f"crash: {crash}")
+    for trouble in made.troubles:
+        print(f"trouble: {trouble.at_seconds} s {trouble.name}")
+    for entry in played.world.history if everything else ():
+        print(entry.number, *entry.as_json().values(), "" if entry.changed else "(unchanged)")
+    found = problems(played)
+    print(*found or ["nothing is wrong"], sep="\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""What may never happen, whatever goes wrong: sentences about a run, none if all is well.
+
+The checks of :mod:`gangsched.cluster.sim.invariants` hold for undisturbed clusters too. Where others change the cluster
+between a decision and its effect, a race at the API server is nobody's fault: such entries are excused, by time and
+by object, never by the whole run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim import invariants
+from gangsched.cluster.sim.history import Entry, History
+from gangsched.core.decision import BIND, PREEMPT, WAIT
+from gangsched.core.events import LeadershipChanged, Synced
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.records import Gang, GangId, Node, Pod
+from tests.chaos.play import Played
+from tests.chaos.scenario import MAX_WRITE_DELAY
+
+#: Between a decision and its effect pass at most a watch delay and a write delay, each with its answer.
+_RACE_SECONDS = 4 * MAX_WRITE_DELAY
+
+
+def problems(played: Played) -> list[str]:
+    """All that is wrong with a finished run."""
+    history = played.world.history
+    out = [
+        f"{check.__name__}: {text}"
+        for check in (
+            invariants.phases_out_of_order,
+            invariants.early_binds,
+            invariants.unplanned_removals,
+            invariants.abandoned_marks,
+        )
+        for text in check(history)
+    ]
+    out += [f"over_allocated: {t}" for t in _without_races(history, invariants.over_allocated(history))]
+    out += [f"rejected_by_kubelet: {t}" for t in _without_races(history, invariants.rejected_by_kubelet(history))]
+    out += [f"partial: {t}" for t in partial_gangs(played)]
+    out += [f"wrong victim: {t}" for t in wrong_victims(history)]
+    out += [f"rounds: {t}" for t in too_many_rounds(played)]
+    out += [f"left over: {t}" for t in left_over(played)]
+    out += [f"asleep: {t}" for t in asleep(played)]
+    return out
+
+
+def _without_races(history: History, texts: list[str]) -> list[str]:
+    """Only what no change by others to that node explains."""
+    changed: dict[str, list[float]] = defaultdict(list)
+    for entry in history:
+        if entry.actor == log.USER and isinstance(entry.record, Node):
+            changed[entry.record.name].append(entry.at_seconds)
+        elif entry.actor == log.USER and isinstance(entry.record, Pod) and entry.record.node:
+            changed[entry.record.node].append(entry.at_seconds)
+        elif entry.actor == log.USER and entry.kind == "Node":
+            changed[entry.object].append(entry.at_seconds)
+    out = []
+    for text in texts:
+        moment = float(text.split()[1])
+        node = text.split(" on ", 1)[1].split(":", 1)[0]
+        if not any(0 <= moment - at <= _RACE_SECONDS + _kubelet_lag(text) for at in changed[node]):
+            out.append(text)
+    return out
+
+
+def _kubelet_lag(text: str) -> float:
+    return 0.0 if "of" in text.split(": ", 1)[-1] else 1.0
+
+
+def disturbed(history: History) -> set[str]:
+    """Gangs (``namespace/name``) whose members or group object others have changed."""
+    out = set()
+    for entry in history:
+        if entry.actor != log.USER:
+            continue
+        record = entry.record
+        if isinstance(record, Gang):
+            if entry.verb != log.CREATE:
+                out.add(record.key)
+        elif isinstance(record, Pod):
+            if entry.verb != log.CREATE or record.uid.endswith("-again"):
+                out.add(record.gang.key)
+        elif entry.kind == "PodGroup":
+            out.add(entry.object)
+        elif entry.kind == "Pod":
+            out.update(e.record.gang.key for e in history if e.uid == entry.uid and isinstance(e.record, Pod))
+    return out
+
+
+def partial_gangs(played: Played) -> list[str]:
+    """Gangs that are bound in part at the end, though nobody has disturbed them or taken their room.
+
+    Room is taken by nodes that go, by other schedulers, and by gangs of higher priority that arrive while no process of
+    the scheduler is alive.
+    """
+    history = played.world.history
+    excused = disturbed(history)
+    lost_nodes = any(e.kind == "Node" and e.actor == log.USER for e in history)
+    rejected = bool(list(history.of(log.REJECT)))
+    if lost_nodes or rejected:
+        return []  # room that a gang was half-way to may be gone for good
+    thieves = any(e.actor == log.USER and isinstance(e.record, Pod) and e.record.node for e in history)
+    if thieves:
+        return []
+    excused |= _outranked(history)
+    return [t for t in invariants.partial_gangs(history) if t.split(":", 1)[0] not in excused]
+
+
+def _outranked(history: History) -> set[str]:
+    """Gangs after whose first binding a pod of higher priority was bound."""
+    first: dict[str, int] = {}
+    out: set[str] = set()
+    for entry in history.of(log.BIND, actor=log.SCHEDULER):
+        if entry.outcome == log.OK and isinstance(entry.record, Pod):
+            pod = entry.record
+            out.update(gang for gang, priority in first.items() if priority < pod.priority)
+            first.setdefault(pod.gang.key, pod.priority)
+    return out
+
+
+def wrong_victims(history: History) -> list[str]:
+    """Removals of pods that were finished, or of at least the priority of the gang they were removed for."""
+    priority: dict[str, int] = {}
+    last: dict[str, Pod] = {}
+    finished_at: dict[str, float] = {}
+    preemptors = {uid: each.gang for each in invariants.rounds(history) for uid in each.removed}
+    out = []
+    for entry in history:
+        record = entry.record
+        if entry.actor == log.SCHEDULER and entry.verb in (log.DELETE, log.EVICT) and entry.outcome == log.OK:
+            victim = last.get(entry.uid)
+            if victim is None:
+                out.append(f"{entry.object} was removed and never seen")
+                continue
+            if victim.finished and entry.changed and entry.at_seconds - finished_at[entry.uid] > _RACE_SECONDS:
+                out.append(f"{entry.object} had finished before it was removed at {entry.at_seconds:.3f} s")
+            preemptor = preemptors.get(entry.uid, "")
+            if victim.priority >= priority.get(preemptor, -(2**31)):
+                out.append(f"{entry.object} has priority {victim.priority}, not below that of {preemptor!r}")
+        if isinstance(record, Pod):
+            last[record.uid] = record
+            if record.finished:
+                finished_at.setdefault(record.uid, entry.at_seconds)
+            key = record.gang.key
+            priority[key] = max(priority.get(key, record.priority), record.priority)
+    return out
+
+
+def too_many_rounds(played: Played) -> list[str]:
+    """Gangs that evicted in more rounds than they may, per process life."""
+    removed: dict[str, int] = defaultdict(int)
+    for each in invariants.rounds(played.world.history):
+        removed[each.gang] += bool(each.removed)
+    most = played.scenario.options.max_rounds * played.processes
+    return [f"{gang} evicted in {n} rounds" for gang, n in removed.items() if n > most]
+
+
+def left_over(played: Played) -> list[str]:
+    """Nominations and intents of pods that nobody is working on at the end."""
+    world = played.world
+    timeout = played.scenario.options.timeout_seconds
+    return [
+        f"{pod.key} is nominated to {pod.nominated_node} since {pod.intent.since:.1f} s"
+        for pod in world.store.pods.values()
+        if pod.intent is not None
+        and pod.intent.status == "True"
+        and not pod.node
+        and pod.scheduler in played.scenario.options.scheduler_names
+        and world.clock.elapsed_seconds - pod.intent.since > timeout + 30.0
+    ]
+
+
+def asleep(played: Played) -> list[str]:
+    """Gangs that a scheduler which starts afresh would place at the end, although nothing was left to happen.
+
+    Those that used up their rounds of evictions wait for longer on purpose.
+    """
+    world = played.world
+    core = Scheduler(played.scenario.options)
+    now = world.clock.now
+    core.handle([*world.store.listing(), Synced(), LeadershipChanged(True)], now)
+    if core.has_work(now):
+        core.decide(now)  # only one: later decisions rest on what this one would have changed
+    return [
+        f"{decision.gang.key} could {decision.outcome}"
+        for decision in core.drain_decisions()
+        if decision.outcome in (BIND, WAIT, PREEMPT) and not _busy(world.history, decision.gang, now)
+    ]
+
+
+def _busy(history: History, gang: GangId, now: float) -> bool:
+    """Has the scheduler done something for this gang lately?"""
+    last: Entry | None = None
+    for entry in history:
+        if entry.actor == log.SCHEDULER and isinstance(entry.record, Pod) and entry.record.gang == gang:
+            last = entry
+    return last is not None and now - last.at_seconds < 60.0

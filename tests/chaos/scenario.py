@@ -1,0 +1,280 @@
+"""What one seed is: a random cluster, what others do to it meanwhile, which calls fail, when the scheduler dies.
+
+Every part draws from a generator of its own, so that leaving one out does not change the others: a failing seed can be
+made smaller by switching parts off.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from gangsched.cluster.sim import World
+from gangsched.cluster.sim.faults import Faults, NoFaults, SeededFaults
+from gangsched.cluster.sim.history import CHANGE, CREATE, GONE, USER, Cause
+from gangsched.core.events import (
+    BudgetChanged,
+    Event,
+    GangChanged,
+    GangGone,
+    NodeChanged,
+    NodeGone,
+    PodGone,
+)
+from gangsched.core.options import Options
+from gangsched.model.records import SINGLE, Gang, GangId, Node, Pod, Taint
+from tests import generators
+
+#: Troubles come between these moments, in seconds from the start: gangs arrive until 20 s.
+FIRST_TROUBLE, LAST_TROUBLE = 0.05, 30.0
+#: A write takes effect at most so many seconds after it was sent, its answer takes as long again.
+MAX_WRITE_DELAY = 0.4
+
+CHANGED, GONE_BY_USER, CREATED = Cause(USER, CHANGE), Cause(USER, GONE), Cause(USER, CREATE)
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """The process dies after so many of its actions; with ``lose_writes`` what is on its way is lost. The next one
+    starts ``down_seconds`` after the last write of the dead one may have arrived.
+    """
+
+    after_actions: int
+    lose_writes: bool
+    down_seconds: float
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that others do to the cluster, at a moment."""
+
+    at_seconds: float
+    name: str
+    act: Callable[[World], None]
+
+
+class Scenario(msgspec.Struct):
+    """All that happens under one seed."""
+
+    seed: int
+    events: list[Event]
+    options: Options
+    faults: Faults
+    troubles: list[Trouble]
+    crashes: list[Crash]
+
+
+def scenario(seed: int, *, faults: bool = True, troubles: bool = True, crashes: bool = True) -> Scenario:
+    """The scenario of this seed, with the parts that are asked for."""
+    made = generators.cluster(seed)
+    options = msgspec.structs.replace(made.options, timeout_seconds=40.0, search_steps=400)
+    return Scenario(
+        seed,
+        made.events,
+        options,
+        _faults(seed) if faults else NoFaults(),
+        _troubles(seed) if troubles else [],
+        _crashes(seed) if crashes else [],
+    )
+
+
+def _faults(seed: int) -> Faults:
+    chance = random.Random(f"{seed}/faults")
+    if chance.random() < 0.2:
+        return NoFaults()
+    return SeededFaults(
+        seed,
+        before=chance.choice((0.0, 0.05, 0.2)),
+        after=chance.choice((0.0, 0.05, 0.2)),
+        write_delay_seconds=chance.choice((0.0, 0.02, MAX_WRITE_DELAY)),
+        watch_delay_seconds=chance.choice((0.0, 0.02, 0.4)),
+    )
+
+
+def _crashes(seed: int) -> list[Crash]:
+    chance = random.Random(f"{seed}/crashes")
+    return [
+        Crash(chance.randint(1, 25), chance.random() < 0.5, chance.choice((0.0, 0.5, 5.0)))
+        for _ in range(chance.choice((0, 0, 1, 1, 2, 3)))
+    ]
+
+
+def _troubles(seed: int) -> list[Trouble]:
+    chance = random.Random(f"{seed}/troubles")
+    kinds = (
+        _delete_pod,
+        _recreate_pod,
+        _delete_node,
+        _cordon,
+        _taint,
+        _shrink,
+        _thief,
+        _stronger_gang,
+        _tighten_budget,
+        _delete_group,
+        _change_minimum,
+    )
+    out = []
+    for n in range(chance.choice((0, 0, 1, 2, 3, 5))):
+        kind = chance.choice(kinds)
+        moment = round(chance.uniform(FIRST_TROUBLE, LAST_TROUBLE if chance.random() < 0.5 else 3.0), 3)
+        out.append(Trouble(moment, kind.__name__.strip("_"), _at_random(kind, f"{seed}/trouble/{n}")))
+    return sorted(out, key=lambda t: t.at_seconds)
+
+
+def _at_random(kind: Callable[[World, random.Random], None], seed: str) -> Callable[[World], None]:
+    return lambda world: kind(world, random.Random(seed))
+
+
+# ------------------------------------------------------------------------------------------------- what others do
+
+
+def _pick_pod(world: World, chance: random.Random) -> Pod | None:
+    pods = sorted(world.store.pods.values(), key=lambda p: p.key)
+    return chance.choice(pods) if pods else None
+
+
+def _pick_node(world: World, chance: random.Random) -> Node | None:
+    nodes = sorted(world.store.nodes.values(), key=lambda n: n.name)
+    return chance.choice(nodes) if nodes else None
+
+
+def _delete_pod(world: World, chance: random.Random) -> None:
+    pod = _pick_pod(world, chance)
+    if pod is not None:
+        _delete(world, pod)
+
+
+def _delete(world: World, pod: Pod) -> None:
+    if not pod.node or pod.finished or pod.grace_seconds <= 0:
+        world.store.apply(PodGone(pod.namespace, pod.name, pod.uid), GONE_BY_USER)
+    elif pod.deleting_since is None:
+        ends = world.clock.now + pod.grace_seconds
+        world.store.put_pod(msgspec.structs.replace(pod, deleting_since=ends), CHANGED)
+
+
+def _recreate_pod(world: World, chance: random.Random) -> None:
+    """Gone at once, and another one of the same name a moment later."""
+    pod = _pick_pod(world, chance)
+    if pod is None:
+        return
+    world.store.apply(PodGone(pod.namespace, pod.name, pod.uid), GONE_BY_USER)
+    fresh = msgspec.structs.replace(
+        pod,
+        uid=f"{pod.uid}-again",
+        node="",
+        phase="Pending",
+        deleting_since=None,
+        nominated_node="",
+        scheduled_condition=None,
+        disruption=None,
+        intent=None,
+        created=world.clock.now,
+    )
+
+    def create() -> None:
+        if (fresh.namespace, fresh.name) not in world.store.pods:
+            world.store.put_pod(fresh, CREATED)
+
+    world.after(chance.choice((0.0, 0.003, 0.5)), create)
+
+
+def _delete_node(world: World, chance: random.Random) -> None:
+    node = _pick_node(world, chance)
+    if node is not None and len(world.store.nodes) > 1:
+        world.store.apply(NodeGone(node.name), GONE_BY_USER)
+
+
+def _change_node(world: World, node: Node | None, **fields: object) -> None:
+    if node is not None:
+        world.store.apply(NodeChanged(msgspec.structs.replace(node, **fields)), CHANGED)
+
+
+def _cordon(world: World, chance: random.Random) -> None:
+    _change_node(world, _pick_node(world, chance), unschedulable=True)
+
+
+def _taint(world: World, chance: random.Random) -> None:
+    _change_node(world, _pick_node(world, chance), taints=(Taint("broken", "", "NoSchedule"),))
+
+
+def _shrink(world: World, chance: random.Random) -> None:
+    node = _pick_node(world, chance)
+    if node is not None:
+        less = tuple((name, units // 2 if name == "cpu" else units) for name, units in node.allocatable)
+        _change_node(world, node, allocatable=less)
+
+
+def _thief(world: World, chance: random.Random) -> None:
+    """Another scheduler binds a pod of its own."""
+    node = _pick_node(world, chance)
+    if node is None:
+        return
+    name = f"thief-{chance.randint(0, 10**6)}"
+    some = sorted(world.store.pods.values(), key=lambda p: p.key)
+    if not some:
+        return
+    like = chance.choice(some)
+    pod = Pod(
+        namespace=generators.NAMESPACE,
+        name=name,
+        uid=f"uid-{name}",
+        shape=like.shape,
+        gang=GangId(SINGLE, generators.NAMESPACE, name, "default-scheduler"),
+        priority=chance.choice((0, 10_000)),
+        node=node.name,
+        created=world.clock.now,
+    )
+    world.store.put_pod(pod, CREATED)
+
+
+def _stronger_gang(world: World, chance: random.Random) -> None:
+    """A gang of higher priority than all others arrives."""
+    waiting = sorted((p for p in world.store.pods.values() if not p.node), key=lambda p: p.key)
+    if not waiting:
+        return
+    shape = chance.choice(waiting).shape
+    name = f"vip-{chance.randint(0, 10**6)}"
+    size = chance.randint(1, 3)
+    ident = GangId(generators.FAMILY, generators.NAMESPACE, name, generators.SCHEDULER)
+    group = Gang(
+        generators.FAMILY, generators.NAMESPACE, name, uid=f"gang-{name}", min_member=size, created=world.clock.now
+    )
+    world.store.apply(GangChanged(group), CREATED)
+    for n in range(size):
+        pod = Pod(
+            namespace=generators.NAMESPACE,
+            name=f"{name}-{n}",
+            uid=f"uid-{name}-{n}",
+            shape=shape,
+            gang=ident,
+            scheduler=generators.SCHEDULER,
+            priority=9000,
+            created=world.clock.now,
+        )
+        world.store.put_pod(pod, CREATED)
+
+
+def _tighten_budget(world: World, chance: random.Random) -> None:
+    budgets = sorted(world.store.budgets.values(), key=lambda b: b.key)
+    if budgets:
+        changed = msgspec.structs.replace(chance.choice(budgets), allowed=0)
+        world.store.apply(BudgetChanged(changed), CHANGED)
+
+
+def _pick_gang(world: World, chance: random.Random) -> Gang | None:
+    gangs = sorted(world.store.gangs.values(), key=lambda g: g.key)
+    return chance.choice(gangs) if gangs else None
+
+
+def _delete_group(world: World, chance: random.Random) -> None:
+    gang = _pick_gang(world, chance)
+    if gang is not None:
+        world.store.apply(GangGone(gang.family, gang.namespace, gang.name), GONE_BY_USER)
+
+
+def _change_minimum(world: World, chance: random.Random) -> None:
+    gang = _pick_gang(world, chance)
+    if gang is not None:
+        wanted = max(1, gang.min_member + chance.choice((-1, 1)))
+        world.store.apply(GangChanged(msgspec.structs.replace(gang, min_member=wanted)), CHANGED)

@@ -1,0 +1,31 @@
+"""A thousand random lives under faults, troubles and crashes; ``python -m tests.chaos`` plays as many as you like."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.chaos.__main__ import run
+
+CHUNK = 50
+SEEDS = 1000
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_what_may_never_happen_does_not(first: int) -> None:
+    """Whatever fails and whoever interferes: nobody is removed without a record, nothing is forgotten."""
+    failed = {r.seed: r.problems for r in map(run, range(first, first + CHUNK)) if r.problems}
+    assert failed == {}
+
+
+def test_the_seeds_are_worth_playing() -> None:
+    """Among them are many crashes, evictions, failed writes, and every kind of trouble."""
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS, SEEDS + 200):
+        seen.update(run(seed).seen)
+    assert seen["crashes"] > 100
+    assert seen["pods evicted"] > 100
+    assert seen["writes that failed"] > 1000
+    kinds = {"delete_pod", "recreate_pod", "delete_node", "cordon", "taint", "shrink", "thief", "stronger_gang"}
+    assert kinds | {"tighten_budget", "delete_group", "change_minimum"} <= set(seen)

@@ -1,0 +1,78 @@
+"""The picture of queues: a tree, usage bars, counts."""
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from gangsched.cli.render_queues import BORROWED, FREE, LENT, OWN, Usage, bar, render, rows
+from gangsched.model.queues import ResourceFlavor
+from tests.core.quota.world import World, cohort, queue
+
+
+def picture(world, **pending):
+    """The lines that are printed."""
+    console = Console(file=io.StringIO(), width=140, highlight=False, color_system=None)
+    render(list(rows(world.quota, pending)), console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_the_tree():
+    """Cohorts with what is below them, indented; queues with their workloads; a legend."""
+    world = World(
+        cohort("company", cpu=2), cohort("left", "company"), queue("a", "left", cpu=4), queue("b", "left", cpu=4)
+    )
+    world.runs("w1", "a", cpu=4)
+    world.runs("w2", "a", cpu=1.5)
+    assert picture(world, b=3) == [
+        "queue    pending  admitted  flavor   resource                         used  quota  borrowed",
+        "company                     default  cpu       ███████████░░░░░░░░░  5500m     10",
+        "  left                      default  cpu       ██████████████░░░░░░  5500m      8",
+        "    a          0         2  default  cpu       ███████████████▓▓▓▓▓  5500m      4     1500m",
+        "    b          3         0  default  cpu       ░░░░░░░░░░░░░░░░░░░░      0      4",
+        "█ own quota in use  ▓ borrowed  ▒ lent to others  ░ free",
+    ]
+
+
+def test_lent_quota_shows():
+    """What a queue does not use but cannot have now, because others borrow it, is marked."""
+    world = World(queue("a", "all", cpu=0), queue("b", "all", cpu=4))
+    world.runs("w", "a", cpu=3)
+    assert bar_of(world, "b") == LENT * 15 + FREE * 5
+    assert bar_of(world, "a") == BORROWED * 20
+
+
+def bar_of(world, name):
+    """The bar of the queue's only resource."""
+    [row] = [r for r in rows(world.quota, {}) if r.name == name]
+    return bar(row.usages[0])
+
+
+def test_a_queue_that_admits_nothing_says_why():
+    """A missing flavor stands beside the name."""
+    world = World(queue("a", cpu=4))
+    world.quota.drop(ResourceFlavor, "default")
+    assert picture(world)[1].startswith("a (FlavorNotFound)")
+
+
+def test_no_queues():
+    """An empty cluster is one sentence."""
+    assert picture(World()) == ["There are no ClusterQueues."]
+
+
+def test_names_cannot_steer_the_terminal():
+    """Control characters in names are harmless."""
+    world = World(queue("a\x1b[31m", cpu=1))
+    assert "\x1b" not in "".join(picture(world))
+
+
+@given(used=st.integers(0, 10**6), quota=st.integers(0, 10**6), available=st.integers(0, 10**6))
+def test_bars_have_their_width(used, quota, available):
+    """Every bar is as wide as the others, and shows something of each part that is not zero."""
+    usage = Usage("f", "r", used, quota, min(available, max(0, quota - used)))
+    shown = bar(usage)
+    assert len(shown) == 20
+    assert (OWN in shown) == bool(min(used, quota))
+    assert (BORROWED in shown) == bool(usage.borrowed)

@@ -1,0 +1,46 @@
+"""Services and controllers in manifests: their selectors are read, their pods are not made up."""
+
+from __future__ import annotations
+
+import io
+
+from gangsched.cluster.manifests.loading import Loaded, load
+from gangsched.core.events import PodSelectorChanged
+from gangsched.model.records import PodSelector
+from tests.builders import selects
+
+SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {selector: {app: x}}}"
+REPLICA_SET = """
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: r}, spec: {selector: {matchLabels: {app: x}}}}
+"""
+STATEFUL_SET = REPLICA_SET.replace("ReplicaSet", "StatefulSet")
+CONTROLLER = "{apiVersion: v1, kind: ReplicationController, metadata: {name: r}, spec: {selector: {app: x}}}"
+OWNED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: u, controller: true}]}
+spec: {containers: [{name: c}]}
+"""
+
+
+def read(*documents: str) -> Loaded:
+    """These documents."""
+    return load(["-"], stdin=io.StringIO("\n---\n".join(documents)))
+
+
+def test_selectors_are_read() -> None:
+    """One event for each object, in the order of the input."""
+    loaded = read(SERVICE, REPLICA_SET, STATEFUL_SET, CONTROLLER)
+    kinds = ("ReplicaSet", "StatefulSet", "ReplicationController")
+    assert loaded.events == [
+        PodSelectorChanged(PodSelector("Service", "default", "s", selects(app="x"))),
+        *(PodSelectorChanged(PodSelector(kind, "default", "r", selects(app="x"))) for kind in kinds),
+    ]
+
+
+def test_a_controller_without_pods_gives_a_warning() -> None:
+    """People expect its pods to be made up; a Service needs no pod."""
+    (warned,) = read(SERVICE, REPLICA_SET).warnings
+    assert (warned["object"], warned["field"]) == ("ReplicaSet default/r", "kind")
+    assert "give the pods that this ReplicaSet makes" in warned["message"]
+    assert read(SERVICE, REPLICA_SET, OWNED).warnings == []

@@ -1,0 +1,271 @@
+"""What must hold for any queues, policies and workloads."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from gangsched.core.quota.cycle import Cycle, Status
+from gangsched.core.quota.flavors import Mode
+from gangsched.core.quota.preemption import Need, Search
+from gangsched.core.quota.quota import Quota
+from gangsched.core.quota.workloads import Admission
+from tests.core.quota.naive import Naive
+from tests.core.quota.random_worlds import SEEDS, asks, fill, objects, world
+
+either = pytest.mark.parametrize("fair", [False, True], ids=["classic", "fair"])
+many = settings(max_examples=200)
+
+
+def state(quota: Quota) -> list[object]:
+    """All usage, and who holds it."""
+    tree = quota.tree
+    return [[n.usage for n in (*tree.queues.values(), *tree.cohorts.values())], sorted(quota.holders.by_uid)]
+
+
+def copy_of(quota: Quota, order: list[str] | None = None) -> Quota:
+    """The same objects and admissions, put in another order."""
+    out = Quota(quota.fair_sharing)
+    backwards = order is not None
+    for _, queue in sorted(quota.queues.items(), reverse=backwards):
+        out.put(queue)
+    for _, cohort in sorted(quota.cohorts.items(), reverse=backwards):
+        out.put(cohort)
+    for _, flavor in sorted(quota.flavors.items(), reverse=backwards):
+        out.put(flavor)
+    for uid in order if order is not None else sorted(quota.admissions):
+        out.admit(quota.admissions[uid])
+    return out
+
+
+@given(SEEDS)
+def test_the_tree_is_what_the_definitions_say(seed):
+    """Quota, usage and what is available equal sums over the workloads, for every queue and cohort."""
+    quota, _ = world(seed)
+    naive = Naive(quota)
+    empty = Naive(quota)
+    empty.present.clear()
+    for prefix, nodes in (("q:", quota.tree.queues), ("c:", quota.tree.cohorts)):
+        for name, node in nodes.items():
+            for cell, i in quota.tree.cells.items():
+                assert node.subtree[i] == naive.subtree(prefix + name, cell)
+                assert node.local[i] == naive.local(prefix + name, cell)
+                assert node.usage[i] == naive.usage(prefix + name, cell)
+                assert node.available(i) == naive.available(prefix + name, cell)
+                assert node.potential[i] == empty.available(prefix + name, cell)
+
+
+@settings(max_examples=500)
+@given(SEEDS, st.sampled_from(("x", "y")))
+def test_victims_are_those_of_the_rules(seed, flavor):
+    """The lazy search chooses the same victims with the same reasons as the rules told at length."""
+    quota, wants = world(seed)
+    tree = quota.tree
+    amounts = tuple(((flavor, r), n) for r, n in wants.pod_sets[0].requests({}).items() if (flavor, r) in tree.cells)
+    indexed = tuple(tree.indexed(amounts))
+    node = tree.queues[wants.queue]
+    need = frozenset(c for c, n in indexed if n > node.available(c))
+    if not need:
+        event("fits")
+        return
+    found = Search(quota.holders, quota.queues[wants.queue], Need(wants, indexed, need)).victims()
+    expected = Naive(quota).victims(wants, amounts, {tree.names[c] for c in need})
+    event(f"{len(expected)} victims, {'/'.join(sorted(set(expected.values())))}")
+    assert {t.holder.admission.workload.uid: t.reason for t in found} == expected
+
+
+@either
+@given(SEEDS)
+def test_asking_changes_nothing(fair, seed):
+    """All questions leave usage and holders as they were."""
+    quota, wants = world(seed, fair)
+    before = state(quota)
+    assignment = quota.assign(wants)
+    quota.victims(wants, assignment)
+    eligible = quota.eligible(wants, assignment)
+    quota.fits_quota(wants, assignment, eligible)
+    quota.has_room(wants, assignment, eligible)
+    assert state(quota) == before
+
+
+@either
+@many
+@given(SEEDS)
+def test_victims_make_room_and_none_could_be_put_back(fair, seed):
+    """With the victims gone the workload fits; with any one of them back it does not."""
+    quota, wants = world(seed, fair)
+    assignment = quota.assign(wants)
+    victims = [v.uid for v in quota.victims(wants, assignment)]
+    event(f"{len(victims)} victims")
+    if not victims:
+        return
+    assert quota.has_room(wants, assignment, victims)
+    for back in victims:
+        rest = [v for v in victims if v != back]
+        # Without borrowing the workload has to end within nominal quota as well.
+        assert not quota.has_room(wants, assignment, rest) or not quota.fits_quota(wants, assignment, rest)
+
+
+@many
+@given(SEEDS)
+def test_the_victims_of_the_rules_are_an_allowed_set(seed):
+    """What the search chooses the judge of sets accepts, and each victim is eligible for the reason it is taken for."""
+    quota, wants = world(seed)
+    assignment = quota.assign(wants)
+    victims = quota.victims(wants, assignment)
+    event(f"{len(victims)} victims")
+    if victims:
+        assert quota.fits_quota(wants, assignment, [v.uid for v in victims])
+        assert {v.uid: v.reason for v in victims}.items() <= quota.eligible(wants, assignment).items()
+    assert quota.fits_quota(wants, assignment) == quota.has_room(wants, assignment)
+
+
+@either
+@many
+@given(SEEDS)
+def test_only_eligible_workloads_are_in_an_allowed_set(fair, seed):
+    """No set with somebody who may never be taken is accepted, whatever room it would make."""
+    quota, wants = world(seed, fair)
+    assignment = quota.assign(wants)
+    chance = Random(seed)
+    chosen = [uid for uid in sorted(quota.admissions) if chance.random() < 0.5]
+    if not chosen or not quota.fits_quota(wants, assignment, chosen):
+        return
+    event("allowed")
+    spec = quota.queues[wants.queue].preemption
+    for uid in chosen:
+        own = quota.admissions[uid].workload.queue == wants.queue
+        assert (spec.within if own else spec.reclaim) != "Never"
+
+
+@either
+@given(SEEDS)
+def test_a_plan_is_flavors_and_victims(fair, seed):
+    """Asking for both at once saves a search and gives the same."""
+    quota, wants = world(seed, fair)
+    assignment = quota.assign(wants)
+    assert quota.plan(wants) == (assignment, quota.victims(wants, assignment))
+
+
+@either
+@given(SEEDS)
+def test_the_order_in_which_things_came_does_not_matter(fair, seed):
+    """Objects and admissions in any order give the same tree, flavors and victims."""
+    quota, wants = world(seed, fair)
+    order = sorted(quota.admissions)
+    Random(seed).shuffle(order)
+    other = copy_of(quota, order)
+    assert state(other) == state(quota)
+    assignment = quota.assign(wants)
+    assert other.assign(wants) == assignment
+    assert other.victims(wants, assignment) == quota.victims(wants, assignment)
+
+
+@given(SEEDS)
+def test_coming_and_going_leaves_no_trace(seed):
+    """Usage after releases is that of a quota in which the released never were."""
+    quota, _ = world(seed)
+    chance = Random(seed)
+    for uid in sorted(quota.admissions):
+        if chance.random() < 0.5:
+            quota.release(uid)
+        elif chance.random() < 0.5:
+            quota.evict(uid)
+    assert state(quota) == state(copy_of(quota))
+
+
+@either
+@many
+@given(SEEDS)
+def test_cycles_never_exceed_a_limit(fair, seed):
+    """Whatever is admitted in cycle after cycle, nobody is above a limit that the objects have."""
+    chance = Random(seed)
+    quota = objects(chance, fair)
+    for number in range(5):
+        one_cycle(quota, number, chance)
+        limits_hold(quota)
+
+
+def one_cycle(quota: Quota, number: int, chance: Random) -> None:
+    """A cycle with a head for most queues; victims leave at once, and those who waited for them take their place."""
+    heads = [asks(chance, f"h{number}-{name}", name) for name in sorted(quota.queues) if chance.random() < 0.8]
+    cycle = Cycle(quota)
+    outcomes = list(cycle.outcomes(heads))
+    cycle.close()
+    assert sorted(o.workload.uid for o in outcomes) == sorted(h.uid for h in heads)
+    victims = [v.uid for o in outcomes for v in o.victims]
+    assert len(set(victims)) == len(victims)
+    for uid in victims:
+        quota.release(uid)
+    for outcome in outcomes:
+        event(outcome.status.value)
+        if outcome.status in (Status.ADMITTED, Status.PREEMPTING):
+            # What was promised to those who wait for victims is there once they are gone.
+            quota.admit(Admission(outcome.workload, outcome.assignment.usage, float(number)))
+
+
+def limits_hold(quota: Quota) -> None:
+    """No tree uses more than it has, no node borrows more than its limit or keeps others out of what is theirs."""
+    for node in (*quota.tree.queues.values(), *quota.tree.cohorts.values()):
+        for cell in quota.tree.cells.values():
+            limit = node.borrowing[cell]
+            if node.parent is None:
+                assert node.usage[cell] <= node.subtree[cell]
+            elif limit is not None:
+                assert node.usage[cell] <= node.subtree[cell] + limit
+            # What a node does not lend is there for it, whatever others use.
+            assert node.available(cell) >= node.local[cell] - node.usage[cell]
+
+
+@settings(max_examples=500)
+@given(SEEDS)
+def test_a_lender_gets_its_own_back(seed):
+    """A queue that may reclaim from anybody gets a request within its nominal quota, whatever others borrow; and nobody
+    who was within its own nominal quota loses anything for it.
+    """
+    chance = Random(seed)
+    quota = objects(chance)
+    for _ in range(3):
+        fill(chance, quota)
+    name = chance.choice(sorted(quota.queues))
+    spec = quota.queues[name]
+    # The rule is one of flat cohorts: with a lending limit, or quota that a cohort took away, nobody need be borrowing.
+    flat = all(not c.parent for c in quota.cohorts.values())
+    spec = msgspec.structs.replace(spec, preemption=msgspec.structs.replace(spec.preemption, reclaim="Any"))
+    quota.put(spec)
+    tree, node = quota.tree, quota.tree.queues[name]
+    flavor = spec.groups[0].flavors[0].flavor
+    own = [(tree.cells[flavor, r], n) for r in "ab" if (n := room(node, tree.cells[flavor, r])) > 0]
+    need = frozenset(c for c, n in own if n > node.available(c))
+    if not need or not flat:
+        event("nothing to reclaim")
+        return
+    event("reclaims")
+    wants = asks(chance, "asks", name)
+    owned = {n: [n.usage[c] <= n.nominal[c] for c in need] for n in tree.queues.values()}
+    targets = Search(quota.holders, spec, Need(wants, tuple(own), need)).victims()
+    assert targets
+    for target in targets:
+        if target.holder.node is not node:
+            assert not all(owned[target.holder.node])
+            assert target.reason in ("InCohortReclamation", "InCohortReclaimWhileBorrowing")
+
+
+def room(node, cell):
+    """What a queue does not use of its nominal quota."""
+    return node.nominal[cell] - node.usage[cell]
+
+
+@given(SEEDS)
+def test_admission_is_refused_only_for_a_reason(seed):
+    """A workload without flavors says why; one with flavors that fit says nothing."""
+    quota, wants = world(seed)
+    found = quota.assign(wants)
+    assert bool(found.message) == (found.mode is not Mode.FIT)
+    assert bool(found.reason) == (found.mode is not Mode.FIT)
+    if found.mode is Mode.FIT:
+        assert quota.has_room(wants, found)

@@ -1,0 +1,127 @@
+"""Objects that come and go, and why a workload cannot even be considered."""
+
+import msgspec
+import pytest
+
+from gangsched.core.quota.quota import preemption_message
+from gangsched.model.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass
+from gangsched.model.records import LabelSelector, Requirement
+from tests.core.quota.world import World, cohort, queue, workload
+
+
+def test_from_the_label_to_the_queue():
+    """A LocalQueue leads to its ClusterQueue, unless it is stopped or not there."""
+    quota = World().quota
+    quota.put(LocalQueue("ns", "main", "cq"))
+    quota.put(LocalQueue("ns", "held", "cq", "Hold"))
+    assert quota.queue_of("ns", "main") == ("cq", "")
+    assert quota.queue_of("ns", "held") == ("", "LocalQueue held is stopped")
+    assert quota.queue_of("other", "main") == ("", "LocalQueue main doesn't exist")
+    quota.drop(LocalQueue, "ns/main")
+    assert quota.queue_of("ns", "main") == ("", "LocalQueue main doesn't exist")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, ""),
+        ({"stop": "Hold"}, "Stopped"),
+        ({"stop": "HoldAndDrain"}, "Stopped"),
+        ({"checks": ("budget",)}, "AdmissionCheckNotFound"),
+    ],
+)
+def test_inactive_queues(change, reason):
+    """A stopped queue, or one with checks that nobody here makes, admits nothing and says why."""
+    world = World(msgspec.structs.replace(queue("q", cpu=1), **change))
+    assert world.quota.inactive("q") == reason
+    expected = "ClusterQueue q is inactive" if reason else ""
+    assert world.quota.problem(workload("w", "q", cpu=1)) == expected
+
+
+def test_a_flavor_that_is_missing():
+    """Without its ResourceFlavor the queue is inactive; it comes back with it."""
+    world = World(queue("q", cpu=1))
+    world.quota.drop(ResourceFlavor, "default")
+    assert world.quota.inactive("q") == "FlavorNotFound"
+    world.quota.put(ResourceFlavor("default"))
+    assert world.quota.inactive("q") == ""
+
+
+def test_namespaces():
+    """A selector chooses by labels; without one no namespace may use the queue."""
+    selector = LabelSelector((Requirement("team", "In", ("a",)),))
+    world = World(msgspec.structs.replace(queue("q", cpu=1), namespaces=selector))
+    asks = workload("w", "q", cpu=1)
+    assert world.quota.problem(asks, {"team": "a"}) == ""
+    refused = "workload namespace doesn't match ClusterQueue selector"
+    assert world.quota.problem(asks, {"team": "b"}) == refused
+    world.quota.put(msgspec.structs.replace(queue("q", cpu=1), namespaces=None))
+    assert world.quota.problem(asks, {"team": "a"}) == refused
+    assert world.quota.problem(workload("w", "gone", cpu=1)) == "ClusterQueue gone not found"
+
+
+def test_quota_that_changes():
+    """A queue that grows, moves to another cohort or goes away changes what others can have, at once."""
+    world = World(queue("a", "all", cpu=1), queue("b", "all", cpu=1))
+    asks = workload("w", "a", cpu=2)
+    assert world.assign(asks).mode.name == "FIT"
+    world.runs("r", "b", cpu=1)
+    assert world.assign(asks).mode.name == "NO_FIT"
+    world.quota.put(queue("b", "all", cpu=2))
+    assert world.assign(asks).mode.name == "FIT"
+    world.quota.put(queue("b", "elsewhere", cpu=2))
+    assert world.assign(asks).reason == "ExceedsMaxQuota"
+    world.quota.put(cohort("all", cpu=5))
+    assert world.assign(asks).mode.name == "FIT"
+    world.quota.drop(Cohort, "all")
+    assert world.assign(asks).reason == "ExceedsMaxQuota"
+
+
+def test_admissions_outlive_their_queue():
+    """What is admitted in a queue that is gone holds nothing, and holds it again when the queue comes back."""
+    world = World(queue("a", "all", cpu=1), queue("b", "all", cpu=2))
+    world.runs("r", "b", cpu=2)
+    world.quota.drop(ClusterQueue, "b")
+    assert world.usage() == {}
+    world.quota.put(queue("b", "all", cpu=2))
+    assert world.usage()["b", "default", "cpu"] == 2
+    world.quota.release("r")
+    assert world.usage() == {}
+
+
+def test_an_admission_that_changes_is_counted_once():
+    """A second report of the same workload replaces the first."""
+    world = World(queue("a", cpu=9))
+    world.runs("r", "a", cpu=2)
+    world.runs("r", "a", cpu=3)
+    world.quota.evict("r")
+    world.quota.evict("nobody")
+    assert world.usage() == {("a", "default", "cpu"): 3}
+
+
+def test_priority_classes_come_and_go():
+    """Classes are kept by name."""
+    quota = World().quota
+    quota.put(WorkloadPriorityClass("high", 7))
+    assert quota.priority_classes["high"].value == 7
+    quota.drop(WorkloadPriorityClass, "high")
+    assert quota.priority_classes == {}
+
+
+def test_messages_with_gaps():
+    """What is not known is said to be unknown."""
+    assert preemption_message("", "", "Because", "", "") == (
+        "Preempted to accommodate a workload (UID: UNKNOWN, JobUID: UNKNOWN) due to UNKNOWN; preemptor path: UNKNOWN; "
+        "preemptee path: UNKNOWN"
+    )
+
+
+def test_without_flavors_there_is_no_room():
+    """A workload that fits in no flavor does not fit by anybody's leaving."""
+    world = World(queue("q", cpu=1, within="LowerPriority"))
+    world.runs("r", "q", cpu=1)
+    asks = workload("w", "q", priority=1, cpu=2)
+    found = world.assign(asks)
+    assert not world.quota.has_room(asks, found, ["r"])
+    assert not world.quota.fits_quota(asks, found)
+    assert not world.quota.fits_quota(asks, found, ["r"])
