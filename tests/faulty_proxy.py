@@ -82,12 +82,21 @@ class Fault:
 
 
 class FaultyProxy:
-    """The proxy; use it with `with`. `url` is where clients connect, `requests` is all that came in."""
+    """The proxy; use it with `with`. `url` is where clients connect, `requests` is all that came in.
 
-    def __init__(self, server: str, ca_file: Path | None) -> None:
+    `weather` says what goes wrong with a request for which no single fault was ordered; it is called on the proxy's
+    thread. `most_at_once` is the largest number of requests that were under way at a time, watches left out.
+    """
+
+    def __init__(
+        self, server: str, ca_file: Path | None, weather: Callable[[Seen], Fault | None] = lambda _: None
+    ) -> None:
         self.server = server
         self.url = ""
         self.requests: list[Seen] = []
+        self.weather = weather
+        self.most_at_once = 0
+        self._at_once = 0
         self._ca_file = ca_file
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
@@ -171,15 +180,18 @@ class FaultyProxy:
         seen = Seen(request.method, request.path, dict(request.query), await request.read())
         self.requests.append(seen)
         with self._lock:
-            fault = next((each for each in self._faults if each.matches(seen)), Fault())
+            fault = next((each for each in self._faults if each.matches(seen)), None) or self.weather(seen) or Fault()
             fault.hits += 1
         self._open.append(request)
+        self._at_once += not seen.watch
+        self.most_at_once = max(self.most_at_once, self._at_once)
         try:
             return await self._answer(request, seen, fault)
         except (aiohttp.ClientError, OSError):
             return _abort(request)
         finally:
             self._open.remove(request)
+            self._at_once -= not seen.watch
 
     async def _answer(self, request: web.Request, seen: Seen, fault: Fault) -> web.StreamResponse:
         if fault.delay_seconds:

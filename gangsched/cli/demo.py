@@ -49,6 +49,14 @@ STORIES = (
         " nodes.",
         "gangsched simulate -f examples/workload/ -o html > run.html, or the same with manifests of yours",
     ),
+    Story(
+        "quota",
+        "A team takes back what another has borrowed",
+        "Two teams have a quota of 10 CPUs between them that neither owns; team A owns 2 GPUs. Team B's job borrows 5"
+        " CPUs. Then team A's job arrives and needs 7, with its GPUs. There is room on the nodes for both, but not in"
+        " the quota: team B has to give back what it borrows. Its job is suspended, and goes on when team A's is done.",
+        "gangsched queues -f examples/quota-gpu/, or docs/quota.md",
+    ),
 )
 _UNTIL_SECONDS = 60.0
 
@@ -122,8 +130,12 @@ def in_short(simulation: Simulation) -> str:
                 f" of {gone} pods; then its {gang['bound']} members were bound together."
             )
     stayed = sum(p["phase"] == "Running" for p in pods.values())
-    parts.append(f"{summary['preempted']} pods were evicted, {stayed} pods run at the end.")
+    parts.append(f"{_pods(summary['preempted'])} evicted, {_pods(stayed)} running at the end.")
     return " ".join(parts)
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod{'' if number == 1 else 's'}"
 
 
 def make_console() -> Console:

@@ -8,6 +8,7 @@ import sys
 
 from gangsched.cli import errors
 from gangsched.cli.explaining import Explanation, explain
+from gangsched.cli.live import add_cluster_arguments, read_cluster, refuse_both
 from gangsched.cli.plan import add_decision_arguments, document, entry, moment_of, read_options
 from gangsched.cli.what_if import State
 from gangsched.cluster.manifests import load
@@ -19,12 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("name", metavar="[NAMESPACE/]NAME", help="a gang, or a pod (the namespace default is default)")
     add_decision_arguments(parser, required=False)
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="without -f: a kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account inside a cluster)",
-    )
-    parser.add_argument("--context", metavar="NAME", help="without -f: a context of it (default: its current one)")
+    add_cluster_arguments(parser)
     parser.epilog = (
         "With -f the manifests are decided as 'gangsched plan' decides them. Without, the cluster is read once and the"
         " decision that a scheduler would make now is explained, with what the conditions on the pods say of the one"
@@ -58,8 +54,7 @@ def _name(raw: str) -> tuple[str, str]:
 
 
 def _from_manifests(args: argparse.Namespace) -> tuple[State, list[Warned]]:
-    if args.kubeconfig or args.context:
-        raise errors.UsageError("-f reads manifests, --kubeconfig and --context a cluster: give one of them")
+    refuse_both(args)
     options = read_options(args)
     now = moment_of(args)
     loaded = load(args.sources)
@@ -67,21 +62,9 @@ def _from_manifests(args: argparse.Namespace) -> tuple[State, list[Warned]]:
 
 
 def _from_cluster(args: argparse.Namespace) -> tuple[State, list[Warned]]:
-    # What talks to a cluster takes long to import; manifests do without.
-    from gangsched.cli.run import configure  # noqa: PLC0415
-    from gangsched.runtime import logs, process  # noqa: PLC0415
-    from gangsched.runtime.reading import read_once  # noqa: PLC0415
-
-    configuration = configure(args)
-    logs.configure(configuration.logging.format, "warning")
     now = moment_of(args)
-    try:
-        connection = process.connect(configuration)
-        print(f"gangsched: reading {connection}", file=sys.stderr)
-        events, read_at = read_once(configuration, connection)
-    except process.StartError as error:
-        raise errors.UsageError(str(error)) from None
-    return State(events, configuration.core_options(), read_at if now is None else now), []
+    events, options, read_at = read_cluster(args)
+    return State(events, options, read_at if now is None else now), []
 
 
 def _print_json(decisions: list[tuple[Decision, float]], warnings: list[Warned], error: BaseException | None) -> None:

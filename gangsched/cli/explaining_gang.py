@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gangsched.cli.explaining_pod import MANY, Section, conditions
 from gangsched.cli.what_if import State
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
+from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Pod
 
 
@@ -66,10 +67,13 @@ def _because(decision: Decision) -> Iterator[str]:
             yield "they fit in room that pods on their way out give up already: nobody is evicted for them"
         case outcome if outcome == PREEMPT:
             yield "they do not fit now, and fit when the victims are gone"
-            yield (
-                "the victims are the least harmful choice that was found: budgets count first, then priorities and"
-                " gangs interrupted, then work lost"
-            )
+            if any(v.reason in REASON_TEXT for v in decision.victims):
+                yield "the victims are the first in the order of the queue rules that make room in quota and on nodes"
+            else:
+                yield (
+                    "the victims are the least harmful choice that was found: budgets count first, then priorities and"
+                    " gangs interrupted, then work lost"
+                )
             broken = sum(v.over_budget for v in decision.victims)
             if broken:
                 yield f"{broken} of them beyond a PodDisruptionBudget: no choice without that was found"

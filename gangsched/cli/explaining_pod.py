@@ -10,6 +10,7 @@ from gangsched.cli.what_if import State
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Spared, Victim
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.patience import Patience, runs_since
+from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.model.marks import protected
 from gangsched.model.records import SINGLE, Pod
 from gangsched.model.times import render_duration, render_time
@@ -71,17 +72,20 @@ def _why(victim: Victim, decision: Decision) -> Iterator[str]:
 def _others(decision: Decision) -> Iterator[str]:
     """Why the victims are these: the rule, and what was spared."""
     count = len(decision.victims)
-    yield (
-        f"evicting {'it alone' if count == 1 else f'these {count} pods'} is the least harmful choice that was found:"
-        " budgets count first, then priorities and gangs interrupted, then work lost"
-    )
+    if any(v.reason in REASON_TEXT for v in decision.victims):
+        yield "the victims are the first in the order of the queue rules that make room in quota and on nodes"
+    else:
+        yield (
+            f"evicting {'it alone' if count == 1 else f'these {count} pods'} is the least harmful choice that was"
+            " found: budgets count first, then priorities and gangs interrupted, then work lost"
+        )
     if decision.stopped:
         yield "the search was cut short at its limit: a less harmful choice may exist"
     for spared in decision.spared[:MANY]:
         yield f"{spared.unit.kind} {spared.unit.name} is spared: {spared.reason}"
     if len(decision.spared) > MANY:
         yield f"… and {len(decision.spared) - MANY} more are spared"
-    if not decision.spared:
+    if not decision.spared and decision.quota is None:
         yield "nothing else of lower priority may be evicted where the gang could run"
 
 
@@ -114,7 +118,10 @@ def _priorities(victims: Sequence[Victim]) -> str:
 
 def _safe_with(state: State, pod: Pod, victim: Victim, decision: Decision) -> Iterator[str]:
     unit = "" if victim.unit.kind == "Pod" else f" (of one member, if {victim.unit.name} leaves whole)"
-    yield f"a priority of at least {decision.priority}{unit}"
+    if victim.reason in REASON_TEXT:
+        yield "quota of its own: its queue uses more than that, or has workloads that go before others (docs/quota.md)"
+    else:
+        yield f"a priority of at least {decision.priority}{unit}"
     yield 'label scheduling.koordinator.sh/disable-preemptible: "true", or annotation volcano.sh/preemptable: "false"'
     run = max(0.0, state.now - runs_since(pod))
     where = f"PriorityClass {pod.priority_class}" if pod.priority_class else "its PriorityClass"
@@ -157,7 +164,7 @@ def _mark(state: State, pod: Pod) -> str:
 
 
 def _not_for(pod: Pod, decision: Decision) -> str:
-    if pod.priority >= decision.priority:
+    if pod.priority >= decision.priority and decision.quota is None:
         return f"its priority {pod.priority} is not lower"
     spared = _spared(pod, decision.spared)
     if spared is not None:

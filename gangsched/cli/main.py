@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import importlib
 import importlib.util
 import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from gangsched import __version__
 from gangsched.cli import errors
+from gangsched.cli.importing import quickly
 
 _VERSION = ("version", "--version", "-V")
 _HELP = ("help", "--help", "-h")
@@ -50,6 +50,12 @@ COMMANDS = (
         "say why a gang waits, or why a pod has to leave",
         "Explain in words what is decided about one gang or pod, why, and what would change it: for manifests, or for"
         " a cluster that is read once. Nothing is changed anywhere.",
+    ),
+    Command(
+        "queues",
+        "show who uses how much of which quota",
+        "Print the tree of cohorts and ClusterQueues with what is used, borrowed and free: for manifests, or for a"
+        " cluster that is read once. Nothing is changed anywhere.",
     ),
     Command(
         "run",
@@ -110,7 +116,7 @@ def _dispatch(arguments: list[str]) -> int:
     command = next((c for c in _available() if c.name == name), None)
     if command is None:
         raise errors.UsageError(_unknown(name))
-    module: _Module = importlib.import_module(command.module)
+    module = cast("_Module", quickly(command.module))
     parser = argparse.ArgumentParser(prog=f"gangsched {name}", description=command.description, allow_abbrev=False)
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments[1:]))

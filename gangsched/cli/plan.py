@@ -17,7 +17,7 @@ from typing import Any
 
 from gangsched.cli import errors
 from gangsched.cluster.manifests import ErrorRecord, Loaded, Warned, load
-from gangsched.core.decision import Decision, UnitRef
+from gangsched.core.decision import Decision, QuotaUse, UnitRef
 from gangsched.core.events import PodChanged
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
@@ -176,10 +176,16 @@ def entry(decision: Decision, milliseconds: float) -> dict[str, Any]:
         "reasons": [{"text": r.text, "nodes": r.nodes} for r in decision.reasons],
         "message": decision.message,
         "topologyDomain": decision.topology_domain,
-        "quota": None,
+        "quota": _quota(decision.quota),
         "searchStopped": decision.stopped,
         "planMilliseconds": round(milliseconds, 3),
     }
+
+
+def _quota(use: QuotaUse | None) -> dict[str, Any] | None:
+    if use is None:
+        return None
+    return {"clusterQueue": use.queue, "flavors": dict(use.flavors), "borrowed": dict(use.borrowed)}
 
 
 def _unit(unit: UnitRef) -> dict[str, str]:

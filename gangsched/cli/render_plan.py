@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gangsched.cluster.manifests.errors import Warned, one_line
-from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, UnitRef, Victim
+from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, QuotaUse, UnitRef, Victim
 
 #: Longer lists end in "… and 12 more": a gang may have thousands of members.
 MAX_ROWS = 40
@@ -129,6 +129,8 @@ def _sentence(decision: Decision) -> str:
             return f"the gang is not complete yet: {_count(decision.required, 'member')} must come together"
     if decision.failed_plugin:
         return f"nothing can be decided while the plug-in {decision.failed_plugin} fails"
+    if decision.quota is not None and not decision.quota.flavors:
+        return f"there is no quota for the {_count(decision.required, 'member')} that must start together"
     if not decision.required:
         return "the gang has its minimum; there is no room for further members"
     return f"there is no room for the {_count(decision.required, 'member')} that must start together"
@@ -137,6 +139,8 @@ def _sentence(decision: Decision) -> str:
 def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
     if decision.message and decision.outcome not in (BIND, PREEMPT, WAIT):
         yield "because", [Text(clean(decision.message))]
+    if decision.quota is not None:
+        yield "quota", [Text(clean(_quota(decision.quota)))]
     if decision.topology_domain:
         yield "within", [Text(clean(decision.topology_domain))]
     yield "members", _two_columns((p.key, f"→ {p.node}") for p in decision.placements)
@@ -146,6 +150,13 @@ def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
     yield "blockers", [Text(clean(b)) for b in decision.blockers]
     yield "not placed", _two_columns((u.pod, "; ".join(u.reasons)) for u in decision.unplaced)
     yield "warnings", [Text(clean(w), style="yellow") for w in decision.warnings]
+
+
+def _quota(use: QuotaUse) -> str:
+    """``team-a-cq: cpu of default-flavor (7 borrowed)``."""
+    borrowed = dict(use.borrowed)
+    parts = [f"{r} of {f}" + (f" ({borrowed[r]} borrowed)" if r in borrowed else "") for r, f in use.flavors]
+    return f"{use.queue or 'no ClusterQueue'}{': ' if parts else ''}{', '.join(parts)}"
 
 
 def _victims(victims: Sequence[Victim]) -> list[Text]:

@@ -279,6 +279,7 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
     pods = pods_of(simulation)
     history = simulation.history
     removed = [e for e in history.of(log.DELETE, log.EVICT, actor=SCHEDULER) if e.changed]
+    removed += [e for e in history.of(log.DELETE, log.GONE, actor=log.JOB_CONTROLLER) if _for_others(e.object, pods)]
     told = [e.at_seconds for e in history if e.changed]
     return {
         "seconds": round(max(told, default=0.0), 3),
@@ -291,6 +292,11 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
         "preempted": len({e.uid for e in removed}),
         "violations": violations(history),
     }
+
+
+def _for_others(key: str, pods: dict[str, dict[str, Any]]) -> bool:
+    """Did the pod leave with its Job, to make room?"""
+    return key in pods and pods[key]["preemptedBy"] is not None
 
 
 def _gangs(simulation: Simulation) -> dict[str, dict[str, Any]]:

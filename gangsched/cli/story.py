@@ -31,6 +31,8 @@ _TOLD = (
     log.MARK,
     log.DELETE,
     log.EVICT,
+    log.SUSPEND,
+    log.RESUME,
     log.GONE,
     log.BIND,
     log.RUN,

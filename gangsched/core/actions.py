@@ -27,6 +27,10 @@ class PodRef(msgspec.Struct, frozen=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
 
+class JobRef(PodRef, frozen=True, gc=False):
+    """One incarnation of a Job. It stands where a pod does in Events, and where writes to one object wait in line."""
+
+
 class _Action(msgspec.Struct, frozen=True, gc=False):
     pass
 
@@ -89,10 +93,37 @@ class Remove(_Action, frozen=True):
     mark: str = ""
 
 
+class _JobWrite(_Action, frozen=True):
+    id: int
+    job: JobRef
+    version: str
+    scheduler: str
+
+    @property
+    def pod(self) -> PodRef:
+        """What is written to."""
+        return self.job
+
+
+class SuspendJob(_JobWrite, frozen=True):
+    """PATCH ``spec.suspend: true``, on condition of the Job's UID and version: its controller then deletes its pods.
+
+    The same PATCH writes down that ``scheduler`` did it, for ``preemptor`` (``ns/gang``) by ``plan``.
+    """
+
+    preemptor: str
+    plan: str
+
+
+class ResumeJob(_JobWrite, frozen=True):
+    """PATCH ``spec.suspend: false`` on a Job that ``scheduler`` has suspended, and take that off the record."""
+
+
 class BindVolume(_Action, frozen=True):
     """PATCH ``spec.claimRef`` of a PersistentVolume, on condition of its UID and version: it is for this claim.
 
-    ``pod`` is the member that needs it. ``claim`` and ``claim_uid`` are that of the pod's namespace.
+    ``pod`` is the member that needs it. ``claim`` and ``claim_uid`` are that of the pod's namespace. ``reserved`` says
+    that somebody had reserved the volume for the claim before: whoever takes it back must leave it reserved.
     """
 
     id: int
@@ -102,6 +133,7 @@ class BindVolume(_Action, frozen=True):
     version: str
     claim: str
     claim_uid: str
+    reserved: bool = False
 
 
 class SelectNode(_Action, frozen=True):
@@ -151,10 +183,13 @@ class GangStatus(_Action, frozen=True):
 
 VolumeWrite: TypeAlias = BindVolume | SelectNode
 PodWrite: TypeAlias = Bind | Nominate | WithdrawNomination | Mark | Unmark | Remove
-Write: TypeAlias = PodWrite | VolumeWrite
+JobWrite: TypeAlias = SuspendJob | ResumeJob
+Write: TypeAlias = PodWrite | VolumeWrite | JobWrite
 Action: TypeAlias = Write | SetCondition | Report | GangStatus
 
 
 def pod_reference(pod: PodRef) -> tuple[str, str, str, str, str]:
-    """The pod as an object reference of an Event."""
+    """The pod (or Job) as an object reference of an Event."""
+    if isinstance(pod, JobRef):
+        return ("batch/v1", "Job", pod.namespace, pod.name, pod.uid)
     return ("v1", "Pod", pod.namespace, pod.name, pod.uid)

@@ -1,8 +1,8 @@
-"""One decision in the making: where the members of a gang could go, who would have to leave, and how to say it."""
+"""One decision in the making: with what is there, with what others give up, and how to say it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -22,139 +22,24 @@ from gangsched.core.decision import (
     Verdict,
     Victim,
 )
-from gangsched.core.options import Options
-from gangsched.core.placement import Placed, Placer, Want
+from gangsched.core.placement import Placed
 from gangsched.core.podtable import TERMINATING
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.fit import fit_for
-from gangsched.core.preemption.patience import Patience
 from gangsched.core.preemption.planner import Choice, Search
+from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.units import Units
-from gangsched.core.queue import queue_order
-from gangsched.core.simulation import Phantom, Restriction, Simulation
-from gangsched.core.snapshot import Bools, Ints
-from gangsched.core.topology import Demand, Domain, Topology, least_harmful, wishes_met
-from gangsched.core.turns import both, kept_nodes, waits_behind
-from gangsched.core.watchdog import Watchdog
-from gangsched.core.world import World
-from gangsched.model.records import GangId, Pod
-
-#: No slots.
-NOBODY: Ints = np.zeros(0, dtype=np.int64)
+from gangsched.core.simulation import Simulation
+from gangsched.core.snapshot import Bools
+from gangsched.core.topology import Domain, least_harmful
+from gangsched.core.trial import NOBODY, Trial
+from gangsched.core.turns import both, waits_behind
+from gangsched.model.records import Pod
 
 
-class Attempt:
-    """One decision in the making."""
-
-    def __init__(
-        self,
-        world: World,
-        options: Options,
-        placer: Placer,
-        gangs: Sequence[GangId],
-        group: str,
-        now: float,
-        prefer: Mapping[str, str],
-        watchdog: Watchdog,
-    ) -> None:
-        self.prefer = prefer
-        self.watchdog = watchdog
-        self.world = world
-        self.options = options
-        self.placer = placer
-        self.gangs = tuple(gangs)
-        self.group = group
-        self.now = now
-        member = self.world.membership
-        self.patience = Patience(member, self.world.classes, options)
-        self.priority = member.preemptor_priority(gangs)
-        self.ahead = self.world.turns.ahead(queue_order(member, self.gangs))
-        self._kept: Restriction | None = None
-        if self.ahead and self.world.turns.strict:
-            self._kept = kept_nodes(self.ahead, placer.pipeline, Simulation(world.snapshot))
-        self.census = {g: member.census(g) for g in self.gangs}
-        self.needs = {g: member.required(g, self.census[g]) for g in self.gangs}
-        self.wants = [Want(tuple(self.census[g].pending), self.needs[g]) for g in self.gangs if self.needs[g]]
-        self.required = sum(self.needs.values())
-        self.topology = Topology(self.world.snapshot, self._constraints(), self._bound())
-        #: Where the gang is being tried; None while that is not settled or is the whole cluster.
-        self.domain: Domain | None = None
-        self.left_out = False
-
-    def _constraints(self) -> tuple[tuple[str, bool], ...]:
-        """What the gang asks of the topology; of a GangGroup, the first gang that asks speaks for all."""
-        specs = map(self.world.membership.spec, self.gangs)
-        return next((spec.topology for spec in specs if spec is not None and spec.topology), ())
-
-    def _bound(self) -> list[tuple[str, int]]:
-        self.world.snapshot.settle()
-        table = self.world.snapshot.table
-        slots = ((p.key, table.slot_of.get(p.uid)) for census in self.census.values() for p in census.bound)
-        return [(key, int(table.row[slot])) for key, slot in slots if slot is not None and table.row[slot] >= 0]
-
-    # -- simulations ---------------------------------------------------------------------------------------
-
-    def simulation(self) -> Simulation:
-        """The cluster as this gang may see it: room held by others of at least its priority is taken."""
-        restriction = both(self.domain.restriction if self.domain is not None else None, self._kept)
-        return Simulation(self.world.snapshot, self._held(), restriction, self.placer.pipeline.unlimited)
-
-    def _held(self) -> Iterable[Phantom]:
-        for group in sorted(self.world.held):
-            if group != self.group:
-                yield from [p for p in self.world.held[group] if p.priority >= self.priority]
-        for gang in self.ahead:
-            yield from gang.room
-
-    def lift_terminating(self, sim: Simulation) -> bool:
-        """Take the pods that are on their way out off their nodes; False when there are none."""
-        leaving = self.terminating()
-        sim.lift_all(leaving)
-        return bool(len(leaving))
-
-    def terminating(self) -> Ints:
-        """Slots of the pods that are on their way out."""
-        table = self.world.snapshot.table
-        slots = table.occupied()
-        leaving: Ints = slots[(table.flags[slots] & TERMINATING) != 0]
-        return leaving
-
-    def behind(self, found: Verdict) -> Verdict:
-        """A verdict that the gang does not fit, with the gangs ahead named if it would fit but for what they keep."""
-        if not self.ahead:
-            return found
-        names = [b.name for b in self.ahead]
-        self.ignore_turns()
-        if self.fit(NOBODY) is not None:
-            found = waits_behind(found, names, self.world.turns.strict)
-        return msgspec.structs.replace(found, behind=True)
-
-    def ignore_turns(self) -> None:
-        """From now on as if nothing were kept for gangs ahead of this one. What a gang holds already it keeps, whoever
-        has got a turn since.
-        """
-        self.ahead, self._kept = [], None
-
-    def nominated(self, sim: Simulation) -> dict[str, int]:
-        """Rows that members are already nominated to; they are tried first."""
-        rows = sim.snapshot.row_of
-        wishes = (
-            (p.uid, self.prefer.get(p.uid) or p.nominated_node) for g in self.gangs for p in self.census[g].pending
-        )
-        return {uid: rows[node] for uid, node in wishes if node in rows}
-
-    def anything(self, placed: Placed, sim: Simulation) -> bool:
-        """With nothing required, a decision to bind needs at least one further member that fits."""
-        if self.required:
-            return True
-        mark = sim.mark()
-        extras = self.placer.extras(self._others(placed), sim, self.nominated(sim))
-        sim.rollback(mark)
-        return bool(extras.rows)
-
-    def _others(self, placed: Placed) -> list[Pod]:
-        return [p for g in self.gangs for p in self.census[g].pending if p.uid not in placed.rows]
+class Attempt(Trial):
+    """One decision in the making: without evictions, with them, and what is said of it."""
 
     # -- without evictions ---------------------------------------------------------------------------------
 
@@ -166,47 +51,15 @@ class Attempt:
         found = self.fit(leaving)
         return self.placed(outcome, *found) if found is not None else None
 
-    def fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
-        """The members where they would go once these pods (slots) are gone; None when they do not fit even then."""
-        self.domain = None
-        sim = self._once_gone(leaving)
-        wishes = self.nominated(sim)
-        for domain, as_wished in self._domains(sim, wishes):
-            self.domain = domain
-            if self.topology.constrained:
-                sim = self._once_gone(leaving)
-            placed = self.placer.required(self.wants, sim, wishes)
-            fits = placed.complete and (not as_wished or wishes_met(wishes, placed.rows))
-            if fits and self.anything(placed, sim):
-                return sim, placed
-        return None
-
-    def _once_gone(self, leaving: Ints) -> Simulation:
-        sim = self.simulation()
-        if len(leaving):
-            sim.lift_all(leaving)
-        return sim
-
-    def _domains(self, sim: Simulation, wishes: Mapping[str, int]) -> Iterator[tuple[Domain, bool]]:
-        """Where to try the gang: the domain that it is nominated to, then the narrowest that might hold it, then wider
-        ones. With True, only the nominated nodes count: the gang would rather have a narrower domain than others.
-        """
-        topology = self.topology
-        if not topology.constrained:
-            yield topology.domain(0, 0), False
-            return
-        home = topology.home(list(wishes.values()))
-        if home is not None:
-            yield home, home.level > 0
-        demand = self._demand(sim)
-        for level in range(len(topology.levels)):
-            found, cut = topology.packed(level, demand, sim.free)
-            yield from ((domain, False) for domain in found)
-            self.left_out |= cut
-
-    def _demand(self, sim: Simulation) -> Demand:
-        pending = [Want(tuple(self.census[g].pending), self.needs[g]) for g in self.gangs]
-        return Demand(self.placer.pipeline, sim, [want for want in pending if want.members])
+    def behind(self, found: Verdict) -> Verdict:
+        """A verdict that the gang does not fit, with the gangs ahead named if it would fit but for what they keep."""
+        if not self.ahead:
+            return found
+        names = [b.name for b in self.ahead]
+        self.ignore_turns()
+        if self.fit(NOBODY) is not None:
+            found = waits_behind(found, names, self.world.turns.strict)
+        return msgspec.structs.replace(found, behind=True)
 
     # -- preemption ----------------------------------------------------------------------------------------
 
@@ -335,7 +188,12 @@ class Attempt:
             left = found.failed
             if not left:
                 break
-        return Placed(rows, left)
+        return Placed(rows, left + self._refused())
+
+    def _refused(self) -> list[Pod]:
+        """Further members for which there is no quota."""
+        refused = self.gate.refused if self.gate is not None else {}
+        return [p for g in self.gangs for p in self.census[g].pending if p.uid in refused] if refused else []
 
     def _with(self, rows: Mapping[str, int], leaving: Iterable[str]) -> Simulation:
         """The cluster with these members placed and these pods (UIDs) gone."""
@@ -356,7 +214,9 @@ class Attempt:
         placed = self.placer.required(self.wants, sim, choice.rows or self.nominated(sim))
         if not placed.complete:  # pragma: no cover - the search has placed the same members in the same room
             return self.unschedulable("the plan could not be placed", units)
-        victims = explain.victims(units, choice, self.budgets(), self.options)
+        budgets = self.budgets()
+        victims = explain.victims(units, choice, budgets, self.options)
+        victims = by_suspension(victims, self.world, self.options, self.priority, budgets)
         gone = {v.uid for v in victims}
         awaiting = self._awaiting(placed.rows, gone)
         if waits:  # further members join only where no more pods have to be awaited
@@ -390,7 +250,12 @@ class Attempt:
         unplaced: list[Unplaced] = []
         known: dict[int, tuple[Reason, ...]] = {}
         first = min(failed, key=lambda p: p.key, default=None)
+        refused = self.gate.refused if self.gate is not None else {}
         for pod in (p for g in self.gangs for p in self.census[g].pending):
+            if pod.uid in refused:
+                unplaced.append(Unplaced(pod.key, (refused[pod.uid],)))
+                reasons = reasons or (Reason(refused[pod.uid], 0),)
+                continue
             if pod.uid in placed.rows and pod.uid not in without:
                 unplaced.append(Unplaced(pod.key, ("fits, but the rest of its gang does not",)))
                 continue
@@ -414,6 +279,14 @@ class Attempt:
             blockers=blockers,
             spared=explain.not_considered(units),
         )
+
+    def without_quota(self, message: str, reason: Reason) -> Verdict:
+        """Say to every member that there is no quota; nodes do not matter."""
+        pending = [p for g in self.gangs for p in self.census[g].pending]
+        unplaced = [Unplaced(p.key, (reason.text,)) for p in pending]
+        sim = self.simulation()
+        found = self._verdict(UNSCHEDULABLE, sim, (), [], reasons=(reason,), message=message, unplaced=unplaced)
+        return msgspec.structs.replace(found, short_of_quota=True)
 
     def _nearest(self, units: Units | None) -> Domain:
         """The domain to explain: the one that is closest to holding the gang, everything evicted that may be."""
@@ -447,11 +320,16 @@ class Attempt:
         table = self.world.snapshot.table
         if not (table.flags[table.occupied()] & TERMINATING).any():
             return ()
+        for_quota = self.gate.awaited if self.gate is not None else ()
         sim = self.simulation()
         sim.lift_all(np.array(sorted(table.slot_of[uid] for uid in gone or ()), dtype=np.int64))
         pending = {pod.uid: pod for gang in self.gangs for pod in self.census[gang].pending}
         members = [(row, pending[uid]) for uid, row in rows.items() if uid in pending]
-        return awaited(sim, self.placer.pipeline, members)
+        found = awaited(sim, self.placer.pipeline, members)
+        if not for_quota:
+            return found
+        known = {a.uid for a in found}
+        return (*found, *(a for a in for_quota if a.uid not in known))
 
     def _verdict(
         self,
@@ -478,6 +356,7 @@ class Attempt:
         warnings = (*warnings, *self._priority_warnings())
         rows = [self.world.snapshot.row_of[p.node] for p in placements]
         label = self.topology.label_of(rows) if rows else None
+        quota = self.gate.use(p.uid for p in placements) if self.gate is not None else None
         decisions = []
         alone = len(self.gangs) == 1
         for gang in self.gangs:
@@ -503,11 +382,14 @@ class Attempt:
                     topology_domain=label,
                     stopped=stopped or self.left_out,
                     steps=steps,
+                    quota=quota,
                 )
             )
         return Verdict(outcome, tuple(decisions), victims, awaiting, placements, message)
 
     def _texts(self, pod: Pod, sim: Simulation) -> tuple[str, ...]:
+        if self.gate is not None and pod.uid in self.gate.refused:
+            return (self.gate.refused[pod.uid],)
         found, _ = self.placer.pipeline.diagnose(self.world.snapshot.class_of(pod), sim)
         return tuple(r.told for r in found)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gangsched.core.groups import group_key
 from gangsched.core.likeness import Likeness
+from gangsched.core.pipeline import Pipeline
 from gangsched.core.queue import queue_order
 from gangsched.core.turns import Blocked
 from gangsched.core.world import World
@@ -25,11 +26,13 @@ def likeness(world: World, gangs: Sequence[GangId]) -> Likeness:
         membership.preemptor_priority(gangs),
         membership.policy(gangs) != PREEMPT_NEVER,
         tuple(spec.topology for spec in specs if spec is not None),
+        world.managed.likeness(gangs),
     )
 
 
-def block(world: World, gangs: Sequence[GangId], like: Likeness) -> bool:
-    """Note in ``world.turns`` that these gangs do not fit; what is reserved for the same members stays so.
+def block(world: World, gangs: Sequence[GangId], like: Likeness, pipeline: Pipeline) -> bool:
+    """Note in ``world.turns`` that these gangs, whose filters are those of ``pipeline``, do not fit; what is reserved
+    for the same members stays so.
 
     False when none of them lacks a required member: such a gang keeps nothing from others.
     """
@@ -39,5 +42,5 @@ def block(world: World, gangs: Sequence[GangId], like: Likeness) -> bool:
     known = world.turns.get(key)
     room = known.room if known is not None and known.classes == like.classes else ()
     name = ",".join(g.key for g in gangs)
-    world.turns.put(Blocked(key, name, queue_order(world.membership, gangs), like.classes, room))
+    world.turns.put(Blocked(key, name, queue_order(world.membership, gangs), like.classes, pipeline, room))
     return True

@@ -14,12 +14,14 @@ from gangsched.core.decision import (
     WAIT,
     Decision,
     Placement,
+    QuotaUse,
     Unplaced,
     Verdict,
 )
 from gangsched.core.guard import PluginError
+from gangsched.core.joint import Joint, QueuedAttempt
 from gangsched.core.options import Options
-from gangsched.core.pipeline import pipeline_of
+from gangsched.core.pipeline import Pipeline, pipeline_of
 from gangsched.core.placement import Placer
 from gangsched.core.plugins import PluginSet
 from gangsched.core.podtable import TERMINATING
@@ -27,6 +29,8 @@ from gangsched.core.preemption import explain
 from gangsched.core.preemption.patience import delayed
 from gangsched.core.preemption.planner import Choice
 from gangsched.core.preemption.units import Units
+from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.managed import Claim
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world import World
 from gangsched.model.records import PREEMPT_NEVER, GangId
@@ -89,6 +93,10 @@ class Decider:
         """That of the first scheduler name."""
         return self._placers[self.options.scheduler_names[0]]
 
+    def pipeline(self, scheduler: str) -> Pipeline:
+        """The filters and scores of this scheduler name."""
+        return self._placers[scheduler].pipeline
+
     def attempt(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str] = {}) -> Attempt:
         """The beginnings of a decision, for questions of other kinds. It may raise :class:`PluginError` when asked."""
         placer = self._placers[gangs[0].scheduler]
@@ -113,12 +121,57 @@ class Decider:
         ``holding`` its room. When a plug-in of others fails, so does the gang: the verdict says which.
         """
         try:
+            claim = self.world.managed.claim(gangs)
+            if claim is not None:
+                return self._joint(claim, gangs, group, now, may_preempt, prefer, waiting_since, holding)
             job = self.attempt(gangs, group, now, prefer)
             if holding:
                 job.ignore_turns()
             return self._decide(job, now, may_preempt, waiting_since)
         except PluginError as error:
             return _without_placements(self.world, gangs, UNSCHEDULABLE, str(error), error.plugin)
+
+    def _joint(
+        self,
+        claim: Claim,
+        gangs: Sequence[GangId],
+        group: str,
+        now: float,
+        may_preempt: bool,
+        prefer: Mapping[str, str],
+        waiting_since: float | None,
+        holding: bool,
+    ) -> Verdict:
+        """The decision for gangs that need quota."""
+        if claim.problem:
+            found = _without_placements(self.world, gangs, UNSCHEDULABLE, claim.problem)
+            use = QuotaUse(claim.workload.queue)
+            decisions = tuple(msgspec.structs.replace(d, quota=use) for d in found.decisions)
+            return msgspec.structs.replace(found, decisions=decisions, short_of_quota=True)
+        placer = self._placers[gangs[0].scheduler]
+
+        def attempt(gate: Gate) -> QueuedAttempt:
+            job = QueuedAttempt(self.world, self.options, placer, gangs, group, now, prefer, self.watchdog, gate)
+            if holding:
+                job.ignore_turns()
+            return job
+
+        def may_not_preempt(job: Attempt) -> tuple[str, float | None]:
+            return self._may_not_preempt(job, now, may_preempt, waiting_since)
+
+        return Joint(self.world, claim, now, attempt, may_not_preempt).decide()
+
+    def _may_not_preempt(
+        self, job: Attempt, now: float, may_preempt: bool, waiting_since: float | None
+    ) -> tuple[str, float | None]:
+        """Why the gang may not evict anybody now, and when it may; an empty reason if it may."""
+        if not may_preempt:
+            return "not eligible: enough evicting rounds for now", None
+        if self.world.membership.policy(job.gangs) == PREEMPT_NEVER:
+            return "not eligible due to preemptionPolicy=Never.", None
+        delay = job.delay()
+        until = job.waiting_since(waiting_since) + delay
+        return (delayed(delay, until), until) if delay and until > now else ("", None)
 
     def _decide(self, job: Attempt, now: float, may_preempt: bool, waiting_since: float | None) -> Verdict:
         if job.topology.problem:
@@ -133,18 +186,12 @@ class Decider:
         choice: Choice | None = None
         units: Units | None = None
         retry_at: float | None = None
-        if not job.required:
-            why_not = ""
-        elif not may_preempt:
-            why_not = "not eligible: enough evicting rounds for now"
-        elif self.world.membership.policy(job.gangs) == PREEMPT_NEVER:
-            why_not = "not eligible due to preemptionPolicy=Never."
-        elif (delay := job.delay()) and (until := job.waiting_since(waiting_since) + delay) > now:
-            why_not, retry_at = delayed(delay, until), until
-        else:
-            units, choice = job.search()
-            if choice is None:
-                why_not = explain.no_plan(units, job.budgets() if job.options.strict_budgets else None)
+        if job.required:
+            why_not, retry_at = self._may_not_preempt(job, now, may_preempt, waiting_since)
+            if not why_not:
+                units, choice = job.search()
+                if choice is None:
+                    why_not = explain.no_plan(units, job.budgets() if job.options.strict_budgets else None)
         if choice is None or units is None:
             if units is not None:
                 retry_at = units.eligible_at
@@ -166,9 +213,19 @@ class Decider:
         try:
             job = self.attempt(gangs, group, now)
             job.ignore_turns()
-            return self._holds(job, placements, victims)
+            gone = frozenset(victims)
+            return self._holds(job, placements, gone) and self._quota_holds(gangs, gone)
         except PluginError:
             return False
+
+    def _quota_holds(self, gangs: Sequence[GangId], victims: Iterable[str]) -> bool:
+        """Is there quota enough once the victims and terminating pods are gone?"""
+        if not self.world.managed.active:
+            return True
+        known = self.world.pods
+        leaving = [known[uid] for uid in victims if uid in known]
+        leaving += [p for p in known.values() if p.bound and p.deleting_since is not None]
+        return self.world.managed.still_holds(gangs, leaving)
 
     def _holds(self, job: Attempt, placements: Sequence[Placement], victims: Iterable[str]) -> bool:
         sim = job.simulation()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from gangsched.model.records import GangId
@@ -92,12 +94,24 @@ class Placement(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
+class QuotaUse(msgspec.Struct, frozen=True):
+    """What a gang uses of its queue: the ClusterQueue, the flavor of each resource, and by resource (as a quantity)
+    what the queue borrows with it. ``by_pod`` has, by UID, the flavors of each placed member.
+    """
+
+    queue: str
+    flavors: tuple[tuple[str, str], ...] = ()
+    borrowed: tuple[tuple[str, str], ...] = ()
+    by_pod: Mapping[str, tuple[tuple[str, str], ...]] = {}
+
+
 class Decision(msgspec.Struct, frozen=True):
     """What is to be done for one gang. A GangGroup yields one per gang, with the same outcome and victims.
 
     ``required`` is max(0, minimum - bound). ``placements`` is empty unless the outcome is bind, wait or
     preempt. ``steps`` counts search steps spent; ``stopped`` says the search was cut short. ``failed_plugin`` names a
-    plug-in of others without whose answer nothing could be decided; ``message`` says how it failed.
+    plug-in of others without whose answer nothing could be decided; ``message`` says how it failed. ``quota`` is None
+    for a gang without a queue.
     """
 
     gang: GangId
@@ -119,6 +133,7 @@ class Decision(msgspec.Struct, frozen=True):
     stopped: bool = False
     steps: int = 0
     failed_plugin: str = ""
+    quota: QuotaUse | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -126,7 +141,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     ``retry_at`` is when passing time alone may change it: a victim has run long enough, or a gang waited long enough.
     ``behind`` says that gangs ahead in the queue keep something from this one.
-    ``failed_plugin`` is that of the decisions.
+    ``failed_plugin`` is that of the decisions. ``short_of_quota`` says that no room on nodes would help.
     """
 
     outcome: str
@@ -138,3 +153,4 @@ class Verdict(msgspec.Struct, frozen=True):
     retry_at: float | None = None
     behind: bool = False
     failed_plugin: str = ""
+    short_of_quota: bool = False

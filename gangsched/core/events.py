@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from gangsched.model.queues import QueueObject
 from gangsched.model.records import Budget, Gang, Job, Namespace, Node, Pod, PodSelector, PriorityClass
 from gangsched.model.volumes import StorageObject
 
@@ -132,6 +133,20 @@ class StorageGone(_Event, frozen=True):
     name: str
 
 
+class QueueObjectChanged(_Event, frozen=True):
+    """A ClusterQueue, Cohort, LocalQueue, ResourceFlavor or WorkloadPriorityClass was created or changed."""
+
+    record: QueueObject
+
+
+class QueueObjectGone(_Event, frozen=True):
+    """Such an object no longer exists; ``kind`` is its API kind, ``namespace`` empty for what has none."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
 class ObjectRefused(_Event, frozen=True):
     """An object of the cluster could not be understood; it is reported once and otherwise ignored.
 
@@ -200,6 +215,8 @@ Event: TypeAlias = (
     | PodSelectorGone
     | StorageChanged
     | StorageGone
+    | QueueObjectChanged
+    | QueueObjectGone
     | ObjectRefused
     | SearchCancelled
     | Synced

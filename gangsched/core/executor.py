@@ -1,36 +1,36 @@
-"""Carries out the lifecycle table: every gang's state, its plan, its writes and what they wait for."""
+"""Carries out the lifecycle table: every gang's state, and the plan that it has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from gangsched.core import events as ev
-from gangsched.core import prebind, report
-from gangsched.core.actions import Action, Bind, Remove, Report, Unmark, WithdrawNomination
+from gangsched.core import report, suspension, telling
+from gangsched.core.actions import Action, Report
 from gangsched.core.decider import Decider, Verdict
-from gangsched.core.decision import BIND, UNSCHEDULABLE, WAIT
+from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.groups import Group, Plan, group_key
-from gangsched.core.lifecycle import Do, Signal, State, step
+from gangsched.core.holding import hold
+from gangsched.core.lifecycle import BINDING, HOLDING, Do, Signal, State, step
 from gangsched.core.options import Options
-from gangsched.core.permit import Barrier
+from gangsched.core.phases import Phases
 from gangsched.core.queue import Change, Hint, Queue, queue_order
-from gangsched.core.repeats import Repeated
-from gangsched.core.simulation import Phantom
 from gangsched.core.steps import Steps
 from gangsched.core.takeover import Takeover
-from gangsched.core.volumebinding import needs_binding
 from gangsched.core.waiting import Waiting
 from gangsched.core.wakeups import Wakeups
 from gangsched.core.world import World
 from gangsched.model.records import GangId, Pod
 
-_HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING)
-_BINDING = (State.PREBINDING, State.BINDING)
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
 
 
 class Executor:
-    """The gangs under way. ``now`` is set by the caller before anything else is asked."""
+    """The gangs under way. ``now`` is set by the caller before anything else is asked.
+
+    ``nodes_changed`` and ``nodes_fuller`` are told by the caller too: nodes that are not what they were, and nodes on
+    which pods take room that we have not put there.
+    """
 
     def __init__(self, world: World, decider: Decider, options: Options) -> None:
         self.world = world
@@ -39,7 +39,9 @@ class Executor:
         self.steps = Steps(world, options)
         self._waiting = Waiting(world, decider, options, self.steps)
         self.groups: dict[str, Group] = {}
+        self.phases = Phases(world, decider, self.steps, self.groups, self.signal, self.refresh)
         self.nodes_changed: set[str] = set()
+        self.nodes_fuller: set[str] = set()
         self._group_of: dict[GangId, str] = {}
         self._restless: set[str] = set()
         self._next_plan = 1
@@ -68,6 +70,8 @@ class Executor:
     def take_changes(self) -> list[Change]:
         """Helpful events that followed from our own steps."""
         out, self.steps.changes = self.steps.changes, []
+        if any(change.kind is Hint.VOLUMES for change in out):
+            self.volumes_changed()  # somebody else may have counted on what has been given up
         return out
 
     def head(self) -> Group | None:
@@ -80,6 +84,9 @@ class Executor:
         while (head := self.queue.head()) is not None:
             if self.steps.still(self.groups[head]):
                 return self.groups[head]
+            if self.groups[head].state is State.BACKOFF:
+                self.queue.calm(head)  # it comes when its backoff is over
+                continue
             self.queue.remove(head)
             self._restless.add(head)
         return None
@@ -101,6 +108,7 @@ class Executor:
         self._group_of.clear()
         self._restless.clear()
         self.world.held.clear()
+        self.world.suspended.rooms.clear()
         self.world.binding.clear()
         self.world.turns.clear()
         self.steps.forget()
@@ -141,15 +149,18 @@ class Executor:
             if other:
                 group.likeness = None
             self._follow(group, problem, pending, other)
-        self.steps.status(gang, self.groups.get(self._group_of.get(gang, "")))
+        telling.object_status(self.steps, gang, self.groups.get(self._group_of.get(gang, "")))
 
     def _follow(self, group: Group, problem: str, pending: bool, other: bool) -> None:
         """A group that is known was touched; ``other`` says that its gangs are not what they were."""
         changed = problem != group.problem
         group.problem = problem
+        if group.state is State.STARTING:
+            self._follow_job(group)
+            return
         if group.state is State.BINDING:
             return  # members become bound one after another; what is missing afterwards is seen then
-        planned = group.state in (*_HOLDING, State.PREBINDING)
+        planned = group.state in (*HOLDING, State.PREBINDING)
         if planned and group.plan is not None and not self._members_there(group.plan):
             self.signal(group, Signal.SCATTERED if problem or not pending else Signal.PLAN_BROKEN)
         elif (problem and planned) or (problem and (changed or group.state is not State.GATHERING)):
@@ -161,9 +172,18 @@ class Executor:
         elif pending and not problem and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):
             self.signal(group, Signal.MORE)
         elif problem and pending:
-            self.steps.report(group)
+            telling.where_it_stands(self.steps, group)
         elif other and group.state is State.QUEUED:
             self.steps.carry_out(Do.ENQUEUE, group)  # its place in the queue may be another now
+
+    def _follow_job(self, group: Group) -> None:
+        """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
+        gang = group.gangs[0]
+        job = self.world.jobs.get((gang.namespace, gang.name))
+        if job is None or job.finished or suspension.suspended_anew(self.steps, job):
+            self.signal(group, Signal.SCATTERED)
+            self._forget_group(group)
+            self.refresh(gang)
 
     def _regroup(self, gangs: tuple[GangId, ...], key: str) -> list[GangId]:
         """Gangs that were in another group before leave it; returns the others of that group, now on their own."""
@@ -201,6 +221,8 @@ class Executor:
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:
         """A pod's record changed: what it is now told to people may have to be told again."""
+        if pod.node:
+            suspension.take_room(self.steps, pod, pod.node)
         if old is None or old.gang in self._group_of:
             key = self._group_of.get(pod.gang)
             if key is not None and pod.node:
@@ -209,26 +231,31 @@ class Executor:
     def plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again."""
         changed, self.nodes_changed = self.nodes_changed, set()
+        fuller, self.nodes_fuller = self.nodes_fuller, set()
         taken, self.steps.taken_from = self.steps.taken_from, set()
+        if changed or fuller:
+            self._assumed_at_risk(changed | fuller)
         if not changed and not taken:
             return
-        if changed:
-            self._assumed_at_risk(changed)
         for key in sorted(self.world.held):
             group = self.groups.get(key)
-            if group is None or group.plan is None or group.state not in _HOLDING:
+            if group is not None and group.state is State.STARTING and key in taken:
+                self.signal(group, Signal.TAKEN_OVER)
+            if group is None or group.plan is None or group.state not in HOLDING:
                 continue
             on_changed = not changed.isdisjoint(group.plan.node_of.values())
             if (on_changed or key in taken) and not self._still_holds(group, group.plan):
                 self.signal(group, Signal.TAKEN_OVER if key in taken else Signal.PLAN_BROKEN)
 
     def _assumed_at_risk(self, changed: set[str]) -> None:
-        """Members that wait for their volumes lose their place when their node no longer takes them."""
+        """Members that wait for their volumes, which may take minutes, lose their place when their node no longer takes
+        them: the kubelet would refuse some of them, and the gang would run in part.
+        """
         for group in [g for g in self.groups.values() if g.state is State.PREBINDING]:
             places = [p for p in group.plan.placements if p.node in changed] if group.plan is not None else []
-            lost = next((p for p in places if not self.world.still_takes(p.uid, p.node)), None)
-            if lost is not None:
-                group.message = f"{lost.node} no longer takes {lost.key}"
+            lost = self.steps.lost(places)
+            if lost:
+                group.message = f"{lost[0].node} no longer takes {lost[0].key}"
                 self.signal(group, Signal.PLAN_BROKEN)
 
     def _still_holds(self, group: Group, plan: Plan) -> bool:
@@ -239,6 +266,8 @@ class Executor:
         for group in [g for g in self.groups.values() if g.deadline is not None and g.deadline <= self.now]:
             group.message = f"timed out while {group.state.value}: {group.message}"
             self.signal(group, Signal.TIMEOUT)
+            if group.state is State.BOUND:
+                self.refresh(group.gangs[0])
         for group in [g for g in self.groups.values() if g.retry_at is not None and g.retry_at <= self.now]:
             if not self.steps.bind_again(group):
                 self.signal(group, Signal.PLAN_BROKEN)
@@ -246,7 +275,7 @@ class Executor:
             self.refresh(gang)
         for group in [g for g in self.groups.values() if g.tell_at is not None and g.tell_at <= self.now]:
             group.tell_at = None
-            self.steps.report(group)
+            telling.where_it_stands(self.steps, group)
         for key in self.queue.due(self.now):
             if key in self.groups:
                 self.signal(self.groups[key], Signal.WAKE)
@@ -273,6 +302,7 @@ class Executor:
                 if self.groups[key].likeness == group.likeness:
                     self.queue.calm(key)
         group.behind = verdict.behind
+        group.short_of_quota = verdict.short_of_quota
         group.look_again_at = self._waiting.look_again(group, verdict.retry_at)
         return verdict
 
@@ -294,16 +324,13 @@ class Executor:
         """Make a verdict with placements the gang's plan and start on it."""
         ident = f"{int(self.now * 1000):x}-{self._next_plan}"
         self._next_plan += 1
+        for use in (d.quota for d in verdict.decisions if d.quota is not None):
+            self.world.managed.choose(use.by_pod, self.now)
         group.plan = Plan(ident, verdict.placements, verdict.victims, [a.uid for a in verdict.awaiting])
         self.steps.look_around(group.plan)
         if signal is Signal.PLAN:
-            self._hold(group, group.plan)
-        self.signal(group, self._or_volumes(signal, group.plan))
-
-    def _or_volumes(self, signal: Signal, plan: Plan) -> Signal:
-        """Members that could be bound now have to wait while their claims are not bound."""
-        wait = signal in (Signal.FITS, Signal.ROOM_FREED) and needs_binding(self.world, plan.placements)
-        return Signal.VOLUMES if wait else signal
+            hold(self.steps, group, group.plan)
+        self.signal(group, self.phases.onward(group, signal, group.plan))
 
     def volumes_changed(self) -> None:
         """Gangs that wait for their volumes are looked at again."""
@@ -332,31 +359,9 @@ class Executor:
         group.rounds = int(plan.announced)
         group.message = f"finishing plan {plan.ident} of an earlier process"
         self.steps.look_around(plan)
-        self._hold(group, plan)
+        hold(self.steps, group, plan)
         self.steps.withdraw_others(group, plan)
         self.signal(group, Signal.RESUME)
-
-    def _timeout(self, group: Group) -> float:
-        specs = [self.world.membership.spec(g) for g in group.gangs]
-        times = [s.timeout_seconds for s in specs if s is not None and s.timeout_seconds]
-        return min(times, default=self.options.timeout_seconds)
-
-    def _hold(self, group: Group, plan: Plan) -> None:
-        """Keep the room for the members, for as long as the gang has, until the pods that are in the way are gone."""
-        self._await(group, plan, tuple(plan.waiting))
-        group.deadline = self.now + self._timeout(group)
-        priority = self.world.membership.preemptor_priority(group.gangs)
-        held = []
-        for place in plan.placements:
-            pod = self.world.pods[place.uid]
-            held.append(Phantom(self.world.snapshot.class_of(pod), place.uid, place.node, priority, group.key))
-        self.world.held[group.key] = held
-        self.steps.may_have_taken(group, priority)
-
-    def _await(self, group: Group, plan: Plan, uids: Iterable[str]) -> None:
-        for uid in uids:
-            plan.waiting.add(uid)
-            self.steps.awaited_by.setdefault(uid, set()).add(group.key)
 
     # -- the table -----------------------------------------------------------------------------------------
 
@@ -365,17 +370,17 @@ class Executor:
         found = step(group.state, signal)
         if found is None:
             return
-        bound = group.plan.placements if group.state in _BINDING and group.plan is not None else ()
+        bound = group.plan.placements if group.state in BINDING and group.plan is not None else ()
         group.state = found.state
         for do in found.do:
             self.steps.carry_out(do, group)
         if Do.UNASSUME in found.do:
             group.look = self.world.membership.look(group.gangs)  # that its members are pending again is no news
-        if found.state in (*_HOLDING, *_BINDING):
+        if found.state in (*HOLDING, *BINDING, State.STARTING):
             self.steps.check.add(group.key)
-        if found.state not in (*_HOLDING, State.PREBINDING):
+        if found.state not in (*HOLDING, State.PREBINDING, State.STARTING):
             group.deadline = None
-        if found.state in _BINDING:
+        if found.state in BINDING:
             self.world.binding.update(group.gangs)
         else:
             self.world.binding.difference_update(group.gangs)
@@ -388,148 +393,3 @@ class Executor:
             self._waiting.block(group)
         elif found.state is not State.QUEUED:
             self._waiting.unblock(group)
-
-    def answer(self, action_id: int, outcome: str, message: str) -> None:
-        """The outcome of a write."""
-        known = self.steps.writes.pop(action_id)
-        if known is None:
-            return
-        key, action = known
-        group = self.groups.get(key)
-        failure = "" if outcome == "ok" else f"{outcome}: {message}"
-        if group is None or group.barrier.arrive(action_id, failure) is None:
-            if isinstance(action, Bind | Unmark | WithdrawNomination):
-                self._apart(action, outcome)
-            elif isinstance(action, Remove) and outcome not in ("ok", "gone"):
-                self.steps.not_removed(action)
-            return
-        if isinstance(action, Bind):
-            self._bound(group, action, outcome)
-        if isinstance(action, Remove) and group.plan is not None and outcome == "ok":
-            victim = group.plan.victims[action.pod.uid]
-            trigger = self.steps.trigger(group)
-            priority = self.world.membership.preemptor_priority(group.gangs)
-            self.steps.actions.append(report.victim_evicted(victim, group.name, trigger, priority))
-        self.steps.check.add(key)
-
-    def _apart(self, action: Repeated, outcome: str) -> None:
-        """The outcome of a write that no phase waits for (any more)."""
-        repeats, uid = self.steps.repeats, action.pod.uid
-        if isinstance(action, Bind) and not repeats.has(Bind, uid):
-            repeats.sent(action)
-        failures = repeats.answered(action, outcome)
-        if failures:
-            self.steps.repeat_later(action, failures)
-        elif isinstance(action, Bind):
-            self._bound(None, action, outcome)
-            pod = self.world.pods.get(uid)
-            if pod is not None:
-                self.refresh(pod.gang)
-
-    def _bound(self, group: Group | None, action: Bind, outcome: str) -> None:
-        if outcome == "ok":
-            self.steps.actions.append(report.scheduled(action.pod, action.node))
-            if group is not None:
-                group.told.pop(action.pod.uid, None)
-            return
-        if outcome != "transient":
-            self.world.forget(action.pod.uid)
-            self.steps.changes.append(Change(Hint.ROOM, action.node))
-
-    def phases_over(self) -> None:
-        """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
-        check, self.steps.check = self.steps.check, set()
-        for key in sorted(check):
-            group = self.groups.get(key)
-            if group is None or not group.barrier.complete or group.plan is None:
-                continue
-            if group.state is State.WAITING:
-                if not group.plan.waiting:
-                    self._room_freed(group, group.plan)
-            elif group.state in (*_HOLDING, *_BINDING):
-                self._phase_over(group, group.plan)
-
-    def _phase_over(self, group: Group, plan: Plan) -> None:
-        failures = [(uid, text) for uid, text in group.barrier.failed if not self._harmless(group, text)]
-        group.barrier = Barrier()
-        if group.state is State.PREBINDING and not failures:
-            done, problem = prebind.done(self.steps, plan)
-            if done:
-                self.signal(group, Signal.VOLUMES_BOUND)
-            if not problem:
-                return
-            failures = [("", f"conflict: {problem}")]
-        if not failures:
-            if group.state is State.MARKED and self._needless(group, plan):
-                self.signal(group, Signal.PLAN_BROKEN)
-                return
-            self._written(group)
-            return
-        if group.state is State.EVICTING and all(text.startswith("transient") for _, text in failures):
-            plan.removed.difference_update(uid for uid, _ in failures)
-            self.steps.remove(group)  # the same list again, until the gang's time is over
-            return
-        if group.state is State.BINDING and any(text.startswith("transient") for _, text in failures):
-            # It may have taken effect: only the same binding again can tell without giving the room away twice.
-            group.unsure = [uid for uid, text in failures if text.startswith("transient")]
-            group.attempts += 1
-            group.retry_at = self.now + self.steps.backoff(group)
-            return
-        plan.removed.difference_update(uid for uid, _ in failures)  # they stay: their marks are taken back
-        group.message = f"{group.state.value}: {failures[0][1]}"
-        group.look = self.world.membership.look(group.gangs)  # what has become of these writes is no news
-        self.signal(group, self._verdict_on(group, [text for _, text in failures]))
-        self._recheck(group)
-
-    @staticmethod
-    def _verdict_on(group: Group, failures: Iterable[str]) -> Signal:
-        """Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.
-
-        When that happens again, what is known may lag behind: then there is a pause first.
-        """
-        if not all(text.startswith(("gone", "conflict")) for text in failures):
-            return Signal.WRITE_FAILED
-        group.conflicts += 1
-        return Signal.PLAN_BROKEN if group.conflicts < 2 else Signal.CONFLICT
-
-    def _written(self, group: Group) -> None:
-        was = group.state
-        self.signal(group, Signal.WRITTEN)
-        if was is State.BINDING:
-            group.attempts = 0
-            group.rounds = 0
-            group.conflicts = 0
-            group.message = ""
-            self._recheck(group)
-
-    def _recheck(self, group: Group) -> None:
-        """Bindings are through: see who is still pending."""
-        for gang in group.gangs:
-            self.refresh(gang)
-
-    @staticmethod
-    def _harmless(group: Group, failure: str) -> bool:
-        """A victim that is gone already has left all by itself."""
-        return group.state in (State.MARKED, State.EVICTING) and failure.startswith("gone")
-
-    def _needless(self, group: Group, plan: Plan) -> bool:
-        """Nobody is evicted any more when room has turned up since the plan was made."""
-        if not plan.victims:
-            return False
-        verdict = self.decider.decide(group.gangs, group.key, self.now, may_preempt=False, prefer=plan.node_of)
-        return verdict.outcome in (BIND, WAIT)
-
-    def _room_freed(self, group: Group, plan: Plan) -> None:
-        verdict = self.decider.decide(
-            group.gangs, group.key, self.now, may_preempt=False, prefer=plan.node_of, holding=True
-        )
-        if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
-            self._await(group, plan, [a.uid for a in verdict.awaiting])  # others leave these nodes too
-            return
-        if verdict.outcome != BIND:
-            group.message = self.steps.room_taken(group, plan, verdict.message)
-            self.signal(group, Signal.PLAN_BROKEN)
-            return
-        group.plan = Plan(plan.ident, verdict.placements, (), ())
-        group.plan.nominated = plan.nominated
-        self.signal(group, self._or_volumes(Signal.ROOM_FREED, group.plan))

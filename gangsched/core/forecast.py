@@ -12,6 +12,7 @@ from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision
 from gangsched.core.events import Event
 from gangsched.core.groups import group_key
 from gangsched.core.options import Options
+from gangsched.core.pipeline import Pipeline
 from gangsched.core.preemption.explain import lost_by_job
 from gangsched.core.queue import queue_order
 from gangsched.core.scheduler import Scheduler
@@ -36,15 +37,18 @@ def forecast(events: Iterable[Event], options: Options, now: float) -> Iterator[
         problem = world.membership.problem(gangs)
         verdict = gathering(world, gangs, problem) if problem else decider.decide(gangs, group_key(gangs), now)
         yield from (d for d in verdict.decisions if world.membership.waits(d.gang))
-        _leave(world, gangs, verdict)
+        _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler), now)
 
 
-def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict) -> None:
+def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: Pipeline, now: float = 0.0) -> None:
     """Change the world as the verdict would: victims gone, members bound or their room held."""
+    for decision in verdict.decisions:
+        if decision.quota is not None:
+            world.managed.choose(decision.quota.by_pod, now)
     priority = world.membership.preemptor_priority(gangs)
     key = group_key(gangs)
-    if verdict.outcome == UNSCHEDULABLE:
-        block(world, gangs, likeness(world, gangs))
+    if verdict.outcome == UNSCHEDULABLE and not verdict.short_of_quota:
+        block(world, gangs, likeness(world, gangs), pipeline)
     for name, count in lost_by_job(verdict.victims, world).items():
         job = world.jobs.get(name)
         if job is not None and not job.ignores_disruption:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.lifecycle import State
@@ -26,7 +27,8 @@ class Plan:
     ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``nominated`` are the members and
     ``removed`` the victims for which that has been asked. ``neighbours`` are the UIDs of the pods that
     were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those that are
-    being bound for the members.
+    being bound for the members. ``leaving_with`` has, by the UID of a Job that is suspended, the victims that leave
+    with it.
     """
 
     def __init__(
@@ -42,39 +44,106 @@ class Plan:
         self.neighbours: set[str] = set()
         self.announced = False
         self.claims: list[ClaimBinding] = []
+        self.leaving_with: dict[str, set[str]] = {}
+
+    def meant(self, uid: str) -> set[str]:
+        """The pods that a write to this pod or Job (UID) is about."""
+        return self.leaving_with.get(uid, {uid})
+
+
+#: The times of a group at which something is due for it.
+Due: TypeAlias = Literal["deadline", "retry_at", "tell_at"]
+
+
+class _Time:
+    """A time of a group in seconds, or None; the clock of the groups hears of every new one."""
+
+    def __set_name__(self, owner: type[Group], name: Due) -> None:
+        self._name = name
+        self._slot = f"_{name}"
+
+    def __get__(self, group: Group, owner: type[Group]) -> float | None:
+        when: float | None = group.__dict__.get(self._slot)
+        return when
+
+    def __set__(self, group: Group, when: float | None) -> None:
+        group.__dict__[self._slot] = when
+        if when is not None:
+            group.clock.wind(self._name, when, group)
+
+
+class Clock:
+    """What is due when: heaps whose entries count as long as their group still says the same."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[Due, list[tuple[float, int, Group]]] = {"deadline": [], "retry_at": [], "tell_at": []}
+        self._wound = 0
+
+    def wind(self, name: Due, when: float, group: Group) -> None:
+        """This time of the group is ``when`` from now on."""
+        self._wound += 1
+        heapq.heappush(self._heaps[name], (when, self._wound, group))
+
+    def due(self, name: Due, now: float) -> list[Group]:
+        """The groups whose time has come, earliest first. They are told once: whoever asks has to act on it."""
+        out: dict[str, Group] = {}
+        heap = self._heaps[name]
+        while heap and heap[0][0] <= now:
+            when, _, group = heapq.heappop(heap)
+            if group.known and getattr(group, name) == when:
+                out[group.key] = group
+        return list(out.values())
+
+    def next(self) -> float | None:
+        """The earliest of all times, or None."""
+        times = []
+        for name, heap in self._heaps.items():
+            while heap and not (heap[0][2].known and getattr(heap[0][2], name) == heap[0][0]):
+                heapq.heappop(heap)
+            if heap:
+                times.append(heap[0][0])
+        return min(times, default=None)
 
 
 class Group:
     """One gang, or the gangs of one GangGroup. ``state`` changes only through the lifecycle table.
 
     ``waiting_since`` is when it first could not be placed, ``look_again_at`` when passing time may change that.
+    Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
     ``unsure`` are members whose binding may or may not have taken effect; it is repeated at ``retry_at``.
     ``conflicts`` counts plans in a row that failed because the cluster was not what they assumed. ``failed_plugin``
     names the plug-in over which the last decision failed.
 
     While it does not fit, ``likeness`` is what it shares with gangs that are helped by the same, and ``behind`` says
-    that gangs ahead keep something from it; until ``quiet_until`` nobody is told a new reason, which is made up for at
-    ``tell_at``.
+    that gangs ahead keep something from it, ``short_of_quota`` that no room on nodes would help; until ``quiet_until``
+    nobody is told a new reason, which is made up for at ``tell_at``.
+    ``clock`` is that of all groups, and ``known`` is False once this one has been forgotten.
     """
 
-    def __init__(self, gangs: tuple[GangId, ...]) -> None:
+    deadline = _Time()
+    retry_at = _Time()
+    tell_at = _Time()
+
+    def __init__(self, gangs: tuple[GangId, ...], clock: Clock | None = None) -> None:
         self.gangs = gangs
         self.key = group_key(gangs)
+        self.clock = clock or Clock()
+        self.known = True
         self.state = State.GATHERING
         self.barrier = Barrier()
         self.plan: Plan | None = None
         self.attempts = 0
         self.rounds = 0
-        self.deadline: float | None = None
-        self.retry_at: float | None = None
         self.waiting_since: float | None = None
+        self.reserving_since: float | None = None
+        self.reserves_from = 0.0
         self.look_again_at: float | None = None
         self.unsure: list[str] = []
         self.conflicts = 0
         self.likeness: Likeness | None = None
         self.behind = False
+        self.short_of_quota = False
         self.quiet_until = 0.0
-        self.tell_at: float | None = None
         self.problem = ""
         self.look: object = None
         self.message = ""

@@ -48,7 +48,10 @@ class _Guard:
 
     def __init__(self, inner: Any) -> None:
         self.name: str = inner.name
-        self.pod_labels: tuple[str, ...] = tuple(getattr(inner, "pod_labels", ()))
+        labels: Any = getattr(inner, "pod_labels", ())
+        if not isinstance(labels, tuple | list) or not all(isinstance(key, str) for key in labels):
+            raise TypeError(f"pod_labels of plug-in {self.name} must be a tuple of label keys, not {labels!r}")
+        self.pod_labels: tuple[str, ...] = tuple(labels)
 
     def _call(self, method: str, call: Callable[[], _Answer]) -> _Answer:
         try:
@@ -66,7 +69,7 @@ class _Guard:
 
 
 class GuardedFilter(_Guard):
-    """A filter of others; see :class:`~gangsched.core.filters.base.Filter`."""
+    """A filter of others; see :class:`~gangsched.core.filters.base.Filter`. TypeError when an attribute is no such."""
 
     def __init__(self, inner: Filter) -> None:
         super().__init__(inner)
@@ -74,6 +77,8 @@ class GuardedFilter(_Guard):
         self.sees_pods = inner.sees_pods
         self.monotone = bool(getattr(inner, "monotone", False))
         self.hints: Hint = getattr(inner, "hints", Hint.ANY)
+        if not isinstance(self.hints, Hint):
+            raise TypeError(f"hints of plug-in {self.name} must be a Hint, not {self.hints!r}")
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return self._call("applies", lambda: bool(self._inner.applies(pod, sim)))

@@ -24,6 +24,7 @@ class State(enum.Enum):
     WAITING = "WaitingForVictims"  # removed and awaited pods are terminating
     PREBINDING = "PreBinding"  # volumes of the members are being bound; no member is bound yet
     BINDING = "Binding"  # bindings are on their way
+    STARTING = "Starting"  # the Job that we had suspended is let go on; its room is kept until its pods take it
     BOUND = "Bound"  # everything that was decided is bound
 
 
@@ -35,6 +36,8 @@ class Signal(enum.Enum):
     FITS = "fits"  # decided: bind now
     VOLUMES = "volumes"  # there is room now: bind as soon as the volumes of all members are bound
     VOLUMES_BOUND = "volumes-bound"  # the last claim of the members is bound
+    START = "start"  # there is room now for a suspended Job
+    ADOPTED = "adopted"  # the last pod of the Job has taken its room
     PLAN = "plan"  # decided: needs room that is, or must be, given up
     NO_FIT = "no-fit"  # decided: nothing helps now
     WRITTEN = "written"  # every write of the current phase has succeeded
@@ -55,10 +58,11 @@ class Do(enum.Enum):
 
     NOMINATE = "nominate every placed member"
     MARK = "mark every victim"
-    REMOVE = "remove every victim"
+    REMOVE = "remove every victim, by suspending its Job where the plan says so"
     PREBIND = "assume the members on their nodes and bind their volumes"
     UNASSUME = "give back the assumed room"
     BIND = "bind every placed member"
+    LET_GO_ON = "end the suspension of the Job and keep its room"
     WITHDRAW = "withdraw nominations"
     UNMARK = "take back unused marks"
     RELEASE = "release held room"
@@ -76,7 +80,10 @@ class Step(msgspec.Struct, frozen=True):
     do: tuple[Do, ...] = ()
 
 
-_HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING)
+#: Room is held for the members, and not taken yet.
+HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING)
+#: The members take their room.
+BINDING = (State.PREBINDING, State.BINDING)
 _GIVE_UP = (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
 _UNDO = (Do.UNASSUME, Do.WITHDRAW, Do.RELEASE)
 
@@ -92,6 +99,7 @@ def _table() -> dict[tuple[State, Signal], Step]:
         (s.QUEUED, e.DISCARD): Step(s.QUEUED, (Do.DEQUEUE, Do.WITHDRAW, Do.ENQUEUE)),
         (s.QUEUED, e.FITS): Step(s.BINDING, (Do.DEQUEUE, Do.BIND)),
         (s.QUEUED, e.VOLUMES): Step(s.PREBINDING, (Do.DEQUEUE, Do.PREBIND)),
+        (s.QUEUED, e.START): Step(s.STARTING, (Do.DEQUEUE, Do.LET_GO_ON)),
         (s.QUEUED, e.PLAN): Step(s.NOMINATED, (Do.DEQUEUE, Do.NOMINATE)),
         (s.QUEUED, e.NO_FIT): Step(s.BACKOFF, (Do.DEQUEUE, Do.WITHDRAW, Do.REPORT, Do.PARK)),
         (s.BACKOFF, e.WAKE): Step(s.QUEUED, (Do.ENQUEUE,)),
@@ -101,6 +109,7 @@ def _table() -> dict[tuple[State, Signal], Step]:
         (s.MARKED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,)),
         (s.EVICTING, e.WRITTEN): Step(s.WAITING),
         (s.WAITING, e.ROOM_FREED): Step(s.BINDING, (Do.BIND,)),
+        (s.WAITING, e.START): Step(s.STARTING, (Do.LET_GO_ON,)),
         (s.WAITING, e.VOLUMES): Step(s.PREBINDING, (Do.PREBIND,)),
         (s.PREBINDING, e.VOLUMES_BOUND): Step(s.BINDING, (Do.BIND,)),
         (s.PREBINDING, e.WRITE_FAILED): Step(s.BACKOFF, (*_UNDO, Do.REPORT, Do.RETRY)),
@@ -113,10 +122,17 @@ def _table() -> dict[tuple[State, Signal], Step]:
         (s.BINDING, e.CONFLICT): Step(s.BACKOFF, (Do.WITHDRAW, Do.RELEASE, Do.REPORT, Do.RETRY)),
         (s.BINDING, e.SCATTERED): Step(s.GATHERING, (Do.WITHDRAW, Do.RELEASE, Do.REPORT)),
         (s.BINDING, e.PLAN_BROKEN): Step(s.QUEUED, (Do.WITHDRAW, Do.RELEASE, Do.ENQUEUE)),
+        (s.STARTING, e.ADOPTED): Step(s.BOUND, (Do.RELEASE,)),
+        (s.STARTING, e.TIMEOUT): Step(s.BOUND, (Do.RELEASE,)),
+        (s.STARTING, e.TAKEN_OVER): Step(s.BOUND, (Do.RELEASE,)),
+        (s.STARTING, e.WRITE_FAILED): Step(s.BACKOFF, (Do.RELEASE, Do.REPORT, Do.RETRY)),
+        (s.STARTING, e.CONFLICT): Step(s.BACKOFF, (Do.RELEASE, Do.REPORT, Do.RETRY)),
+        (s.STARTING, e.PLAN_BROKEN): Step(s.QUEUED, (Do.RELEASE, Do.ENQUEUE)),
+        (s.STARTING, e.SCATTERED): Step(s.GATHERING, (Do.WITHDRAW, Do.RELEASE)),
         (s.BOUND, e.MORE): Step(s.QUEUED, (Do.ENQUEUE,)),
         (s.BOUND, e.SCATTERED): Step(s.GATHERING, (Do.WITHDRAW, Do.REPORT)),
     }
-    for state in _HOLDING:
+    for state in HOLDING:
         # Much may have happened since the decision: it is made again, rather than waiting for more to happen.
         table[(state, e.WRITE_FAILED)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.RETRY))
         table[(state, e.TIMEOUT)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.RETRY))
@@ -138,11 +154,24 @@ IGNORED: dict[Signal, tuple[tuple[State, ...], str]] = {
         "only a gang that could otherwise be bound now",
     ),
     Signal.VOLUMES_BOUND: (tuple(s for s in State if s is not State.PREBINDING), "nobody waits for volumes"),
+    Signal.START: (
+        tuple(s for s in State if s not in (State.QUEUED, State.WAITING)),
+        "only a gang that could otherwise be bound now",
+    ),
+    Signal.ADOPTED: (tuple(s for s in State if s is not State.STARTING), "no room is kept for a Job"),
     Signal.PLAN: (tuple(s for s in State if s is not State.QUEUED), "only a queued gang is decided"),
     Signal.NO_FIT: (tuple(s for s in State if s is not State.QUEUED), "only a queued gang is decided"),
     Signal.WRITTEN: (
-        (State.GATHERING, State.QUEUED, State.BACKOFF, State.WAITING, State.PREBINDING, State.BOUND),
-        "late answers to writes of a phase that is over, or claims that are asked for and not bound yet",
+        (
+            State.GATHERING,
+            State.QUEUED,
+            State.BACKOFF,
+            State.WAITING,
+            State.PREBINDING,
+            State.STARTING,
+            State.BOUND,
+        ),
+        "late answers to writes of a phase that is over; claims that are not bound yet, or pods that are still to come",
     ),
     Signal.WRITE_FAILED: (
         (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND),

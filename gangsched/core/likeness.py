@@ -9,7 +9,8 @@ from gangsched.core.podclass import PodClass
 
 class Likeness(msgspec.Struct, frozen=True, eq=False):
     """``classes`` are those of the pending members, each once; ``needs`` are the required ones of each gang.
-    Classes count by their number.
+    Classes count by their number. ``queue`` is that of a gang that needs quota: LocalQueue, priority there, and the
+    root of the cohort tree.
     """
 
     classes: tuple[PodClass, ...]
@@ -18,10 +19,11 @@ class Likeness(msgspec.Struct, frozen=True, eq=False):
     priority: int
     preempts: bool
     topology: tuple[tuple[tuple[str, bool], ...], ...]
+    queue: tuple[str, int, str] | None = None
 
     def _key(self) -> tuple[object, ...]:
         idents = tuple(c.ident for c in self.classes)
-        return idents, self.needs, self.scheduler, self.priority, self.preempts, self.topology
+        return idents, self.needs, self.scheduler, self.priority, self.preempts, self.topology, self.queue
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Likeness) and self._key() == other._key()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -10,6 +10,10 @@ from gangsched.model.dialects import gang_from_member, koordinator, needs_object
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, SINGLE, Gang, GangId, Pod
 
 ONLY_WAITING = "only-waiting"
+
+
+#: From so many members on, what is known of a gang is kept until one of them changes.
+_LARGE = 16
 
 
 class Census(msgspec.Struct):
@@ -39,23 +43,38 @@ class Membership:
         self.members: dict[GangId, dict[str, Pod]] = {}
         self.refused: dict[tuple[str, str, str], str] = {}
         self.assumed: Container[str] = ()
+        #: The priority of a gang in the queue where it is not that of its pods.
+        self.queue_priority: Callable[[Sequence[GangId]], int | None] = lambda _: None
         self._told: dict[GangId, Gang | None] = {}  # what members say, where no object does
+        # Of large gangs, for a change of one member must not cost a look at all of them more than once.
+        self._names: dict[GangId, list[str]] = {}
+        self._census: dict[GangId, Census] = {}
 
     # -- changes -------------------------------------------------------------------------------------------
 
     def set_pod(self, pod: Pod) -> None:
         """Insert or replace a pod."""
-        self.members.setdefault(pod.gang, {})[pod.uid] = pod
+        group = self.members.setdefault(pod.gang, {})
+        if pod.uid not in group:
+            self._names.pop(pod.gang, None)
+        group[pod.uid] = pod
         self._told.pop(pod.gang, None)
+        self._census.pop(pod.gang, None)
 
     def drop_pod(self, pod: Pod) -> None:
         """Remove a pod."""
         self._told.pop(pod.gang, None)
+        self._names.pop(pod.gang, None)
+        self._census.pop(pod.gang, None)
         group = self.members.get(pod.gang)
         if group is not None:
             group.pop(pod.uid, None)
             if not group:
                 del self.members[pod.gang]
+
+    def assumed_changed(self, pod: Pod) -> None:
+        """A binding of the pod is on its way now, or is no more."""
+        self._census.pop(pod.gang, None)
 
     def set_object(self, gang: Gang) -> None:
         """Insert or replace a group object."""
@@ -76,12 +95,23 @@ class Membership:
 
     def pods(self, gang: GangId) -> Iterator[Pod]:
         """The gang's pods in name order."""
-        yield from sorted(self.members.get(gang, {}).values(), key=lambda p: (p.name, p.uid))
+        members = self.members.get(gang, {})
+        if len(members) < _LARGE:
+            yield from sorted(members.values(), key=lambda p: (p.name, p.uid))
+            return
+        names = self._names.get(gang)
+        if names is None:
+            ordered = sorted(members.values(), key=lambda p: (p.name, p.uid))
+            names = self._names[gang] = [p.uid for p in ordered]
+        yield from map(members.__getitem__, names)
 
     def spec(self, gang: GangId) -> Gang | None:
         """What is known about the gang: its object, else what its oldest valid member says; None if nothing is."""
         if gang.family == SINGLE:
-            return self._single(gang)
+            known = self._told.get(gang) or self._single(gang)
+            if gang.scheduler in self.ours:
+                self._told[gang] = known
+            return known
         found = self.objects.get((gang.family, gang.namespace, gang.name))
         if found is not None:
             return found
@@ -104,7 +134,15 @@ class Membership:
         return Gang(SINGLE, gang.namespace, gang.name, kind="Pod", uid=pod.uid, created=pod.created, disruption="pod")
 
     def census(self, gang: GangId) -> Census:
-        """The gang's members by what they are doing."""
+        """The gang's members by what they are doing. The lists are not to be modified."""
+        known = self._census.get(gang)
+        if known is None:
+            known = self._count(gang)
+            if len(self.members.get(gang, ())) >= _LARGE:
+                self._census[gang] = known
+        return Census(known.pending, known.gated, known.bound, known.terminating, known.succeeded)
+
+    def _count(self, gang: GangId) -> Census:
         out = Census([], [], [], [], 0)
         for pod in self.pods(gang):
             if pod.phase == "Succeeded":

@@ -17,6 +17,7 @@ Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int32]
 
 ABSENT = -1
+_OLD_TAINTS = 256
 
 
 class LabelColumn:
@@ -83,10 +84,14 @@ class NodeColumns:
         return column
 
     def taints(self) -> tuple[Codes, list[tuple[Taint, ...]]]:
-        """``(codes, sets)``: ``sets[codes[row]]`` are the taints of a node. Few nodes differ in their taints."""
-        if self._taint_codes is None:
-            codes = [self._taint_code(n.taints) for n in self._snapshot.nodes]
-            self._taint_codes = np.array(codes, dtype=np.int32)
+        """``(codes, sets)``: ``sets[codes[row]]`` are the taints of a node. Few nodes differ in their taints.
+
+        Sets that no node has any more are dropped now and then: autoscalers put the time into theirs.
+        """
+        nodes = self._snapshot.nodes
+        if self._taint_codes is None or len(self._taint_sets) > len(nodes) + _OLD_TAINTS:
+            self._taint_sets, self._taint_code_of = [], {}
+            self._taint_codes = np.array([self._taint_code(n.taints) for n in nodes], dtype=np.int32)
         return self._taint_codes, self._taint_sets
 
     def flag(self, name: str) -> Bools:

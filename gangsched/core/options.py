@@ -19,7 +19,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     otherwise. Backoff doubles from ``backoff_initial_seconds`` up to ``backoff_max_seconds`` per gang.
     ``queue_policy`` is strict or backfill; with backfill, room is reserved for a gang that has waited
     ``starvation_seconds`` (0: never). With ``wait_for_leadership`` nothing is decided before a LeadershipChanged(True).
+    With ``suspend_jobs`` a Job that would not survive the loss of its pods is suspended instead.
     ``bind_timeout_seconds`` bounds the time in which the volumes of a gang must be bound.
+    Without ``quota`` queue objects mean nothing; ``fair_sharing`` weighs queues that borrow by their share.
     ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
 
@@ -37,8 +39,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     queue_policy: str = "backfill"
     starvation_seconds: float = 600.0
     evict_daemonset_pods: bool = False
+    suspend_jobs: bool = True
     wait_for_leadership: bool = False
     bind_timeout_seconds: float = 600.0
+    quota: bool = True
+    fair_sharing: bool = False
     profiles: tuple[tuple[str, PluginSet], ...] = ()
 
     def plugins_of(self, scheduler: str) -> PluginSet:

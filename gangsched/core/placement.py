@@ -14,6 +14,7 @@ from gangsched.core.pipeline import Pipeline, Ranking
 from gangsched.core.podclass import PodClass
 from gangsched.core.simulation import Simulation
 from gangsched.core.snapshot import Ints
+from gangsched.core.streak import Streak
 from gangsched.model.records import Pod
 
 #: From so many equal members on, nodes are scored all at once.
@@ -46,6 +47,7 @@ class Placer:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
+        self.streak = Streak(pipeline)
         self.looks = 0  # rankings and masks over all nodes: the unit in which searches are bounded
 
     def required(self, wants: Sequence[Want], sim: Simulation, prefer: Mapping[str, int]) -> Placed:

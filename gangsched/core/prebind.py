@@ -49,7 +49,14 @@ def _ask(steps: Steps, group: Group, binding: ClaimBinding) -> None:
     if binding.target.volume:
         volume = steps.world.snapshot.volumes.volumes[binding.target.volume]
         action: BindVolume | SelectNode = BindVolume(
-            action_id, ref, volume.name, volume.uid, volume.version, claim.name, claim.uid
+            action_id,
+            ref,
+            volume.name,
+            volume.uid,
+            volume.version,
+            claim.name,
+            claim.uid,
+            reserved=volume.claim is not None,
         )
     else:
         action = SelectNode(action_id, ref, claim.name, claim.uid, binding.target.node)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gangsched.core.groups import group_key
@@ -25,8 +25,11 @@ Order: TypeAlias = tuple[int, float, str]
 
 
 def queue_order(membership: Membership, gangs: Sequence[GangId]) -> Order:
-    """The place of a group in the queue."""
-    return -membership.preemptor_priority(gangs), membership.created(gangs), group_key(gangs)
+    """The place of a group in the queue. A gang that needs quota has the priority of its workload there."""
+    priority = membership.queue_priority(gangs)
+    if priority is None:
+        priority = membership.preemptor_priority(gangs)
+    return -priority, membership.created(gangs), group_key(gangs)
 
 
 class Hint(enum.Flag):
@@ -46,18 +49,21 @@ class Hint(enum.Flag):
     NAMESPACES = enum.auto()  # the labels of a namespace changed
     VOLUMES = enum.auto()  # a claim, a volume or a storage class changed
     TURN = enum.auto()  # a gang that was ahead is no longer in the way
-    ANY = NODE | ROOM | PODS | VICTIMS | BUDGET | CLASSES | NAMESPACES | VOLUMES | TURN
+    QUOTA = enum.auto()  # quota was given back, a queue object changed, or the head of a queue did
+    ANY = NODE | ROOM | PODS | VICTIMS | BUDGET | CLASSES | NAMESPACES | VOLUMES | TURN | QUOTA
 
 
 class Change(NamedTuple):
     """One event that may help. ``node`` is the name of the node that it is about, ``pod`` the pod as it is now (or last
-    was), ``before`` as it was before; empty where the event is not about one.
+    was), ``before`` as it was before; empty where the event is not about one. ``tree`` is the root of the cohort tree
+    in which quota was given back; with QUOTA, empty for all.
     """
 
     kind: Hint
     node: str = ""
     pod: Pod | None = None
     before: Pod | None = None
+    tree: str = ""
 
 
 class Queue:
@@ -78,7 +84,7 @@ class Queue:
         key = order[2]
         self.remove(key)
         self._order[key] = order
-        heapq.heappush(self._active, order)
+        _push(self._active, order, self._order)
 
     def park(self, order: Order, now: float, not_before: float, latest: float | None = None) -> None:
         """Wait for :meth:`wake`, then at least until ``not_before``; ``latest`` is when time alone may have helped."""
@@ -122,7 +128,7 @@ class Queue:
             self._wake_later(key, not_before)
         if key not in self._eager:
             self._eager[key] = self._backoff[key]
-            heapq.heappush(self._early, self._backoff[key])
+            _push(self._early, self._backoff[key], self._eager)
         return False
 
     def eager(self) -> list[str]:
@@ -168,6 +174,22 @@ class Queue:
     def _wake_later(self, key: str, when: float) -> None:
         self._due[key] = when
         heapq.heappush(self._waiting, (when, key))
+        if _mostly_dead(self._waiting, self._due):
+            self._waiting = [(when, key) for key, when in self._due.items()]
+            heapq.heapify(self._waiting)
+
+
+def _push(heap: list[Order], order: Order, valid: dict[str, Order]) -> None:
+    """Add an entry; ``valid`` has all that count, this one included."""
+    heapq.heappush(heap, order)
+    if _mostly_dead(heap, valid):
+        heap[:] = valid.values()
+        heapq.heapify(heap)
+
+
+def _mostly_dead(heap: Sequence[object], valid: Collection[str]) -> bool:
+    """Do most entries of the heap no longer count? They would leave it at the top, which they may never reach."""
+    return len(heap) > 2 * len(valid) + 64
 
 
 def _first(heap: list[Order], valid: dict[str, Order]) -> str | None:

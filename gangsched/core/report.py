@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gangsched.core.actions import PodRef, Report, pod_reference
+from gangsched.core.actions import JobRef, PodRef, Report, pod_reference
 from gangsched.core.decision import Placement, Victim
 from gangsched.core.membership import Census
 from gangsched.model.records import Gang, Pod
@@ -20,6 +20,7 @@ UNSCHEDULABLE = "Unschedulable"
 REFUSED = "InvalidObject"
 SCHEDULER_ERROR = "SchedulerError"
 ROOM_TAKEN = "FreedRoomTaken"
+RESUMED = "Resumed"
 
 #: Reason of a victim's DisruptionTarget condition.
 MARK_REASON = "PreemptionByScheduler"
@@ -58,6 +59,19 @@ def victim_evicted(victim: Victim, preemptor: str, trigger: PodRef, priority: in
     ref = PodRef(victim.namespace, victim.name, victim.uid)
     note = f"Preempted by gang {preemptor} (priority {priority}, pod {trigger.key}) on node {victim.node}: {victim.why}"
     return Report(pod_reference(ref), "Normal", PREEMPTED, "Preempting", note[:_NOTE_LIMIT], pod_reference(trigger))
+
+
+def job_suspended(job: JobRef, preemptor: str, trigger: PodRef, priority: int, plan: str) -> Report:
+    """Told on a Job whose pods had to go."""
+    note = f"Suspended to make room for gang {preemptor} (priority {priority}, {trigger.key}; plan {plan});"
+    note += " it goes on when it fits again"
+    return Report(pod_reference(job), "Normal", PREEMPTED, "Suspending", note[:_NOTE_LIMIT], pod_reference(trigger))
+
+
+def job_resumed(job: JobRef, pods: int) -> Report:
+    """Told on a Job that goes on."""
+    note = f"There is room for its {pods} pod{'' if pods == 1 else 's'} again: its suspension has ended"
+    return Report(pod_reference(job), "Normal", RESUMED, "Resuming", note)
 
 
 def preemptor_evicts(trigger: PodRef, preemptor: str, victims: Iterable[Victim], plan: str) -> Report:

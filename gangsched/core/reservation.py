@@ -16,7 +16,7 @@ from gangsched.core.groups import Group
 from gangsched.core.podtable import TERMINATING
 from gangsched.core.simulation import Phantom
 from gangsched.core.snapshot import Ints
-from gangsched.core.turns import Blocked, usable
+from gangsched.core.turns import Blocked
 from gangsched.core.world import World
 from gangsched.model.records import Pod
 
@@ -34,9 +34,9 @@ def reserve(job: Attempt, group: Group, world: World) -> None:
     turns.put(msgspec.structs.replace(blocked, room=()))
     rivals = turns.reserving()
     if rivals:
-        sim, pipeline = job.simulation(), job.placer.pipeline
-        mine = usable(blocked.classes, pipeline, sim)
-        rivals = [b for b in rivals if (usable(b.classes, pipeline, sim) & mine).any()]
+        sim = job.simulation()
+        mine = blocked.usable(sim)
+        rivals = [b for b in rivals if (b.usable(sim) & mine).any()]
         if any(b.order < blocked.order for b in rivals):
             return
     room = _first_room(job, group, world)

@@ -17,7 +17,7 @@ from gangsched.core.options import Options
 from gangsched.core.queue import Change, Hint
 from gangsched.core.turns import STRICT
 from gangsched.core.world import World
-from gangsched.model.records import SINGLE, Gang, GangId, Labels, Node, Pod
+from gangsched.model.records import JOB, SINGLE, Gang, GangId, Labels, Node, Pod
 
 
 class Scheduler:
@@ -30,10 +30,11 @@ class Scheduler:
     def __init__(self, options: Options) -> None:
         self.options = options
         strict = options.queue_policy == STRICT
-        self.world = World(options.scheduler_names, options.evict_daemonset_pods, strict)
+        self.world = World(options.scheduler_names, options.evict_daemonset_pods, strict, options.fair_sharing)
         self.decider = Decider(self.world, options)
         self._run = Executor(self.world, self.decider, options)
         self._dirty: set[GangId] = set()
+        self._jobs: set[tuple[str, str]] = set()
         self._changes: list[Change] = []
         self._synced = False
         self._leading = not options.wait_for_leadership
@@ -51,6 +52,7 @@ class Scheduler:
         self._run.now = now
         for event in events:
             self._apply(event)
+        self._renew_jobs()
         if not (self._synced and self._leading):
             self._run.take_actions()
             return []
@@ -126,7 +128,7 @@ class Scheduler:
             case ev.PodGone(_, _, uid):
                 self._pod_gone(uid)
             case ev.WriteDone(action_id, outcome, message):
-                self._run.answer(action_id, outcome, message)
+                self._run.phases.answer(action_id, outcome, message)
             case ev.NodeChanged(node):
                 self._node_changed(node)
             case ev.NodeGone(name):
@@ -158,13 +160,16 @@ class Scheduler:
                 if self.world.classes.get(priority_class.name) != priority_class:
                     self.world.classes[priority_class.name] = priority_class
                     self._note(Hint.CLASSES)  # victims or preemptors may have to wait less now
+                    self._jobs.update(self.world.suspended.standing)
             case ev.PriorityClassGone(name):
                 self.world.classes.pop(name, None)
                 self._note(Hint.CLASSES)
             case ev.JobChanged(job):
-                self.world.jobs[(job.namespace, job.name)] = job
+                self._pods_regrouped(self.world.set_job(job))
+                self._jobs.add((job.namespace, job.name))
             case ev.JobGone(namespace, name):
-                self.world.jobs.pop((namespace, name), None)
+                self._pods_regrouped(self.world.drop_job(namespace, name))
+                self._jobs.add((namespace, name))
             # Default constraints are preferences as a rule: no parked gang is woken for what they select.
             case ev.PodSelectorChanged(pod_selector):
                 self.world.snapshot.selectors.set(pod_selector)
@@ -176,6 +181,14 @@ class Scheduler:
             case ev.StorageGone(kind, namespace, name):
                 self.world.snapshot.volumes.drop(kind, namespace, name)
                 self._volumes_changed()
+            case ev.QueueObjectChanged() | ev.QueueObjectGone() if not self.options.quota:
+                pass
+            case ev.QueueObjectChanged(queue_object):
+                if self.world.managed.quota.knows(queue_object):
+                    return
+                self._queues_changed(self.world.put_queue_object(queue_object))
+            case ev.QueueObjectGone(kind, namespace, name):
+                self._queues_changed(self.world.drop_queue_object(kind, namespace, name))
             case ev.ObjectRefused():
                 self._object_refused(event)
             case ev.SearchCancelled(question):
@@ -186,7 +199,19 @@ class Scheduler:
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
 
+    def _pods_regrouped(self, pods: Sequence[Pod]) -> None:
+        """These pods are in another gang than before because of what their Job says."""
+        for pod in pods:
+            self._pod_changed(pod)
+
+    def _queues_changed(self, regrouped: Sequence[Pod]) -> None:
+        """Any gang may need quota from now on, or none: its place in the queue may be another too."""
+        self._pods_regrouped(regrouped)
+        self._note(Hint.QUOTA)
+        self._dirty.update(self.world.membership.members)
+
     def _pod_changed(self, pod: Pod) -> None:
+        pod = self.world.in_its_gang(pod)
         earlier = self.world.find(pod.namespace, pod.name)
         if earlier is not None and earlier.uid != pod.uid:
             self._pod_gone(earlier.uid)  # re-created under the same name before its deletion was seen
@@ -197,10 +222,25 @@ class Scheduler:
         assumed_on = self.world.assumed_on(pod.uid)
         self.world.set_pod(pod)
         self._touch(pod.gang)
+        self._job_touched(pod)
         self._pod_may_help(old, pod, assumed_on)
         if pod.finished:
             self._run.gone(pod.uid)
         self._run.pod_seen(old, pod)
+
+    def _job_touched(self, pod: Pod) -> None:
+        """A suspended Job is planned again when the last of its pods is gone."""
+        job = self.world.suspended.job_of(pod)
+        if job is not None and job.suspended_by:
+            self._jobs.add((job.namespace, job.name))
+
+    def _renew_jobs(self) -> None:
+        """Suspended Jobs wait, or go on."""
+        for key in sorted(self._jobs):
+            for gang in self.world.suspended.renew(key):
+                self._touch(gang)
+            self._dirty.update(GangId(JOB, *key, scheduler) for scheduler in self.world.membership.ours)
+        self._jobs.clear()
 
     def _pod_may_help(self, old: Pod | None, pod: Pod, assumed_on: str) -> None:
         """Note what a pod's new record may mean for gangs that do not fit. We were binding it to ``assumed_on``."""
@@ -214,6 +254,8 @@ class Scheduler:
         if not was_there:
             # Where one has come, none has become free; but its gang may now have members to spare.
             self._note(Hint.PODS if pod.gang.family == SINGLE else Hint.PODS | Hint.VICTIMS, pod.node, pod)
+        if not was_there or (old is not None and pod.shape is not old.shape):
+            self._run.nodes_fuller.add(pod.node)
         if old is None:
             return
         if pod.deleting_since is not None and old.deleting_since is None:
@@ -240,6 +282,7 @@ class Scheduler:
         self._run.gone(uid)
         if pod is not None:
             self._touch(pod.gang)
+            self._job_touched(pod)
             if pod.bound or assumed_on:
                 self._note(Hint.ROOM, pod.node or assumed_on, pod)
 
@@ -266,6 +309,7 @@ class Scheduler:
         else:
             namespaces[name] = labels
         self.world.snapshot.terms.namespaces_changed()
+        self.world.snapshot.generation += 1
         self._note(Hint.NAMESPACES)
 
     def _gang_changed(self, family: str, namespace: str, name: str, gang: Gang | None) -> None:
@@ -281,6 +325,7 @@ class Scheduler:
     def _touch(self, gang: GangId) -> None:
         """The gang must be looked at again, with the other gangs of its GangGroup."""
         self._dirty.add(gang)
+        self.world.managed.touch(gang)
         spec = self.world.membership.spec(gang) if gang.family != SINGLE else None
         if spec is not None:
             for key in spec.group:
@@ -323,7 +368,8 @@ class Scheduler:
             self._refresh()
             self._run.plans_at_risk()
             self._run.time_passed()
-            self._run.phases_over()
+            self._run.phases.over()
+            self._changes += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
             changes, self._changes = self._changes + self._run.take_changes(), []
             if changes:
                 self._run.wake(changes)

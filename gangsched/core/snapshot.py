@@ -38,7 +38,9 @@ class Snapshot:
     ``allocatable`` and ``used`` are ``(R, N)``; ``scored`` is ``(2, N)``. Rows of nodes that were added since the
     last :meth:`settle` are not visible yet; every decision settles first. ``static_generation`` changes whenever
     something changes that filters blind to pods look at, ``labels_generation`` whenever rows or labels of nodes do,
-    ``room_generation`` when what a node has changes.
+    ``room_generation`` when what a node has changes; ``generation`` counts all changes that a decision may depend on,
+    and ``charged_last`` is the UID of the pod that was charged last, with its row. ``told_apart`` changes when pods
+    that were of one class may be of two from then on.
     ``terms`` counts the pods that terms of affinity and spread concern, ``images`` has the bytes of each image by node
     number (``node_ids``), ``selectors`` knows which pods belong together.
     """
@@ -55,6 +57,8 @@ class Snapshot:
         self.columns = NodeColumns(self)
         self.static_generation = 0
         self.room_generation = 0
+        self.generation = 0
+        self.charged_last: tuple[str, int] = ("", -1)
         self.labels_generation = 0
         self.volumes = VolumeIndex()
         self.volume_choices = Choices(self, self.volumes)
@@ -64,10 +68,10 @@ class Snapshot:
         self.images: dict[str, NodeCounts] = {}
         self.anti_shapes: list[int] = []
         self.port_shapes: list[int] = []
+        self.told_apart = 0
         self._term_keys: tuple[str, ...] = ()
         self._terms_exist = False
         self._classes: dict[tuple[object, ...], PodClass] = {}
-        self._scored_vectors: list[Floats] = []
         self._next_class = 0
         self.namespaces: dict[str, Labels] = {}
         self._known: dict[str, Node] = {}
@@ -79,6 +83,7 @@ class Snapshot:
         self.shapes: list[PodShape] = []
         self._vectors: list[tuple[Ints, Floats]] = []
         self._shape_matrix: Floats = np.zeros((0, len(self.resources)))
+        self._scored: Floats = np.zeros((0, len(SCORED)))
 
     @property
     def size(self) -> int:
@@ -89,6 +94,7 @@ class Snapshot:
 
     def set_node(self, node: Node) -> None:
         """Insert or replace a node."""
+        self.generation += 1
         old = self._known.get(node.name)
         self._known[node.name] = node
         self._note_images(self.node_ids.take(node.name), old.images if old is not None else (), node.images)
@@ -101,6 +107,7 @@ class Snapshot:
 
     def drop_node(self, name: str) -> None:
         """Remove a node; pods still bound to it stay known and count again if it comes back."""
+        self.generation += 1
         node = self._known.pop(name, None)
         if node is not None:
             self._dirty = True
@@ -164,7 +171,9 @@ class Snapshot:
 
     def charge(self, pod: Pod, node: str, flags: int) -> None:
         """The pod takes room on ``node`` (which need not be known yet). A pod is charged once at a time."""
+        self.generation += 1
         row = -1 if self._dirty and node not in self.row_of else self.row_of.get(node, -1)
+        self.charged_last = (pod.uid, row)
         self._pods_on.setdefault(node, {})[pod.uid] = pod
         slot = self.table.add(pod, row, self.shape_number(pod.shape), flags)
         self.table.place[slot] = self.node_ids.take(node)
@@ -176,6 +185,7 @@ class Snapshot:
 
     def discharge(self, uid: str, node: str) -> None:
         """The pod no longer takes room on ``node``."""
+        self.generation += 1
         slot = self.table.slot_of[uid]
         row = int(self.table.row[slot])
         pod = self._pods_on[node].pop(uid)
@@ -204,6 +214,7 @@ class Snapshot:
         self._pods_on[node][pod.uid] = pod
         same = old is not None and old.labels is pod.labels and not (self.table.flags[slot] ^ flags) & TERMINATING
         if not same:
+            self.generation += 1
             self.terms.count(slot, -1)
         self.table.replace(slot, pod, flags)
         if not same:
@@ -242,7 +253,6 @@ class Snapshot:
         if shape.host_ports:
             self.port_shapes.append(number)
         self._note_terms(number, shape)
-        self._scored_vectors.append(scored_vector(shape))
         items = [(PODS, 1.0)]
         for name, units in shape.requests:
             row = self.resource_row.get(name)
@@ -254,8 +264,34 @@ class Snapshot:
         if number >= len(self._shape_matrix):
             extra = np.zeros((max(16, len(self._shape_matrix)), len(self.resources)))
             self._shape_matrix = np.concatenate([self._shape_matrix, extra])
+            self._scored = np.concatenate([self._scored, np.zeros((len(extra), len(SCORED)))])
         self._shape_matrix[number, index] = amounts
+        self._scored[number] = scored_vector(shape)
         return number
+
+    def keep_shapes(self, used: Iterable[PodShape]) -> None:
+        """Forget the shapes that neither a charged pod nor any of ``used`` has. The others have new numbers then: not
+        to be called while something is being decided.
+        """
+        table = self.table
+        slots = np.flatnonzero(table.place[: table.size] >= 0)
+        kept = sorted({*table.shape[slots].tolist(), *map(self.shape_number, used)})
+        place = np.zeros(len(self.shapes), dtype=np.int64)
+        place[kept] = np.arange(len(kept))
+        numbers_now = place[table.shape[slots]]
+        table.shape[: table.size] = 0  # of free slots it means nothing, but is a number that exists
+        table.shape[slots] = numbers_now
+        self.shapes = [self.shapes[n] for n in kept]
+        self._vectors = [self._vectors[n] for n in kept]
+        self._shape_matrix, self._scored = self._shape_matrix[kept], self._scored[kept]
+        self.anti_shapes = [n for n, shape in enumerate(self.shapes) if shape.anti_affinity]
+        self.port_shapes = [n for n, shape in enumerate(self.shapes) if shape.host_ports]
+        self._known_shapes = {shape: n for n, shape in enumerate(self.shapes)}
+        numbers = self._shape_number = {id(shape): n for n, shape in enumerate(self.shapes)}
+        self._twins.clear()
+        classes = [(numbers.get(id(c.shape), -1), key, c) for key, c in self._classes.items()]
+        self._classes = {(n, *key[1:]): c for n, key, c in classes if n >= 0}
+        self.terms.shapes_are(self.shapes)
 
     def vector(self, shape: PodShape) -> tuple[Ints, Floats]:
         """``(resource rows, amounts)`` that a pod of this shape takes, its pod slot included."""
@@ -263,11 +299,12 @@ class Snapshot:
 
     def scored_matrix(self) -> Floats:
         """``(shapes, 2)`` what scoring assumes, by shape number."""
-        return np.array(self._scored_vectors).reshape(-1, 2)
+        return self._scored[: len(self.shapes)]
 
     def scored_of(self, shape: PodShape) -> Floats:
         """``(2,)`` cpu and memory that scoring assumes for the shape. Do not modify."""
-        return self._scored_vectors[self.shape_number(shape)]
+        amounts: Floats = self._scored[self.shape_number(shape)]
+        return amounts
 
     def class_of(self, pod: Pod) -> PodClass:
         """The class of a pod: one object for all pods that no filter or score can tell apart.
@@ -330,6 +367,7 @@ class Snapshot:
         wanted = set(keys)
         if not self._terms_exist or not wanted.issubset(self._term_keys):
             self._terms_exist = True
+            self.told_apart += 1
             self._term_keys = tuple(sorted(wanted.union(self._term_keys)))
             self._classes.clear()
 

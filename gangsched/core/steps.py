@@ -1,35 +1,33 @@
-"""What a step of the lifecycle table does: the writes, the queue, the room that is held, and what people are told."""
+"""What a step of the lifecycle table does: the writes, the queue, and the room that is held."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from gangsched.core import prebind, report
+from gangsched.core import prebind, report, suspension, telling
 from gangsched.core.actions import (
     Action,
     Bind,
-    GangStatus,
+    JobRef,
     Mark,
     Nominate,
     PodRef,
     Remove,
-    Report,
-    SetCondition,
     Unmark,
     WithdrawNomination,
 )
 from gangsched.core.decision import Placement
 from gangsched.core.groups import Group, Plan
-from gangsched.core.lifecycle import Do, State
+from gangsched.core.lifecycle import Do
 from gangsched.core.options import Options
 from gangsched.core.outstanding import Outstanding
 from gangsched.core.permit import Barrier
 from gangsched.core.queue import Change, Hint, Queue, queue_order
 from gangsched.core.repeats import Repeated, Repeats
 from gangsched.core.world import World
-from gangsched.model.records import SINGLE, GangId, Pod
+from gangsched.model.records import GangId, Pod
 
 
 class Steps:
@@ -38,7 +36,8 @@ class Steps:
     ``writes`` are the writes without an answer yet; ``awaited_by`` has, by UID, the keys of the groups
     that wait for a pod to be gone. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those
     whose held room a gang of higher priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by
-    whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed.
+    whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed. ``statuses`` are
+    those of group objects that were told last.
     """
 
     def __init__(self, world: World, options: Options) -> None:
@@ -48,14 +47,15 @@ class Steps:
         self.queue = Queue()
         self.actions: list[Action] = []
         self.writes = Outstanding()
-        self.awaited_by: dict[str, set[str]] = {}
+        self.awaited_by = world.awaited
         self.marks: set[str] = set()
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
         self.repeats = Repeats()
         self._next_id = 1
-        self._statuses: dict[GangId, object] = {}
+        self._withdraw_later: dict[str, list[WithdrawNomination]] = {}
+        self.statuses: dict[GangId, object] = {}
         self._do: dict[Do, Callable[[Group], None]] = {
             Do.NOMINATE: self._nominate,
             Do.MARK: self._mark,
@@ -63,10 +63,11 @@ class Steps:
             Do.PREBIND: lambda group: prebind.begin(self, group),
             Do.UNASSUME: lambda group: prebind.undo(self, group),
             Do.BIND: self._bind,
+            Do.LET_GO_ON: lambda group: suspension.let_go_on(self, group),
             Do.WITHDRAW: self._withdraw,
             Do.UNMARK: self._unmark,
             Do.RELEASE: self.release,
-            Do.REPORT: self.report,
+            Do.REPORT: lambda group: telling.where_it_stands(self, group),
             Do.ENQUEUE: self._enqueue,
             Do.RETRY: self._retry,
             Do.PARK: self._park,
@@ -86,8 +87,9 @@ class Steps:
         self.check.clear()
         self.taken_from.clear()
         self.actions.clear()
-        self._statuses.clear()
+        self.statuses.clear()
         self.repeats.clear()
+        self._withdraw_later.clear()
 
     def still(self, group: Group) -> bool:
         """Is nothing of an earlier plan of this gang on its way any more? Until then it is not decided again: a mark or
@@ -98,6 +100,12 @@ class Steps:
         return not len(self.repeats) or not any(
             self.repeats.has(WithdrawNomination, pod.uid) for pod in self._unplaced(group)
         )
+
+    def wait_for(self, group: Group, plan: Plan, uids: Iterable[str]) -> None:
+        """The gang waits until these pods are gone."""
+        for uid in uids:
+            plan.waiting.add(uid)
+            self.awaited_by.setdefault(uid, set()).add(group.key)
 
     def write(self, group: Group, action: Action, action_id: int, uid: str) -> None:
         """A write that the group's phase waits for."""
@@ -135,7 +143,7 @@ class Steps:
     def _wanted(self, action: Repeated, pod: Pod) -> bool:
         match action:
             case Bind(node=node):
-                return self.world.still_takes(pod.uid, node)
+                return self.still_takes(pod.uid, node)
             case WithdrawNomination():
                 return not pod.node
         return pod.live
@@ -148,16 +156,25 @@ class Steps:
         return PodRef(place.namespace, place.name, place.uid)
 
     def trigger(self, group: Group) -> PodRef:
-        """The first placed member by name: the pod that messages name."""
+        """The first placed member by name: the pod that messages name. A Job without pods speaks for itself."""
+        if suspension.is_suspended_job(group):
+            return self.job(group.gangs[0])
         places = group.plan.placements if group.plan is not None else []
         first = min(places, key=lambda p: p.key, default=None)
         return self._ref(first) if first is not None else PodRef("", group.name, "")
+
+    def job(self, gang: GangId) -> JobRef:
+        """The Job that a gang without pods stands for."""
+        spec = self.world.membership.spec(gang)
+        return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "")
 
     def _nominate(self, group: Group) -> None:
         plan = group.plan
         if plan is None:
             return
         group.barrier = Barrier()
+        if suspension.is_suspended_job(group):
+            return  # that it waits stands on the Job itself, and for whom its victims leave on them
         victims = len(plan.victims)
         plan.nominated = set(plan.node_of)
         for place in plan.placements:
@@ -165,7 +182,7 @@ class Steps:
             action_id = self.new_id()
             text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
             self.write(group, Nominate(action_id, self._ref(place), place.node, plan.ident, text), action_id, place.uid)
-        self._tell(group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
+        telling.tell(self, group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
 
     def _mark(self, group: Group) -> None:
         plan = group.plan
@@ -192,9 +209,8 @@ class Steps:
         plan.announced = True
         if first and plan.victims:
             group.rounds += 1
-        for uid in self._standing(plan):
-            if uid in plan.removed:
-                continue
+        standing = [uid for uid in self._standing(plan) if uid not in plan.removed]
+        for uid in suspension.suspend(self, group, plan, standing):
             action_id = self.new_id()
             plan.removed.add(uid)
             ref = report.reference(self.world.pods[uid])
@@ -228,8 +244,18 @@ class Steps:
         self._give_back(group)
         for place in plan.placements:
             self.world.assume(place.uid, place.node)
+            suspension.take_room(self, self.world.pods[place.uid], place.node)
             self.changes.append(Change(Hint.PODS, place.node, self.world.pods[place.uid]))
         self.may_have_taken(group, priority)
+
+    def still_takes(self, uid: str, node: str) -> bool:
+        """Has ``node`` still room for a member that is assumed there, as far as its profile looks?"""
+        pod = self.world.pods.get(uid)
+        return pod is not None and self.world.still_takes(uid, node, self.options.plugins_of(pod.scheduler).ignores)
+
+    def lost(self, placements: Iterable[Placement]) -> list[Placement]:
+        """The assumed members among these whose node no longer takes them."""
+        return [p for p in placements if not self.still_takes(p.uid, p.node)]
 
     def bind_again(self, group: Group) -> bool:
         """Repeat, on the same nodes, the bindings whose outcome is unknown. False when one of these nodes no longer
@@ -237,7 +263,7 @@ class Steps:
         """
         unsure = [p for p in group.plan.placements if p.uid in group.unsure] if group.plan is not None else []
         unsure = [p for p in unsure if p.uid in self.world.pods and not self.world.pods[p.uid].node]
-        lost = [p for p in unsure if not self.world.still_takes(p.uid, p.node)]
+        lost = self.lost(unsure)
         if lost:
             for place in lost:
                 self.world.forget(place.uid)
@@ -262,6 +288,16 @@ class Steps:
         text = f"superseded by plan {plan.ident}"
         self._withdraw_some(group, lambda pod: pod.uid not in plan.nominated and _on_record(pod), text)
 
+    def withdraw_moved(self, plan: Plan, placements: Iterable[Placement]) -> set[str]:
+        """Clear the nominations of members that are bound elsewhere than they were nominated to, before that is done:
+        no binding contradicts a record that stands. Returns their UIDs.
+        """
+        moved = {p.uid: p for p in placements if p.uid in plan.nominated and plan.node_of.get(p.uid) != p.node}
+        for place in moved.values():
+            text = f"{place.node} is taken instead"
+            self._write_apart(WithdrawNomination(self.new_id(), self._ref(place), "Withdrawn", text))
+        return set(moved)
+
     def on_record(self, group: Group) -> bool:
         """Does a member that is not placed bear an intent record?"""
         return any(map(_on_record, self._unplaced(group)))
@@ -269,7 +305,21 @@ class Steps:
     def _withdraw_some(self, group: Group, which: Callable[[Pod], bool], text: str) -> None:
         for pod in self._unplaced(group):
             if which(pod) and not self.repeats.has(WithdrawNomination, pod.uid):
-                self._write_apart(WithdrawNomination(self.new_id(), report.reference(pod), "Withdrawn", text))
+                action = WithdrawNomination(self.new_id(), report.reference(pod), "Withdrawn", text)
+                if self.writes.any_of(group.key):
+                    self._withdraw_later.setdefault(group.key, []).append(action)
+                    self.repeats.sent(action)
+                else:
+                    self._write_apart(action)
+
+    def answered(self, key: str) -> None:
+        """A write of a phase of this group has been answered. When it was the last one the nominations are cleared that
+        had to stand until then: a mark or a removal that is on its way is never without a record.
+        """
+        if key in self._withdraw_later and not self.writes.any_of(key):
+            for action in self._withdraw_later.pop(key):
+                if self.repeats.has(WithdrawNomination, action.pod.uid):
+                    self._write_apart(action)
 
     def _unplaced(self, group: Group) -> Iterator[Pod]:
         for gang in group.gangs:
@@ -280,7 +330,7 @@ class Steps:
         plan = group.plan
         if plan is None:
             return
-        stay = {uid for uid, _ in group.barrier.failed} | (set(plan.victims) - plan.removed)
+        stay = {pod for uid, _ in group.barrier.failed for pod in plan.meant(uid)} | (set(plan.victims) - plan.removed)
         for uid in sorted(stay & self.marks):
             if self.awaited_by.get(uid, set()) <= {group.key}:
                 self.unmark(uid, group.name)
@@ -307,6 +357,7 @@ class Steps:
             prebind.forget_claims(self, plan)
         group.retry_at = None
         group.barrier = Barrier()
+        suspension.give_up_room(self, group)
         if plan is not None:
             for uid in plan.waiting:
                 waiting = self.awaited_by.get(uid)
@@ -317,8 +368,11 @@ class Steps:
         self._give_back(group)
 
     def _give_back(self, group: Group) -> None:
-        """Room is no longer held."""
-        self.changes += [Change(Hint.ROOM, p.node) for p in self.world.held.pop(group.key, ())]
+        """Room is no longer held, nor are volumes, which others may use elsewhere."""
+        given = self.world.held.pop(group.key, [])
+        self.changes += [Change(Hint.ROOM, p.node) for p in given]
+        if any(p.pod.volumes is not None for p in given):
+            self.changes.append(Change(Hint.VOLUMES))
 
     def _keep_unsure(self, group: Group, plan: Plan) -> None:
         """The gang stops following bindings that may have taken effect: they are repeated without it."""
@@ -357,83 +411,10 @@ class Steps:
         doubled = self.options.backoff_initial_seconds * 2.0 ** min(attempts - 1, 30)
         return min(doubled, self.options.backoff_max_seconds)
 
-    def report(self, group: Group) -> None:
-        """Tell every member where its gang stands."""
-        if group.state is State.GATHERING or group.problem:
-            self._tell(group, report.GANG_NOT_READY, group.problem, report.not_ready)
-            return
-        # A gang that is decided before its backoff is over has no more to say for it.
-        early = self.now < group.quiet_until
-        if group.failed_plugin:
-            told = self._tell(group, report.SCHEDULER_ERROR, group.message, report.scheduler_error, early=early)
-        else:
-            told = self._tell(group, report.UNSCHEDULABLE, group.message, report.failed_scheduling, early=early)
-        if told:
-            group.quiet_until = self.now + self.pause(group.attempts + 1)
-
-    def _tell(
-        self, group: Group, reason: str, text: str, event: Callable[[PodRef, str], Report], early: bool = False
-    ) -> bool:
-        """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those
-        that have been told something else hear of it later. Returns whether anybody was told.
-        """
-        some = False
-        if not text:
-            return some
-        for gang in group.gangs:
-            for pod in self.world.membership.census(gang).pending:
-                seen = pod.scheduled_condition
-                shown = (seen.reason, seen.message) if seen is not None else None
-                if group.told.get(pod.uid) == (reason, text) or (pod.uid not in group.told and shown == (reason, text)):
-                    continue
-                if early and pod.uid in group.told:
-                    group.tell_at = group.quiet_until
-                    continue
-                some = True
-                group.told[pod.uid] = (reason, text)
-                ref = report.reference(pod)
-                self.actions.append(SetCondition(ref, reason, text))
-                self.actions.append(event(ref, text))
-        return some
-
-    def status(self, gang: GangId, group: Group | None) -> None:
-        """The status of the group object, when it changed and is ours to tell."""
-        if gang.family == SINGLE:
-            return
-        spec = self.world.membership.objects.get((gang.family, gang.namespace, gang.name))
-        if spec is None:
-            self._statuses.pop(gang, None)
-            return
-        membership = self.world.membership
-        if gang not in membership.members and gang not in self._statuses:
-            return  # another scheduler's group, or one that nobody uses yet
-        status = report.gang_status(
-            spec,
-            membership.pods(gang),
-            membership.census(gang),
-            group.problem if group else "",
-            group.message if group else "",
-        )
-        if self._statuses.get(gang) != status:
-            self._statuses[gang] = status
-            self.actions.append(GangStatus(gang.family, gang.namespace, gang.name, spec.uid, status))
-
     def look_around(self, plan: Plan) -> None:
         """Remember who is on the plan's nodes when it is made."""
         nodes = set(plan.node_of.values())
         plan.neighbours = {p.uid for node in nodes for p in self.world.snapshot.pods_on(node)}
-
-    def room_taken(self, group: Group, plan: Plan, why: str) -> str:
-        """Say who took the room that was freed, on the gang's first member too."""
-        thieves = sorted(
-            f"{p.key} ({p.scheduler})"
-            for node in sorted(set(plan.node_of.values()))
-            for p in self.world.snapshot.pods_on(node)
-            if p.uid not in plan.neighbours and p.deleting_since is None
-        )
-        text = f"the room that was freed is taken{' by ' + ', '.join(thieves[:5]) if thieves else ''}: {why}"
-        self.actions.append(report.room_taken(self.trigger(group), text))
-        return text
 
     def may_have_taken(self, group: Group, priority: int) -> None:
         """Room held by gangs of lower priority on the same nodes may be gone now."""

@@ -12,6 +12,7 @@ from gangsched.core import report
 from gangsched.core.decider import Decider
 from gangsched.core.decision import BIND, WAIT, Placement, UnitRef, Victim
 from gangsched.core.groups import Group, Plan
+from gangsched.core.preemption.removal import as_begun, incomplete
 from gangsched.core.world import World
 from gangsched.model.marks import protected
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, Pod
@@ -58,7 +59,10 @@ class Takeover:
             return None
         if not leaving and victims and self._needless(group, placements):
             return None
-        plan = Plan(intent.plan, placements, [self._victim(p) for p in (*victims, *leaving)], ())
+        chosen = as_begun([self._victim(p) for p in (*victims, *leaving)], self._world, self._decider.options)
+        if incomplete(chosen, self._world):
+            return None
+        plan = Plan(intent.plan, placements, chosen, ())
         plan.nominated = {p.uid for p in placements}
         plan.announced = bool(leaving)
         return plan
@@ -105,10 +109,15 @@ class Takeover:
             pod.live
             and pod.bound
             and pod.gang not in group.gangs
-            and pod.priority < membership.preemptor_priority(group.gangs)
+            and (pod.priority < membership.preemptor_priority(group.gangs) or self._for_quota(pod, group))
             and membership.policy(group.gangs) != PREEMPT_NEVER
             and not protected(pod, self._decider.options.evict_daemonset_pods)
         )
+
+    def _for_quota(self, pod: Pod, group: Group) -> bool:
+        """Do both need quota? Then it is not the pods' priority that has made one the victim of the other."""
+        managed = self._world.managed
+        return managed.is_managed(group.gangs) and managed.is_managed(self._world.membership.group(pod.gang)[0])
 
     def _torn(self, victims: Sequence[Pod]) -> bool:
         """Is a gang marked in part, so that marking the whole of it may not have come to an end?"""

@@ -7,7 +7,7 @@ may change without any count changing. Two kinds are kept. *Selected*: pods that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -108,7 +108,11 @@ class Selected:
 
 
 class Carried:
-    """Pods that have one term: of a kind, with a weight (negative for preferred anti-affinity, 1 if required)."""
+    """Pods that have one term: of a kind, with a weight (negative for preferred anti-affinity, 1 if required).
+
+    ``shapes`` are the numbers of the shapes that have it; one that has it twice is there twice, and its pods count
+    twice in ``pods``.
+    """
 
     def __init__(self, kind: int, weight: int, term: PodTerm) -> None:
         self.kind = kind
@@ -248,6 +252,19 @@ class TermIndex:
             out.append(found)
         if out:
             self._of_shape[number] = tuple(out)
+
+    def shapes_are(self, shapes: Sequence[PodShape]) -> None:
+        """These are all shapes from now on, by number; terms that none of them has are forgotten."""
+        for carried in self._carried.values():
+            carried.shapes.clear()
+        self._of_shape.clear()
+        for number, shape in enumerate(shapes):
+            self.note_shape(number, shape)
+        self._carried = {key: c for key, c in self._carried.items() if c.shapes}
+        self._naming.clear()
+        for carried in self._carried.values():
+            self._naming.add(carried.selection, carried)
+        self._of_class.clear()
 
     def count(self, slot: int, sign: int) -> None:
         """The pod in this slot of the table has come (+1) or is about to leave (-1)."""

@@ -90,5 +90,7 @@ def carried_rows(sim: Simulation, carried: Carried) -> tuple[Ints, Counts]:
     if not len(lifted):
         return rows, counts
     table = sim.snapshot.table
-    gone = table.row[lifted[np.isin(table.shape[lifted], carried.shapes)]]
-    return np.concatenate([rows, gone]), np.concatenate([counts, np.full(len(gone), -1, dtype=np.int64)])
+    shapes, times = np.unique(carried.shapes, return_counts=True)  # a pod may say the same thing twice
+    place = np.searchsorted(shapes, table.shape[lifted]).clip(max=len(shapes) - 1)
+    bear = shapes[place] == table.shape[lifted]
+    return np.concatenate([rows, table.row[lifted[bear]]]), np.concatenate([counts, -times[place[bear]]])

@@ -27,13 +27,20 @@ STRICT, BACKFILL = "strict", "backfill"
 
 
 class Blocked(msgspec.Struct, frozen=True, eq=False):
-    """A gang that does not fit. ``classes`` are its pending members' classes, ``room`` is what is reserved for it."""
+    """A gang that does not fit. ``classes`` are its pending members' classes, ``pipeline`` has the filters of its
+    scheduler name, ``room`` is what is reserved for it.
+    """
 
     key: str
     name: str
     order: Order
     classes: tuple[PodClass, ...]
+    pipeline: Pipeline
     room: tuple[Phantom, ...] = ()
+
+    def usable(self, sim: Simulation) -> Bools:
+        """``(N,)``: nodes that one of its members could use."""
+        return usable(self.classes, self.pipeline, sim)
 
 
 class Turns:
@@ -81,6 +88,9 @@ def usable(classes: Sequence[PodClass], pipeline: Pipeline, sim: Simulation) -> 
     out = np.zeros(sim.snapshot.size, dtype=np.bool_)
     for pod in classes:
         index, amounts = sim.snapshot.vector(pod.shape)
+        if pipeline.unlimited is not None:
+            counted = [not pipeline.unlimited(sim.snapshot.resources[i]) for i in index.tolist()]
+            index, amounts = index[counted], amounts[counted]
         mask = pipeline.static_mask(pod, sim) & (sim.snapshot.allocatable[index] >= amounts[:, None]).all(axis=0)
         if not mask.any():
             return np.zeros(sim.snapshot.size, dtype=np.bool_)
@@ -88,17 +98,17 @@ def usable(classes: Sequence[PodClass], pipeline: Pipeline, sim: Simulation) -> 
     return out
 
 
-def kept_nodes(ahead: Iterable[Blocked], pipeline: Pipeline, sim: Simulation) -> Restriction | None:
+def kept_nodes(ahead: Iterable[Blocked], sim: Simulation) -> Restriction | None:
     """What strict order leaves to a gang behind these; None when they keep no node."""
     kept = np.zeros(sim.snapshot.size, dtype=np.bool_)
     names = []
     known: dict[tuple[int, ...], Bools] = {}
     for gang in ahead:
-        idents = tuple(c.ident for c in gang.classes)
-        if idents not in known:
-            known[idents] = usable(gang.classes, pipeline, sim)
-        if known[idents].any():
-            kept |= known[idents]
+        alike = (id(gang.pipeline), *(c.ident for c in gang.classes))
+        if alike not in known:
+            known[alike] = gang.usable(sim)
+        if known[alike].any():
+            kept |= known[alike]
             names.append(gang.name)
     if not names:
         return None

@@ -12,7 +12,8 @@ import msgspec
 
 from gangsched.core.decision import Placement
 from gangsched.core.volumechoice import Choices
-from gangsched.core.volumes import Target
+from gangsched.core.volumereach import Candidates
+from gangsched.core.volumes import Target, VolumeIndex
 from gangsched.core.world import World
 from gangsched.model.volumes import ClaimKey, PersistentVolumeClaim
 
@@ -85,29 +86,51 @@ def assign(world: World, placements: Sequence[Placement]) -> list[ClaimBinding] 
 
 
 def _matched(choices: Choices, claims: Sequence[tuple[PersistentVolumeClaim, int]]) -> dict[ClaimKey, str]:
-    """Volumes for claims on the nodes at these rows. Claims for which none can be made come first."""
-    options: dict[ClaimKey, list[str]] = {}
-    for claim, row in claims:
-        names = choices.candidates(claim).names(row) if row >= 0 and choices.reserved(claim) is None else []
-        options[claim.key] = [name for name in names if name not in choices.index.taken]
-    holder: dict[str, ClaimKey] = {}
+    """Volumes for claims on the nodes at these rows. Claims for which none can be made come first.
 
-    def give(key: ClaimKey, tried: set[str]) -> bool:
-        for name in options[key]:
-            if name not in tried:
-                tried.add(name)
-                if name not in holder or give(holder[name], tried):
-                    holder[name] = key
-                    return True
-        return False
+    Each claim takes the first volume that is free, or that becomes free when others take their next best (a shortest
+    augmenting path, level by level: with as many claims as volumes paths grow longer than Python's stack is deep).
+    """
+    options: dict[ClaimKey, list[str]] = {}
+    shared: dict[tuple[int, int], tuple[Candidates, list[str]]] = {}
+    for claim, row in claims:
+        if row < 0 or choices.reserved(claim) is not None:
+            options[claim.key] = []
+            continue
+        candidates = choices.candidates(claim)
+        known = shared.get((id(candidates), row))
+        if known is None:  # kept with the candidates, so that their id cannot become another's
+            names = [name for name in candidates.names(row) if name not in choices.index.taken]
+            known = shared[id(candidates), row] = candidates, names
+        options[claim.key] = known[1]
+    holder: dict[str, ClaimKey] = {}
+    held: dict[ClaimKey, str] = {}
+
+    def give(key: ClaimKey) -> None:
+        wanted_by: dict[str, ClaimKey] = {}
+        wanting = [key]
+        for claim_key in wanting:
+            for name in options[claim_key]:
+                if name in wanted_by:
+                    continue
+                wanted_by[name] = claim_key
+                if name in holder:
+                    wanting.append(holder[name])
+                    continue
+                passed_on: str | None = name
+                while passed_on is not None:
+                    volume, taker = passed_on, wanted_by[passed_on]
+                    passed_on = held.get(taker)
+                    holder[volume], held[taker] = taker, volume
+                return
 
     def urgency(each: tuple[PersistentVolumeClaim, int]) -> tuple[bool, int]:
         claim, row = each
         return (row >= 0 and bool(choices.makes(claim)[0][row]), claim.size)
 
     for claim, _ in sorted(claims, key=urgency):
-        give(claim.key, set())
-    return {key: name for name, key in holder.items()}
+        give(claim.key)
+    return held
 
 
 def progress(world: World, binding: ClaimBinding) -> tuple[bool, str]:
@@ -135,14 +158,21 @@ def progress(world: World, binding: ClaimBinding) -> tuple[bool, str]:
             binding.shown = True
         elif binding.shown or claim.selected_node:
             return False, f'provisioning failed for PVC "{name}"'
-        return False, ""
+        return False, _given_up(binding, index)
     volume = index.volumes.get(binding.target.volume)
     if volume is None:
         return False, f'persistentvolume "{binding.target.volume}" not found'
     if volume.claim is None:
-        return False, f'ClaimRef got reset for pv "{volume.name}"' if binding.shown else ""
+        return False, f'ClaimRef got reset for pv "{volume.name}"' if binding.shown else _given_up(binding, index)
     if volume.claim.uid == claim.uid:
         binding.shown = True
     elif not volume.belongs_to(claim):
         return False, f'pv "{volume.name}" was bound to another claim'
-    return False, ""
+    return False, _given_up(binding, index)
+
+
+def _given_up(binding: ClaimBinding, index: VolumeIndex) -> str:
+    """Why a claim that the cluster has not been seen to know of is not waited for: the gang that asked has gone."""
+    if binding.ours or binding.shown or binding.key in index.assumed:
+        return ""
+    return f'nobody asks for a volume for persistentvolumeclaim "{binding.claim.name}" any more'

@@ -6,14 +6,14 @@ can make it there. https://kubernetes.io/docs/concepts/storage/storage-classes/#
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
 from gangsched.core.attachments import Handle
-from gangsched.core.volumereach import CACHE_LIMIT, Bools, Candidates, Reach
+from gangsched.core.volumereach import CACHE_LIMIT, Bools, Candidates, Ints, Reach
 from gangsched.core.volumes import Target, VolumeIndex
 from gangsched.model.records import Disk
 from gangsched.model.selectors import selector_matches
@@ -158,6 +158,7 @@ class VolumesInThought:
         self._handles: dict[Handle, dict[int, int]] = {}
         self.extra: dict[str, dict[int, int]] = {}
         self._log: dict[tuple[int, int], list[_Placed]] = {}
+        self._free: dict[int, tuple[Candidates, Ints]] = {}
 
     # -- what happens --------------------------------------------------------------------------------------
 
@@ -185,7 +186,8 @@ class VolumesInThought:
                 self._refer(handle, row, -1)
             for key, target in placed.targets:
                 del self.targets[key]
-                self.taken.pop(target.volume, None)
+                if self.taken.pop(target.volume, None) is not None:
+                    self._count(target.volume, +1)
 
     def _place(self, pod: PodClass, row: int) -> None:
         targets = []
@@ -194,12 +196,27 @@ class VolumesInThought:
                 target = Target(self.pick(claim, row), self.choices.snapshot.nodes[row].name)
                 self.targets[claim.key] = target
                 if target.volume:
+                    if target.volume not in self.taken:
+                        self._count(target.volume, -1)
                     self.taken[target.volume] = claim.key
                 targets.append((claim.key, target))
         handles = tuple(self.handles(pod))
         for handle in handles:
             self._refer(handle, row, +1)
         self._log.setdefault((pod.ident, row), []).append(_Placed(tuple(targets), handles))
+
+    def _count(self, volume: str, change: int) -> None:
+        if volume not in self.index.taken:
+            for candidates, count in self._free.values():
+                candidates.change(count, volume, change)
+
+    def _free_of(self, candidates: Candidates) -> Ints:
+        """``(N,)``: how many of them each node reaches that nobody has taken, kept current once it was asked for."""
+        found = self._free.get(id(candidates))
+        if found is None:
+            count = candidates.free({**self.index.taken, **self.taken}).copy()
+            found = self._free[id(candidates)] = candidates, count
+        return found[1]
 
     def _refer(self, handle: Handle, row: int, sign: int) -> None:
         node = self.choices.snapshot.nodes[row].name
@@ -251,7 +268,6 @@ class VolumesInThought:
 
     def matches(self, claims: list[PersistentVolumeClaim]) -> list[Bools]:
         """``(N,)`` for each claim: nodes on which it gets an existing volume, earlier claims having taken theirs."""
-        taken = {**self.index.taken, **self.taken}
         out: list[Bools] = []
         contested: dict[str, list[int]] = {}  # claims of one class, which may want the same volumes
         mixed: dict[str, list[int]] = {}  # among them those that do not ask for the same
@@ -262,7 +278,7 @@ class VolumesInThought:
                 continue
             rivals = contested.setdefault(claim.storage_class, [])
             candidates = self.choices.candidates(claim)
-            free = candidates.free(taken)
+            free = self._free_of(candidates)
             if all(self.choices.candidates(claims[r]) is candidates for r in rivals):
                 out.append(np.asarray(free > len(rivals)))
             else:
@@ -270,16 +286,15 @@ class VolumesInThought:
                 mixed[claim.storage_class] = rivals
             rivals.append(n)
         for numbers in mixed.values():
-            self._one_by_one(claims, numbers, out, taken)
+            self._one_by_one(claims, numbers, out)
         return out
 
-    def _one_by_one(
-        self, claims: list[PersistentVolumeClaim], numbers: list[int], out: list[Bools], taken: Mapping[str, ClaimKey]
-    ) -> None:
+    def _one_by_one(self, claims: list[PersistentVolumeClaim], numbers: list[int], out: list[Bools]) -> None:
         """Claims that want some of the same volumes: node by node, as they would be chosen."""
         for n in numbers:
-            out[n] = self.choices.candidates(claims[n]).free(taken) > 0
+            out[n] = np.asarray(self._free_of(self.choices.candidates(claims[n])) > 0)
         rows = np.flatnonzero(np.any([out[n] for n in numbers], axis=0))
+        taken = {**self.index.taken, **self.taken}
         for row in rows.tolist():
             gone = dict(taken)
             for n in numbers:
@@ -292,8 +307,9 @@ class VolumesInThought:
 class _Both:
     """Is a name in either of two mappings?"""
 
-    def __init__(self, *parts: Container[str]) -> None:
-        self._parts = parts
+    def __init__(self, one: Container[str], other: Container[str]) -> None:
+        self._one = one
+        self._other = other
 
     def __contains__(self, name: object) -> bool:
-        return any(name in part for part in self._parts)
+        return name in self._one or name in self._other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -75,13 +76,20 @@ class Candidates:
 
     def free(self, taken: Iterable[str]) -> Ints:
         """``(N,)``: how many candidates that are not taken each node reaches."""
-        rows = [self._group_of[name][0].rows for name in taken if name in self._group_of]
-        if not rows:
+        known = self._group_of
+        gone = Counter(known[name][0] for name in taken if name in known)
+        if not gone:
             return self.count
         count = self.count.copy()
-        for each in rows:
-            count[each] -= 1
+        for group, number in gone.items():
+            count[group.rows] -= number
         return count
+
+    def change(self, count: Ints, name: str, change: int) -> None:
+        """Bring what :meth:`free` answered up to date: the volume of this name is taken (-1) or free again (+1)."""
+        found = self._group_of.get(name)
+        if found is not None:
+            count[found[0].rows] += change
 
     def pick(self, row: int, taken: Container[str]) -> str:
         """The smallest free candidate that the node reaches, the first by name among equals; empty if there is none."""

@@ -41,9 +41,9 @@ class VolumeIndex:
     ``supply_generation`` changes with what new volumes can be made. ``of_class`` has the volumes by storage class and
     name, ``changes`` the names of those that came, changed or went, by class: whoever keeps something about a class
     reads on where it has stopped, and starts again when the list is another one. ``users`` are the pods that use a
-    claim and take room: UID to node; ``mentions`` counts all pods with it.
-    ``assumed`` are the claims that are being bound by us, ``taken`` the volumes for
-    them.
+    claim and take room: UID to node; ``mentions`` counts all pods with it. ``disks`` has, by kind and identity, the
+    nodes of the pods that take room, under the UID and the place among the pod's disks: it may name one twice.
+    ``assumed`` are the claims that are being bound by us, ``taken`` the volumes for them.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class VolumeIndex:
         self.changes: dict[str, list[str]] = {}
         self.users: dict[ClaimKey, dict[str, str]] = {}
         self.mentions: dict[ClaimKey, int] = {}
-        self.disks: dict[tuple[str, tuple[str, ...]], dict[str, tuple[str, Disk]]] = {}
+        self.disks: dict[tuple[str, tuple[str, ...]], dict[tuple[str, int], tuple[str, Disk]]] = {}
         self.assumed: dict[ClaimKey, Target] = {}
         self.taken: dict[str, ClaimKey] = {}
         self.attachments = Attachments()
@@ -137,7 +137,7 @@ class VolumeIndex:
     def _put_claim(self, claim: PersistentVolumeClaim) -> None:
         old = self.claims.get(claim.key)
         if old is not None and old.volume_name != claim.volume_name:
-            self._claims_of.get(old.volume_name, {}).pop(claim.key, None)
+            self._unlink(old)
         self.claims[claim.key] = claim
         if claim.volume_name:
             self._claims_of.setdefault(claim.volume_name, {})[claim.key] = None
@@ -146,8 +146,16 @@ class VolumeIndex:
     def _drop_claim(self, key: ClaimKey) -> None:
         old = self.claims.pop(key, None)
         if old is not None:
-            self._claims_of.get(old.volume_name, {}).pop(key, None)
+            self._unlink(old)
             self._recount(key)
+
+    def _unlink(self, claim: PersistentVolumeClaim) -> None:
+        """The claim no longer names its volume."""
+        claims = self._claims_of.get(claim.volume_name)
+        if claims is not None:
+            del claims[claim.key]
+            if not claims:
+                del self._claims_of[claim.volume_name]
 
     def _put_volume(self, volume: PersistentVolume) -> None:
         old = self.volumes.get(volume.name)
@@ -200,8 +208,8 @@ class VolumeIndex:
                     continue
                 self._handles[key] = handle
             self.attachments.add(handle, node)
-        for disk in pod.volumes.disks:
-            self.disks.setdefault((disk.kind, disk.ident), {})[pod.uid] = (node, disk)
+        for n, disk in enumerate(pod.volumes.disks):
+            self.disks.setdefault((disk.kind, disk.ident), {})[pod.uid, n] = (node, disk)
 
     def leave(self, pod: Pod, node: str) -> None:
         """The pod no longer takes room there."""
@@ -216,9 +224,9 @@ class VolumeIndex:
             if not users:
                 del self.users[key]
                 self._handles.pop(key, None)
-        for disk in pod.volumes.disks:
+        for n, disk in enumerate(pod.volumes.disks):
             holders = self.disks[disk.kind, disk.ident]
-            holders.pop(pod.uid, None)
+            del holders[pod.uid, n]
             if not holders:
                 del self.disks[disk.kind, disk.ident]
 
@@ -275,6 +283,8 @@ class VolumeIndex:
     def _volume_recount(self, name: str) -> None:
         for key in list(self._claims_of.get(name, ())):
             self._recount(key)
+        if name in self.taken:
+            self._recount(self.taken[name])
         for attached in list(self._attachments_of.get(name, ())):
             self._count_attachment(self._attached[attached])
 

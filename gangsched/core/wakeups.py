@@ -72,8 +72,10 @@ class Wakeups:
 
     def helps(self, group: Group, now: float) -> bool:
         """May any of the events help this parked group?"""
-        if group.behind and self._kinds & (Hint.TURN | Hint.NODE if self._world.turns.strict else Hint.TURN):
-            return True  # under strict order, what those ahead could use depends on the nodes
+        # Under strict order, what those ahead could use depends on the nodes and on where their volumes are.
+        turning = Hint.TURN | Hint.NODE | Hint.VOLUMES if self._world.turns.strict else Hint.TURN
+        if group.behind and self._kinds & turning:
+            return True
         blocked = self._world.turns.get(group.key)
         if blocked is not None and blocked.room:
             nodes = {p.node for p in blocked.room}
@@ -81,6 +83,8 @@ class Wakeups:
                 return True  # what is reserved for it may be worth nothing now
         like = group.likeness
         if like is None:
+            return True
+        if self._kinds & Hint.QUOTA and self._gives_quota(like):
             return True
         if like not in self._known:
             try:
@@ -91,6 +95,11 @@ class Wakeups:
             except PluginError:
                 self._known[like] = True  # the decision will say whose fault it is
         return self._known[like]
+
+    def _gives_quota(self, like: Likeness) -> bool:
+        """May the gang have quota that it had not? Any gang may be managed when a queue object has changed."""
+        tree = like.queue[2] if like.queue is not None else None
+        return any(c.kind & Hint.QUOTA and (not c.tree or c.tree == tree) for c in self._changes)
 
     def _may_help(self, judge: _Judge, change: Change) -> bool:
         if judge.preempts and self._frees(judge, change):

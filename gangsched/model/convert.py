@@ -14,6 +14,7 @@ from gangsched.model.convert_volumes import pod_volumes
 from gangsched.model.dialects import HINT_PREFIXES, coscheduling, koordinator, membership, upstream
 from gangsched.model.errors import FieldError
 from gangsched.model.features import required_node_features
+from gangsched.model.queues import queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,
     NO_LABELS,
@@ -49,6 +50,11 @@ INTENT_CONDITION = "gangsched.dev/Nominated"
 #: Annotations of PriorityClasses: how long victims of the class run at least, how long preemptors of it wait.
 MINIMUM_RUN_TIME = "gangsched.dev/minimum-run-time"
 PREEMPTION_DELAY = "gangsched.dev/preemption-delay"
+#: Annotations of Jobs: which scheduler has suspended it to make room, and for which gang (and by which plan).
+SUSPENDED_BY = "gangsched.dev/suspended-by"
+PREEMPTED_BY = "gangsched.dev/preempted-by"
+#: Annotations of a Job that its pods get in a simulation.
+_SIMULATION = "sim.gangsched.dev/"
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
 _OPERATORS = ("Equal", "Exists", "Lt", "Gt")
@@ -159,6 +165,8 @@ class Converter:
             resource_claims=bool(spec.resource_claims),
             node_features=required_node_features(spec),
         )
+        if len(self._shapes) > 50_000:  # every image tag makes a new one
+            self._shapes.clear()
         return self._shapes.setdefault(shape, shape)
 
     def node(self, raw: wire.Node) -> Node:
@@ -247,6 +255,7 @@ class Converter:
         """One batch/v1 Job."""
         meta, spec = raw.metadata, raw.spec
         on_disruption = _on_disruption(spec.pod_failure_policy)
+        owner = next((o for o in meta.owner_references or () if o.controller), None)
         return Job(
             namespace=meta.namespace,
             name=meta.name,
@@ -259,7 +268,31 @@ class Converter:
             suspended=spec.suspend,
             ignores_disruption=on_disruption == "Ignore",
             fails_on_disruption=on_disruption == "FailJob",
+            queue=queue_labels(meta.labels or {}),
+            succeeded=raw.status.succeeded,
+            finished=job_finished(raw),
+            suspended_by=(meta.annotations or {}).get(SUSPENDED_BY, ""),
+            owner=Owner(owner.kind, owner.name, owner.uid) if owner else None,
+            template=self._job_template(meta, spec.template),
+            version=meta.resource_version,
         )
+
+    def _job_template(self, job: wire.ObjectMeta, template: wire.PodTemplate) -> Pod:
+        """What the Job controller will make of the template, as far as it is the same for all pods of the Job."""
+        own = {"batch.kubernetes.io/job-name": job.name, "job-name": job.name}
+        own |= {"batch.kubernetes.io/controller-uid": job.uid, "controller-uid": job.uid}
+        notes = {k: v for k, v in (job.annotations or {}).items() if k.startswith(_SIMULATION)}
+        meta = wire.ObjectMeta(
+            name=job.name,
+            namespace=job.namespace,
+            creation_timestamp=job.creation_timestamp,
+            labels={**(template.metadata.labels or {}), **own},
+            annotations={**notes, **(template.metadata.annotations or {})},
+            owner_references=[
+                wire.OwnerReference(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, controller=True)
+            ],
+        )
+        return self.pod(wire.Pod(metadata=meta, spec=template.spec))
 
     @staticmethod
     def sigs_gang(raw: wire.SigsPodGroup) -> Gang:
@@ -385,6 +418,12 @@ def _spread(raw: wire.TopologySpreadConstraint, meta: wire.ObjectMeta, field: st
         honor_affinity=raw.node_affinity_policy != "Ignore",
         honor_taints=raw.node_taints_policy == "Honor",
     )
+
+
+def job_finished(job: wire.Job) -> bool:
+    """Has the Job come to its end, or has its controller decided that it has?"""
+    ends = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
+    return any(c.type in ends and c.status == "True" for c in job.status.conditions or ())
 
 
 def _on_disruption(policy: wire.PodFailurePolicy | None) -> str:

@@ -7,12 +7,25 @@ Reference: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/ .
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
 import msgspec
 
-from gangsched.model.records import NO_LABELS, Labels, LabelSelector, Taint, Toleration
+from gangsched.model.records import (
+    NO_LABELS,
+    NO_QUEUE,
+    Labels,
+    LabelSelector,
+    QueueLabels,
+    Taint,
+    Toleration,
+)
 
 #: API group of all these objects.
 GROUP = "kueue.x-k8s.io"
+#: Served versions in the order of preference; the records are made of either.
+VERSIONS = ("v1beta2", "v1beta1")
 #: Labels on Jobs, JobSets, pod groups and pods: the LocalQueue and the WorkloadPriorityClass.
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -140,3 +153,16 @@ class WorkloadPriorityClass(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     value: int = 0
+
+
+#: All records of this module that stand for an object.
+QueueObject: TypeAlias = ClusterQueue | Cohort | LocalQueue | ResourceFlavor | WorkloadPriorityClass
+QUEUE_KINDS: Mapping[str, type[QueueObject]] = {
+    kind.__name__: kind for kind in (ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass)
+}
+
+
+def queue_labels(labels: Labels) -> QueueLabels:
+    """What these labels say about quota."""
+    local_queue, priority_class = labels.get(QUEUE_LABEL, ""), labels.get(PRIORITY_LABEL, "")
+    return QueueLabels(local_queue, priority_class) if local_queue or priority_class else NO_QUEUE

@@ -179,6 +179,8 @@ class GangId(NamedTuple):
 
 #: The family of a pod that belongs to no group: it is a gang of one.
 SINGLE = "Pod"
+#: The family of a Job that is planned as a gang while it has no pods.
+JOB = "Job"
 
 
 class Owner(Record, frozen=True):
@@ -272,12 +274,27 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     features: tuple[str, ...] = ()
 
 
+#: The family of the pods of a Job with a queue: they start together.
+QUEUED_JOB = "batch"
+
+
+class QueueLabels(NamedTuple):
+    """What an object's labels say about quota: its LocalQueue and its WorkloadPriorityClass, empty for none."""
+
+    local_queue: str = ""
+    priority_class: str = ""
+
+
+NO_QUEUE = QueueLabels()
+
+
 class Gang(msgspec.Struct, frozen=True, gc=False):
     """What a gang API says about one gang, in one form for all of them.
 
     ``disruption`` is ``"pod"``, ``"gang"`` or None where the API says nothing. ``group`` lists the
     ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
     ``topology`` lists (node label key, required?) constraints. ``kind`` is the object kind that users know.
+    ``queue`` is what the object's own labels say about quota.
     """
 
     family: str
@@ -300,6 +317,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     status: Mapping[str, Any] | None = None
     priority_class: str = ""
     preemption_delay_seconds: float | None = None
+    queue: QueueLabels = NO_QUEUE
 
     @property
     def key(self) -> str:
@@ -356,7 +374,9 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     """What the planner must know of a Job: how many more failed pods it survives.
 
     ``ignores_disruption`` and ``fails_on_disruption`` say what its podFailurePolicy makes of an evicted pod: nothing,
-    or the end of the Job; with neither it is one more failed pod.
+    or the end of the Job; with neither it is one more failed pod. ``suspended_by`` is the scheduler that has suspended
+    it to make room; ``owner`` is its controller. ``template`` is what its pods will be, without a name and a UID of
+    their own; None for a Job of which nothing more than the counts is known.
     """
 
     namespace: str
@@ -370,6 +390,20 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     suspended: bool = False
     ignores_disruption: bool = False
     fails_on_disruption: bool = False
+    queue: QueueLabels = NO_QUEUE
+    succeeded: int = 0
+    finished: bool = False
+    suspended_by: str = ""
+    owner: Owner | None = None
+    template: Pod | None = None
+    version: str = ""
+
+    @property
+    def wanted(self) -> int:
+        """How many pods it runs at once: min(parallelism, completions that are still missing)."""
+        if self.completions is None:
+            return self.parallelism
+        return min(self.parallelism, max(0, self.completions - self.succeeded))
 
     @property
     def key(self) -> str:

@@ -70,12 +70,16 @@ def load(name: str) -> Foreign | None:
     return Foreign(
         Plugin(
             name,
-            filters=_Filters(filter_class, hasattr(filter_class, "Arguments")) if filter_class is not None else None,
-            score=_Score(score_class, hasattr(score_class, "Arguments")) if score_class is not None else None,
+            filters=_Filters(filter_class, _takes_arguments(filter_class)) if filter_class is not None else None,
+            score=_Score(score_class, _takes_arguments(score_class)) if score_class is not None else None,
             foreign=True,
         ),
         arguments,
     )
+
+
+def _takes_arguments(kind: type[Any]) -> bool:
+    return getattr(kind, "Arguments", None) is not None
 
 
 def _load(group: str, name: str) -> type[Any] | None:

@@ -1,17 +1,21 @@
 """The HTTP server for probes, scrapes and the curious, and what it judges by.
 
-It has a thread and an event loop of its own, so that it answers while the decision thread plans; the interpreter
-switches threads every few milliseconds.
+It has threads of its own, so that it answers while the decision thread plans; the interpreter switches threads every
+few milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import NamedTuple
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
@@ -113,10 +117,11 @@ class DecisionPulse(Observer):
 
 
 class HealthServer:
-    """Serves /healthz, /readyz, /metrics and /configz in a thread of its own.
+    """Serves /healthz, /readyz, /metrics and /configz in threads of its own.
 
     ``alive`` and ``ready`` map names of checks to checks; a readiness probe runs both. ``beat`` is called once a
-    second. ``configuration`` is sent as it is (JSON). Port 0 takes a free one; ``port`` tells which.
+    second. ``configuration`` is sent as it is (JSON). ``host`` None listens on all addresses, port 0 takes a free one;
+    ``port`` tells which. The standard library's server is enough for probes and takes no time to import.
     """
 
     def __init__(
@@ -137,75 +142,112 @@ class HealthServer:
         self._registry = registry
         self._configuration = configuration
         self._beat = beat
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="health", daemon=True)
-        self._started = threading.Event()
-        self._stop = asyncio.Event()
-        self._error: OSError | None = None
+        self._server: _Server | None = None
+        self._threads: list[threading.Thread] = []
+        self._stop = threading.Event()
 
     def start(self) -> None:
         """Return when the port is open. Raises OSError when it cannot be opened."""
-        self._thread.start()
-        self._started.wait()
-        if self._error is not None:
-            self._thread.join()
-            raise self._error
+        self._server = _Server(self._host, self.port, self._answer)
+        self.port = self._server.server_address[1]
+        self._threads = [
+            threading.Thread(target=self._server.serve_forever, args=(0.1,), name="health", daemon=True),
+            threading.Thread(target=self._keep_beating, name="pulse", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
-        """Close the port and end the thread. May be called again."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join()
+        """Close the port and end the threads. May be called again."""
+        self._stop.set()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._serve())
-        finally:
-            self._started.set()
-            self._loop.close()
-
-    async def _serve(self) -> None:
-        application = web.Application()
-        application.router.add_get("/healthz", self._healthz)
-        application.router.add_get("/readyz", self._readyz)
-        application.router.add_get("/metrics", self._metrics)
-        application.router.add_get("/configz", self._configz)
-        runner = web.AppRunner(application, access_log=None, handle_signals=False)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, self._host, self.port)
-            try:
-                await site.start()
-            except OSError as error:
-                self._error = error
+    def _keep_beating(self) -> None:
+        while self._beat is not None:
+            self._beat()
+            if self._stop.wait(1.0):
                 return
-            self.port = runner.addresses[0][1]
-            self._started.set()
-            while not self._stop.is_set():
-                if self._beat is not None:
-                    self._beat()
-                try:
-                    await asyncio.wait_for(self._stop.wait(), 1.0)
-                except TimeoutError:
-                    continue
-        finally:
-            await runner.cleanup()
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        return _answer(self._alive)
-
-    async def _readyz(self, _: web.Request) -> web.Response:
-        return _answer(self._ready)
-
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def _configz(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._configuration, content_type="application/json")
+    def _answer(self, path: str) -> _Answer:
+        match path:
+            case "/healthz":
+                return _judgement(self._alive)
+            case "/readyz":
+                return _judgement(self._ready)
+            case "/metrics":
+                return _Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry))
+            case "/configz":
+                return _Answer(HTTPStatus.OK, "application/json; charset=utf-8", self._configuration)
+        return _Answer(HTTPStatus.NOT_FOUND, _TEXT, b"404: Not Found\n")
 
 
-def _answer(checks: Mapping[str, Check]) -> web.Response:
+_TEXT = "text/plain; charset=utf-8"
+#: Whoever sends no complete request within this time is not served.
+_PATIENCE_SECONDS = 10.0
+
+
+class _Answer(NamedTuple):
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+
+
+class _Server(ThreadingHTTPServer):
+    """One port; ``answer`` makes the answer for a path."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str | None, port: int, answer: Callable[[str], _Answer]) -> None:
+        self.answer = answer
+        everywhere = host is None and socket.has_dualstack_ipv6()
+        self.address_family = socket.AF_INET6 if everywhere or ":" in (host or "") else socket.AF_INET
+        self._everywhere = everywhere
+        super().__init__((host or "", port), _Handler)
+
+    def server_bind(self) -> None:
+        """Bind, for IPv4 too where all addresses are meant; without looking up a name, which may take seconds."""
+        if self._everywhere:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away in the middle is no trouble of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _PATIENCE_SECONDS
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self._send(with_body=True)
+
+    def do_HEAD(self) -> None:
+        """Answer without the body."""
+        self._send(with_body=False)
+
+    def _send(self, *, with_body: bool) -> None:
+        answer = self.server.answer(self.path.partition("?")[0])
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(answer.body)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name is the base class's
+        """Probes are not worth a line."""
+
+
+def _judgement(checks: Mapping[str, Check]) -> _Answer:
     problems = {name: problem for name, check in checks.items() if (problem := check()) is not None}
     if not problems:
-        return web.Response(text="ok\n")
-    return web.Response(status=503, text="".join(f"{name}: {problem}\n" for name, problem in problems.items()))
+        return _Answer(HTTPStatus.OK, _TEXT, b"ok\n")
+    text = "".join(f"{name}: {problem}\n" for name, problem in problems.items())
+    return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -53,6 +53,7 @@ class IoMetrics:
             name: Gauge(f"gangsched_{name}", text, labels, registry=registry)
             for name, (labels, text) in _LEVELS.items()
         }
+        self._notes: dict[tuple[str, tuple[tuple[str, str], ...]], Callable[[float], None]] = {}
         self.loop_lag = Histogram(
             "gangsched_io_loop_lag_seconds",
             "How late a callback ran on the I/O loop, asked for once a second from outside.",
@@ -61,17 +62,30 @@ class IoMetrics:
         )
 
     def __call__(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        key = (name, tuple(labels.items()))
+        note = self._notes.get(key)
+        if note is None:
+            note = self._notes[key] = self._note(name, labels)
+        note(value)
+
+    def _note(self, name: str, labels: Mapping[str, str]) -> Callable[[float], None]:
+        """What takes the values of one time series; finding it takes longer than noting a value."""
         if name in self._durations:
             duration = self._durations[name]
-            (duration.labels(**labels) if labels else duration).observe(value)
-        elif name in self._counts:
+            return (duration.labels(**labels) if labels else duration).observe
+        if name in self._counts:
             count = self._counts[name]
-            (count.labels(**labels) if labels else count).inc(value)
-        elif name in self._levels:
+            return (count.labels(**labels) if labels else count).inc
+        if name in self._levels:
             level = self._levels[name]
-            (level.labels(**labels) if labels else level).set(value)
+            return (level.labels(**labels) if labels else level).set
+        return _drop
 
     @property
     def known(self) -> frozenset[str]:
         """The names of measurements that become metrics."""
         return frozenset({*self._durations, *self._counts, *self._levels})
+
+
+def _drop(_: float) -> None:
+    """A measurement that is no metric."""

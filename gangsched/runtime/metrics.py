@@ -96,6 +96,12 @@ class Metrics(Observer):
         self.ingest = Histogram(
             "gangsched_ingest_seconds", "Time to take in one batch of events.", registry=registry, buckets=_FAST
         )
+        self.queue_wait = Histogram(
+            "gangsched_queue_seconds",
+            "From the moment the first placed pod of a gang was first seen to the decision that places it.",
+            registry=registry,
+            buckets=_LIFE,
+        )
         self.plan = Histogram(
             "gangsched_plan_seconds",
             "Time to decide one gang, by outcome: bind, wait, preempt, unschedulable, gathering.",
@@ -163,6 +169,10 @@ class Metrics(Observer):
                 self.group_attempts.labels(result, profile).inc()
             if decision.outcome != GATHERING and decision.unplaced:
                 self.schedule_attempts.labels(failure, profile).inc(len(decision.unplaced))
+            if decision.placements:
+                known = self._pending.get(decision.placements[0].uid)
+                if known is not None:
+                    self.queue_wait.observe(max(0.0, self._clock() - known[1]))
             if index:
                 continue  # the gangs of a GangGroup are one decision: the same search and the same victims
             self.plan.labels(decision.outcome).observe(seconds)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -47,6 +48,9 @@ _PROBE_SECONDS = 10.0
 _QUEUE_PERIOD_SECONDS = 1.0
 #: A decision that is under way may end by itself; a thread that is stuck must not keep the Lease from being released.
 _STEP_SECONDS = 10.0
+#: How long a thread that computes may keep the others waiting: writes are sent while the next gang is decided. Python's
+#: own 5 ms are longer than the API server takes to answer.
+_SWITCH_SECONDS = 0.001
 
 
 class StartError(Exception):
@@ -123,6 +127,7 @@ class Process:
             on_gang_status=self._sink.post if self._sink else None,
             observe=self._io_metrics,
             loop_factory=self._make_io_loop,
+            quota_mode=configuration.quota.mode,
         )
         self._core: Core = scheduler if decide else Onlooker(scheduler)
         self._cluster: Cluster = self._kube if decide or self._sink is None else StatusOnly(self._kube, self._sink)
@@ -157,6 +162,8 @@ class Process:
         self._pauses.install()
         self._deadline.start()
         restore_thresholds = raise_thresholds()
+        switch_seconds = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
         restore_signals = self._catch_signals()
         decisions = threading.Thread(target=self._decide, name="decisions", daemon=True)
         try:
@@ -177,6 +184,7 @@ class Process:
             self._deadline.stop()
             self._pauses.remove()
             restore_thresholds()
+            sys.setswitchinterval(switch_seconds)
             restore_signals()
         failure = self._kube.health().failure
         if self._failure is not None or failure:

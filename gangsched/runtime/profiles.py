@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from gangsched.core.guard import GuardedFilter, GuardedScore
 from gangsched.core.plugins import BUILT_IN, Plugin, PluginSet
 from gangsched.runtime import entrypoints
 from gangsched.runtime.arguments import ARGUMENTS
@@ -281,15 +282,16 @@ class _Reader:
         return None
 
     def _made(self, found: PluginSet) -> PluginSet:
-        """The same; plug-ins of others that cannot be made are problems."""
+        """The same; plug-ins of others that cannot be made, or have attributes of a wrong type, are problems."""
         if self.problems:
             return found
         for plugin in found.foreign:
             try:
                 if plugin.filters is not None and plugin.name in found.filters:
-                    plugin.filters(found.arguments_of(plugin.name))
+                    for rule in plugin.filters(found.arguments_of(plugin.name)):
+                        GuardedFilter(rule)
                 if plugin.score is not None and plugin.name in dict(found.scores):
-                    plugin.score(found.arguments_of(plugin.name))
+                    GuardedScore(plugin.score(found.arguments_of(plugin.name)))
             except Exception as error:  # noqa: BLE001 - constructors of others may raise anything
                 text = f"plug-in {plugin.name} cannot be made: {type(error).__name__}: {error}"
                 self.problems.append((self._where(plugin.name), text))

@@ -23,7 +23,9 @@ def read_once(
     Raises :class:`StartError` with what cannot be read.
     """
     wanted = configuration.client_connection
-    cluster = KubeCluster(connection, lease=None, dry_run=True, qps=wanted.qps, burst=wanted.burst)
+    cluster = KubeCluster(
+        connection, lease=None, dry_run=True, qps=wanted.qps, burst=wanted.burst, quota_mode=configuration.quota.mode
+    )
     cluster.start()
     try:
         began = cluster.now()

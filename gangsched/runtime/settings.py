@@ -33,13 +33,13 @@ class ClientConnection(Section, frozen=True, kw_only=True):
     qps: Annotated[
         float,
         _doc(
-            """Requests per second. A member costs one request to bind, two when it was nominated first: raise qps and
-            burst for gangs of hundreds of pods.""",
+            """Requests per second. A member costs two: its binding and its Event; and one more when it was nominated
+            first. Fewer are sent while the API server is slow or answers 429.""",
             gt=0.0,
             le=100_000.0,
         ),
-    ] = 50.0
-    burst: Annotated[int, _doc("How many requests may be sent at once after a pause.", ge=1, le=100_000)] = 100
+    ] = 500.0
+    burst: Annotated[int, _doc("How many requests may be sent at once after a pause.", ge=1, le=100_000)] = 1000
     request_timeout: Annotated[
         Duration,
         _doc(
@@ -115,6 +115,14 @@ class Preemption(Section, frozen=True, kw_only=True):
             le=100,
         ),
     ] = 3
+    jobs: Annotated[
+        Literal["suspend", "delete"],
+        _doc(
+            """What becomes of a Job that would fail if the pods that have to leave were deleted (backoffLimit,
+            podFailurePolicy). suspend: it is suspended as a whole, and goes on when it fits again. delete: its pods are
+            deleted all the same, and the plan warns."""
+        ),
+    ] = "suspend"
     evict_daemon_set_pods: Annotated[
         bool, _doc("Whether pods of DaemonSets may be victims. Their controller starts them again in the same place.")
     ] = False
@@ -176,6 +184,26 @@ class Volumes(Section, frozen=True, kw_only=True):
     ] = "10m"
 
 
+class Quota(Section, frozen=True, kw_only=True):
+    """Queues, cohorts and flavors: objects of the group kueue.x-k8s.io."""
+
+    mode: Annotated[
+        Literal["auto", "own", "off"],
+        _doc(
+            """Whether quota counts. auto: wherever there are ClusterQueues, but not on a cluster on which Kueue runs:
+            it admits by them itself. own: there too; Kueue must then not manage the same Jobs and pods. off: queue
+            objects and labels mean nothing."""
+        ),
+    ] = "auto"
+    fair_sharing: Annotated[
+        bool,
+        _doc(
+            """Whether queues that borrow are weighed against each other by their share (fairSharing.weight), as with
+            fair sharing in Kueue, instead of by the priority of their workloads."""
+        ),
+    ] = False
+
+
 class Http(Section, frozen=True, kw_only=True):
     """The server of /healthz, /readyz, /metrics and /configz."""
 
@@ -228,6 +256,7 @@ class Configuration(Section, frozen=True, kw_only=True):
         Queue, _doc("When a gang that could not be placed is tried again, and what may pass it meanwhile.")
     ] = Queue()
     volumes: Annotated[Volumes, _doc("How the volumes of a gang are bound before its pods are.")] = Volumes()
+    quota: Annotated[Quota, _doc("Queues, cohorts and flavors: objects of the group kueue.x-k8s.io.")] = Quota()
     http: Annotated[Http, _doc("The server of /healthz, /readyz, /metrics and /configz.")] = Http()
     logging: Annotated[Logging, _doc("What is written to standard error.")] = Logging()
     group_status: Annotated[GroupStatus, _doc("The controller that keeps the status of PodGroup objects.")] = (
@@ -246,6 +275,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             pod_disruption_mode=self.preemption.pod_disruption_mode,
             strict_budgets=self.preemption.pdb == "strict",
             search_steps=self.preemption.budget_milliseconds * STEPS_PER_MILLISECOND,
+            suspend_jobs=self.preemption.jobs == "suspend",
             max_rounds=self.preemption.max_rounds,
             timeout_seconds=duration_seconds(self.preemption.gang_timeout),
             minimum_run_time_seconds=duration_seconds(self.preemption.minimum_run_time),
@@ -255,6 +285,8 @@ class Configuration(Section, frozen=True, kw_only=True):
             queue_policy=self.queue.policy,
             starvation_seconds=duration_seconds(self.queue.starvation_after),
             bind_timeout_seconds=duration_seconds(self.volumes.bind_timeout),
+            quota=self.quota.mode != "off",
+            fair_sharing=self.quota.fair_sharing,
             evict_daemonset_pods=self.preemption.evict_daemon_set_pods,
             profiles=tuple((name, plugins) for name, plugins in chosen if plugins != PluginSet()),
         )

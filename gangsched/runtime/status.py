@@ -10,10 +10,13 @@ from typing import Protocol
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, LeadershipChanged, WriteDone
+from gangsched.runtime import logs
 from gangsched.runtime.loop import Observer
 
+_log = logs.get("status")
+
 #: The controllers start so long after leadership at the latest, however busy the scheduler is.
-LATEST_SECONDS = 10.0
+LATEST_SECONDS = 30.0
 
 
 class StatusSink(Protocol):
@@ -39,6 +42,7 @@ MakeSink = Callable[[str | None, str | None], StatusSink]
 class LateSink:
     """Controllers that are made when :meth:`start` is called: importing what they need takes more than a second of
     processor time, in which a gang may already be waiting. What is posted before is kept, the newest of each object.
+    When they cannot be made that is logged, once, and nothing is kept any more.
     """
 
     def __init__(self, make: Callable[[], StatusSink]) -> None:
@@ -58,7 +62,14 @@ class LateSink:
         threading.Thread(target=self._begin, name="controllers-import", daemon=True).start()
 
     def _begin(self) -> None:
-        sink = self._make()
+        try:
+            sink = self._make()
+        except Exception:  # noqa: BLE001 - whatever it is, scheduling goes on without statuses
+            _log.exception("the controllers cannot be made, statuses of groups are not written")
+            with self._lock:
+                self._stopped = True
+                self._kept.clear()
+            return
         with self._lock:
             if self._stopped:
                 return
@@ -74,7 +85,7 @@ class LateSink:
         with self._lock:
             if self._sink is not None:
                 self._sink.post(action)
-            else:
+            elif not self._stopped:
                 self._kept[action.family, action.namespace, action.name] = action
 
     def set_leading(self, *, leading: bool) -> None:

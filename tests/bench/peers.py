@@ -161,7 +161,7 @@ def run(case: Case, clock: Callable[[], float] = time.perf_counter) -> Run:
     verdicts: list[Verdict] = []
     for gangs in _queue_order(warm.world):
         verdicts.append(warm.decider.decide(gangs, group_key(gangs), NOW))
-        _leave(warm.world, gangs, verdicts[-1])
+        _leave(warm.world, gangs, verdicts[-1], warm.decider.pipeline(gangs[0].scheduler))
         if len(verdicts) == 1:
             first = clock() - start
     total = clock() - start

@@ -79,7 +79,7 @@ def measure(count: int, size: int, held: int, clock: Callable[[], float]) -> lis
         times.append(1e3 * (clock() - start))
         if verdict.outcome != BIND:
             raise ValueError(f"{gang.key}: {verdict.message}")
-        _leave(world.world, (gang,), verdict)
+        _leave(world.world, (gang,), verdict, world.decider.pipeline(gang.scheduler))
     gc.unfreeze()
     restore()
     return sorted(times)

@@ -46,6 +46,9 @@ def run(seed: int) -> Result:
     seen["pods evicted"] = sum(
         1 for e in history.of(log.DELETE, log.EVICT, actor=log.SCHEDULER) if e.outcome == log.OK and e.changed
     )
+    seen["Jobs suspended"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.SUSPEND))
+    seen["Jobs resumed"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.RESUME))
+    seen["Jobs complete"] = sum(1 for _ in history.of(log.COMPLETE))
     seen["writes that failed"] = sum(1 for e in history if e.actor == log.SCHEDULER and e.outcome != log.OK)
     return Result(seed, problems(played), seen)
 

@@ -37,8 +37,10 @@ def problems(played: Played) -> list[str]:
         for text in check(history)
     ]
     out += [f"over_allocated: {t}" for t in _without_races(history, invariants.over_allocated(history))]
+    out += [f"suspended: {t}" for t in _unless_just_bound(history, invariants.unplanned_suspensions(history))]
     out += [f"rejected_by_kubelet: {t}" for t in _without_races(history, invariants.rejected_by_kubelet(history))]
     out += [f"partial: {t}" for t in partial_gangs(played)]
+    out += [f"Job ended: {t}" for t in jobs_ended(history)]
     out += [f"wrong victim: {t}" for t in wrong_victims(history)]
     out += [f"rounds: {t}" for t in too_many_rounds(played)]
     out += [f"left over: {t}" for t in left_over(played)]
@@ -63,6 +65,12 @@ def _without_races(history: History, texts: list[str]) -> list[str]:
         if not any(0 <= moment - at <= _RACE_SECONDS + _kubelet_lag(text) for at in changed[node]):
             out.append(text)
     return out
+
+
+def _unless_just_bound(history: History, texts: list[str]) -> list[str]:
+    """Only what had been bound for long enough to be known when its Job was suspended."""
+    bound = {e.object: e.at_seconds for e in history.of(log.BIND)}
+    return [t for t in texts if float(t.split()[1]) - bound.get(t.split()[3], 0.0) > _RACE_SECONDS]
 
 
 def _kubelet_lag(text: str) -> float:
@@ -143,9 +151,30 @@ def wrong_victims(history: History) -> list[str]:
             last[record.uid] = record
             if record.finished:
                 finished_at.setdefault(record.uid, entry.at_seconds)
-            key = record.gang.key
-            priority[key] = max(priority.get(key, record.priority), record.priority)
+            for key in {record.gang.key, _owner(record)}:
+                priority[key] = max(priority.get(key, record.priority), record.priority)
     return out
+
+
+def jobs_ended(history: History) -> list[str]:
+    """Jobs that would have gone on if the scheduler had not removed pods of theirs."""
+    removed: dict[str, set[str]] = defaultdict(set)
+    out = []
+    for entry in history:
+        record = entry.record
+        if isinstance(record, Pod) and record.owner is not None and entry.outcome == log.OK:
+            if entry.actor == log.SCHEDULER and entry.verb in (log.DELETE, log.EVICT):
+                removed[record.owner.uid].add(entry.uid)
+        elif entry.verb == log.FAIL:
+            mine = len(removed[entry.uid])
+            if mine and entry.detail["failed"] - mine <= entry.detail["backoffLimit"]:
+                out.append(f"{entry.object} at {entry.at_seconds:.3f} s, after {mine} removals")
+    return out
+
+
+def _owner(pod: Pod) -> str:
+    """The Job for which victims leave while it has no pods; the gang's key for other pods."""
+    return f"{pod.namespace}/{pod.owner.name}" if pod.owner is not None else pod.gang.key
 
 
 def too_many_rounds(played: Played) -> list[str]:

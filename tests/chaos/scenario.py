@@ -19,12 +19,14 @@ from gangsched.core.events import (
     Event,
     GangChanged,
     GangGone,
+    JobChanged,
     NodeChanged,
     NodeGone,
+    PodChanged,
     PodGone,
 )
 from gangsched.core.options import Options
-from gangsched.model.records import SINGLE, Gang, GangId, Node, Pod, Taint
+from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod, Taint
 from tests import generators
 
 #: Troubles come between these moments, in seconds from the start: gangs arrive until 20 s.
@@ -64,18 +66,61 @@ class Scenario(msgspec.Struct):
     crashes: list[Crash]
 
 
-def scenario(seed: int, *, faults: bool = True, troubles: bool = True, crashes: bool = True) -> Scenario:
+def scenario(
+    seed: int, *, faults: bool = True, troubles: bool = True, crashes: bool = True, jobs: bool = True
+) -> Scenario:
     """The scenario of this seed, with the parts that are asked for."""
     made = generators.cluster(seed)
     options = msgspec.structs.replace(made.options, timeout_seconds=40.0, search_steps=400)
     return Scenario(
         seed,
-        made.events,
+        [*made.events, *_jobs(seed, made.events)] if jobs else made.events,
         options,
         _faults(seed) if faults else NoFaults(),
         _troubles(seed) if troubles else [],
         _crashes(seed) if crashes else [],
     )
+
+
+def _jobs(seed: int, events: list[Event]) -> list[Event]:
+    """Further pods that arrive at the start, owned by Jobs that do not survive the loss of many of them."""
+    chance = random.Random(f"{seed}/jobs")
+    shapes = [e.pod.shape for e in events if isinstance(e, PodChanged)]
+    out: list[Event] = []
+    for number in range(chance.choice((0, 0, 1, 2))):
+        name, size = f"job-{number}", chance.randint(1, 4)
+        grace, run_for = float(chance.choice((0, 1, 10))), f"{chance.randint(5, 90)}s"
+        template = Pod(
+            namespace=generators.NAMESPACE,
+            name=name,
+            uid="",
+            shape=chance.choice(shapes),
+            gang=GangId(SINGLE, generators.NAMESPACE, name, generators.SCHEDULER),
+            scheduler=generators.SCHEDULER,
+            hints={"sim.gangsched.dev/run-for": run_for},
+            priority=chance.choice((0, 1500)),
+            owner=Owner("Job", name, f"uid-{name}"),
+            grace_seconds=grace,
+        )
+        limit, completions = chance.choice((0, 1, 2)), chance.choice((size, size + 2))
+        out.append(
+            JobChanged(
+                Job(
+                    generators.NAMESPACE,
+                    name,
+                    f"uid-{name}",
+                    parallelism=size,
+                    completions=completions,
+                    backoff_limit=limit,
+                    template=template,
+                )
+            )
+        )
+        for index in range(size):
+            member = f"{name}-{index}"
+            ident = GangId(SINGLE, generators.NAMESPACE, member, generators.SCHEDULER)
+            out.append(PodChanged(msgspec.structs.replace(template, name=member, uid=f"uid-{member}", gang=ident)))
+    return out
 
 
 def _faults(seed: int) -> Faults:

@@ -30,7 +30,7 @@ def at(text, word):
 def test_the_list_names_every_story(capsys):
     """--list has a line per story."""
     lines = told(capsys, "--list").splitlines()
-    assert [line.split()[0] for line in lines] == NAMES == ["koordinator", "workload"]
+    assert [line.split()[0] for line in lines] == NAMES == ["koordinator", "workload", "quota"]
 
 
 def test_koordinator_is_the_default(capsys):
@@ -38,7 +38,7 @@ def test_koordinator_is_the_default(capsys):
     assert told(capsys) == told(capsys, "koordinator")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["koordinator", "workload"])
 def test_a_story_runs_through_all_phases_in_order(capsys, name):
     """Arrival, decision, nomination, mark, removal, end of the victims, binding: told once each, in this order."""
     text = told(capsys, name)
@@ -55,7 +55,19 @@ def test_a_story_violates_nothing(name):
     summary = summary_of(demo.play(demo.find(name)))
     assert summary["violations"] == []
     assert {g["bound"] for g in summary["gangs"].values()} <= {0, 2, 4}
-    assert summary["binds"] == summary["preempted"] == {"koordinator": 2, "workload": 4}[name]
+    counts = {"koordinator": (2, 2), "workload": (4, 4), "quota": (3, 1)}
+    assert (summary["binds"], summary["preempted"]) == counts[name]
+
+
+def test_the_quota_story_comes_full_circle(capsys):
+    """Team B runs, gives back what it borrows, is suspended, and goes on when team A has finished."""
+    text = told(capsys, "quota")
+    starts = [at(text, word)[-1] for word in ("MARK", "SUSPEND", "GONE", "FINISHED", "RESUME")]
+    assert starts == sorted(starts)
+    words = " ".join(text.split())
+    assert "reclamation within the cohort while borrowing" in words
+    assert "insufficient unused quota for cpu in flavor default-flavor, 2 more needed" in words
+    assert text.rstrip().splitlines()[-1].startswith(" Next")
 
 
 def test_the_koordinator_story_shows_who_why_and_where(capsys):
@@ -120,7 +132,7 @@ def test_speed_plays_virtual_time(monkeypatch):
     ("arguments", "message"),
     [
         (["workloads"], "there is no story 'workloads'; did you mean workload?"),
-        (["zzz"], "there is no story 'zzz'; stories are koordinator, workload"),
+        (["zzz"], "there is no story 'zzz'; stories are koordinator, workload, quota"),
         (["--speed", "0"], "--speed: must be a number above 0"),
         (["--speed", "nan"], "--speed: must be a number above 0"),
     ],

@@ -1,4 +1,4 @@
-"""Jobs that an eviction would end are named in the plan."""
+"""Jobs that an eviction would end are suspended, or named in the plan where that may not be."""
 
 from __future__ import annotations
 
@@ -51,16 +51,23 @@ POLICY = """  podFailurePolicy:
     - {action: %s, onPodConditions: [{type: DisruptionTarget}]}
     - {action: %s, onPodConditions: [{type: DisruptionTarget}]}
 """
+CONFIG = """
+apiVersion: gangsched.dev/v1alpha1
+kind: GangSchedulerConfiguration
+preemption: {jobs: %s}
+"""
 
 
 @pytest.fixture
 def plan(tmp_path, capsys):
     """A function that plans these documents and returns the decisions."""
 
-    def run(*documents):
+    def run(*documents, jobs="delete"):
         path = tmp_path / "a.yaml"
         path.write_text("\n---\n".join(documents))
-        assert main(["plan", "-f", str(path), "-o", "json"]) == 0
+        config = tmp_path / "config.yaml"
+        config.write_text(CONFIG % jobs)
+        assert main(["plan", "-f", str(path), "--config", str(config), "-o", "json"]) == 0
         return json.loads(capsys.readouterr().out)["decisions"]
 
     return run
@@ -86,12 +93,21 @@ BY_POLICY = "Job default/train would fail: its podFailurePolicy says so for evic
     ],
 )
 def test_a_job_that_would_fail_is_named(plan, spec, failed, expected):
-    """The limit, what has failed before, and the first rule of the podFailurePolicy for evicted pods count."""
+    """The limit, what has failed before, and the first rule of the podFailurePolicy for evicted pods count.
+
+    With its pods deleted it is warned of; by default exactly such Jobs are suspended instead.
+    """
     (decision,) = plan(BASE, JOB % (spec, failed), *PODS, NEW % ("new", 2))
     assert [v["unit"] for v in decision["victims"]] == [
         {"kind": "Pod", "name": f"default/{name}"} for name in ("train-a", "train-b")
     ]
     assert decision["warnings"] == expected
+    assert {v["method"] for v in decision["victims"]} == {"delete"}
+    (decision,) = plan(BASE, JOB % (spec, failed), *PODS, NEW % ("new", 2), jobs="suspend")
+    assert decision["warnings"] == []
+    assert {v["method"] for v in decision["victims"]} == {"suspend" if expected else "delete"}
+    if expected:
+        assert [v["unit"] for v in decision["victims"]] == [{"kind": "Job", "name": "default/train"}] * 2
 
 
 def test_evictions_of_earlier_decisions_count(plan):
@@ -99,3 +115,16 @@ def test_evictions_of_earlier_decisions_count(plan):
     first, second = plan(BASE, JOB % ("  backoffLimit: 1", 0), *PODS, NEW % ("a", 1), NEW % ("b", 1))
     assert first["warnings"] == []
     assert second["warnings"] == ["Job default/train would fail: 1 more failed pod exceeds its backoffLimit of 1"]
+
+
+def test_a_job_that_has_been_suspended_to_make_room_is_planned(plan):
+    """It has no pods; the annotation says that it waits, and for whom."""
+    note = "metadata: {name: train, uid: j1, annotations: {gangsched.dev/suspended-by: py-gang-scheduler}}"
+    job = (JOB % ("  suspend: true", 0)).replace("metadata: {name: train, uid: j1}", note)
+    (decision,) = plan(BASE, job)
+    assert (decision["gang"], decision["kind"], decision["required"]) == ("default/train", "Job", 2)
+    assert (decision["outcome"], decision["placements"]) == (
+        "bind",
+        {"default/train-0": "n1", "default/train-1": "n1"},
+    )
+    assert plan(BASE, JOB % ("  suspend: true", 0)) == []

@@ -16,8 +16,10 @@ from gangsched.core.actions import (
     Nominate,
     Remove,
     Report,
+    ResumeJob,
     SelectNode,
     SetCondition,
+    SuspendJob,
     Unmark,
     WithdrawNomination,
     Write,
@@ -92,6 +94,7 @@ class Cluster:
         self.now = 0.0
         self.pods: dict[tuple[str, str], Pod] = {}
         self.storage: dict[tuple[str, str], StorageObject] = {}
+        self.jobs: dict[tuple[str, str], Job] = {}
         self.log: list[Action] = []
         self.judge: Judge = lambda _: None
         self.slow: Callable[[Write], bool] = lambda _: False
@@ -112,6 +115,8 @@ class Cluster:
                 self.pods[(made.pod.namespace, made.pod.name)] = made.pod
             elif isinstance(made, ev.PodGone):
                 self.pods.pop((made.namespace, made.name), None)
+            elif isinstance(made, ev.JobChanged):
+                self.jobs[(made.job.namespace, made.job.name)] = made.job
             elif isinstance(made, ev.StorageChanged):
                 self.storage[type(made.record).__name__, made.record.name] = made.record
             self._events.append(made)
@@ -231,6 +236,9 @@ class Cluster:
         if judged is not None:
             self._events.append(ev.WriteDone(action.id, *judged))
             return
+        if isinstance(action, SuspendJob | ResumeJob):
+            self._write_job(action)
+            return
         found = self.pods.get((action.pod.namespace, action.pod.name))
         if found is None or found.uid != action.pod.uid:
             self._events.append(ev.WriteDone(action.id, "gone", "not found"))
@@ -258,6 +266,16 @@ class Cluster:
             case Remove():
                 fields = {"deleting_since": self.now + found.grace_seconds}
         self._update(action.pod.namespace, action.pod.name, action.pod.uid, **fields)
+        self._events.append(ev.WriteDone(action.id, "ok"))
+
+    def _write_job(self, action: SuspendJob | ResumeJob) -> None:
+        """The Job controller deletes the pods of a suspended Job at once; it creates none for one that goes on."""
+        job = self.jobs[(action.job.namespace, action.job.name)]
+        suspend = isinstance(action, SuspendJob)
+        self.show(msgspec.structs.replace(job, suspended=suspend, suspended_by=action.scheduler if suspend else ""))
+        for found in list(self.pods.values()) if suspend else ():
+            if found.owner is not None and found.owner.uid == job.uid and found.live:
+                self.show(msgspec.structs.replace(found, deleting_since=self.now + found.grace_seconds))
         self._events.append(ev.WriteDone(action.id, "ok"))
 
     def _update(self, namespace: str, name: str, uid: str, **fields: object) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import WriteDone
+from gangsched.core.plugins import FitArguments, PluginSet
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import G, assert_clean, evicted, go_on, names, preempting, stopped_in
@@ -119,6 +120,23 @@ def test_a_binding_whose_fate_is_unknown_is_repeated_and_keeps_its_room() -> Non
     cluster.judge = lambda _: None
     assert nodes_of(cluster.pass_time(1.5)) == {"m2": "n2"}
     assert cluster.core.states() == {"d/late": "Backoff"}
+
+
+def test_ignored_resources_do_not_keep_a_binding_from_being_repeated() -> None:
+    """Of a resource that the profile ignores there is always enough, whatever the node says."""
+    fit = PluginSet(arguments=(("NodeResourcesFit", FitArguments(ignored=("example.com/foo",))),))
+    cluster = Cluster(
+        node("n1").cpu(4),
+        node("n2").cpu(4),
+        pod("p").cpu(1).requests(**{"example.com/foo": 1}),
+        profiles=(("py-gang-scheduler", fit),),
+    )
+    cluster.judge = failing(Bind, "transient", 1)
+    cluster.run()
+    (first,) = nodes_of(cluster.log).values()
+    cluster.show(node(first).cpu(1))
+    cluster.pass_time(30)
+    assert [a.node for a in cluster.log if isinstance(a, Bind)] == [first, first]
 
 
 def test_a_binding_whose_fate_is_unknown_may_turn_out_well() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, Write
+from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import NodeGone
 from tests.builders import OTHERS, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, texts, writes
@@ -143,6 +143,34 @@ def test_a_node_lost_after_removal_is_replaced() -> None:
     cluster.run()
     assert set(nodes_of(cluster.log).values()) == {"n1", "n3"}
     assert names(cluster, Remove) == {"v1", "v2"}
+
+
+def test_a_member_is_not_bound_elsewhere_while_its_nomination_stands() -> None:
+    """Another scheduler takes a freed node while a third one turns up: the record is taken back before the binding."""
+    cluster = preempting()
+    cluster.run()
+    cluster.show(node("n3"), pod("thief").cpu(4).priority(3).scheduler(OTHERS).on("n1"))
+    cluster.leave()
+    cluster.run()
+    assert set(nodes_of(cluster.log).values()) == {"n2", "n3"}
+    for name, there in nodes_of(cluster.log).items():
+        told = [a for a in cluster.log if isinstance(a, Nominate | WithdrawNomination | Bind) and a.pod.name == name]
+        story = [(type(a), getattr(a, "node", "")) for a in told]
+        bound = story.index((Bind, there))
+        before = [(kind, on) for kind, on in story[:bound]][-1]
+        assert before in ((Nominate, there), (WithdrawNomination, "")), name
+
+
+@pytest.mark.parametrize("phase", [Mark, Remove])
+def test_nominations_stand_while_marks_and_removals_are_on_their_way(phase: type[Write]) -> None:
+    """A plan that is given up keeps its record until the last of its writes has been answered."""
+    cluster = stopped_in(phase)
+    cluster.show(NodeGone("n2"))
+    cluster.run()
+    assert not names(cluster, WithdrawNomination)
+    go_on(cluster)
+    assert names(cluster, WithdrawNomination) == {"m1", "m2"}
+    assert_clean(cluster)
 
 
 def test_a_node_that_changes_without_harm_breaks_no_plan() -> None:

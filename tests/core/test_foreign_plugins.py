@@ -399,3 +399,12 @@ def test_a_plan_is_given_up_when_its_filter_fails() -> None:
     cluster.now += 400.0
     cluster.run()
     assert cluster.pod("new").node == "n0"
+
+
+@pytest.mark.parametrize("attribute", [{"hints": "ANY"}, {"hints": None}, {"pod_labels": "team"}, {"pod_labels": (1,)}])
+def test_attributes_of_the_wrong_kind_are_refused_at_once(attribute: dict[str, Any]) -> None:
+    """Not when the first event comes by that they are asked about."""
+    rule = Strict()
+    vars(rule).update(attribute)
+    with pytest.raises(TypeError, match=f"{next(iter(attribute))} of plug-in Strict must be"):
+        plan(node("n1"), **with_filter(rule))

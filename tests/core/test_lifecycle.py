@@ -66,6 +66,16 @@ def test_phases_only_move_forward_one_at_a_time() -> None:
             assert found.state is first[signal]
 
 
+def test_room_of_a_job_that_starts_is_given_up_in_every_end() -> None:
+    """A Job is let go on when it fits, and whatever ends its wait for its pods releases their room."""
+    into = {key for key, found in TABLE.items() if found.state is State.STARTING}
+    assert into == {(State.QUEUED, Signal.START), (State.WAITING, Signal.START)}
+    assert all(Do.LET_GO_ON in TABLE[key].do for key in into)
+    ends = [found for (state, _), found in TABLE.items() if state is State.STARTING]
+    assert ends
+    assert all(Do.RELEASE in found.do and Do.BIND not in found.do for found in ends)
+
+
 def test_a_phase_is_only_left_forward_when_its_writes_are_through() -> None:
     """Nobody is marked before all nominations are answered, evicted before all marks, bound before all are gone and all
     volumes are bound.

@@ -470,3 +470,11 @@ def test_the_first_of_a_series_waits_for_the_end_of_the_last() -> None:
     found = plan(node("a1").label(zone="a").cpu(1), node("b1").label(zone="b").cpu(4), leaving, wanted)["d/p"]
     assert (found.outcome, found.placements[0].node) == ("wait", "b1")
     assert [a.pod for a in found.awaiting] == ["d/x"]
+
+
+def test_a_term_that_a_pod_has_twice_leaves_with_it() -> None:
+    """Saying twice whom it keeps away from makes a pod no harder to evict."""
+    apart = term("kubernetes.io/hostname", app="x")
+    there = pod("low").cpu(1).on("n1").shape(anti_affinity=(apart, apart))
+    made = plan(node("n1"), there, pod("high").cpu(1).priority(5).label(app="x"))
+    assert [v.name for v in made["d/high"].victims] == ["low"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Bind, BindVolume, Remove, SelectNode, WithdrawNomination, Write
-from gangsched.model.volumes import ClaimRef
-from tests.builders import LATER, MADE, claim, gang, node, pod, volume
+from gangsched.model.volumes import ClaimRef, PersistentVolume
+from tests.builders import LATER, MADE, claim, gang, node, pod, reserved, volume
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 
 G = "d/g"
@@ -67,6 +67,15 @@ def test_what_is_asked_for_a_volume_names_what_it_means() -> None:
     """UID and version of the volume, UID of the claim: whoever comes in between makes the write fail."""
     (found,) = [a for a in waiting(volume("v2", "n2", version="7")).log if isinstance(a, BindVolume)]
     assert (found.volume_uid, found.version, found.claim_uid) == ("uid-volume-v2", "7", "uid-claim-c2")
+
+
+def test_a_volume_that_a_person_has_reserved_stays_reserved() -> None:
+    """What is asked for a volume says whether it was reserved for the claim before."""
+    cluster = Cluster(node("n1"), LATER, claim("c1"), claim("c2"), volume("v2"), reserved("v1", "c1", "n1"))
+    cluster.show(pod("p").claims("c1", "c2"))
+    cluster.run()
+    asked = {a.volume: a.reserved for a in cluster.log if isinstance(a, BindVolume)}
+    assert asked == {"v1": True, "v2": False}
 
 
 def test_bound_claims_need_no_phase_of_their_own() -> None:
@@ -182,6 +191,27 @@ def test_what_is_lost_meanwhile(lost: str) -> None:
     assert cluster.core.world.snapshot.volumes.assumed == {}
 
 
+def test_room_that_somebody_takes_while_volumes_are_bound() -> None:
+    """A pod of another scheduler comes to a node of the gang: no member is bound there all the same."""
+    cluster = waiting()
+    cluster.show(pod("thief").cpu(1).scheduler("default-scheduler").on("n1"))
+    cluster.run()
+    assert cluster.core.states() == {G: "Backoff"}
+    cluster.bind_claims()
+    cluster.pass_time(20)
+    assert nodes_of(cluster.log) == {}
+
+
+def test_room_that_a_pod_outgrows_while_volumes_are_bound() -> None:
+    """A pod that is resized in place may take the room of members that are not bound yet."""
+    cluster = waiting(node("n1").cpu(2), pod("other").cpu(1).on("n1"))
+    assert cluster.core.states() == {G: "PreBinding"}
+    cluster.show(pod("other").cpu(2).on("n1"))
+    cluster.bind_claims()
+    cluster.pass_time(20)
+    assert nodes_of(cluster.log) == {}
+
+
 @pytest.mark.parametrize("seen", [0, 1, 2])
 def test_a_restart_in_the_middle_finds_what_was_asked_for(seen: int) -> None:
     """A new process waits for the claims that are on their way, on the same nodes, and asks for the others."""
@@ -260,6 +290,63 @@ def test_members_that_share_a_claim_ask_for_it_once() -> None:
     assert {a.pod.name for a in cluster.log if isinstance(a, Bind)} == {"m1", "m2"}
 
 
+def sharing(*volumes: PersistentVolume) -> Cluster:
+    """Pods a and b with one claim, for which there are these volumes or one is made."""
+    kind = LATER if volumes else MADE
+    claimed = claim("c", kind.name)
+    return Cluster(node("n1"), kind, claimed, *volumes, pod("a").claims("c"), pod("b").claims("c").created(1))
+
+
+@pytest.mark.parametrize("volumes", [(), (volume("v"),), (reserved("v", "c", "n1"),)], ids=["new", "free", "reserved"])
+def test_a_shared_claim_that_the_first_gang_gives_up(volumes: tuple[PersistentVolume, ...]) -> None:
+    """The gang that has asked goes before the cluster has seen it: the other one, which counted on it, asks itself."""
+    cluster = sharing(*volumes)
+    cluster.slow = lambda w: isinstance(w, _BOTH)
+    cluster.run()
+    assert cluster.core.states() == {"d/a": "PreBinding", "d/b": "PreBinding"}
+    cluster.judge = lambda w: ("refused", "no") if isinstance(w, _BOTH) and w.pod.name == "a" else None
+    cluster.slow = lambda w: False
+    cluster.answer()
+    cluster.delete("a")
+    cluster.pass_time(5)
+    assert [w.pod.name for w in cluster.log if isinstance(w, _BOTH)] == ["a", "b"]
+    cluster.bind_claims()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"b": "n1"}
+
+
+@pytest.mark.parametrize("volumes", [(), (volume("v"),)], ids=["new", "free"])
+def test_a_shared_claim_that_the_cluster_has_seen(volumes: tuple[PersistentVolume, ...]) -> None:
+    """The gang that has asked goes, its request stands: the other one goes on waiting and is not decided again."""
+    cluster = sharing(*volumes)
+    cluster.run()
+    cluster.delete("a")
+    cluster.pass_time(5)
+    assert [d.gang.name for d in cluster.decisions] == ["a", "b"]
+    cluster.bind_claims()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"b": "n1"}
+
+
+def test_volumes_that_a_nominated_gang_gives_back_wake_others_elsewhere() -> None:
+    """The only volume was to be used on n1; who needs it runs on n2, where nothing has happened."""
+    cluster = Cluster(
+        node("n1").cpu(1),
+        node("n2").cpu(4),
+        LATER,
+        volume("v"),
+        claim("c1"),
+        claim("c2"),
+        pod("low").cpu(1).on("n1"),
+        pod("high").cpu(1).priority(9).claims("c1").selector(**{"kubernetes.io/hostname": "n1"}),
+        pod("waits").cpu(2).claims("c2"),
+    )
+    cluster.run()
+    cluster.delete("high")
+    cluster.pass_time(60)
+    assert "waits" in {a.pod.name for a in cluster.log if isinstance(a, BindVolume)}
+
+
 def test_volumes_are_shared_out_so_that_all_claims_are_served() -> None:
     """The claim that has a choice leaves the volume that another one needs."""
     cluster = Cluster(
@@ -275,6 +362,21 @@ def test_volumes_are_shared_out_so_that_all_claims_are_served() -> None:
     )
     cluster.run()
     assert {a.claim: a.volume for a in cluster.log if isinstance(a, BindVolume)} == {"c1": "vb", "c2": "va"}
+
+
+def test_more_claims_than_the_stack_is_deep_share_the_volumes_out() -> None:
+    """As many volumes as members, and all of them within reach of everybody."""
+    size = 1100
+    cluster = Cluster(
+        *(node(f"n{i:02}").cpu(100) for i in range(12)),
+        LATER,
+        gang("g").min(size),
+        *(volume(f"v{i}") for i in range(size)),
+        *(claim(f"c{i}") for i in range(size)),
+        *(pod(f"m{i}").cpu(1).gang("g").claims(f"c{i}") for i in range(size)),
+    )
+    cluster.step()
+    assert len({a.volume for a in cluster.log if isinstance(a, BindVolume)}) == size
 
 
 def test_a_new_volume_wakes_a_gang_that_had_none() -> None:

@@ -240,3 +240,18 @@ def test_the_place_in_the_queue_follows_the_members() -> None:
     cluster.show(pod("g2").cpu(4).priority(1).gang("g"))
     cluster.run()
     assert cluster.decisions[0].gang.name == "p"
+
+
+def test_a_queue_that_is_never_empty_keeps_nothing_of_what_has_passed() -> None:
+    """A gang is parked and woken again and again while another one is active, and its place is forgotten each time."""
+    queue = Queue()
+    queue.push((0, 0.0, "busy"))
+    now = 0.0
+    for _ in range(1000):
+        queue.park((0, 1.0, "other"), now, now + 1.0)
+        queue.wake("other", now)
+        queue.push((0, 2.0, "again"))
+        now += 2.0
+        assert queue.head() == "busy"
+        assert queue.due(now) == ["other"]
+    assert max(len(queue._early), len(queue._active), len(queue._waiting)) < 80

@@ -8,7 +8,8 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, WithdrawNomination, Write
 from gangsched.core.events import NodeGone
-from tests.builders import gang, node, pod
+from gangsched.model.records import PodTerm
+from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Cluster, nodes_of, reports, writes
 
 G = "d/g"
@@ -251,3 +252,26 @@ def test_a_lost_node_withdraws_what_was_nominated_to_it() -> None:
     assert "Remove" not in {kind for kind, _ in writes(cluster.log)}
     assert {a.pod.name for a in cluster.log if isinstance(a, WithdrawNomination)} == {"m1", "m2"}
     assert state(cluster) == "Backoff"
+
+
+def test_held_room_is_known_by_the_labels_that_later_terms_ask_for() -> None:
+    """When the room was held nothing told its members apart; what keeps away from the one on n2 does not go there."""
+    apart = PodTerm("kubernetes.io/hostname", selects(team="t"), ("d",))
+
+    def alike(name: str) -> PodBuilder:
+        return pod(name).cpu(1).priority(5).label(app=name, team="t").shape(anti_affinity=(apart,))
+
+    cluster = Cluster(node("n3").cpu(1), alike("first"))
+    cluster.run()
+    cluster.show(node("n1").cpu(1), pod("v1").cpu(1).on("n1"), node("n2").cpu(4), gang("g").min(2))
+    cluster.show(*(alike(f"m{i}").gang("g") for i in (1, 2)))
+    cluster.run()
+    assert {cluster.pod(f"m{i}").nominated_node for i in (1, 2)} == {"n1", "n2"}
+    on = next(f"m{i}" for i in (1, 2) if cluster.pod(f"m{i}").nominated_node == "n2")
+    away = PodTerm("kubernetes.io/hostname", selects(app=on), ("d",))
+    cluster.show(pod("z").cpu(1).priority(1).shape(anti_affinity=(away,)))
+    cluster.run()
+    assert cluster.pod("z").node == ""
+    cluster.leave()
+    cluster.pass_time(60)
+    assert {"m1", "m2"} <= set(nodes_of(cluster.log))

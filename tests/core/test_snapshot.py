@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gangsched.core.podtable import ASSUMED, PROTECTED, TERMINATING
 from gangsched.core.snapshot import Snapshot
 from gangsched.core.world import World
-from gangsched.model.records import NodeTerm, Requirement
-from tests.builders import GIB, OURS, NodeBuilder, PodBuilder, node, pod
+from gangsched.model.records import NodeTerm, PodTerm, Requirement
+from tests.builders import GIB, OURS, NodeBuilder, PodBuilder, node, pod, selects
 
 NODES = ("n1", "n2", "n3")
 PODS = ("a", "b", "c", "d", "e")
@@ -104,6 +104,7 @@ CHANGES = st.lists(
         st.tuples(st.just("assume"), st.tuples(st.sampled_from(PODS), st.sampled_from(NODES))),
         st.tuples(st.just("forget"), st.sampled_from(PODS)),
         st.tuples(st.just("read"), st.none()),
+        st.tuples(st.just("shapes"), st.none()),
     ),
     max_size=40,
 )
@@ -123,6 +124,8 @@ def apply(world: World, change: tuple[str, Any], nodes: dict[str, Any]) -> None:
         world.set_pod(what.obj())
     elif kind == "read":
         seen(world)
+    elif kind == "shapes":
+        world.snapshot.keep_shapes(p.shape for p in world.pods.values())
     elif kind == "assume":
         found = world.find("d", what[0])
         if found is not None and not found.node and not found.finished:
@@ -364,3 +367,35 @@ def test_a_resource_seen_late_is_a_row_for_all() -> None:
     assert world.snapshot.used[row].tolist() == [0, 1]
     assert world.snapshot.allocatable[row].tolist() == [0, 4]
     assert np.array_equal(world.snapshot.used[1], [1000, 0])
+
+
+def test_taints_that_no_node_has_any_more_are_forgotten() -> None:
+    """An autoscaler that writes the time into its taint does not make every later decision look at all of them."""
+    snapshot = Snapshot()
+    snapshot.set_node(node("n1").taint("a").obj())
+    snapshot.set_node(node("n2").obj())
+    snapshot.settle()
+    for second in range(1000):
+        snapshot.set_node(node("n1").taint("deletion-candidate", str(second)).obj())
+        codes, sets = snapshot.columns.taints()
+        assert [sets[code] for code in codes] == [n.taints for n in snapshot.nodes]
+        assert len(sets) < 300
+
+
+def test_shapes_that_no_pod_has_any_more_are_forgotten() -> None:
+    """Every image tag makes a new shape, and every term on a job's name: pods come and go for months."""
+    world = World([OURS])
+    world.snapshot.set_node(node("n1").obj())
+    kept = pod("kept").cpu(1).on("n1").obj()
+    world.set_pod(kept)
+    like_kept = world.snapshot.class_of(kept)
+    for k in range(3000):
+        term = PodTerm("zone", selects(job=str(k)), ("d",))
+        world.set_pod(pod("p").uid(f"u{k}").on("n1").shape(images=(f"app:{k}",), anti_affinity=(term,)).obj())
+    snapshot = world.snapshot
+    assert len(snapshot.shapes) < 1100
+    assert len(snapshot.anti_shapes) < 1100
+    assert len(snapshot.terms.apart(snapshot.class_of(pod("q").label(job="0").obj()))) == 0
+    assert len(snapshot.terms.apart(snapshot.class_of(pod("q").label(job="2999").obj()))) == 1
+    assert [snapshot.shapes[snapshot.table.shape[snapshot.table.slot_of[kept.uid]]]] == [kept.shape]
+    assert snapshot.class_of(kept).shape is like_kept.shape

@@ -58,6 +58,7 @@ events = st.lists(
         st.tuples(st.just("node"), st.sampled_from(NODES), st.booleans()),
         st.tuples(st.just("namespace"), st.sampled_from(SPACES), st.sampled_from(["t", "u", ""])),
         st.tuples(st.just("ask"), st.integers(0, len(SELECTIONS) - 1)),
+        st.tuples(st.just("keep"), st.integers(0, len(SHAPES) - 1)),
     ),
     max_size=40,
 )
@@ -93,6 +94,10 @@ class Changing:
             case ("ask", int(which)):
                 self.snapshot.settle()
                 self.snapshot.terms.selected(SELECTIONS[which])
+            case ("keep", int(which)):  # what no pod has is forgotten, and comes again
+                self.snapshot.keep_shapes([SHAPES[which]])
+                for each in SHAPES:
+                    self.snapshot.shape_number(each)
 
     def set_pod(self, number: int, to: str, labels: int, shape: int, flags: int) -> None:
         """Create a pod, change it where it is, or move it."""

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.events import GangGone, NodeGone
-from tests.builders import PodBuilder, gang, node, pod
-from tests.core.harness import Cluster, plan, texts
+from gangsched.core.plugins import FitArguments, NodeAffinityArguments, PluginSet
+from gangsched.model.records import NodeTerm, Requirement
+from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, volume
+from tests.core.harness import Cluster, nodes_of, plan, texts
 
 BIG = "d/big"
 Make = Callable[[str], PodBuilder]
@@ -145,6 +147,24 @@ def test_nothing_is_reserved_where_waiting_has_no_end() -> None:
     cluster.show(small("s"))
     cluster.pass_time(5)
     assert cluster.pod("s").node == "n2"
+
+
+def test_a_reservation_that_does_not_come_true_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it counts on runs for ever: room that others could use lies idle for a while, and again much later."""
+    monkeypatch.setattr("gangsched.core.waiting.RESERVED_AT_MOST", 4000.0)
+    cluster = Cluster(node("n1"), node("n2"), pod("for-ever").cpu(4).on("n1"), *big(), starvation_seconds=60)
+    reserving = cluster.core.world.turns.reserving
+    cluster.pass_time(120)
+    cluster.show(small("s"))
+    cluster.pass_time(4050 - cluster.now)
+    assert [b.name for b in reserving()] == ["d/big"]
+    cluster.pass_time(4100 - cluster.now)
+    assert reserving() == []
+    assert cluster.pod("s").node == "n2"
+    cluster.pass_time(8100 - cluster.now)
+    assert reserving() == []
+    cluster.pass_time(8150 - cluster.now)
+    assert [b.name for b in reserving()] == ["d/big"]
 
 
 def test_one_turn_at_a_time() -> None:
@@ -330,3 +350,68 @@ def test_two_gangs_that_need_everything_never_share_it() -> None:
             cluster.pass_time(20)
         assert cluster.pod("b1").node
         assert cluster.pod("b2").node
+
+
+def test_strict_order_follows_the_volumes_of_those_ahead() -> None:
+    """The first pod's claim is bound to a volume of n1: n2 is open to those behind it from then on."""
+    cluster = Cluster(
+        node("n1").cpu(2), node("n2").cpu(2), LATER, claim("c"), volume("v1", "n1"), volume("v2", "n2"),
+        pod("x").cpu(1).on("n1"), pod("y").cpu(1).on("n2"),
+        pod("first").cpu(2).claims("c"), pod("second").cpu(1).created(1),
+        queue_policy="strict",
+    )  # fmt: skip
+    cluster.run()
+    assert nodes_of(cluster.log) == {}
+    cluster.alter("PersistentVolumeClaim", "c", volume_name="v1", bound=True, phase="Bound")
+    cluster.pass_time(20)
+    assert nodes_of(cluster.log) == {"second": "n2"}
+
+
+def test_a_pod_that_asks_for_what_the_profile_ignores_keeps_its_nodes() -> None:
+    """No node has any of the resource, which does not count."""
+    ignoring = PluginSet(arguments=(("NodeResourcesFit", FitArguments(ignored=("example.com/licence",))),))
+    first = pod("first").cpu(4).requests(**{"example.com/licence": 1})
+    cluster = Cluster(
+        node("n1").cpu(4), pod("x").cpu(2).on("n1"), first, pod("second").cpu(1).created(1),
+        queue_policy="strict", profiles=((OURS, ignoring),),
+    )  # fmt: skip
+    cluster.run()
+    assert nodes_of(cluster.log) == {}
+
+
+# -- profiles ----------------------------------------------------------------------------------------------
+
+
+def only(pool: str) -> PluginSet:
+    """A profile for the nodes of one pool."""
+    term = NodeTerm((Requirement("pool", "In", (pool,)),))
+    return PluginSet(arguments=(("NodeAffinity", NodeAffinityArguments(required=(term,))),))
+
+
+POOLS: dict[str, Any] = {
+    "scheduler_names": ("gpu", "cpu"),
+    "profiles": (("gpu", only("gpu")), ("cpu", only("cpu"))),
+}
+
+
+def test_strictly_a_gang_keeps_only_what_its_own_profile_may_use() -> None:
+    """The blocked pod's profile is for other nodes: those of the second one are not kept for it."""
+    cluster = Cluster(
+        node("c1").label(pool="cpu"), node("g1").label(pool="gpu"), pod("x").cpu(4).on("g1"),
+        pod("first").cpu(4).scheduler("gpu"), pod("second").cpu(1).scheduler("cpu").created(1),
+        queue_policy="strict", **POOLS,
+    )  # fmt: skip
+    cluster.run()
+    assert nodes_of(cluster.log) == {"second": "c1"}
+
+
+def test_gangs_of_profiles_with_nodes_of_their_own_have_their_turns_at_once() -> None:
+    """They could not use the same nodes, though their pods ask for the same."""
+    cluster = Cluster(
+        node("c1").label(pool="cpu"), node("g1").label(pool="gpu"), pod("x").cpu(1).on("g1"), pod("y").cpu(1).on("c1"),
+        pod("first").cpu(4).scheduler("gpu"), pod("second").cpu(4).scheduler("cpu").created(1),
+        starvation_seconds=10, **POOLS,
+    )  # fmt: skip
+    cluster.pass_time(20)
+    rooms = {b.name: [p.node for p in b.room] for b in cluster.core.world.turns.reserving()}
+    assert rooms == {"d/first": ["g1"], "d/second": ["c1"]}

@@ -28,7 +28,7 @@ from gangsched.model.volumes import (
     VolumeAttachment,
 )
 from tests.builders import LATER, MADE, PodBuilder, bound_claim, claim, gang, node, pod, reserved, selects, volume
-from tests.core.harness import Built, plan, world
+from tests.core.harness import Built, Cluster, plan, world
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -372,6 +372,17 @@ def test_rbd_images_of_one_cluster(monitors: tuple[str, ...], conflict: bool) ->
     assert ("n1" not in passing(pod("p").disk("rbd", "pool", "image", monitors=monitors), there)) == conflict
 
 
+def test_a_pod_may_name_a_disk_twice() -> None:
+    """Its reading does not hide its writing, and when it is gone all of it is."""
+    there = pod("o").on("n1").disk("gcePersistentDisk", "a").disk("gcePersistentDisk", "a", read_only=True)
+    cluster = Cluster(node("n1"), there, pod("p").disk("gcePersistentDisk", "a", read_only=True))
+    cluster.run()
+    assert cluster.pod("p").node == ""
+    cluster.delete("o")
+    cluster.pass_time(20)
+    assert cluster.pod("p").node == "n1"
+
+
 def test_members_do_not_share_a_disk() -> None:
     """Two members with the same disk go to different nodes, and are too many for one."""
     members = [pod(f"m{i}").gang("g").disk("awsElasticBlockStore", "vol") for i in (1, 2)]
@@ -482,7 +493,7 @@ def test_declared_features() -> None:
 # -- the index ---------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2), st.integers(0, 2)), max_size=40))
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(0, 2)), max_size=40))
 def test_the_index_is_what_its_objects_make_it(steps: list[tuple[int, int, int]]) -> None:
     """In whatever order things come and go, attachments are those of an index built from what is there."""
     index = VolumeIndex()
@@ -498,6 +509,12 @@ def test_the_index_is_what_its_objects_make_it(steps: list[tuple[int, int, int]]
             found = pods.pop(f"uid-d-p{i}", None)
             if found is not None:
                 index.leave(*found)
+        elif what == 8:
+            if f"v{j}" not in index.taken:  # no two claims are promised the same volume
+                index.forget(("d", f"c{i}"))
+                index.assume(("d", f"c{i}"), Target(f"v{j}", "n0"))
+        elif what == 9:
+            index.forget(("d", f"c{i}"))
         else:
             record: StorageObject = [
                 claim(f"c{i}", "made"),
@@ -517,10 +534,28 @@ def test_the_index_is_what_its_objects_make_it(steps: list[tuple[int, int, int]]
     again = VolumeIndex()
     for record in objects.values():
         again.put(record)
+    for key, target in index.assumed.items():
+        again.assume(key, target)
     for one, where in pods.values():
         again.use(one, where)
     assert index.attachments.nodes_of == again.attachments.nodes_of
     assert index.users == again.users
+
+
+def test_a_volume_that_goes_before_its_claim_is_bound_leaves_no_trace() -> None:
+    """One pod was counted while the promised volume was there, the other when a new one had to be made."""
+    index = VolumeIndex()
+    for record in (MADE, claim("c", "made"), volume("v")):
+        index.put(record)
+    index.assume(("d", "c"), Target("v", "n1"))
+    one, other = (pod(name).claims("c").obj() for name in ("one", "other"))
+    index.use(one, "n1")
+    index.drop("PersistentVolume", "", "v")
+    index.use(other, "n2")
+    assert {tuple(nodes) for nodes in index.attachments.nodes_of.values()} == {("n1", "n2")}
+    index.leave(one, "n1")
+    index.leave(other, "n2")
+    assert index.attachments.nodes_of == {}
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=8))

@@ -137,9 +137,14 @@ CLUSTER_RIGHTS = {
     ("scheduling.sigs.k8s.io", "podgroups"): READ | {"patch"},
     ("scheduling.sigs.k8s.io", "podgroups/status"): {"patch"},
     ("scheduling.x-k8s.io", "podgroups"): READ,
-    ("batch", "jobs"): READ,
+    ("batch", "jobs"): READ | {"patch"},
     ("", "persistentvolumes"): READ | {"patch"},
     ("", "persistentvolumeclaims"): READ | {"patch"},
+    ("kueue.x-k8s.io", "clusterqueues"): READ,
+    ("kueue.x-k8s.io", "cohorts"): READ,
+    ("kueue.x-k8s.io", "localqueues"): READ,
+    ("kueue.x-k8s.io", "resourceflavors"): READ,
+    ("kueue.x-k8s.io", "workloadpriorityclasses"): READ,
     ("storage.k8s.io", "storageclasses"): READ,
     ("storage.k8s.io", "csinodes"): READ,
     ("storage.k8s.io", "csidrivers"): READ,
@@ -730,7 +735,8 @@ def minimum_of(group: Object) -> int:
 def test_every_example_is_tested() -> None:
     """A new folder of examples has to be named in this file, and in the README of the examples."""
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
-    assert folders == {*CLUSTERS, "config", "plugin-gpu-reserve"}  # the last: tests/runtime/test_example_plugin.py
+    # Elsewhere: tests/runtime/test_example_plugin.py and tests/cli/test_queues.py.
+    assert folders == {*CLUSTERS, "config", "plugin-gpu-reserve", "quota-gpu"}
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert folders == set(re.findall(r"^\| \[`([a-z-]+)/`\]", readme, re.MULTILINE))
 

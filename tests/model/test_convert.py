@@ -243,6 +243,47 @@ def test_job_defaults():
     assert not job.ignores_disruption
 
 
+def test_a_job_has_what_its_pods_will_be():
+    """The template with the labels of the Job controller, and the annotations of the Job that its pods get."""
+    raw = {
+        "metadata": {
+            "name": "j",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "7",
+            "annotations": {"gangsched.dev/suspended-by": "s", "sim.gangsched.dev/run-for": "9s", "x": "y"},
+            "ownerReferences": [{"kind": "CronJob", "name": "c", "uid": "cu", "controller": True}],
+        },
+        "spec": {
+            "suspend": True,
+            "parallelism": 4,
+            "completions": 6,
+            "template": {
+                "metadata": {"labels": {"app": "a"}},
+                "spec": {"schedulerName": "s", "priorityClassName": "high", "containers": [{}]},
+            },
+        },
+        "status": {"succeeded": 3, "conditions": [{"type": "Suspended", "status": "True"}]},
+    }
+    job = Converter().job(msgspec.convert(raw, wire.Job))
+    assert (job.suspended, job.suspended_by, job.finished, job.version) == (True, "s", False, "7")
+    assert (job.wanted, job.owner) == (3, Owner("CronJob", "c", "cu"))
+    assert job.template is not None
+    assert job.template.owner == Owner("Job", "j", "u")
+    assert (job.template.scheduler, job.template.priority_class) == ("s", "high")
+    assert job.template.labels["app"] == "a"
+    assert job.template.labels["batch.kubernetes.io/job-name"] == "j"
+    assert job.template.hints == {"sim.gangsched.dev/run-for": "9s"}
+
+
+@pytest.mark.parametrize(("status", "finished"), [("True", True), ("False", False)])
+def test_a_job_is_over_by_its_conditions(status, finished):
+    """Failed and Complete end it."""
+    for kind in ("Failed", "Complete"):
+        raw = {"metadata": {"name": "j"}, "status": {"conditions": [{"type": kind, "status": status}]}}
+        assert Converter().job(msgspec.convert(raw, wire.Job)).finished is finished
+
+
 def test_job_failure_policy():
     """A rule that ignores DisruptionTarget means that evictions do not use up the backoff limit."""
     rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}

@@ -9,7 +9,17 @@ from prometheus_client import CollectorRegistry
 
 from gangsched.cluster.kube.hooks import Observe
 from gangsched.core.actions import Bind, PodRef, SetCondition
-from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, Decision, UnitRef, Unplaced, Victim
+from gangsched.core.decision import (
+    BIND,
+    GATHERING,
+    PREEMPT,
+    UNSCHEDULABLE,
+    Decision,
+    Placement,
+    UnitRef,
+    Unplaced,
+    Victim,
+)
 from gangsched.core.events import PodChanged, PodGone, Synced, WriteDone
 from gangsched.model.records import GangId, Pod, PodShape
 from gangsched.runtime.iometrics import IoMetrics
@@ -87,6 +97,16 @@ def test_decisions_count_gangs_and_what_they_cost() -> None:
     assert fed['scheduler_schedule_attempts_total{result="unschedulable",profile="ours"}'] == 1
     assert fed['gangsched_plan_seconds_count{outcome="preempt"}'] == 1
     assert fed["scheduler_podgroup_scheduling_algorithm_duration_seconds_count"] == 2
+
+
+def test_waiting_ends_with_the_decision() -> None:
+    """The time in the queue is that of the first placed pod, once for each gang."""
+    fed = Fed()
+    fed.handled(pod("a"), pod("b"))
+    fed.now = 4.0
+    places = (Placement("ns", "a", "uid-a", "n"), Placement("ns", "b", "uid-b", "n"))
+    fed.metrics.decided([decision(BIND, placements=places)], [], 0.01, 0.0)
+    assert (fed["gangsched_queue_seconds_sum"], fed["gangsched_queue_seconds_count"]) == (4.0, 1)
 
 
 def test_a_plugin_that_fails_is_an_error() -> None:

@@ -61,6 +61,15 @@ class FewScore:
 class Misnamed(Few):
     name = "Other"
 
+class Labelled(FewScore):
+    name = "Labelled"
+    pod_labels = "team"
+    Arguments = None
+
+class Hinting(Few):
+    name = "Hinting"
+    hints = "NODE_ADDED"
+
 class Half:
     name = "Half"
     sees_pods = True
@@ -77,12 +86,14 @@ def packages(tmp_path: Path) -> Iterator[None]:
     filters = {
         "FewPods": "made_up_plugins:Few",
         "Wrong": "made_up_plugins:Misnamed",
+        "Hinting": "made_up_plugins:Hinting",
         "Half": "made_up_plugins:Half",
         "Number": "made_up_plugins:something",
         "Gone": "made_up_plugins_gone:Few",
         "NodePorts": "made_up_plugins:Few",
     }
-    points = {"gangsched.filters": filters, "gangsched.scores": {"FewPods": "made_up_plugins:FewScore"}}
+    scores = {"FewPods": "made_up_plugins:FewScore", "Labelled": "made_up_plugins:Labelled"}
+    points = {"gangsched.filters": filters, "gangsched.scores": scores}
     with installed(tmp_path / "site", "made_up_plugins", SOURCE, points):
         yield
 
@@ -331,6 +342,16 @@ REFUSED = {
     "cannot be made": (
         "plugins: {filter: {enabled: [{name: FewPods}]}}\n  pluginConfig: [{name: FewPods, args: {mostPods: -1}}]",
         BELOW + "pluginConfig[0].args: plug-in FewPods cannot be made: ValueError: mostPods is negative",
+    ),
+    "hints of a wrong type": (
+        "plugins: {filter: {enabled: [{name: Hinting}]}}",
+        AT + "plugins: plug-in Hinting cannot be made: TypeError: hints of plug-in Hinting must be a Hint,"
+        " not 'NODE_ADDED'",
+    ),
+    "labels of a wrong type": (
+        "plugins: {score: {enabled: [{name: Labelled}]}}",
+        AT + "plugins: plug-in Labelled cannot be made: TypeError: pod_labels of plug-in Labelled must be a tuple of"
+        " label keys, not 'team'",
     ),
     "arguments of a plug-in that is off": (
         "pluginConfig: [{name: FewPods, args: {mostPods: 1}}]",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
 import threading
 
 from gangsched.core.actions import Bind, GangStatus, PodRef
 from gangsched.core.events import LeadershipChanged, WriteDone
+from gangsched.runtime import logs
 from gangsched.runtime.status import LATEST_SECONDS, LateSink, WhenQuiet
 
 
@@ -79,6 +82,32 @@ def test_stopped_before_started() -> None:
     late.stop()
     late.start()
     assert sink.told == []
+
+
+def test_controllers_that_cannot_be_made_are_told_and_cost_nothing() -> None:
+    """The log says it, once; from then on no status is kept, however many objects come and go."""
+    told = io.StringIO()
+    logs.configure("json", "info", told)
+
+    def broken() -> Sink:
+        raise ImportError("no such package")
+
+    late = LateSink(broken)
+    late.post(status("a", "Pending"))
+    for _ in range(2):
+        late.start()
+        for thread in threading.enumerate():
+            if thread.name == "controllers-import":
+                thread.join(10)
+        late.post(status("b", "Pending"))
+    (line,) = [json.loads(each) for each in told.getvalue().splitlines()]
+    assert (line["level"], line["message"]) == (
+        "error",
+        "the controllers cannot be made, statuses of groups are not written",
+    )
+    assert "no such package" in line["exception"]
+    assert late._kept == {}
+    late.stop()
 
 
 def test_starts_when_nothing_is_under_way() -> None:

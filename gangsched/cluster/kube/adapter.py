@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import structlog
 
+from gangsched.cluster.kube import discovery
 from gangsched.cluster.kube.caches import CacheHealth, Caches
 from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.connection import Connection
@@ -30,6 +31,8 @@ from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
 _log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 1.0
+#: So long the first list waits for the election: one that begins when we lead already need not be repeated.
+ELECTION_SECONDS = 1.0
 DEFAULT_QPS = 500.0
 DEFAULT_BURST = 1000
 
@@ -72,7 +75,8 @@ class KubeCluster:
         on_gang_status: takes the state of group objects; called on the I/O thread, must be quick.
         observe: takes measurements; called on the I/O thread.
         loop_factory: makes the event loop (``uvloop.new_event_loop``); None is asyncio's own.
-        discovery_seconds: how often to look for gang APIs that came or went.
+        discovery_seconds: how often to look for gang and queue APIs that came or went.
+        quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
         drain_seconds: how long :meth:`stop` lets submitted writes finish.
     """
 
@@ -90,6 +94,7 @@ class KubeCluster:
         observe: Observe = ignore,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         discovery_seconds: float = 60.0,
+        quota_mode: str = discovery.AUTO,
         drain_seconds: float = 5.0,
     ) -> None:
         self._connection = connection
@@ -102,6 +107,7 @@ class KubeCluster:
         self._observe = observe
         self._loop_factory = loop_factory
         self._discovery_seconds = discovery_seconds
+        self._quota_mode = quota_mode
         self._drain_seconds = drain_seconds
         self._bucket = TokenBucket(qps, burst)
         self._clock = WallClock()
@@ -110,6 +116,7 @@ class KubeCluster:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_asked: asyncio.Event | None = None
         self._told_synced: asyncio.Event | None = None
+        self._may_list: asyncio.Event | None = None
         self._ready = threading.Event()
         self._tick_at = -math.inf
         self._synced = False
@@ -217,8 +224,13 @@ class KubeCluster:
         self._loop = asyncio.get_running_loop()
         self._stop_asked = asyncio.Event()
         self._told_synced = asyncio.Event()
+        self._may_list = asyncio.Event()
         caches = self._caches = Caches(
-            client, self._deliver, observe=self._observe, discovery_seconds=self._discovery_seconds
+            client,
+            self._deliver,
+            observe=self._observe,
+            discovery_seconds=self._discovery_seconds,
+            quota_mode=self._quota_mode,
         )
         if self._lease_settings is not None:
             self._elector = Elector(
@@ -244,7 +256,7 @@ class KubeCluster:
         self._ready.set()
         tasks = [
             asyncio.create_task(self._tick(), name="tick"),
-            asyncio.create_task(caches.run(), name="caches"),
+            asyncio.create_task(self._mirror(caches), name="caches"),
             asyncio.create_task(writer.run(), name="writer"),
             asyncio.create_task(self._lead(), name="lead"),
         ]
@@ -266,6 +278,15 @@ class KubeCluster:
             if self._elector is not None and all_answered:
                 await self._elector.release()
             await client.close()
+
+    async def _mirror(self, caches: Caches) -> None:
+        assert self._may_list is not None
+        if self._elector is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ELECTION_SECONDS):
+                    await self._may_list.wait()
+        self._may_list.set()
+        await caches.run()
 
     async def _lead(self) -> None:
         """Say when everything is known, then lead or stand for election."""
@@ -293,11 +314,15 @@ class KubeCluster:
 
     async def _take_the_lead(self) -> None:
         """What the last leader wrote is in the store: read everything again before deciding anything."""
-        caches, told = self._caches, self._told_synced
+        caches, told, may_list = self._caches, self._told_synced, self._may_list
         assert caches is not None
         assert told is not None
+        assert may_list is not None
+        listed_before = may_list.is_set()
+        may_list.set()
         await told.wait()
-        await caches.refresh()
+        if listed_before:
+            await caches.refresh()
         self._set_leading(leading=True)
 
     def _lose_the_lead(self) -> None:

@@ -12,18 +12,21 @@ from gangsched.cluster.kube.client import JSON, MERGE, STRATEGIC_MERGE, segment
 from gangsched.core.actions import (
     Bind,
     BindVolume,
+    JobRef,
     Mark,
     Nominate,
     PodRef,
     Remove,
     Report,
+    ResumeJob,
     SelectNode,
     SetCondition,
+    SuspendJob,
     Unmark,
     WithdrawNomination,
     Write,
 )
-from gangsched.model.convert import INTENT_CONDITION
+from gangsched.model.convert import INTENT_CONDITION, PREEMPTED_BY, SUSPENDED_BY
 from gangsched.model.convert_volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from gangsched.model.times import render_micro_time, render_time
 
@@ -55,7 +58,7 @@ def pod_path(pod: PodRef, subresource: str = "") -> str:
 
 
 def write_request(action: Write | SetCondition, now: float) -> Request:
-    """The request for one action on a pod or for its volumes.
+    """The request for one action on a pod or Job, or for the volumes of a pod.
 
     ``now`` (seconds since the epoch) is when its conditions changed.
     """
@@ -82,6 +85,23 @@ def write_request(action: Write | SetCondition, now: float) -> Request:
             return _bind_volume(action)
         case SelectNode():
             return _select_node(action)
+        case SuspendJob() | ResumeJob():
+            return job_request(action, action.version)
+
+
+def job_path(job: JobRef) -> str:
+    """The URL path of a Job."""
+    return f"/apis/batch/v1/namespaces/{segment(job.namespace)}/jobs/{segment(job.name)}"
+
+
+def job_request(action: SuspendJob | ResumeJob, version: str) -> Request:
+    """A Job is suspended or goes on, if it still is as it was in this version; who did it is in the same PATCH."""
+    notes: dict[str, str | None] = {SUSPENDED_BY: None, PREEMPTED_BY: None}
+    if isinstance(action, SuspendJob):
+        notes = {SUSPENDED_BY: action.scheduler, PREEMPTED_BY: f"{action.preemptor}, plan {action.plan}"}
+    meta = {"uid": action.job.uid, "resourceVersion": version, "annotations": notes}
+    body = {"metadata": meta, "spec": {"suspend": isinstance(action, SuspendJob)}}
+    return Request("PATCH", job_path(action.job), msgspec.json.encode(body), MERGE)
 
 
 def mark_request(pod: PodRef, message: str, now: float) -> Request:
@@ -152,12 +172,11 @@ def claim_path(namespace: str, name: str) -> str:
 
 def _bind_volume(action: BindVolume) -> Request:
     # The version is a precondition too: somebody else may have found another claim for the volume meanwhile.
+    meta: dict[str, Any] = {"uid": action.volume_uid, "resourceVersion": action.version}
+    if not action.reserved:  # with it, the volume controller drops the reservation too when it unbinds the volume
+        meta["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
     body = {
-        "metadata": {
-            "uid": action.volume_uid,
-            "resourceVersion": action.version,
-            "annotations": {BOUND_BY_CONTROLLER: "yes"},
-        },
+        "metadata": meta,
         "spec": {
             "claimRef": {
                 "apiVersion": "v1",

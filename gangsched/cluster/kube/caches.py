@@ -1,4 +1,4 @@
-"""All reflectors together: the fixed resources, and the PodGroups of whatever gang APIs the cluster serves."""
+"""All reflectors together: the fixed resources, and the groups and queues of whatever APIs the cluster serves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gangsched.cluster.kube import discovery
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.reflector import Reflector
-from gangsched.cluster.kube.resources import CORE_RESOURCES, GROUP_APIS, GroupApi
+from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_APIS, ServedApi
 from gangsched.cluster.kube.retry import Backoff
 from gangsched.core.events import Event
 from gangsched.model.convert import Converter
@@ -41,11 +41,13 @@ class Caches:
         *,
         observe: Observe = ignore,
         discovery_seconds: float = discovery.PERIOD_SECONDS,
+        quota_mode: str = discovery.AUTO,
     ) -> None:
         self._client = client
         self._deliver = deliver
         self._observe = observe
         self._discovery_seconds = discovery_seconds
+        self._quota_mode = quota_mode
         self._converter = Converter()
         self._reflectors: dict[str, Reflector] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -96,23 +98,23 @@ class Caches:
         backoff = Backoff(max_seconds=10.0)
         while True:
             try:
-                versions = await discovery.served_versions(self._client)
+                versions = await discovery.served_versions(self._client, self._quota_mode)
             except (ApiError, UnreachableError, msgspec.MsgspecError) as error:
-                _log.warning("cannot find out which gang APIs are served", error=str(error))
+                _log.warning("cannot find out which gang and queue APIs are served", error=str(error))
                 await asyncio.sleep(backoff.next_seconds())
                 continue
             backoff.reset()
-            for api in GROUP_APIS:
-                await self._serve(api, versions[api.family])
+            for api in SERVED_APIS:
+                await self._serve(api, versions[api.name])
             self._known.set()
             await asyncio.sleep(self._discovery_seconds)
 
-    async def _serve(self, api: GroupApi, version: str | None) -> None:
-        """Watch this version of a gang API (None: it is not served) and no other."""
-        if self._versions.get(api.family) == version:
+    async def _serve(self, api: ServedApi, version: str | None) -> None:
+        """Watch this version of an API (None: it is not served) and no other."""
+        if self._versions.get(api.name) == version:
             return
-        self._versions[api.family] = version
-        name = f"podgroups.{api.family}"
+        self._versions[api.name] = version
+        name = api.name
         old = self._reflectors.pop(name, None)
         if old is not None:
             task = self._tasks.pop(name)
@@ -121,9 +123,9 @@ class Caches:
         if version is None:
             if old is not None:
                 old.drop()
-                _log.info("gang API is no longer served", api=api.family)
+                _log.info("API is no longer served", api=api.name)
             return
-        _log.info("gang API found", api=f"{api.family}/{version}")
+        _log.info("API found", api=f"{api.name}/{version}")
         resource = api.resource(version)
         reflector = Reflector(
             resource, self._client, self._converter, self._deliver, observe=self._observe, inherit=old

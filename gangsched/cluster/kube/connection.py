@@ -20,9 +20,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import structlog
 import yaml
+from aiohttp.helpers import get_env_proxy_for_url
+from yarl import URL
 
 from gangsched import __version__
 from gangsched.cluster.kube.plain import from_kubeconfig, from_service_account
+from gangsched.cluster.kube.pool import Pool
 
 _log = structlog.get_logger(__name__)
 
@@ -203,6 +206,15 @@ class Connection:
             headers={"User-Agent": f"gangsched/{__version__}", "Accept-Encoding": "identity"},
         )
 
+    def pool(self) -> Pool | None:
+        """Connections for small requests on the running event loop; None where a proxy stands in between."""
+        configuration = self._configuration
+        if configuration.proxy or (urlsplit(self.server).hostname not in _LOOPBACK and _proxied(self.server)):
+            return None
+        secure = urlsplit(self.server).scheme == "https"
+        agent = f"gangsched/{__version__}"
+        return Pool(self.server, self._tls if secure else None, configuration.tls_server_name or None, agent)
+
     async def headers(self) -> Mapping[str, str]:
         """The credentials of one request, refreshed first where that is due."""
         if self._clock() >= self._reread_at:
@@ -302,6 +314,15 @@ def _tls_context(configuration: Any) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _proxied(server: str) -> bool:
+    """Does the environment send requests to this server through a proxy?"""
+    try:
+        get_env_proxy_for_url(URL(server))
+    except LookupError:
+        return False
+    return True
 
 
 def _clean(header: str) -> str:

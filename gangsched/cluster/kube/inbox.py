@@ -9,6 +9,10 @@ from collections.abc import Callable, Sequence
 
 from gangsched.core.events import Event
 
+#: Whoever has waited for one event waits so much longer for those that come with it: taking in ten at once costs hardly
+#: more than taking in one, and an answer of the API server takes longer than this.
+LINGER_SECONDS = 0.002
+
 
 class WallClock:
     """Seconds since the epoch that never run backwards, whatever happens to the system's clock.
@@ -67,13 +71,17 @@ class Inbox:
 
     def wait(self, until: float | None) -> tuple[float, list[Event]]:
         """Block until there are events, ``until`` has come (None: never) or the inbox is closed."""
+        waited = False
         with self._changed:
             while not self._events and not self._closed:
                 left = None if until is None else until - self._clock.now()
                 if left is not None and left <= 0:
                     break
+                waited = True
                 self._changed.wait(left)
-            return self._clock.now(), self._fetch()
+        if waited and not self._closed:
+            time.sleep(LINGER_SECONDS)
+        return self.poll()
 
     def poll(self) -> tuple[float, list[Event]]:
         """What has come so far."""

@@ -161,13 +161,24 @@ class Elector:
 
     async def release(self) -> None:
         """Give the lease back, so that the next leader need not wait. Call after the last write has ended."""
-        lease = self._lease
-        if lease is None or lease.spec.holder_identity != self._settings.identity:
-            return
-        renewed = render_micro_time(self._now())
+        lease, us = self._lease, self._settings.identity
         try:
-            await self._put(lease.with_spec(holderIdentity="", leaseDurationSeconds=1, renewTime=renewed))
-            _log.info("lease released", lease=f"{self._settings.namespace}/{self._settings.name}")
+            for _ in range(2):
+                if lease is None or lease.spec.holder_identity != us:
+                    return
+                released = lease.with_spec(
+                    holderIdentity="", leaseDurationSeconds=1, renewTime=render_micro_time(self._now())
+                )
+                try:
+                    await self._put(released)
+                except ApiError as error:
+                    if error.status != 409:
+                        raise
+                    lease = await self._get()  # our last renewal was stored, and we stopped before its answer came
+                else:
+                    _log.info("lease released", lease=f"{self._settings.namespace}/{self._settings.name}")
+                    return
+            _log.warning("lease not released: somebody writes it all the time")
         except (ApiError, UnreachableError) as error:
             _log.warning("lease not released; the next leader waits until it expires", error=str(error))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from gangsched.core import events
 from gangsched.core.events import Event
-from gangsched.model import convert_volumes, wire, wire_volumes
+from gangsched.model import convert_queues, convert_volumes, queues, wire, wire_queues, wire_volumes
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import coscheduling, koordinator, upstream
+from gangsched.model.queues import QueueObject
 from gangsched.model.records import PodSelector
 from gangsched.model.volumes import StorageObject
 
@@ -150,12 +151,18 @@ class GroupApi:
     versions: tuple[str, ...]
     wire_type: type[Any]
     convert: Callable[[Any], Any]
+    plural = "podgroups"
+
+    @property
+    def name(self) -> str:
+        """As the resource is called with its group."""
+        return f"{self.plural}.{self.family}"
 
     def resource(self, version: str) -> Resource:
         """The row for one served version."""
         return Resource(
-            name=f"podgroups.{self.family}",
-            path=f"/apis/{self.family}/{version}/podgroups",
+            name=self.name,
+            path=f"/apis/{self.family}/{version}/{self.plural}",
             kind="PodGroup",
             wire_type=self.wire_type,
             changed=lambda _convert, raw: events.GangChanged(self.convert(raw)),
@@ -169,3 +176,45 @@ GROUP_APIS: tuple[GroupApi, ...] = (
     GroupApi(koordinator.FAMILY, ("v1alpha1",), wire.SigsPodGroup, Converter.sigs_gang),
     GroupApi(coscheduling.FAMILY, ("v1alpha1",), wire.SigsPodGroup, Converter.coscheduling_gang),
 )
+
+
+@dataclass(frozen=True)
+class QueueApi:
+    """A kind of queue object, watched where it is served. Nothing waits for one that is not or is forbidden."""
+
+    plural: str
+    wire_type: type[Any]
+    convert: Callable[[Any], QueueObject]
+    family = queues.GROUP
+    versions = queues.VERSIONS
+
+    @property
+    def name(self) -> str:
+        """As the resource is called with its group."""
+        return f"{self.plural}.{self.family}"
+
+    def resource(self, version: str) -> Resource:
+        """The row for one served version."""
+        kind = self.wire_type.__name__
+        return Resource(
+            name=self.name,
+            path=f"/apis/{self.family}/{version}/{self.plural}",
+            kind=kind,
+            wire_type=self.wire_type,
+            changed=lambda _convert, raw: events.QueueObjectChanged(self.convert(raw)),
+            gone=lambda namespace, name, _uid: events.QueueObjectGone(kind, namespace, name),
+            optional=True,
+        )
+
+
+QUEUE_APIS: tuple[QueueApi, ...] = (
+    QueueApi("resourceflavors", wire_queues.ResourceFlavor, convert_queues.resource_flavor),
+    QueueApi("cohorts", wire_queues.Cohort, convert_queues.cohort),
+    QueueApi("clusterqueues", wire_queues.ClusterQueue, convert_queues.cluster_queue),
+    QueueApi("localqueues", wire_queues.LocalQueue, convert_queues.local_queue),
+    QueueApi("workloadpriorityclasses", wire_queues.WorkloadPriorityClass, convert_queues.workload_priority_class),
+)
+
+#: All that is watched only where it is served.
+ServedApi: TypeAlias = GroupApi | QueueApi
+SERVED_APIS: tuple[ServedApi, ...] = (*GROUP_APIS, *QUEUE_APIS)

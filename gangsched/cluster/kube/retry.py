@@ -50,6 +50,42 @@ def retry_after_seconds(header: str | None) -> float | None:
         return None
 
 
+class Window:
+    """How many writes may be on their way at once: fewer while the server says that they are too many, or is slow.
+
+    Halved at most once in ``pause_seconds`` and widened by one for each windowful of answers, as TCP does it.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        least: int = 4,
+        slow_seconds: float = 1.0,
+        pause_seconds: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most = most
+        self._least = min(least, most)
+        self._slow_seconds = slow_seconds
+        self._pause_seconds = pause_seconds
+        self._clock = clock
+        self._size = float(most)
+        self._narrowed_at = float("-inf")
+
+    @property
+    def size(self) -> int:
+        """So many."""
+        return int(self._size)
+
+    def answered(self, seconds: float, *, too_many: bool) -> None:
+        """An attempt took so long; ``too_many`` when it was refused because of the number of requests."""
+        if not too_many and seconds < self._slow_seconds:
+            self._size = min(float(self._most), self._size + 1.0 / self._size)
+        elif self._clock() - self._narrowed_at >= self._pause_seconds:
+            self._narrowed_at = self._clock()
+            self._size = max(float(self._least), self._size / 2.0)
+
+
 class TokenBucket:
     """At most ``burst`` requests at once and ``qps`` per second on average; callers are served in order."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
@@ -13,6 +14,8 @@ import structlog
 from gangsched.cluster.kube.bodies import (
     Request,
     claim_path,
+    job_path,
+    job_request,
     mark_request,
     pod_path,
     report_request,
@@ -22,7 +25,7 @@ from gangsched.cluster.kube.bodies import (
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.lanes import Item, Lanes
-from gangsched.cluster.kube.retry import Backoff
+from gangsched.cluster.kube.retry import Backoff, Window
 from gangsched.core.actions import (
     Action,
     Bind,
@@ -31,12 +34,15 @@ from gangsched.core.actions import (
     PodRef,
     Remove,
     Report,
+    ResumeJob,
     SelectNode,
     SetCondition,
+    SuspendJob,
     Write,
 )
 from gangsched.core.events import Event, WriteDone
-from gangsched.model import wire_volumes
+from gangsched.model import wire, wire_volumes
+from gangsched.model.convert import SUSPENDED_BY, job_finished
 from gangsched.model.convert_volumes import SELECTED_NODE
 
 _log = structlog.get_logger(__name__)
@@ -54,12 +60,14 @@ class WriteSettings(NamedTuple):
     """How writes are sent.
 
     ``timeout_seconds`` bounds one attempt, here and on the server; ``total_seconds`` bounds an action with all
-    its retries, counted from its submission; ``in_flight`` is how many are on their way at once.
+    its retries, counted from its submission; ``in_flight`` is how many are on their way at once at most; for
+    ``kept_back_seconds`` nobody is told why a pod is not scheduled, which may be over by then.
     """
 
     in_flight: int = 48
     timeout_seconds: float = 2.0
     total_seconds: float = 15.0
+    kept_back_seconds: float = 0.5
 
 
 Verdict: TypeAlias = tuple[str, str]
@@ -81,6 +89,7 @@ class _Pod(msgspec.Struct):
 
 _pod_decoder = msgspec.json.Decoder(_Pod)
 _volume_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolume)
+_job_decoder = msgspec.json.Decoder(wire.Job)
 _claim_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolumeClaim)
 
 
@@ -114,7 +123,12 @@ class Writer:
         self._on_gang_status = on_gang_status
         self._settings = settings or WriteSettings()
         self._observe = observe
-        self._lanes = Lanes(low_in_flight=max(1, self._settings.in_flight // 3))
+        self._lanes = Lanes(
+            low_in_flight=max(1, self._settings.in_flight // 3),
+            busy_writes=self._settings.in_flight // 4,
+            kept_back_seconds=self._settings.kept_back_seconds,
+        )
+        self._window = Window(self._settings.in_flight)
         self._changed = asyncio.Event()
         self._drained = asyncio.Event()  # set when it may have become idle
         self._sending: set[asyncio.Task[None]] = set()
@@ -171,23 +185,25 @@ class Writer:
         """Send what is submitted until cancelled."""
         has_token = False
         while True:
-            if not len(self._lanes) or len(self._sending) >= self._settings.in_flight:
+            if not len(self._lanes) or len(self._sending) >= self._window.size:
                 await self._wait()
             elif not has_token:
                 # The token comes first, so that what is most urgent is chosen when it can really be sent.
                 await self._client.bucket.take()
                 has_token = True
-            elif (item := self._lanes.take()) is None:
-                await self._wait()
+            elif (item := self._lanes.take(now := time.monotonic())) is None:
+                await self._wait(self._lanes.ready_in(now))
             else:
                 has_token = False
                 task = asyncio.create_task(self._carry_out(item))
                 self._sending.add(task)
                 task.add_done_callback(self._finished)
 
-    async def _wait(self) -> None:
+    async def _wait(self, seconds: float | None = None) -> None:
         self._changed.clear()
-        await self._changed.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
@@ -227,12 +243,22 @@ class Writer:
             retry_after, problem = None, ""
             if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
                 return TRANSIENT, NOT_LEADING
+            began = time.monotonic()
             try:
                 await self._attempt(request)
                 verdict: Verdict | None = (OK, "")
+                self._window.answered(time.monotonic() - began, too_many=False)
             except ApiError as error:
-                verdict, problem, retry_after = await self._judge(action, error), str(error), error.retry_after_seconds
+                refused = error.status == 429 and "DisruptionBudget" not in error.causes
+                self._window.answered(time.monotonic() - began, too_many=refused)
+                if error.status in (409, 422) and isinstance(action, SuspendJob | ResumeJob):
+                    problem = str(error)
+                    verdict, request = await self._look_at_job(action, request, error)
+                else:
+                    retry_after, problem = error.retry_after_seconds, str(error)
+                    verdict = await self._judge(action, error)
             except UnreachableError as error:
+                self._window.answered(time.monotonic() - began, too_many=False)
                 verdict, problem = await self._unanswered(action), str(error)
             if verdict is not None:
                 if verdict[0] == OK and isinstance(action, Remove) and action.evict and action.mark:
@@ -334,6 +360,34 @@ class Writer:
         if uid != wanted:
             return GONE, message
         return (OK, "") if done else (CONFLICT, message)
+
+    async def _look_at_job(
+        self, action: SuspendJob | ResumeJob, request: Request, error: ApiError
+    ) -> tuple[Verdict | None, Request]:
+        """What a Job says about an attempt to suspend it, or to let it go on, that was refused.
+
+        Its status changes all the time: if that is all, the same is to be tried again on the newest version. What
+        somebody else has suspended stays so.
+        """
+        try:
+            path = job_path(action.job)
+            body = await self._client.attempt("GET", path, timeout_seconds=self._settings.timeout_seconds)
+        except ApiError as failure:
+            return ((GONE, error.message) if failure.status == 404 else None), request
+        except UnreachableError:
+            return None, request
+        job = _job_decoder.decode(body)
+        if job.metadata.uid != action.job.uid:
+            return (GONE, error.message), request
+        if job.spec.suspend == isinstance(action, SuspendJob):
+            return (OK, ""), request
+        if job_finished(job):
+            return (CONFLICT, f"Job {action.job.key} has finished"), request
+        if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != action.scheduler:
+            return (CONFLICT, f"Job {action.job.key} has been suspended by somebody else"), request
+        if error.status == 422:
+            return (REFUSED, error.message), request
+        return None, job_request(action, job.metadata.resource_version)
 
     async def _restore_mark(self, action: Remove) -> None:
         """An eviction writes a DisruptionTarget of its own over ours; put ours back while the pod still exists."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.model import wire, wire_volumes
+from gangsched.model import queues, wire, wire_queues, wire_volumes
 
 SIGS, COSCHEDULING, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.x-k8s.io", "scheduling.k8s.io"
 STORAGE = "storage.k8s.io"
@@ -81,6 +81,11 @@ AnyObject = (
     | wire_volumes.CSIDriver
     | wire_volumes.CSIStorageCapacity
     | wire_volumes.VolumeAttachment
+    | wire_queues.ClusterQueue
+    | wire_queues.Cohort
+    | wire_queues.LocalQueue
+    | wire_queues.ResourceFlavor
+    | wire_queues.WorkloadPriorityClass
 )
 
 
@@ -123,6 +128,17 @@ KINDS: dict[tuple[str, str], Kind] = {
         Kind("CSIDriver", STORAGE, ("v1",), wire_volumes.CSIDriver, namespaced=False),
         Kind("CSIStorageCapacity", STORAGE, ("v1",), wire_volumes.CSIStorageCapacity),
         Kind("VolumeAttachment", STORAGE, ("v1",), wire_volumes.VolumeAttachment, namespaced=False),
+        Kind("ClusterQueue", queues.GROUP, queues.VERSIONS, wire_queues.ClusterQueue, namespaced=False),
+        Kind("Cohort", queues.GROUP, queues.VERSIONS, wire_queues.Cohort, namespaced=False),
+        Kind("LocalQueue", queues.GROUP, queues.VERSIONS, wire_queues.LocalQueue),
+        Kind("ResourceFlavor", queues.GROUP, queues.VERSIONS, wire_queues.ResourceFlavor, namespaced=False),
+        Kind(
+            "WorkloadPriorityClass",
+            queues.GROUP,
+            queues.VERSIONS,
+            wire_queues.WorkloadPriorityClass,
+            namespaced=False,
+        ),
         Kind("JobSet", "jobset.x-k8s.io", ("v1alpha2",), JobSet),
     )
 }
@@ -164,6 +180,26 @@ UNREAD = frozenset(
 SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
     ("PodGroup", SIGS): frozenset(("minMember", "minResources", "scheduleTimeoutSeconds")),
     ("PodGroup", COSCHEDULING): frozenset(("minMember", "minResources", "scheduleTimeoutSeconds")),
+    ("ClusterQueue", queues.GROUP): frozenset(
+        (
+            "admissionChecks",
+            "admissionChecksStrategy",
+            "admissionScope",
+            "cohort",
+            "cohortName",
+            "concurrentAdmissionPolicy",
+            "fairSharing",
+            "flavorFungibility",
+            "namespaceSelector",
+            "preemption",
+            "queueingStrategy",
+            "resourceGroups",
+            "stopPolicy",
+        )
+    ),
+    ("Cohort", queues.GROUP): frozenset(("fairSharing", "parentName", "resourceGroups")),
+    ("LocalQueue", queues.GROUP): frozenset(("clusterQueue", "fairSharing", "stopPolicy")),
+    ("ResourceFlavor", queues.GROUP): frozenset(("nodeLabels", "nodeTaints", "tolerations", "topologyName")),
     ("PodGroup", UPSTREAM): frozenset(
         (
             "disruptionMode",

@@ -25,12 +25,14 @@ from gangsched.core.events import (
     PodChanged,
     PodSelectorChanged,
     PriorityClassChanged,
+    QueueObjectChanged,
     StorageChanged,
 )
-from gangsched.model import convert_volumes, wire
+from gangsched.model import convert_queues, convert_volumes, wire, wire_queues
 from gangsched.model import wire_volumes as storage
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
+from gangsched.model.queues import QueueObject
 from gangsched.model.records import PodSelector
 from gangsched.model.times import parse_time
 
@@ -171,10 +173,23 @@ class _Loading:
                 self._selector(place, self._convert.stateful_set(raw))
             case wire.Job():
                 self._job(place, raw, "spec", not self._owners.has_pods(raw))
+            case wire_queues.ClusterQueue():
+                self._queue_object(place, convert_queues.cluster_queue(raw))
+            case wire_queues.Cohort():
+                self._queue_object(place, convert_queues.cohort(raw))
+            case wire_queues.LocalQueue():
+                self._queue_object(place, convert_queues.local_queue(raw))
+            case wire_queues.ResourceFlavor():
+                self._queue_object(place, convert_queues.resource_flavor(raw))
+            case wire_queues.WorkloadPriorityClass():
+                self._queue_object(place, convert_queues.workload_priority_class(raw))
             case JobSet():
                 self._jobset(place, raw)
             case Workload():
                 _check_workload(raw)
+
+    def _queue_object(self, place: Place, record: QueueObject) -> None:
+        self._add(place, QueueObjectChanged(record))
 
     def _pod(self, place: Place, raw: wire.Pod) -> None:
         """A pod, after the claims of its generic ephemeral volumes."""

@@ -16,7 +16,7 @@ NO_DETAIL: Detail = {}
 #: Who did it.
 INPUT, USER, SCHEDULER, API_SERVER, KUBELET = "input", "user", "scheduler", "api-server", "kubelet"
 DISRUPTION_CONTROLLER, POD_GC = "disruption-controller", "pod-gc"
-VOLUME_CONTROLLER = "volume-controller"
+VOLUME_CONTROLLER, JOB_CONTROLLER = "volume-controller", "job-controller"
 
 #: What was done to an object.
 EXISTS, CREATE, CHANGE, GONE = "exists", "create", "change", "gone"
@@ -24,6 +24,7 @@ BIND, NOMINATE, WITHDRAW, MARK, UNMARK = "bind", "nominate", "withdraw", "mark",
 DELETE, EVICT = "delete", "evict"
 CONDITION, EVENT, STATUS, DECIDE = "condition", "event", "status", "decide"
 ADMIT, RUN, REJECT, SUCCEED, BUDGET = "admit", "run", "reject", "succeed", "budget"
+SUSPEND, RESUME, FAIL, COMPLETE = "suspend", "resume", "fail", "complete"
 BIND_VOLUME, SELECT_NODE, PROVISION = "bind-volume", "select-node", "provision"
 
 OK = "ok"

@@ -12,7 +12,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.replay import Moment, ends_object
 from gangsched.model import dialects
-from gangsched.model.records import Gang, GangId, Node, Pod
+from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolumeClaim
 
 #: The preemptor in the message of a victim's DisruptionTarget condition.
@@ -28,6 +28,7 @@ def violations(history: History) -> list[str]:
         phases_out_of_order,
         early_binds,
         unplanned_removals,
+        unplanned_suspensions,
         abandoned_marks,
         bound_before_volumes,
     )
@@ -118,7 +119,8 @@ class Round(msgspec.Struct):
 
 
 def rounds(history: History) -> list[Round]:
-    """The plans that nominated, in the order of their first nomination.
+    """The plans that nominated, in the order of their first nomination, and the suspended Jobs: they have no members to
+    nominate.
 
     A mark belongs to the newest plan of the gang that its message names, a removal to the plan that it was written
     for if that has marked the victim, else to the mark that its victim
@@ -130,6 +132,9 @@ def rounds(history: History) -> list[Round]:
     by_plan: dict[str, Round] = {}
     marked_for: dict[str, Round] = {}
     for entry in history:
+        if isinstance(entry.record, Job) and entry.record.suspended_by and entry.verb in (log.SUSPEND, log.EXISTS):
+            newest[entry.object] = Round(entry.object, f"of the Job suspended by entry {entry.number}")
+            out.append(newest[entry.object])
         if entry.outcome != log.OK or entry.kind != "Pod":
             continue
         if entry.verb == log.NOMINATE:
@@ -138,7 +143,7 @@ def rounds(history: History) -> list[Round]:
             if plan not in by_plan:
                 by_plan[plan] = Round(gang, plan)
                 out.append(by_plan[plan])
-            newest[gang] = nominated_for[entry.uid] = by_plan[plan]
+            newest[gang] = newest[_job_key(entry)] = nominated_for[entry.uid] = by_plan[plan]
             by_plan[plan].nominated.setdefault(entry.uid, entry.number)
         elif entry.verb == log.MARK:
             found = newest.get(preemptor_of(str(entry.detail["message"])))
@@ -213,6 +218,25 @@ def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] |
     return out
 
 
+def unplanned_suspensions(history: History) -> list[str]:
+    """Pods that ran when the scheduler suspended their Job, and that it had not marked before.
+
+    Meant for clusters in which nobody else binds pods: one may come between the last mark and the suspension.
+    """
+    out = []
+    pods: dict[str, Pod] = {}
+    for entry in history:
+        if isinstance(entry.record, Pod):
+            pods[entry.record.uid] = entry.record
+        elif entry.kind == "Pod" and ends_object(entry):
+            pods.pop(entry.uid, None)
+        elif entry.verb == log.SUSPEND and entry.outcome == log.OK and entry.changed:
+            mine = [p for p in pods.values() if p.owner is not None and p.owner.uid == entry.uid and p.bound and p.live]
+            unmarked = [p for p in mine if p.disruption is None or p.disruption.status != "True"]
+            out += [f"{_when(entry)} {p.key} left with {entry.object} without a mark" for p in unmarked]
+    return out
+
+
 def abandoned_marks(history: History) -> list[str]:
     """Victims that were marked, not removed, and whose mark the scheduler did not take back.
 
@@ -268,6 +292,13 @@ def _mark_of(history: History, removal: Entry) -> str:
 def _gang_key(entry: Entry) -> str:
     assert isinstance(entry.record, Pod)
     return entry.record.gang.key
+
+
+def _job_key(entry: Entry) -> str:
+    """The Job that owns a pod: with a queue, it is the gang that messages name. The gang's own key without one."""
+    assert isinstance(entry.record, Pod)
+    owner = entry.record.owner
+    return f"{entry.record.namespace}/{owner.name}" if owner is not None and owner.kind == "Job" else _gang_key(entry)
 
 
 def _name(history: History, number: int) -> str:

@@ -27,10 +27,12 @@ from gangsched.core.events import (
     PodSelectorGone,
     PriorityClassChanged,
     PriorityClassGone,
+    QueueObjectChanged,
+    QueueObjectGone,
     StorageChanged,
     StorageGone,
 )
-from gangsched.model.records import Budget, Gang, Node, Pod
+from gangsched.model.records import Budget, Gang, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
 
 #: Told of a change: the event, and the record that was there before (None: there was none).
@@ -85,6 +87,11 @@ class Store:
         """The storage object of this API kind, or None."""
         found = self._others.get((kind, namespace, name))
         return found.record if isinstance(found, StorageChanged) else None
+
+    def job(self, namespace: str, name: str) -> Job | None:
+        """The Job, or None."""
+        found = self._others.get(("Job", namespace, name))
+        return found.job if isinstance(found, JobChanged) else None
 
     def claims(self) -> list[PersistentVolumeClaim]:
         """All claims, in the order in which they were created."""
@@ -170,8 +177,13 @@ class Store:
                 self.budgets[budget.namespace, budget.name] = budget
             case BudgetGone(namespace, name):
                 del self.budgets[namespace, name]
-            case NamespaceGone() | PriorityClassGone() | JobGone() | PodSelectorGone() | StorageGone():
+            case NamespaceGone() | PriorityClassGone() | JobGone() | PodSelectorGone():
                 del self._others[_other_key(event)]
+            case StorageGone() | QueueObjectGone():
+                del self._others[_other_key(event)]
+            case JobChanged(job):
+                event = JobChanged(msgspec.structs.replace(job, version=version))
+                self._others[_other_key(event)] = event
             case StorageChanged(record):
                 if isinstance(record, PersistentVolume | PersistentVolumeClaim):
                     event = StorageChanged(msgspec.structs.replace(record, version=version))
@@ -226,9 +238,9 @@ def _other_key(event: Event) -> tuple[str, ...]:
             return found.kind, found.namespace, found.name
         case PodSelectorGone(kind, namespace, name):
             return kind, namespace, name
-        case StorageChanged(record):
+        case StorageChanged(record) | QueueObjectChanged(record):
             return type(record).__name__, getattr(record, "namespace", ""), record.name
-        case StorageGone(kind, namespace, name):
+        case StorageGone(kind, namespace, name) | QueueObjectGone(kind, namespace, name):
             return kind, namespace, name
         case ObjectRefused(kind, namespace, name):
             return "refused", kind, namespace, name
@@ -242,7 +254,7 @@ def _record(event: Event) -> Any:
             return record
         case NamespaceChanged(record) | PriorityClassChanged(record) | JobChanged(record) | PodSelectorChanged(record):
             return record
-        case StorageChanged(record):
+        case StorageChanged(record) | QueueObjectChanged(record):
             return record
         case ObjectRefused():
             return event

@@ -17,6 +17,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     watch_seconds: float = 0.005
     start_seconds: float = 1.0
     controller_seconds: float = 0.1
+    #: The Job controller replaces a pod that has failed after this time.
+    job_backoff_seconds: float = 10.0
     #: A provisioner makes a volume in this time.
     provision_seconds: float = 2.0
     #: The disruption controller takes back a mark on a pod that nobody has removed after this time.

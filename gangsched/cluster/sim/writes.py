@@ -28,13 +28,15 @@ from gangsched.core.actions import (
     PodWrite,
     Remove,
     Report,
+    ResumeJob,
     SelectNode,
     SetCondition,
+    SuspendJob,
     Unmark,
     WithdrawNomination,
     Write,
 )
-from gangsched.core.events import BudgetChanged, GangChanged, PodGone, StorageChanged, WriteDone
+from gangsched.core.events import BudgetChanged, GangChanged, JobChanged, PodGone, StorageChanged, WriteDone
 from gangsched.model.records import Condition, Pod
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
@@ -122,6 +124,11 @@ class ApiServer:
                 if outcome.outcome != OK:
                     self._note(action, outcome)
                 return outcome
+            case SuspendJob() | ResumeJob():
+                outcome = self._suspend_or_resume(action)
+                if outcome.outcome != OK:
+                    self._note(action, outcome)
+                return outcome
         pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
         outcome = _GONE if pod is None else self._write(action, pod)
         if outcome.outcome != OK:
@@ -138,6 +145,22 @@ class ApiServer:
         changed = msgspec.structs.replace(volume, claim=ref)
         cause = Cause(SCHEDULER, log.BIND_VOLUME, _said(action))
         self._store.apply(StorageChanged(changed), cause)
+        return _OK
+
+    def _suspend_or_resume(self, action: SuspendJob | ResumeJob) -> Outcome:
+        """What the adapter makes of it in the end: another version of the Job alone is no obstacle."""
+        job = self._store.job(action.job.namespace, action.job.name)
+        if job is None or job.uid != action.job.uid:
+            return Outcome("gone", "no Job with this name and UID")
+        suspend = isinstance(action, SuspendJob)
+        if job.suspended == suspend:
+            return _OK
+        if job.finished:
+            return Outcome("conflict", f"Job {job.key} has finished")
+        if not suspend and job.suspended_by != action.scheduler:
+            return Outcome("conflict", f"Job {job.key} has been suspended by somebody else")
+        changed = msgspec.structs.replace(job, suspended=suspend, suspended_by=action.scheduler if suspend else "")
+        self._store.apply(JobChanged(changed), Cause(SCHEDULER, verb_of(action), _said(action)))
         return _OK
 
     def _select_node(self, action: SelectNode) -> Outcome:
@@ -250,6 +273,8 @@ class ApiServer:
         detail: dict[str, Any] = {"message": outcome.message, **more}
         if isinstance(action, Report):
             kind, key, uid = action.regarding[1], "/".join(filter(None, action.regarding[2:4])), action.regarding[4]
+        elif isinstance(action, SuspendJob | ResumeJob):
+            kind, key, uid = "Job", action.job.key, action.job.uid
         elif isinstance(action, GangStatus):
             kind, key, uid = "PodGroup", f"{action.namespace}/{action.name}", action.uid
         else:
@@ -282,6 +307,10 @@ def verb_of(action: Action) -> str:
             return log.BIND_VOLUME
         case SelectNode():
             return log.SELECT_NODE
+        case SuspendJob():
+            return log.SUSPEND
+        case ResumeJob():
+            return log.RESUME
         case SetCondition():
             return log.CONDITION
         case Report():
@@ -306,6 +335,8 @@ def _said(action: Action) -> dict[str, Any]:
             return {"volume": action.volume, "claim": f"{action.pod.namespace}/{action.claim}"}
         case SelectNode():
             return {"node": action.node, "claim": f"{action.pod.namespace}/{action.claim}"}
+        case SuspendJob():
+            return {"preemptor": action.preemptor, "plan": action.plan}
     return {}
 
 

@@ -10,6 +10,7 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.planner import Choice
 from gangsched.core.preemption.units import Units
+from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.model.records import Pod
 from gangsched.model.times import render_time
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: kube-scheduler cuts condition messages at this length.
 MAX_MESSAGE = 1024
+#: Why pods without a queue are evicted.
+LOWER_PRIORITY = "LowerPriority"
 #: A plan lists at most so many spared units: enough to understand it, not a copy of the cluster.
 MAX_SPARED = 100
 
@@ -37,6 +40,7 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
         out.append(_victim(pod, unit, beyond, method, reasons[pod.priority]))
     for block in units.touched(taken):
         whole = units.is_whole(block, taken)
+        reason = units.reasons.get(block.number, LOWER_PRIORITY)
         for part in block.parts:
             gone = [s for s in part.bound if s in taken]
             unit, partial = (block.ref, False) if whole else (part.ref, len(gone) < len(part.bound))
@@ -45,12 +49,22 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
                 pod = units.pod(slot)
                 level = block.priority if whole else pod.priority
                 if level not in texts:
-                    texts[level] = _why(unit, whole, partial, level, units.priority)
-                out.append(_victim(pod, unit, beyond, method, texts[level], partial=partial))
+                    lower = _why(unit, whole, partial, level, units.priority)
+                    texts[level] = lower if reason == LOWER_PRIORITY else _for_quota(unit, reason)
+                out.append(_victim(pod, unit, beyond, method, texts[level], partial=partial, reason=reason))
     return tuple(sorted(out, key=lambda v: v.key))
 
 
-def _victim(pod: Pod, unit: UnitRef, beyond: set[str], method: str, why: str, *, partial: bool = False) -> Victim:
+def _victim(
+    pod: Pod,
+    unit: UnitRef,
+    beyond: set[str],
+    method: str,
+    why: str,
+    *,
+    partial: bool = False,
+    reason: str = LOWER_PRIORITY,
+) -> Victim:
     return Victim(
         namespace=pod.namespace,
         name=pod.name,
@@ -61,8 +75,15 @@ def _victim(pod: Pod, unit: UnitRef, beyond: set[str], method: str, why: str, *,
         priority=pod.priority,
         over_budget=pod.uid in beyond,
         method=method,
+        reason=reason,
         why=why,
     )
+
+
+def _for_quota(unit: UnitRef, reason: str) -> str:
+    """Kueue's words about the quota that it gives back."""
+    whole = "" if unit.kind == "Pod" else f"; {unit.kind} {unit.name} leaves as a whole"
+    return f"{REASON_TEXT[reason]}{whole}"
 
 
 def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: int) -> str:
@@ -178,10 +199,10 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
 
 
 def lost_by_job(gone: Sequence[Victim], world: World) -> dict[tuple[str, str], int]:
-    """How many pods each Job (namespace, name) loses."""
+    """How many pods each Job (namespace, name) loses, suspended ones aside: these lose none that would count."""
     lost: dict[tuple[str, str], int] = {}
     for victim in gone:
-        pod = world.pods.get(victim.uid)
+        pod = world.pods.get(victim.uid) if victim.method != "suspend" else None
         if pod is not None and pod.owner is not None and pod.owner.kind == "Job":
             key = (pod.namespace, pod.owner.name)
             lost[key] = lost.get(key, 0) + 1

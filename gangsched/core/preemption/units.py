@@ -105,6 +105,7 @@ class Units:
         binding: Collection[GangId] = (),
         patience: Patience | None = None,
         now: float = 0.0,
+        queued: Collection[GangId] = (),
     ) -> None:
         self.snapshot = snapshot
         self.membership = membership
@@ -114,7 +115,7 @@ class Units:
         self.inviolable = inviolable
         #: Budgets without which there would be a choice, where they may not be broken.
         self.over_budgets: tuple[str, ...] = ()
-        self._binding = frozenset(binding)
+        self.binding = frozenset(binding)
         self._usable = usable
         self.blocks: list[Block] = []
         self.loose: Ints = np.zeros(0, dtype=np.int64)
@@ -125,10 +126,14 @@ class Units:
         self.spared: list[tuple[UnitRef, str]] = []
         self.eligible_at: float | None = None
         self.later = 0
-        self._patience = patience if patience is not None and patience.longest else None
-        self._now = now
+        self.patience = patience if patience is not None and patience.longest else None
+        self.now = now
         self._young: dict[int, float] = {}
         self._late: set[int] = set()
+        #: By number of a block: why it may be taken, where that is not its priority.
+        self.reasons: dict[int, str] = {}
+        self.added: dict[int, Block] = {}
+        self._queued = queued
         self._build()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -146,6 +151,9 @@ class Units:
             & healthy[rows]
             & self._usable[rows]
         )
+        if self._queued:
+            queued = sorted(table.gang_number(gang) for gang in self._queued)
+            takeable &= ~np.isin(table.gang[slots], np.array(queued, dtype=np.int64))
         if self.inviolable:
             takeable &= ~np.isin(slots, np.array(sorted(self.inviolable), dtype=np.int64))
         if not takeable.any() and not (table.priority[slots] < self.priority).any():
@@ -157,8 +165,8 @@ class Units:
         size = table.size
         self._never = ((table.flags[:size] & (PROTECTED | ASSUMED)) != 0) | (table.priority[:size] >= self.priority)
         self._never[list(self.inviolable)] = True
-        if self._patience is not None:
-            self._find_young(slots[live & (table.priority[slots] < self.priority)], self._patience)
+        if self.patience is not None:
+            self._find_young(slots[live & (table.priority[slots] < self.priority)], self.patience)
         ok = self._ok[slots]
         alone = table.alone[gangs]
         self._single_pods(slots[ok & alone])
@@ -171,7 +179,7 @@ class Units:
     def _find_young(self, slots: Ints, patience: Patience) -> None:
         """Note which of these pods have not run long enough: none may be taken, nor a whole with one of them."""
         table = self.snapshot.table
-        recent = (table.started[slots] + patience.longest > self._now) | ((table.flags[slots] & STARTING) != 0)
+        recent = (table.started[slots] + patience.longest > self.now) | ((table.flags[slots] & STARTING) != 0)
         specs: dict[GangId, Gang | None] = {}
         single: list[tuple[float, str, int]] = []
         for slot in slots[recent].tolist():
@@ -179,7 +187,7 @@ class Units:
             if pod.gang not in specs:
                 specs[pod.gang] = self.membership.spec(pod.gang)
             until = patience.spared_until(pod, specs[pod.gang])
-            if until <= self._now:
+            if until <= self.now:
                 continue
             self._young[slot] = until
             if self._ok[slot]:
@@ -190,9 +198,9 @@ class Units:
         for until, key, slot in heapq.nsmallest(MANY_YOUNG, single):
             self.spared.append((UnitRef("Pod", key), too_young(patience.minimum(self.pod(slot), None), until)))
         if single:
-            self._wait_for(min(single)[0], len(single))
+            self.wait_for(min(single)[0], len(single))
 
-    def _wait_for(self, moment: float, units: int = 1) -> None:
+    def wait_for(self, moment: float, units: int = 1) -> None:
         """More may be taken from this moment on."""
         self.later += units
         self.eligible_at = moment if self.eligible_at is None else min(self.eligible_at, moment)
@@ -225,7 +233,7 @@ class Units:
                 and found.options is self.options
                 and ((spec := spec_of(ids[number])) is found.spec or spec == found.spec)
                 and ids[number] not in self._own
-                and ids[number] not in self._binding
+                and ids[number] not in self.binding
             ):
                 ready[number] = found.block
         bound = self._by_gang([n for n in numbers if n not in ready], live)
@@ -235,6 +243,13 @@ class Units:
                 self.blocks.append(ready[number])
             elif number not in done:
                 done.update(self._make(number, bound, number in complete))
+
+    def add(self, block: Block, reason: str) -> None:
+        """One more block, which may be taken for this reason whatever its priority is."""
+        self.blocks.append(block)
+        self.reasons[block.number] = reason
+        self.added[block.number] = block
+        self._blocks_by_gang = self._everything = None
 
     def _by_gang(self, numbers: list[int], live: Ints) -> dict[int, Ints]:
         """Of these slots, those of each of these gangs."""
@@ -254,17 +269,18 @@ class Units:
         numbers = [table.gang_number(g) for g in group]
         if self._own.intersection(group):
             return numbers
-        if not self._binding.isdisjoint(group):
+        if not self.binding.isdisjoint(group):
             self.spared.append((UnitRef("PodGroup", gang.key), "it is being bound"))
             return numbers
         before = len(self.blocks)
-        by_gang = {g: bound[n] if n in bound else self._find(g) for g, n in zip(group, numbers, strict=True)}
+        by_gang = {g: bound[n] if n in bound else self.live(g) for g, n in zip(group, numbers, strict=True)}
         self._block(group, by_gang, max(numbers))
         if complete and len(group) == 1 and len(self.blocks) > before:
             table.known[number] = _Known(self.options, self.membership.spec(gang), self.blocks[-1])
         return numbers
 
-    def _find(self, gang: GangId) -> Ints:
+    def live(self, gang: GangId) -> Ints:
+        """Slots of the pods of a gang that take room and do not terminate."""
         table = self.snapshot.table
         members = self.membership.members.get(gang, {})
         found = [table.slot_of[uid] for uid in members if uid in table.slot_of]
@@ -312,16 +328,16 @@ class Units:
             ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
             parts.append(Part(gang, ref, slots.tolist(), single if limit else [], limit, minimum, mode != OFF))
         whole = np.concatenate([by_gang[gang] for gang in group])
-        priority = self._unit_priority(group, by_gang)
+        priority = self.unit_priority(group, by_gang)
         if takes_whole and not self._whole_allowed(whole, priority):
-            self.spared.append((self._ref(parts), "it has a member that may not be evicted"))
+            self.spared.append((self.ref_of(parts), "it has a member that may not be evicted"))
             takes_whole = False
         if self._young:
-            takes_whole = self._spare_young(self._ref(parts), whole, late, takes_whole)
+            takes_whole = self._spare_young(self.ref_of(parts), whole, late, takes_whole)
         if takes_whole or any(p.single for p in parts):
             slots = whole.tolist() if takes_whole else []
             array = whole if takes_whole else _NOTHING
-            self.blocks.append(Block(number, self._ref(parts), parts, slots, priority, array))
+            self.blocks.append(Block(number, self.ref_of(parts), parts, slots, priority, array))
 
     def _spare_young(self, ref: UnitRef, whole: Ints, late: list[int], takes_whole: bool) -> bool:
         """May the whole be taken, as far as the run time of its members is concerned? Says until when not.
@@ -329,23 +345,23 @@ class Units:
         ``late`` are the members that could go one by one if they had run long enough.
         """
         keeping = [s for s in whole.tolist() if s in self._young] if takes_whole else []
-        if self._patience is None or not (keeping or late):
+        if self.patience is None or not (keeping or late):
             return takes_whole
         # A whole waits for the last of its members; members that go one by one do not wait for each other.
         slot = (max if keeping else min)(keeping or late, key=lambda s: (self._young[s], self.pod(s).key))
         pod = self.pod(slot)
-        minimum = self._patience.minimum(pod, self.membership.spec(pod.gang))
+        minimum = self.patience.minimum(pod, self.membership.spec(pod.gang))
         self.spared.append((ref, member_too_young(pod, minimum, self._young[slot])))
-        self._wait_for(min(self._young[s] for s in (slot, *late)))
+        self.wait_for(min(self._young[s] for s in (slot, *late)))
         return not keeping and takes_whole
 
     @staticmethod
-    def _ref(parts: list[Part]) -> UnitRef:
+    def ref_of(parts: list[Part]) -> UnitRef:
         if len(parts) == 1:
             return parts[0].ref
         return UnitRef("GangGroup", ",".join(p.ref.name for p in parts))
 
-    def _unit_priority(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints]) -> int:
+    def unit_priority(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints]) -> int:
         """The highest of the gangs' own priorities or, where a gang has none, of its members'."""
         out = []
         for gang in group:

@@ -7,7 +7,7 @@ https://github.com/kubernetes-sigs/kueue/tree/main/keps/1714-fair-sharing .
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import msgspec
 
@@ -122,6 +122,7 @@ class FairSearch:
         self.node = self.tree.queues[queue.name]
         self.need = need
         self.line = frozenset(self.node.ancestors())
+        self._asking = False
 
     def victims(self) -> list[Target]:
         """Who has to go, in the order in which they were chosen; nobody if that would not help."""
@@ -141,9 +142,9 @@ class FairSearch:
         restore(self.tree, kept)
         return kept
 
-    def fits(self) -> bool:
-        """Does the workload fit now? (Not while its own usage is added.)"""
-        return has_room(self.node, self.need.requests)
+    def fits(self, borrowing: bool = True) -> bool:
+        """Does the workload fit now? (Not while its own usage is added.) Whether it borrows does not matter here."""
+        return borrowing and has_room(self.node, self.need.requests)
 
     # -- candidates ----------------------------------------------------------------------------------------
 
@@ -151,7 +152,7 @@ class FairSearch:
         """The own queue, and others in the cohort tree that use more than their quota of what is needed."""
         out = [self.node] if self.policy.within != NEVER else []
         if self.policy.reclaim != NEVER and self.node.parent is not None:
-            out += [n for n in _queues_below(self.node.root) if n is not self.node and not n.within(self.need.cells)]
+            out += [n for n in _over_below(self.node.root, self.need.cells) if n is not self.node]
         return out
 
     def _candidates(self, node: Node) -> Iterator[Holder]:
@@ -230,6 +231,58 @@ class FairSearch:
             walk.drop(node)
         return False
 
+    # -- a choice that somebody else makes -----------------------------------------------------------------
+
+    def ways(self) -> tuple[bool, ...]:
+        """There is one way to choose."""
+        return (True,)
+
+    def walk(self, borrowing: bool) -> Generator[tuple[Holder, str], None, None]:
+        """Candidates in order, each with its reason. Who takes one removes its usage from the tree before the next.
+        Until the walk is closed, the workload's own usage is in the tree.
+        """
+        walk = _Walk(self, {node: _Line(self._candidates(node)) for node in self._queues()})
+        self.tree.add(self.node, self.need.requests)
+        self._asking = True
+        try:
+            yield from self._walk(walk)
+        finally:
+            self._asking = False
+            self.tree.remove(self.node, self.need.requests)
+
+    def _walk(self, walk: _Walk) -> Iterator[tuple[Holder, str]]:
+        retry: list[Holder] = []
+        entitled = self.node.within(self.need.cells)
+        while (node := walk.next()) is not None:
+            holder = walk.pop(node)
+            if node is self.node or entitled:
+                yield holder, IN_QUEUE if node is self.node else RECLAMATION
+                continue
+            mine, theirs = self._sides(node)
+            shares = self.shares.of(mine), self.shares.of(theirs), self.share_without(holder, theirs)
+            if passes(self.strategies[0], *shares):
+                yield holder, FAIR_SHARING
+            else:
+                retry.append(holder)
+        if len(self.strategies) < 2:
+            return
+        walk = _Walk(self, {h.node: _Line(o for o in retry if o.node is h.node) for h in retry})
+        while (node := walk.next()) is not None:
+            mine, theirs = self._sides(node)
+            before = self.shares.of(theirs)
+            if passes(INITIAL_SHARE, self.shares.of(mine), before, before):
+                yield walk.pop(node), FAIR_SHARING
+            walk.drop(node)
+
+    def fits_on_the_way(self, borrowing: bool) -> bool:
+        """Does the workload fit now, in the middle of a walk?"""
+        if not self._asking:
+            return self.fits()
+        self.tree.remove(self.node, self.need.requests)
+        fits = self.fits()
+        self.tree.add(self.node, self.need.requests)
+        return fits
+
     # -- sets that somebody else proposes ------------------------------------------------------------------
 
     def eligible(self) -> dict[str, str]:
@@ -279,12 +332,13 @@ class FairSearch:
         return good
 
 
-def _queues_below(node: Node) -> Iterator[Node]:
-    for child in node.children:
+def _over_below(cohort: Node, cells: frozenset[int]) -> Iterator[Node]:
+    """The queues below that are not within their quota in some of these cells."""
+    for child in cohort.children:
         if child.is_queue:
-            yield child
-        else:
-            yield from _queues_below(child)
+            break  # cohorts come first
+        yield from _over_below(child, cells)
+    yield from (n for n in cohort.over_children(cells) if n.is_queue)
 
 
 class _Line:
@@ -316,6 +370,11 @@ class _Walk:
         self.search = search
         self.left = left
         self.closed: set[Node] = set()
+        #: By cohort, the children that may be open: of queues those that have candidates.
+        self.children: dict[Node, list[Node]] = {}
+        for node, line in left.items():
+            if node.parent is not None and line:
+                self.children.setdefault(node.parent, []).append(node)
 
     def pop(self, node: Node) -> Holder:
         """Take the queue's first candidate."""
@@ -336,11 +395,19 @@ class _Walk:
                 return found
         return None
 
+    def _open(self, cohort: Node) -> Iterator[Node]:
+        for child in cohort.children:
+            if child.is_queue:
+                break  # cohorts come first
+            yield child
+        self.children[cohort] = [q for q in self.children.get(cohort, []) if q not in self.closed]
+        yield from self.children[cohort]
+
     def _descend(self, cohort: Node) -> Node | None:
         best_queue: Node | None = None
         best_cohort: Node | None = None
         queue_key = cohort_key = (0, -1.0)
-        for child in cohort.children:
+        for child in self._open(cohort):
             if child in self.closed:
                 continue
             share = self.search.shares.of(child)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -272,6 +272,21 @@ class Search:
                     if cell in missing:
                         missing[cell] -= units
         return all(units <= 0 for units in missing.values())
+
+    # -- a choice that somebody else makes -----------------------------------------------------------------
+
+    def ways(self) -> tuple[bool, ...]:
+        """The ways to choose, in the order in which they are tried; True: the preemptor may borrow."""
+        return tuple(b for b in self.attempts() if b or self._own_quota_suffices())
+
+    def walk(self, borrowing: bool) -> Generator[tuple[Holder, str], None, None]:
+        """Candidates in order, each with its reason. Who takes one removes its usage from the tree before the next."""
+        for holder, variant in self._ordered(borrowing):
+            yield holder, variant.reason
+
+    def fits_on_the_way(self, borrowing: bool) -> bool:
+        """Does the workload fit now, in the middle of a walk?"""
+        return self.fits(borrowing)
 
     # -- sets that somebody else proposes ------------------------------------------------------------------
 

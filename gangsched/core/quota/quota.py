@@ -24,6 +24,7 @@ from gangsched.model.queues import (
     ClusterQueue,
     Cohort,
     LocalQueue,
+    QueueObject,
     ResourceFlavor,
     WorkloadPriorityClass,
 )
@@ -69,7 +70,7 @@ class Quota:
 
     # -- objects -------------------------------------------------------------------------------------------
 
-    def put(self, item: ClusterQueue | Cohort | LocalQueue | ResourceFlavor | WorkloadPriorityClass) -> None:
+    def put(self, item: QueueObject) -> None:
         """Insert or replace an object."""
         match item:
             case ClusterQueue():
@@ -84,6 +85,19 @@ class Quota:
                 self.flavors[item.name] = item
             case WorkloadPriorityClass():
                 self.priority_classes[item.name] = item
+
+    def knows(self, item: QueueObject) -> bool:
+        """Is the object known already, as it is? Its status may have changed, which is nothing to us."""
+        match item:
+            case ClusterQueue():
+                return self.queues.get(item.name) == item
+            case Cohort():
+                return self.cohorts.get(item.name) == item
+            case LocalQueue():
+                return self.local_queues.get(item.key) == item
+            case ResourceFlavor():
+                return self.flavors.get(item.name) == item
+        return self.priority_classes.get(item.name) == item
 
     def drop(self, kind: type[msgspec.Struct], key: str) -> None:
         """Remove an object of one of the kinds of :meth:`put`; ``key`` is ``namespace/name`` for a LocalQueue."""
@@ -271,6 +285,10 @@ class Quota:
         good = has_room(self.tree.queues[workload.queue], self.tree.indexed(assignment.usage))
         restore(self.tree, [Target(holder, "") for holder in leaving])
         return good
+
+    def candidates(self, workload: Workload, assignment: Assignment) -> Search | FairSearch:
+        """Everybody who may be taken, in order, for a choice that depends on more than quota."""
+        return self._for(workload, assignment)
 
     def _need(self, workload: Workload, assignment: Assignment) -> Need:
         # With room in quota it is the nodes that are short: whoever uses what the workload asks for may be in the way.

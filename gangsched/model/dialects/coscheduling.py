@@ -33,4 +33,5 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
         timeout_seconds=gang.timeout_seconds,
         source="PodGroup.scheduling.x-k8s.io",
         preemption_delay_seconds=gang.preemption_delay_seconds,
+        queue=gang.queue,
     )

@@ -17,6 +17,7 @@ import msgspec
 from gangsched.model import wire
 from gangsched.model.dialects import kai
 from gangsched.model.errors import FieldError
+from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang, Labels, Pod
 from gangsched.model.times import parse_time
 
@@ -104,6 +105,7 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
         topology=_topology(notes),
         source="PodGroup.scheduling.sigs.k8s.io",
         preemption_delay_seconds=kai.preemption_delay(notes),
+        queue=queue_labels(meta.labels or {}),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gangsched.model import wire
 from gangsched.model.dialects import kai
 from gangsched.model.errors import FieldError
+from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang
 from gangsched.model.times import parse_time
 
@@ -43,6 +44,7 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
         source="PodGroup.scheduling.k8s.io",
         priority_class=spec.priority_class_name,
         preemption_delay_seconds=kai.preemption_delay(meta.annotations or {}),
+        queue=queue_labels(meta.labels or {}),
     )
 
 

@@ -1,26 +1,25 @@
-"""From a backlog to the last bind, on a real API server: this scheduler, kube-scheduler, and the floor.
+"""How long the whole process takes, on a real API server: this scheduler, kube-scheduler, and the floor.
 
-    python -m tests.bench.live [--smoke] [--only TEXT] [--candidates gangsched,floor] [--json FILE]
+    python -m tests.bench.live [--smoke] [--only TEXT] [--candidates gangsched,floor] [--json FILE] [--svg FILE]
 
-Each cell and candidate gets a fresh control plane; all pods exist before the process starts. The API server's watch
-says when a pod was bound or removed. ``--smoke`` runs small cells: that says whether everything works, and nothing
-about speed.
+Backlog cells: all pods exist before the process starts, and each candidate gets a fresh control plane. Arrival cells:
+pods come at a steady rate while our scheduler runs. The API server's watch says when a pod was bound or removed.
+``--smoke`` runs small cells: that says whether everything works, and nothing about speed. ``--show`` makes tables and
+picture of earlier results.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from pathlib import Path
 
 import msgspec
 
-from tests.bench.live import cells
-from tests.bench.live.backlog import Result, measure
-from tests.bench.live.candidates import ALL, FLOOR, KUBE
-from tests.bench.table import table
+from tests.bench.live import arrival, backlog, cells
+from tests.bench.live.candidates import ALL, FLOOR, KUBE, OURS
+from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, machine, picture
 
 
 def main() -> int:
@@ -31,63 +30,44 @@ def main() -> int:
     parser.add_argument("--candidates", default=",".join(c.name for c in ALL), help="default: %(default)s")
     parser.add_argument("--limit", type=float, default=180.0, help="seconds until somebody is cut off (default: 180)")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
+    parser.add_argument("--svg", metavar="FILE", help="draw the backlog cells there")
+    parser.add_argument("--show", metavar="FILE", help="measure nothing: show the results in this file")
     args = parser.parse_args()
-    wanted = args.candidates.split(",")
-    results: list[Result] = []
-    for cell in cells.ALL:
-        if args.only not in cell.name:
-            continue
-        for candidate in ALL:
-            if candidate.name not in wanted:
-                continue
-            told = cell.smaller() if args.smoke else cell
-            print(f"{cell.name}: {candidate.name} ...", file=sys.stderr, flush=True)
-            result = asyncio.run(measure(told, candidate, args.limit))
-            results.append(result)
-            print(f"    {result.seconds:.1f} s {result.note}", file=sys.stderr, flush=True)
-    print(render(results))
+    if args.show:
+        found = msgspec.json.decode(Path(args.show).read_bytes(), type=Report)
+    else:
+        found = run(args.only, args.candidates.split(","), smoke=args.smoke, limit_seconds=args.limit)
+    print(found.machine)
+    for text in (backlog_table(found.backlog), calls_table(found.backlog), arrival_table(found.arrival)):
+        print(f"\n{text}")
     if args.json:
-        Path(args.json).write_text(json.dumps(msgspec.to_builtins(results), indent=2) + "\n", encoding="utf-8")
-    return 0 if all(r.finished for r in results if r.candidate != KUBE) else 1
+        Path(args.json).write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    if args.svg:
+        Path(args.svg).write_text(picture(found.backlog), encoding="utf-8")
+    done = [r.finished for r in found.backlog if r.candidate != KUBE] + [o.finished for o in found.arrival]
+    return 0 if all(done) else 1
 
 
-def render(results: list[Result]) -> str:
-    """The table, each time beside the floor's and kube-scheduler's of the same run."""
-    by = {(r.cell, r.candidate): r for r in results}
-    rows = []
-    for r in results:
-        floor, kube = by.get((r.cell, FLOOR)), by.get((r.cell, KUBE))
-        rows.append(
-            (
-                r.cell,
-                r.candidate,
-                r.first_removal,
-                r.first_bind,
-                r.last_bind if r.finished else f"> {r.seconds:.0f}",
-                round(r.bound / r.seconds) if r.finished else "",
-                r.removed or "",
-                r.cpu_seconds,
-                r.peak_mb,
-                r.calls_per_pod,
-                f"{r.seconds / floor.seconds:.2f}" if floor is not None and r is not floor else "",
-                f"{kube.seconds / r.seconds:.1f}" if kube is not None and r is not kube else "",
-            )
-        )
-    header = (
-        "cell",
-        "scheduler",
-        "first removal s",
-        "first bind s",
-        "last bind s",
-        "pods/s",
-        "removed",
-        "CPU s",
-        "RSS MB",
-        "calls/pod",
-        "x floor",
-        "kube / this",
-    )
-    return table(header, rows)
+def run(only: str, candidates: list[str], *, smoke: bool, limit_seconds: float) -> Report:
+    """Measure the cells whose name contains ``only``."""
+    found = Report(machine(), [], [])
+    for cell in cells.ALL:
+        for candidate in ALL:
+            if only not in cell.name or candidate.name not in candidates:
+                continue
+            print(f"{cell.name}: {candidate.name} ...", file=sys.stderr, flush=True)
+            told = cell.smaller() if smoke else cell
+            result = asyncio.run(backlog.measure(told, candidate, limit_seconds))
+            found.backlog.append(result)
+            print(f"    {result.seconds:.1f} s {result.note}", file=sys.stderr, flush=True)
+    floor = next((r for r in found.backlog if r.candidate == FLOOR and r.cell == cells.BACKLOG[0].name), None)
+    rate = arrival.CHURN_SHARE * floor.bound / floor.seconds if floor is not None and not smoke else None
+    for each in (arrival.LARGE, arrival.churn(rate) if rate else arrival.churn()):
+        if only not in each.name or OURS not in candidates:
+            continue
+        print(f"{each.name} ...", file=sys.stderr, flush=True)
+        found.arrival.append(asyncio.run(arrival.measure(each.smaller() if smoke else each)))
+    return found
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ async def load(api: Api, plane: ControlPlane, cell: Cell, scheduler: str, *, pen
         await apply_manifests_rbac(client, SCHEDULER_USER)
     await api.create(cells.classes())
     await api.create(cells.nodes(cell))
-    groups = cells.groups(cell)
+    groups = cells.groups(cell if pending else msgspec.structs.replace(cell, size=1))
     await api.create(groups[: len(groups) // 2])  # Workloads, then the PodGroups that name them
     await api.create(groups[len(groups) // 2 :])
     await api.create(cells.victims(cell))

@@ -29,13 +29,18 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def _ours(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
+    return ours_listening(plane, folder, free_port())
+
+
+def ours_listening(plane: ControlPlane, folder: Path, port: int) -> list[str]:
+    """The command line of our scheduler, with its probes and metrics on this port."""
     config = folder / "gangsched.yaml"
     settings = {
         "apiVersion": "gangsched.dev/v1alpha1",
         "kind": "GangSchedulerConfiguration",
         "profiles": [{"schedulerName": OURS}],
         "clientConnection": {"qps": QPS, "burst": BURST},
-        "http": {"bindAddress": "127.0.0.1", "port": free_port()},
+        "http": {"bindAddress": "127.0.0.1", "port": port},
         "logging": {"format": "json"},
     }
     config.write_text(yaml.safe_dump(settings))
@@ -90,6 +95,14 @@ class Process:
         """Its exit code, if it has ended."""
         self._look()
         return self._process.poll()
+
+    def resident_bytes(self) -> int:
+        """Its memory now; 0 when it has ended."""
+        try:
+            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        except (OSError, IndexError):
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL; the figures are those of just before."""

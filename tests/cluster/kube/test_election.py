@@ -185,6 +185,18 @@ async def test_hanging_renewal_does_not_outlive_the_deadline(
     await reader.until(LeadershipChanged, lambda e: not e.leading)
 
 
+async def test_lease_is_released_although_the_answer_to_its_renewal_was_lost(
+    make_cluster: Make, admin: Client, lease: Callable[..., LeaseSettings], proxy: FaultyProxy
+) -> None:
+    """A stop in the middle of a renewal that the server has stored gives the lease back all the same."""
+    reader = await make_cluster(lease=lease())
+    await reader.leading()
+    lost = proxy.fail(Fault(path=LEASES, method="PUT", cut_after=True))
+    await wait_until(lambda: lost.hits == 1)
+    await asyncio.to_thread(reader.cluster.stop)
+    assert not (await record(admin))["holderIdentity"]
+
+
 async def test_lease_is_kept_while_a_write_may_be_on_its_way(
     make_cluster: Make, admin: Client, namespace: str, lease: Callable[..., LeaseSettings], proxy: FaultyProxy
 ) -> None:

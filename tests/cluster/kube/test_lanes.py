@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.kube.lanes import Item, Lanes
+from gangsched.cluster.kube.lanes import WHY_NOT, Item, Lanes
 from gangsched.core.actions import Bind, Mark, PodRef, Report, SetCondition, pod_reference
 
 
@@ -22,7 +22,7 @@ def report(name: str, note: str = "n") -> Report:
 def take_all(lanes: Lanes) -> list[object]:
     """Everything that may be taken when each is answered at once."""
     out: list[object] = []
-    while (item := lanes.take()) is not None:
+    while (item := lanes.take(0.0)) is not None:
         out.append(item.action)
         lanes.done(item)
     return out
@@ -58,11 +58,11 @@ def test_writes_to_one_pod_do_not_overlap() -> None:
     lanes.put_write(Mark(2, pod("a"), "m"), 0.0)
     lanes.put_write(Mark(3, pod("b"), "m"), 0.0)
     lanes.put_condition(SetCondition(pod("a"), "r", "m"), 0.0)
-    first, third = lanes.take(), lanes.take()
+    first, third = lanes.take(0.0), lanes.take(0.0)
     assert first is not None
     assert third is not None
     assert (first.action, third.action) == (Mark(1, pod("a"), "m"), Mark(3, pod("b"), "m"))
-    assert lanes.take() is None
+    assert lanes.take(0.0) is None
     assert lanes.writes_waiting == 1
     lanes.done(first)
     assert take_all(lanes) == [Mark(2, pod("a"), "m"), SetCondition(pod("a"), "r", "m")]
@@ -72,10 +72,10 @@ def test_condition_in_flight_holds_up_the_binding() -> None:
     """A binding asked for later must not be overtaken by a condition that says the pod was not scheduled."""
     lanes = Lanes()
     lanes.put_condition(SetCondition(pod("a"), "r", "m"), 0.0)
-    condition = lanes.take()
+    condition = lanes.take(0.0)
     assert condition is not None
     lanes.put_write(Bind(1, pod("a"), "n"), 0.0)
-    assert lanes.take() is None
+    assert lanes.take(0.0) is None
     lanes.done(condition)
     assert take_all(lanes) == [Bind(1, pod("a"), "n")]
 
@@ -85,11 +85,11 @@ def test_low_lanes_leave_room() -> None:
     lanes = Lanes(low_in_flight=1)
     lanes.put_report(report("a"), 0.0)
     lanes.put_condition(SetCondition(pod("b"), "r", "m"), 0.0)
-    low = lanes.take()
+    low = lanes.take(0.0)
     assert low is not None
-    assert lanes.take() is None
+    assert lanes.take(0.0) is None
     lanes.put_write(Bind(1, pod("c"), "n"), 0.0)
-    write = lanes.take()
+    write = lanes.take(0.0)
     assert write is not None
     assert write.lane == "write"
     lanes.done(low)
@@ -113,15 +113,15 @@ def test_clear_returns_what_must_be_answered() -> None:
     for number, name in enumerate(("a", "a", "b")):
         lanes.put_write(Mark(number, pod(name), "m"), 0.0)
     lanes.put_report(report("c"), 0.0)
-    first = lanes.take()
-    second = lanes.take()
+    first = lanes.take(0.0)
+    second = lanes.take(0.0)
     assert first is not None
     assert second is not None
-    assert lanes.take() is not None  # the report: write 1 is deferred behind write 0
+    assert lanes.take(0.0) is not None  # the report: write 1 is deferred behind write 0
     assert [item.action for item in lanes.clear()] == [Mark(1, pod("a"), "m")]
     assert len(lanes) == 0
     lanes.done(first)
-    assert lanes.take() is None
+    assert lanes.take(0.0) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30))
@@ -133,7 +133,7 @@ def test_every_write_is_taken_once_in_the_order_of_its_pod(steps: list[tuple[str
     submitted: list[Mark] = []
 
     def take() -> None:
-        item = lanes.take()
+        item = lanes.take(0.0)
         if item is not None:
             assert isinstance(item.action, Mark)
             assert item.pod_uid not in {each.pod_uid for each in in_flight}
@@ -152,3 +152,40 @@ def test_every_write_is_taken_once_in_the_order_of_its_pod(steps: list[tuple[str
             lanes.done(in_flight.pop())
     for name in "abc":
         assert [w for w in taken if w.pod.name == name] == [w for w in submitted if w.pod.name == name]
+
+
+def test_nothing_for_people_while_many_bindings_are_on_their_way() -> None:
+    """Events wait while the API server is busy with bindings, but not for ever."""
+    lanes = Lanes(busy_writes=1, patience_seconds=5.0)
+    writes = [Bind(n, pod(f"p{n}"), "node") for n in range(2)]
+    for write in writes:
+        lanes.put_write(write, 0.0)
+    sent = [lanes.take(0.0), lanes.take(0.0)]
+    lanes.put_report(report("a"), 1.0)
+    assert lanes.take(6.0) is None
+    assert lanes.take(6.1) is not None
+    lanes.put_report(report("b"), 1.0)
+    assert sent[0] is not None
+    lanes.done(sent[0])
+    assert lanes.take(1.0) is not None
+
+
+def test_reasons_are_kept_back_and_outlived_by_a_binding() -> None:
+    """Why a pod is not scheduled is told after a while, in its newest version, and never once it is bound."""
+    lanes = Lanes(kept_back_seconds=0.5)
+
+    def not_ready(name: str, note: str) -> Report:
+        return Report(pod_reference(pod(name)), "Normal", "GangNotReady", WHY_NOT, note)
+
+    for name in "ab":
+        lanes.put_report(not_ready(name, "1 of 3"), 1.0)
+        lanes.put_condition(SetCondition(pod(name), "r", "1 of 3"), 1.0)
+        lanes.put_report(not_ready(name, "2 of 3"), 1.25)
+        lanes.put_condition(SetCondition(pod(name), "r", "2 of 3"), 1.25)
+    assert lanes.take(1.25) is None
+    assert lanes.ready_in(1.25) == 0.25
+    lanes.put_write(Bind(1, pod("b"), "n"), 1.25)
+    taken = [lanes.take(1.5) for _ in range(4)]
+    actions = [item.action if item else None for item in taken]
+    assert actions == [Bind(1, pod("b"), "n"), SetCondition(pod("a"), "r", "2 of 3"), not_ready("a", "2 of 3"), None]
+    assert lanes.ready_in(1.5) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.cluster.kube.retry import Backoff, TokenBucket, retry_after_seconds
+from gangsched.cluster.kube.retry import Backoff, TokenBucket, Window, retry_after_seconds
 
 
 class Clock:
@@ -58,3 +58,22 @@ def test_backoff_respects_the_server_up_to_a_limit() -> None:
 def test_retry_after(header: str | None, seconds: float | None) -> None:
     """Seconds are read, anything else is as good as absent."""
     assert retry_after_seconds(header) == seconds
+
+
+def test_window_follows_the_server() -> None:
+    """429 and slow answers halve it, at most once a second; quick answers widen it by one for each windowful."""
+    now = [100.0]
+    window = Window(16, least=4, clock=lambda: now[0])
+    window.answered(0.01, too_many=True)
+    window.answered(0.01, too_many=True)
+    assert window.size == 8
+    for _ in range(9):
+        window.answered(0.01, too_many=False)
+    assert window.size == 9
+    for _ in range(5):
+        now[0] += 1.0
+        window.answered(2.0, too_many=False)
+    assert window.size == 4
+    for _ in range(1000):
+        window.answered(0.01, too_many=False)
+    assert window.size == 16

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gangsched.cluster.kube import bodies
 from gangsched.core.actions import BindVolume, PodRef, SelectNode
 from gangsched.core.events import ObjectRefused, StorageChanged, StorageGone
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -46,6 +47,15 @@ async def test_a_volume_is_bound_once(make_cluster: Make, admin: Client) -> None
     stored = await admin.get("PersistentVolume", "v")
     assert stored["spec"]["claimRef"]["uid"] == wanted["metadata"]["uid"]
     assert stored["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"] == "yes"
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_reservation_is_not_taken_over(before: bool) -> None:
+    """A volume that was nobody's is marked as bound by a controller, one that a person has reserved is not."""
+    action = BindVolume(1, POD, "v", "uid-v", "7", "c", "uid-c", reserved=before)
+    meta = msgspec.json.decode(bodies.write_request(action, 0.0).body)["metadata"]
+    marked = {} if before else {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}
+    assert meta == {"uid": "uid-v", "resourceVersion": "7", **marked}
 
 
 async def test_a_volume_that_has_changed_is_left_alone(make_cluster: Make, admin: Client) -> None:

@@ -11,13 +11,14 @@ from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import Arrival
 from gangsched.cluster.sim.faults import Faults
 from gangsched.core.actions import Action, PodRef
-from gangsched.core.events import BudgetChanged, Event, GangChanged, NodeChanged, PodChanged, WriteDone
+from gangsched.core.events import BudgetChanged, Event, GangChanged, JobChanged, NodeChanged, PodChanged, WriteDone
 from gangsched.model.records import (
     SINGLE,
     Budget,
     Condition,
     Gang,
     GangId,
+    Job,
     LabelSelector,
     Node,
     Pod,
@@ -63,7 +64,7 @@ def budget(name: str, app: str, **fields: Any) -> Budget:
     return Budget("ns", name, LabelSelector((Requirement("app", "In", (app,)),)), **fields)
 
 
-def event(record: Node | Pod | Gang | Budget) -> Event:
+def event(record: Node | Pod | Gang | Budget | Job) -> Event:
     """The event that brings a record."""
     match record:
         case Node():
@@ -72,10 +73,12 @@ def event(record: Node | Pod | Gang | Budget) -> Event:
             return PodChanged(record)
         case Gang():
             return GangChanged(record)
+        case Job():
+            return JobChanged(record)
     return BudgetChanged(record)
 
 
-def world(*records: Node | Pod | Gang | Budget, faults: Faults | None = None) -> World:
+def world(*records: Node | Pod | Gang | Budget | Job, faults: Faults | None = None) -> World:
     """A world with these objects from the start."""
     return World([Arrival(0.0, event(r)) for r in records], faults=faults)
 

@@ -18,7 +18,7 @@ from tests.core.quota.naive import Naive
 from tests.core.quota.random_worlds import SEEDS, asks, fill, objects, world
 
 either = pytest.mark.parametrize("fair", [False, True], ids=["classic", "fair"])
-many = settings(max_examples=200)
+many = settings(max_examples=200, deadline=None)
 
 
 def state(quota: Quota) -> list[object]:

@@ -1,0 +1,47 @@
+"""What commands that only look share: a cluster, read once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from gangsched.cli import errors
+from gangsched.core.events import Event
+from gangsched.core.options import Options
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which cluster is read where there are no manifests."""
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="without -f: a kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account inside a cluster)",
+    )
+    parser.add_argument("--context", metavar="NAME", help="without -f: a context of it (default: its current one)")
+
+
+def refuse_both(args: argparse.Namespace) -> None:
+    """Raises :class:`~gangsched.cli.errors.UsageError` if manifests and a cluster are given."""
+    if args.sources and (args.kubeconfig or args.context):
+        raise errors.UsageError("-f reads manifests, --kubeconfig and --context a cluster: give one of them")
+
+
+def read_cluster(args: argparse.Namespace) -> tuple[list[Event], Options, float]:
+    """``(events, options, now)``: an event for each object of the cluster that arguments and configuration name.
+
+    Raises :class:`~gangsched.cli.errors.UsageError` with what cannot be read.
+    """
+    # What talks to a cluster takes long to import; manifests do without.
+    from gangsched.cli.run import configure  # noqa: PLC0415
+    from gangsched.runtime import logs, process  # noqa: PLC0415
+    from gangsched.runtime.reading import read_once  # noqa: PLC0415
+
+    configuration = configure(args)
+    logs.configure(configuration.logging.format, "warning")
+    try:
+        connection = process.connect(configuration)
+        print(f"gangsched: reading {connection}", file=sys.stderr)
+        events, read_at = read_once(configuration, connection)
+    except process.StartError as error:
+        raise errors.UsageError(str(error)) from None
+    return events, configuration.core_options(), read_at

@@ -1,0 +1,129 @@
+"""The Job controller: replaces pods, counts those that fail, and ends, suspends and resumes Jobs.
+
+Rules: https://kubernetes.io/docs/concepts/workloads/controllers/job/ . Pods of the input are those that it has made
+before; it creates further ones for a Job that has had all of them, or that is resumed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import msgspec
+
+from gangsched.cluster.sim.clock import VirtualClock
+from gangsched.cluster.sim.history import COMPLETE, CREATE, DELETE, FAIL, GONE, JOB_CONTROLLER, STATUS, Cause
+from gangsched.cluster.sim.store import Store
+from gangsched.cluster.sim.timing import Timing
+from gangsched.core.events import Event, JobChanged, PodChanged, PodGone
+from gangsched.model.records import JOB, SINGLE, GangId, Job, Pod
+
+JobKey = tuple[str, str]
+
+
+class JobController:
+    """Reacts to Jobs and to the pods that they own."""
+
+    def __init__(self, clock: VirtualClock, store: Store, timing: Timing) -> None:
+        self._clock = clock
+        self._store = store
+        self._timing = timing
+        self._names: dict[JobKey, set[str]] = defaultdict(set)
+        self._lost: set[str] = set()
+        self._complete: set[JobKey] = set()  # Jobs that have had all of their pods
+        self._made = 0
+        store.subscribe(self._on_change)
+
+    def _on_change(self, event: Event, old: Any) -> None:
+        match event:
+            case PodChanged(pod) if pod.owner is not None and pod.owner.kind == JOB:
+                self._pod_changed(pod, old)
+            case PodGone() if isinstance(old, Pod) and old.owner is not None and old.owner.kind == JOB:
+                if old.live:
+                    self._pod_lost(old)
+            case JobChanged(job):
+                if job.suspended != (isinstance(old, Job) and old.suspended):
+                    if isinstance(old, Job) and not job.suspended:
+                        self._complete.add((job.namespace, job.name))
+                    self._soon((job.namespace, job.name), self._timing.controller_seconds)
+
+    def _pod_changed(self, pod: Pod, old: Pod | None) -> None:
+        assert pod.owner is not None
+        key = (pod.namespace, pod.owner.name)
+        self._names[key].add(pod.name)
+        job = self._store.job(*key)
+        if job is None or old is None:
+            if job is not None and len(self._names[key]) >= job.wanted:
+                self._complete.add(key)
+            return
+        if pod.phase == "Succeeded" and old.phase != "Succeeded":
+            self._succeeded(job)
+        elif old.live and not pod.live:
+            self._pod_lost(pod)
+
+    def _succeeded(self, job: Job) -> None:
+        done = msgspec.structs.replace(job, succeeded=job.succeeded + 1)
+        rest = [p for p in self._active(job) if p.live]
+        over = not rest if job.completions is None else done.succeeded >= job.completions
+        detail = {"succeeded": done.succeeded}
+        if over:
+            done = msgspec.structs.replace(done, finished=True)
+        self._store.apply(JobChanged(done), Cause(JOB_CONTROLLER, COMPLETE if over else STATUS, detail))
+        self._soon((job.namespace, job.name), self._timing.controller_seconds)
+
+    def _pod_lost(self, pod: Pod) -> None:
+        """A pod has failed, or is being deleted, which is the same to a Job that is not suspended."""
+        assert pod.owner is not None
+        job = self._store.job(pod.namespace, pod.owner.name)
+        if job is None or job.suspended or job.finished or pod.uid in self._lost:
+            return
+        self._lost.add(pod.uid)
+        disrupted = pod.disruption is not None and pod.disruption.status == "True"
+        if not (disrupted and job.ignores_disruption):
+            job = msgspec.structs.replace(job, failed=job.failed + 1)
+        over = job.failed > job.backoff_limit or (disrupted and job.fails_on_disruption)
+        detail = {"failed": job.failed, "backoffLimit": job.backoff_limit}
+        job = msgspec.structs.replace(job, finished=over)
+        self._store.apply(JobChanged(job), Cause(JOB_CONTROLLER, FAIL if over else STATUS, detail))
+        pause = 0.0 if over else self._timing.job_backoff_seconds
+        self._soon((job.namespace, job.name), max(self._timing.controller_seconds, pause))
+
+    def _soon(self, key: JobKey, seconds: float) -> None:
+        self._clock.after(seconds, lambda: self._sync(key))
+
+    def _sync(self, key: JobKey) -> None:
+        job = self._store.job(*key)
+        if job is None:
+            return
+        active = self._active(job)
+        if job.suspended or job.finished:
+            for pod in active:
+                self._delete(pod)
+        elif key in self._complete:
+            for _ in range(job.wanted - len(active)):
+                self._create(job)
+
+    def _active(self, job: Job) -> list[Pod]:
+        pods = self._store.pods.values()
+        return [p for p in pods if p.live and p.owner is not None and p.owner.kind == JOB and p.owner.uid == job.uid]
+
+    def _delete(self, pod: Pod) -> None:
+        if not pod.node or pod.grace_seconds <= 0:
+            self._store.apply(PodGone(pod.namespace, pod.name, pod.uid), Cause(JOB_CONTROLLER, GONE))
+            return
+        ends = msgspec.structs.replace(pod, deleting_since=self._clock.now + pod.grace_seconds)
+        self._store.put_pod(ends, Cause(JOB_CONTROLLER, DELETE, {"node": pod.node}))
+
+    def _create(self, job: Job) -> None:
+        if job.template is None:
+            return
+        names = self._names[job.namespace, job.name]
+        name = next(n for n in (f"{job.name}-{i}" for i in range(len(names), 2**31)) if n not in names)
+        self._made += 1
+        gang = job.template.gang
+        if gang.family == SINGLE:
+            gang = GangId(SINGLE, job.namespace, name, job.template.scheduler)
+        now = self._clock.now
+        uid = f"sim:{job.namespace}/{name}#{self._made}"
+        pod = msgspec.structs.replace(job.template, name=name, uid=uid, gang=gang, created=now, started=now)
+        self._store.put_pod(pod, Cause(JOB_CONTROLLER, CREATE))

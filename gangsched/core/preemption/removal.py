@@ -1,0 +1,144 @@
+"""How victims leave: deleted, evicted, or with the Job that owns them, which is suspended.
+
+The Job controller counts a deleted pod as a failed one: with the default backoffLimit of 6 a Job of eight dies at its
+first preemption. When it is suspended instead, its controller deletes the pods without counting them, and the Job can
+go on later. (https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gangsched.core.decision import UnitRef, Victim
+from gangsched.core.options import Options
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.model.marks import protected
+from gangsched.model.records import Job, Pod
+
+if TYPE_CHECKING:
+    from gangsched.core.world import World
+
+SUSPEND = "suspend"
+#: Controllers that leave it to others whether their Jobs are suspended. That of a JobSet, say, would end it at once.
+_LENIENT = ("CronJob",)
+
+
+def by_suspension(
+    victims: Sequence[Victim], world: World, options: Options, priority: int, budgets: Budgets
+) -> tuple[Victim, ...]:
+    """The victims with those that leave with their Job, by namespace/name.
+
+    That is so where deleting them would end the Job, which would end its other pods too: these become victims as well.
+    If one of them may not be evicted for a preemptor of ``priority``, or its budgets do not allow it where they may not
+    be broken, the Job's pods are deleted after all. So are members of a gang that goes on without them.
+    """
+    jobs = _by_job(victims, world) if world.jobs else []
+    if not jobs:
+        return tuple(victims)
+    out = {v.uid: v for v in victims}
+    for job, chosen in jobs:
+        if (
+            not (_holds_quota(chosen) or _would_end(job, chosen, world))
+            or not may_suspend(job, world, options)
+            or any(v.partial for v in chosen)
+        ):
+            continue
+        others = staying(job, world, out)
+        if any(protected(p, options.evict_daemonset_pods) or p.priority >= priority for p in others):
+            continue
+        pods = [world.pods[uid] for uid in out] + others
+        beyond = budgets.beyond(pods) if budgets else set()
+        if options.strict_budgets and beyond:
+            continue
+        for pod in others:
+            out[pod.uid] = _other(pod, job, pod.uid in beyond)
+        for victim in chosen:
+            out[victim.uid] = _with_job(victim, job)
+    return tuple(sorted(out.values(), key=lambda v: v.key))
+
+
+def as_begun(victims: Sequence[Victim], world: World, options: Options) -> list[Victim]:
+    """The same for victims that an earlier process has chosen: nobody is added, and who is leaving with its Job already
+    goes on doing so.
+    """
+    out = {v.uid: v for v in victims}
+    for job, chosen in _by_job(victims, world):
+        if job.suspended or (_would_end(job, chosen, world) and may_suspend(job, world, options)):
+            out.update({v.uid: msgspec.structs.replace(v, method=SUSPEND) for v in chosen})
+    return list(out.values())
+
+
+def staying(job: Job, world: World, leaving: Container[str]) -> list[Pod]:
+    """The pods of a Job that run and are not among those that leave (UIDs)."""
+    return [p for p in world.suspended.pods_of(job) if p.bound and p.live and p.uid not in leaving]
+
+
+def incomplete(victims: Iterable[Victim], world: World) -> bool:
+    """Would pods leave with their Job that are not on the list?"""
+    with_job = [v for v in victims if v.method == SUSPEND]
+    leaving = {v.uid for v in with_job}
+    return any(not job.suspended and staying(job, world, leaving) for job, _ in _by_job(with_job, world))
+
+
+def may_suspend(job: Job, world: World, options: Options) -> bool:
+    """May we suspend it, and would that last? Whoever else admits Jobs by their queue would let it go on at once."""
+    lasts = job.owner is None or job.owner.kind in _LENIENT
+    if job.queue.local_queue and not world.managed.active:
+        return False
+    return options.suspend_jobs and lasts and job.template is not None and not job.finished
+
+
+def _holds_quota(chosen: Sequence[Victim]) -> bool:
+    """Does it leave because of quota? As with Kueue, it is suspended then, and comes back when its queue has room."""
+    return any(v.reason in REASON_TEXT for v in chosen)
+
+
+def _would_end(job: Job, chosen: Sequence[Victim], world: World) -> bool:
+    """Would it end the Job if these were deleted? Others that are leaving may not have been counted yet."""
+    if job.ignores_disruption:
+        return False
+    mine = {v.uid for v in chosen}
+    leaving = sum(p.uid not in mine and (not p.live or p.uid in world.awaited) for p in world.suspended.pods_of(job))
+    return job.fails_on_disruption or job.failed + leaving + len(chosen) > job.backoff_limit
+
+
+def _by_job(victims: Iterable[Victim], world: World) -> list[tuple[Job, list[Victim]]]:
+    found: dict[tuple[str, str], list[Victim]] = defaultdict(list)
+    for victim in victims:
+        pod = world.pods.get(victim.uid)
+        job = world.suspended.job_of(pod) if pod is not None else None
+        if job is not None:
+            found[job.namespace, job.name].append(victim)
+    return [(world.jobs[key], chosen) for key, chosen in sorted(found.items())]
+
+
+def _with_job(victim: Victim, job: Job) -> Victim:
+    """A victim that leaves with its Job; if it has no group, the Job is its unit."""
+    if victim.unit.kind != "Pod":
+        return msgspec.structs.replace(victim, method=SUSPEND)
+    why = f"{victim.why}; {_whole(job)}"
+    return msgspec.structs.replace(victim, method=SUSPEND, unit=UnitRef("Job", job.key), why=why)
+
+
+def _whole(job: Job) -> str:
+    return f"Job {job.key} is suspended as a whole: it would not survive the loss of pods"
+
+
+def _other(pod: Pod, job: Job, over_budget: bool) -> Victim:
+    return Victim(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        unit=UnitRef("Job", job.key),
+        partial=False,
+        priority=pod.priority,
+        over_budget=over_budget,
+        method=SUSPEND,
+        why=_whole(job),
+    )

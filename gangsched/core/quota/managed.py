@@ -1,0 +1,437 @@
+"""Gangs as workloads: whose quota a gang asks for, and what the pods that run already hold.
+
+A gang is managed when a label ``kueue.x-k8s.io/queue-name`` names its LocalQueue: on its group object, on the Job that
+owns its pods, or on the pods themselves. The gangs of a GangGroup are one workload. Without any ClusterQueue nobody is
+managed, and nothing here is kept.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from gangsched.core.groups import group_key
+from gangsched.core.membership import Membership
+from gangsched.core.quota.holdings import Flavors, flavors_of_node, holds_less, used
+from gangsched.core.quota.ordering import Place, place
+from gangsched.core.quota.quota import FairSharing, Quota
+from gangsched.core.quota.workloads import Admission, Amounts, Cell, Workload, pod_sets, workload_priority
+from gangsched.core.simulation import Phantom
+from gangsched.model.queues import (
+    QUEUE_KINDS,
+    STRICT_FIFO,
+    ClusterQueue,
+    QueueObject,
+    queue_labels,
+)
+from gangsched.model.records import (
+    JOB,
+    NAMESPACE_NAME,
+    NO_LABELS,
+    NO_QUEUE,
+    QUEUED_JOB,
+    GangId,
+    Job,
+    Labels,
+    Node,
+    Pod,
+    PodShape,
+    QueueLabels,
+)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What the quota side may read of the cluster; the containers are those of the world and change with it.
+
+    ``rooms_of`` has the keys of the groups that keep room for pods of a Job that goes on.
+    """
+
+    membership: Membership
+    jobs: Mapping[tuple[str, str], Job]
+    node: Callable[[str], Node | None]
+    namespaces: Mapping[str, Labels]
+    held: Mapping[str, Sequence[Phantom]]
+    assumed: Mapping[str, str]
+    rooms_of: Callable[[Iterable[Pod]], set[str]]
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a gang asks of quota. ``problem`` says, in Kueue's words, why it cannot even be considered.
+
+    ``members`` are the pending pods that the request is for.
+    """
+
+    workload: Workload
+    members: tuple[Pod, ...]
+    problem: str = ""
+
+
+class Managed:
+    """Keeps the admissions of :attr:`quota` in line with the pods of the cluster.
+
+    Whoever changes a pod of a gang calls :meth:`touch`; what that means is worked out when something is asked.
+    """
+
+    def __init__(self, known: Known, fair_sharing: FairSharing | None = None) -> None:
+        self.quota = Quota(fair_sharing)
+        self._known = known
+        self._dirty: set[GangId] = set()
+        self._key_of: dict[GangId, str] = {}
+        self._gangs_of: dict[str, tuple[GangId, ...]] = {}
+        self._flavors: dict[str, tuple[Flavors, float]] = {}
+        self._chosen: set[str] = set()
+        self._promised: dict[str, tuple[str, ...]] = {}
+        self._pending: dict[str, list[tuple[Place, str]]] = {}
+        self._place: dict[str, tuple[str, Place]] = {}
+        self._changed: set[str] = set()
+        #: Shapes of pods as they are in some flavors, for :mod:`.gate`: the same object every time.
+        self.shapes: dict[tuple[PodShape, Flavors], PodShape] = {}
+
+    @property
+    def active(self) -> bool:
+        """Is there any ClusterQueue?"""
+        return bool(self.quota.queues)
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    def put(self, item: QueueObject) -> None:
+        """A queue object was created or changed."""
+        was = self.active
+        self.quota.put(item)
+        self._objects_changed(was)
+
+    def drop(self, kind: str, namespace: str, name: str) -> None:
+        """A queue object of this API kind is gone."""
+        was = self.active
+        self.quota.drop(QUEUE_KINDS[kind], f"{namespace}/{name}" if namespace else name)
+        self._objects_changed(was)
+
+    def _objects_changed(self, was_active: bool) -> None:
+        self.shapes.clear()
+        if self.active:
+            self._dirty.update(self._known.membership.members)
+            for uid in [uid for uid in self._flavors if uid not in self._chosen]:
+                del self._flavors[uid]
+        elif was_active:
+            for key in list(self._gangs_of):
+                self._forget(key)
+            self._dirty.clear()
+            self._flavors.clear()
+            self._chosen.clear()
+
+    def touch(self, gang: GangId) -> None:
+        """Something about a gang has changed: its pods, its object, where its members run."""
+        if self.quota.queues:
+            self._dirty.add(gang)
+
+    def gone(self, uid: str) -> None:
+        """A pod no longer exists."""
+        if not any(uid in uids for uids in self._promised.values()):
+            self._flavors.pop(uid, None)
+            self._chosen.discard(uid)
+
+    def choose(self, flavors: Mapping[str, Flavors], now: float) -> None:
+        """These pods (by UID) are going to run in these flavors."""
+        for uid, chosen in flavors.items():
+            self._flavors[uid] = chosen, now
+            self._chosen.add(uid)
+
+    def take_changes(self) -> set[str]:
+        """The cohort trees (names of their roots) in which somebody holds less than before, or waits no longer."""
+        if not self.active:
+            return set()
+        self.settle()
+        found, self._changed = self._changed, set()
+        return found
+
+    # -- gangs as workloads --------------------------------------------------------------------------------
+
+    def labels_of(self, gangs: Sequence[GangId]) -> QueueLabels:
+        """The first labels that say anything: of a group object, of the Job that owns a member, of a member."""
+        membership = self._known.membership
+        for gang in gangs:
+            if gang.family in (JOB, QUEUED_JOB):
+                owner = self._known.jobs.get((gang.namespace, gang.name))
+                if owner is not None and owner.queue.local_queue:
+                    return owner.queue
+            spec = membership.objects.get((gang.family, gang.namespace, gang.name))
+            if spec is not None and spec.queue.local_queue:
+                return spec.queue
+        for gang in gangs:
+            for pod in membership.pods(gang):
+                if pod.owner is not None and pod.owner.kind == "Job":
+                    job = self._known.jobs.get((pod.namespace, pod.owner.name))
+                    if job is not None and job.queue.local_queue:
+                        return job.queue
+                found = queue_labels(pod.labels)
+                if found.local_queue:
+                    return found
+        return NO_QUEUE
+
+    def is_managed(self, gangs: Sequence[GangId]) -> bool:
+        """Does quota count for this gang?"""
+        return self.active and bool(self.labels_of(gangs).local_queue)
+
+    def priority(self, gangs: Sequence[GangId]) -> int | None:
+        """The priority of a managed gang among workloads; None for others."""
+        if not self.active:
+            return None
+        labels = self.labels_of(gangs)
+        if not labels.local_queue:
+            return None
+        priority = self._known.membership.preemptor_priority(gangs)
+        return workload_priority(labels.priority_class, self.quota.priority_classes, priority)[0]
+
+    def likeness(self, gangs: Sequence[GangId]) -> tuple[str, int, str] | None:
+        """What managed gangs have in common that the same changes of quota help: their LocalQueue, their priority, and
+        the name of the root of their cohort tree (empty while there is none).
+        """
+        priority = self.priority(gangs)
+        if priority is None:
+            return None
+        namespace, name = gangs[0].namespace, self.labels_of(gangs).local_queue
+        queue, _ = self.quota.queue_of(namespace, name)
+        return f"{namespace}/{name}", priority, self._root(queue)
+
+    def _root(self, queue: str) -> str:
+        node = self.quota.tree.queues.get(queue)
+        return node.root.name if node is not None else ""
+
+    def _workload(self, gangs: Sequence[GangId], labels: QueueLabels, pods: Sequence[Pod]) -> tuple[Workload, str]:
+        """The workload that these pods of a managed gang are, and what is wrong with it."""
+        membership = self._known.membership
+        namespace = gangs[0].namespace
+        queue, problem = self.quota.queue_of(namespace, labels.local_queue)
+        own = membership.preemptor_priority(gangs)
+        priority, missing = workload_priority(labels.priority_class, self.quota.priority_classes, own)
+        workload = Workload(
+            namespace=namespace,
+            name=gangs[0].name,
+            uid=group_key(gangs),
+            queue=queue,
+            pod_sets=pod_sets(p.shape for p in pods),
+            priority=priority,
+            queued=membership.created(gangs),
+            local_queue=f"{namespace}/{labels.local_queue}",
+        )
+        return workload, problem or missing
+
+    def claim(self, gangs: Sequence[GangId]) -> Claim | None:
+        """What the gangs of a group ask for: the members that are still required. None when they are not managed.
+
+        What is promised to the group itself does not count against it until :meth:`settle` is called again.
+        """
+        if not self.active:
+            return None
+        labels = self.labels_of(gangs)
+        if not labels.local_queue:
+            return None
+        self.settle()
+        pods = [p for gang in gangs for p in self._known.membership.pods(gang)]
+        self._set_aside({group_key(gangs), *self._known.rooms_of(pods)})
+        membership = self._known.membership
+        members: list[Pod] = []
+        for gang in gangs:
+            census = membership.census(gang)
+            members += census.pending[: membership.required(gang, census)]
+        workload, problem = self._workload(gangs, labels, members)
+        if not problem:
+            labels_there = self._known.namespaces.get(workload.namespace, NO_LABELS)
+            problem = self.quota.problem(workload, {NAMESPACE_NAME: workload.namespace, **labels_there})
+        return Claim(workload, tuple(members), problem or self._turn(workload))
+
+    def still_holds(self, gangs: Sequence[GangId], leaving: Iterable[Pod]) -> bool:
+        """Does the group need no quota, or is there enough once these pods are gone?"""
+        claim = self.claim(gangs)
+        if claim is None or claim.problem:
+            return claim is None
+        gone = set()
+        for pod in leaving:
+            key = self._key_of.get(pod.gang)
+            if key is not None:
+                gone.add(key)
+        assignment = self.quota.assign(claim.workload)
+        return self.quota.has_room(claim.workload, assignment, gone)
+
+    def _set_aside(self, keys: set[str]) -> None:
+        """What is promised to a group does not count against itself; nobody else gets it because of that."""
+        if not keys.isdisjoint(self._promised):
+            changed = set(self._changed)
+            self.settle(keys)
+            self._changed = changed
+
+    def _turn(self, workload: Workload) -> str:
+        """Under StrictFIFO, who is before this workload in its queue, in words."""
+        if self.quota.queues[workload.queue].strategy != STRICT_FIFO:
+            return ""
+        first = next((e for e in self._pending.get(workload.queue, ()) if e[1] != workload.uid), None)
+        if first is None or first[0] > place(workload):
+            return ""
+        name = ",".join(g.key for g in self._gangs_of.get(first[1], ()))
+        return f"{name} is ahead in ClusterQueue {workload.queue} (StrictFIFO)"
+
+    def pods_of(self, uid: str) -> list[Pod]:
+        """The pods that hold a workload's quota on nodes, terminating ones included, in name order."""
+        pods = (p for gang in self._gangs_of.get(uid, ()) for p in self._known.membership.pods(gang))
+        return [p for p in pods if p.bound or p.uid in self._known.assumed]
+
+    def gangs_of(self, uid: str) -> tuple[GangId, ...]:
+        """The gangs of a workload that is known."""
+        return self._gangs_of.get(uid, ())
+
+    def promised(self) -> frozenset[str]:
+        """Workloads that are promised quota and run nowhere yet."""
+        return frozenset(uid for uid in self._promised if not self.pods_of(uid))
+
+    def holding(self) -> list[GangId]:
+        """The gangs that hold quota."""
+        return [gang for uid in self.quota.admissions for gang in self._gangs_of.get(uid, ())]
+
+    @contextmanager
+    def for_one(self, kept: frozenset[str]) -> Iterator[None]:
+        """While one gang is decided, these workloads (by UID) are no candidates."""
+        self.quota.holders.taken = kept
+        try:
+            yield
+        finally:
+            self.quota.holders.taken = frozenset()
+
+    # -- admissions ----------------------------------------------------------------------------------------
+
+    def settle(self, but: Container[str] = ()) -> None:
+        """Work out what every gang that was touched holds. What is promised to groups with these keys is left out."""
+        if not self.active:
+            return
+        for key in sorted({*self._promised, *self._known.held}):
+            now = tuple(p.uid for p in self._known.held.get(key, ())) if key not in but else ()
+            if now != self._promised.get(key, ()):
+                self._dirty.update(self._gangs_of.get(key, ()))
+                if now:
+                    self._promised[key] = now
+                else:
+                    self._promised.pop(key, None)
+        dirty, self._dirty = self._dirty, set()
+        for key in sorted({self._group_of(gang) for gang in sorted(dirty)}):
+            self._settle(key)
+
+    def _group_of(self, gang: GangId) -> str:
+        """The key of the group that a gang is in now; where it was in another before, that one is taken apart."""
+        gangs, _ = self._known.membership.group(gang)
+        key = group_key(gangs)
+        for each in gangs:
+            before = self._key_of.get(each)
+            if before is not None and before != key:
+                left = [g for g in self._gangs_of.get(before, ()) if g not in gangs]
+                self._forget(before)
+                for other in left:
+                    self._settle(self._group_of(other))
+            self._key_of[each] = key
+        self._gangs_of[key] = gangs
+        return key
+
+    def _forget(self, key: str) -> None:
+        for gang in self._gangs_of.pop(key, ()):
+            self._key_of.pop(gang, None)
+        self._release(key)
+        self._wait(key, None)
+
+    def _settle(self, key: str) -> None:
+        gangs = self._gangs_of.get(key, ())
+        labels = self.labels_of(gangs) if gangs else NO_QUEUE
+        if not labels.local_queue:
+            self._release(key)
+            self._wait(key, None)
+            if not any(g in self._known.membership.members for g in gangs):
+                self._forget(key)
+            return
+        pods = self.pods_of(key)
+        there = {p.uid for p in pods}
+        ours = self._promised.get(key, ())
+        promised = [p for p in self._known.held.get(key, ()) if p.uid in ours and p.uid not in there]
+        asking = [p for gang in gangs for p in self._known.membership.pods(gang) if p.uid not in there]
+        before = self.quota.admissions.get(key)
+        if promised and not asking and not pods and before is not None:
+            workload, problem = before.workload, ""  # a Job that goes on has no pods for a moment
+        else:
+            workload, problem = self._workload(gangs, labels, pods)
+        self._wait(key, None if problem else self._waiting(gangs, workload))
+        if not (pods or promised) or workload.queue not in self.quota.queues:
+            self._release(key)
+            return
+        self._admit(workload, pods, promised)
+
+    def _waiting(self, gangs: Sequence[GangId], workload: Workload) -> Workload | None:
+        """The workload, if it waits for its turn."""
+        membership = self._known.membership
+        if not any(membership.is_ours(g) for g in gangs) or membership.problem(gangs):
+            return None
+        needs = any(membership.required(g, membership.census(g)) for g in gangs)
+        return workload if needs and not self._promised.get(workload.uid) else None
+
+    def _wait(self, key: str, workload: Workload | None) -> None:
+        before = self._place.pop(key, None)
+        now = (workload.queue, place(workload)) if workload is not None else None
+        if now is not None:
+            self._place[key] = now
+        if before == now:
+            return
+        if before is not None:
+            self._pending[before[0]].remove((before[1], key))
+            self._changed.add(self._root(before[0]))
+        if now is not None:
+            insort(self._pending.setdefault(now[0], []), (now[1], key))
+
+    def waiting(self) -> dict[str, int]:
+        """How many workloads wait, by ClusterQueue."""
+        self.settle()
+        return {queue: len(found) for queue, found in self._pending.items() if found}
+
+    def _admit(self, workload: Workload, pods: Sequence[Pod], promised: Sequence[Phantom]) -> None:
+        queue = self.quota.queues[workload.queue]
+        usage: dict[Cell, int] = {}
+        since = [self._since(p) for p in pods] + [self._flavors[p.uid][1] for p in promised if p.uid in self._flavors]
+        holding = [(p.shape, self._flavors_of(p, queue)) for p in pods]
+        holding += [(p.pod.shape, self._flavors_promised(p, queue)) for p in promised]
+        for shape, flavors in holding:
+            for cell, units in used(shape, flavors):
+                usage[cell] = usage.get(cell, 0) + units
+        evicted = not promised and all(p.deleting_since is not None for p in pods)
+        amounts: Amounts = tuple(sorted((c, u) for c, u in usage.items() if u))
+        admission = Admission(workload, amounts, min(since, default=0.0), evicted)
+        before = self.quota.admissions.get(workload.uid)
+        if before is not None and holds_less(before, admission):
+            self._changed.add(self._root(before.workload.queue))
+        if before != admission:
+            self.quota.admit(admission)
+
+    def _release(self, key: str) -> None:
+        before = self.quota.admissions.get(key)
+        if before is not None:
+            self.quota.release(key)
+            self._changed.add(self._root(before.workload.queue))
+
+    def _since(self, pod: Pod) -> float:
+        """When the pod got its quota: when it was promised or bound by this process, else when it started."""
+        known = self._flavors.get(pod.uid)
+        return known[1] if known is not None and pod.uid in self._chosen else pod.started or pod.created
+
+    def _flavors_promised(self, place: Phantom, queue: ClusterQueue) -> Flavors:
+        """The same for a member that is nominated; an earlier process may have chosen them."""
+        known = self._flavors.get(place.uid)
+        if known is not None:
+            return known[0]
+        return flavors_of_node(place.pod.shape, queue, self.quota.flavors, self._known.node(place.node))
+
+    def _flavors_of(self, pod: Pod, queue: ClusterQueue) -> Flavors:
+        """The flavors in which a pod runs: those it was given, else the first of each group that its node is of."""
+        known = self._flavors.get(pod.uid)
+        if known is not None:
+            return known[0]
+        node = self._known.node(pod.node)
+        found = flavors_of_node(pod.shape, queue, self.quota.flavors, node)
+        if node is not None:
+            self._flavors[pod.uid] = found, pod.started
+        return found

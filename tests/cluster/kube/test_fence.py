@@ -1,0 +1,126 @@
+"""What stands between a former leader and the cluster: every write has a condition, a deadline and a fence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any, cast
+
+import pytest
+from aiohttp.abc import AbstractStreamWriter
+
+from gangsched.cluster.kube.bodies import write_request
+from gangsched.cluster.kube.client import Client, _Punctual
+from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.writer import MIN_ATTEMPT_SECONDS, Writer, WriteSettings
+from gangsched.core.actions import (
+    Bind,
+    Mark,
+    Nominate,
+    PodRef,
+    PodWrite,
+    Remove,
+    Unmark,
+    WithdrawNomination,
+)
+from gangsched.core.events import Event, WriteDone
+
+POD = PodRef("default", "a", "uid-of-a")
+WRITES: list[PodWrite] = [
+    Bind(1, POD, "node-0"),
+    Nominate(1, POD, "node-0", "1-1", "plan 1-1"),
+    WithdrawNomination(1, POD, "Withdrawn", "over"),
+    Mark(1, POD, "mark"),
+    Unmark(1, POD, "no longer"),
+    Remove(1, POD),
+    Remove(1, POD, evict=True, mark="mark"),
+]
+
+
+@pytest.mark.parametrize("action", WRITES, ids=lambda a: f"{type(a).__name__}{'-evict' * getattr(a, 'evict', False)}")
+def test_every_write_to_a_pod_names_the_uid_that_it_means(action: PodWrite) -> None:
+    """Where the API takes it as a condition: a precondition of a removal, the metadata of everything else."""
+    body = json.loads(write_request(action, 0.0).body)
+    if isinstance(action, Remove):
+        options = body["deleteOptions"] if action.evict else body
+        assert options["preconditions"] == {"uid": "uid-of-a"}
+    else:
+        assert body["metadata"]["uid"] == "uid-of-a"
+
+
+class Server:
+    """As much of a client as the writer needs; it remembers the deadlines of attempts."""
+
+    def __init__(self) -> None:
+        self.bucket = TokenBucket(1000.0, 1000)
+        self.timeouts: list[float] = []
+
+    async def attempt(self, *_: object, timeout_seconds: float, server_timeout: bool, **__: object) -> bytes:
+        """Succeeds."""
+        assert server_timeout
+        self.timeouts.append(timeout_seconds)
+        return b"{}"
+
+
+async def write(fence_seconds: float, timeout_seconds: float) -> tuple[Server, WriteDone]:
+    """One binding with the fence so far away; what the server saw, and the answer."""
+    server, answers = Server(), asyncio.Queue[Event]()
+    until = time.monotonic() + fence_seconds
+    writer = Writer(
+        cast("Client", server),
+        lambda events: answers.put_nowait(events[0]),
+        now=lambda: 0.0,
+        fence=lambda: until,
+        controller="c",
+        instance="i",
+        settings=WriteSettings(timeout_seconds=timeout_seconds),
+    )
+    task = asyncio.create_task(writer.run())
+    writer.submit([Bind(1, POD, "node-0")])
+    answer = await asyncio.wait_for(answers.get(), 10.0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert isinstance(answer, WriteDone)
+    return server, answer
+
+
+@pytest.mark.parametrize("fence_seconds", [-1.0, MIN_ATTEMPT_SECONDS / 2])
+async def test_nothing_is_written_behind_the_fence(fence_seconds: float) -> None:
+    """A leader whose time is over, or nearly, sends nothing and says so."""
+    server, answer = await write(fence_seconds, 2.0)
+    assert server.timeouts == []
+    assert answer == WriteDone(1, "transient", "not the leader (any more)")
+
+
+async def test_a_write_ends_before_the_fence() -> None:
+    """Its deadline, here and on the server, is that of the leader if its own is later."""
+    server, answer = await write(fence_seconds=5.0, timeout_seconds=60.0)
+    assert answer == WriteDone(1, "ok")
+    [timeout] = server.timeouts
+    assert 0 < timeout <= 5.0
+    server, _ = await write(fence_seconds=600.0, timeout_seconds=0.7)
+    assert server.timeouts == [0.7]
+
+
+class Wire:
+    """Where a body is written to."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+
+    async def write(self, chunk: bytes) -> None:
+        """Take it."""
+        self.sent += chunk
+
+
+@pytest.mark.parametrize(("left_seconds", "sent"), [(60.0, b"body"), (-0.001, b"")])
+async def test_a_body_is_not_sent_after_its_deadline(left_seconds: float, sent: bytes) -> None:
+    """A process that slept between its look at the clock and the sending of a write does not send it."""
+    wire: Any = Wire()
+    body = _Punctual(b"body", time.monotonic() + left_seconds)
+    try:
+        await body.write_with_length(cast("AbstractStreamWriter", wire), None)
+    except TimeoutError:
+        assert not sent
+    assert wire.sent == sent

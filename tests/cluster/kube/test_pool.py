@@ -1,0 +1,167 @@
+"""Small requests over kept connections: every shape of an answer, and every way not to get one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangsched.cluster.kube.connection import load_connection
+from gangsched.cluster.kube.pool import Answer, Pool, _Reader
+
+#: The answer in pieces, sent one after another; None closes the connection.
+Script = list[bytes | None]
+
+PLAIN = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: t\r\n\r\n"
+
+
+class Server:
+    """Answers each request with the next script; ``seen`` has the requests, ``connections`` counts."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = list(scripts)
+        self.seen: list[bytes] = []
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                self.seen.append(head + await reader.readexactly(length))
+                for piece in self.scripts.pop(0):
+                    if piece is None:
+                        return
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def pool_of(server: Server) -> AsyncIterator[Pool]:
+    """A pool for a running server."""
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    pool = Pool(f"http://127.0.0.1:{port}/base", None, None, "test/1")
+    try:
+        yield pool
+    finally:
+        pool.close()
+        listening.close()
+        await asyncio.sleep(0.01)
+
+
+async def ask(pool: Pool, seconds: float = 5.0, body: bytes | None = b"{}") -> Answer:
+    """One request."""
+    return await pool.request("POST", "/path?x=y", {"Authorization": "Bearer t"}, body, time.monotonic() + seconds)
+
+
+async def test_requests_are_complete_and_share_a_connection() -> None:
+    """What is sent is HTTP with the given headers; the next request uses the same connection."""
+    server = Server([PLAIN], [CHUNKED])
+    async with pool_of(server) as pool:
+        assert (await ask(pool)).body == b"{}"
+        assert (await ask(pool, body=None)).body == b"abcde"
+    head, _, body = server.seen[0].partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"POST /base/path?x=y HTTP/1.1"
+    assert {b"Authorization: Bearer t", b"Content-Length: 2", b"User-Agent: test/1"} <= set(lines)
+    assert body == b"{}"
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [[b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"], [PLAIN + b"surplus"], [PLAIN, None]],
+    ids=["close is announced", "more than was asked for", "closed afterwards"],
+)
+async def test_a_connection_that_is_no_good_is_not_used_again(script: Script) -> None:
+    """The answer counts, and the next request opens another connection."""
+    server = Server(script, [PLAIN])
+    async with pool_of(server) as pool:
+        assert (await ask(pool)).status in (200, 201)
+        await asyncio.sleep(0.02)
+        assert (await ask(pool)).status == 201
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "script",
+    [[None], [PLAIN[:30], None], [CHUNKED[:60], None], [b"SSH-2.0\r\n\r\n"], [b"HTTP/1.1 200 OK\r\n\r\n"]],
+    ids=["nothing", "half a head", "half a body", "not HTTP", "no length"],
+)
+async def test_no_answer_is_an_os_error(script: Script) -> None:
+    """Whoever asked learns that there was none; it may have taken effect nevertheless."""
+    server = Server(script, [PLAIN])
+    async with pool_of(server) as pool:
+        with pytest.raises(OSError, match=r"closed before|not HTTP"):
+            await ask(pool)
+        assert (await ask(pool)).status == 201
+
+
+async def test_an_answer_that_comes_too_late_is_not_taken_for_that_of_the_next_request() -> None:
+    """After a deadline the connection is cut."""
+    server = Server([], [PLAIN])
+    async with pool_of(server) as pool:
+        with pytest.raises(TimeoutError):
+            await ask(pool, seconds=0.05)
+        assert (await ask(pool)).status == 201
+    assert server.connections == 2
+
+
+async def test_nothing_is_sent_after_the_deadline() -> None:
+    """A deadline that has passed before the request is written keeps it from being written."""
+    server = Server([PLAIN])
+    async with pool_of(server) as pool:
+        with pytest.raises(TimeoutError):
+            await ask(pool, seconds=-1.0)
+        await asyncio.sleep(0.02)
+    assert server.seen == []
+
+
+@given(st.lists(st.integers(min_value=1, max_value=len(CHUNKED)), max_size=6))
+def test_where_an_answer_is_cut_into_pieces_does_not_matter(cuts: list[int]) -> None:
+    """A 100 Continue and a chunked answer, cut anywhere, is the same answer."""
+    whole = b"HTTP/1.1 100 Continue\r\n\r\n" + CHUNKED
+    reader, found, begin = _Reader("POST"), [], 0
+    for end in [*sorted(set(cuts)), len(whole)]:
+        found.append(reader.take(whole[begin:end]))
+        begin = end
+    assert found[:-1] == [None] * (len(found) - 1)
+    assert found[-1] == Answer(200, {"transfer-encoding": "chunked"}, b"abcde")
+    assert reader.stays_open
+
+
+async def test_where_a_proxy_stands_in_between(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a proxy of the kubeconfig or of the environment, requests go the general way."""
+
+    async def pool(server: str, more: str = "") -> Pool | None:
+        file = tmp_path_factory.mktemp("kube") / "config"
+        file.write_text(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+            "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
+            f"clusters: [{{name: k, cluster: {{server: '{server}'{more}}}}}]\n"
+            "users: [{name: u, user: {token: t}}]\n"
+        )
+        return (await load_connection(str(file), None)).pool()
+
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert await pool("https://cluster.example:6443") is not None
+    assert await pool("https://cluster.example:6443", ", proxy-url: 'http://proxy.example:3128'") is None
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    assert await pool("https://cluster.example:6443") is None
+    assert await pool("https://127.0.0.1:6443") is not None

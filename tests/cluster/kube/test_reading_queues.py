@@ -1,0 +1,133 @@
+"""Queue objects on a real API server: read in either version, and left alone where Kueue runs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gangsched.core.events import ObjectRefused, QueueObjectChanged, QueueObjectGone, Synced
+from gangsched.model.queues import ClusterQueue, LocalQueue
+from tests.cluster.kube.conftest import Reader
+from tests.controlplane.client import ApiError, Client, Object, load, wait_until
+from tests.controlplane.rbac import MANIFESTS
+from tests.faulty_proxy import Fault, FaultyProxy
+
+Make = Callable[..., Awaitable[Reader]]
+GROUP = "kueue.x-k8s.io"
+DEFINITIONS = load(MANIFESTS / "kueue" / "crds.yaml")
+
+#: Kueue's own kind: whoever serves it is Kueue.
+WORKLOADS: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": f"workloads.{GROUP}",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/kueue"},
+    },
+    "spec": {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"kind": "Workload", "plural": "workloads", "singular": "workload", "listKind": "WorkloadList"},
+        "versions": [
+            {"name": "v1beta2", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    },
+}
+
+
+async def serve(admin: Client, *definitions: Object) -> None:
+    """Install these definitions, and wait until they are served."""
+    await admin.apply([copy.deepcopy(d) for d in definitions])
+
+    async def served() -> bool:
+        await admin.resources(refresh=True)
+        try:
+            for each in definitions:
+                for version in each["spec"]["versions"]:
+                    await admin.list(f"{GROUP}/{version['name']}/{each['spec']['names']['kind']}")
+        except (LookupError, ApiError):
+            return False
+        return True
+
+    await wait_until(served, what="the kinds are served")
+
+
+@pytest.fixture
+async def queue_kinds(admin: Client) -> None:
+    """The definitions of manifests/kueue are installed."""
+    await serve(admin, *DEFINITIONS)
+
+
+@pytest.fixture
+async def kueue(admin: Client, queue_kinds: None) -> AsyncIterator[None]:
+    """Kueue's kind is served too."""
+    await serve(admin, WORKLOADS)
+    yield
+    await admin.delete("CustomResourceDefinition", WORKLOADS["metadata"]["name"])
+
+
+def cluster_queue(name: str, version: str, **spec: Any) -> Object:
+    """A ClusterQueue with 4 cores."""
+    flavors = [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": 4}]}]
+    groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
+    spec = {"resourceGroups": groups, **spec}
+    return {"apiVersion": f"{GROUP}/{version}", "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec}
+
+
+def of(reader: Reader, kind: type[Any]) -> set[str]:
+    """Names of the queue objects of a kind that were read."""
+    changed = (e.record for e in reader.events if isinstance(e, QueueObjectChanged))
+    return {r.name for r in changed if isinstance(r, kind)}
+
+
+async def test_both_versions_are_read(make_cluster: Make, admin: Client, namespace: str, queue_kinds: None) -> None:
+    """Objects of either version come before Synced, changes are watched, and what is deleted is gone."""
+    await admin.create(cluster_queue("old", "v1beta1", cohort="co"))
+    await admin.create(cluster_queue("new", "v1beta2", cohortName="co"))
+    meta = {"name": "q", "namespace": namespace}
+    local = {"apiVersion": f"{GROUP}/v1beta1", "kind": "LocalQueue", "metadata": meta, "spec": {"clusterQueue": "old"}}
+    await admin.create(local, namespace)
+    reader = await make_cluster()
+    await reader.until(Synced)
+    assert (of(reader, ClusterQueue), of(reader, LocalQueue)) == ({"old", "new"}, {"q"})
+    changed = (e.record for e in reader.events if isinstance(e, QueueObjectChanged))
+    assert {r.cohort for r in changed if isinstance(r, ClusterQueue)} == {"co"}
+    await admin.patch(f"{GROUP}/v1beta2/ClusterQueue", "old", {"spec": {"stopPolicy": "Hold"}})
+    await reader.until(QueueObjectChanged, lambda e: getattr(e.record, "stop", "") == "Hold")
+    await admin.delete(f"{GROUP}/v1beta2/LocalQueue", "q", namespace)
+    assert await reader.until(QueueObjectGone) == QueueObjectGone("LocalQueue", namespace, "q")
+
+
+async def test_what_contradicts_itself_is_refused(make_cluster: Make, admin: Client, queue_kinds: None) -> None:
+    """A ClusterQueue that the API server lets pass and nobody can act by is reported, with the field."""
+    body = cluster_queue("both", "v1beta2")
+    groups = body["spec"]["resourceGroups"]
+    memory = {"name": "default", "resources": [{"name": "memory", "nominalQuota": 1}]}
+    groups.append({"coveredResources": ["memory"], "flavors": [memory]})
+    await admin.create(body)
+    reader = await make_cluster()
+    refused = await reader.until(ObjectRefused)
+    assert (refused.kind.partition(".")[0], refused.name, refused.field) == (
+        "ClusterQueue",
+        "both",
+        "spec.resourceGroups[1].flavors[0].name",
+    )
+
+
+async def test_queues_that_may_not_be_read(make_cluster: Make, proxy: FaultyProxy, queue_kinds: None) -> None:
+    """Without the right to read queues, everything else goes on."""
+    proxy.fail(Fault(path="/clusterqueues$", status=403, times=None))
+    reader = await make_cluster()
+    await reader.leading()
+
+
+@pytest.mark.parametrize(("mode", "read"), [("auto", set()), ("own", {"cq"}), ("off", set())])
+async def test_where_kueue_runs(make_cluster: Make, admin: Client, kueue: None, mode: str, read: set[str]) -> None:
+    """Kueue's queues are Kueue's, unless we are told to admit by them ourselves."""
+    await admin.create(cluster_queue("cq", "v1beta2"))
+    reader = await make_cluster(quota_mode=mode)
+    await reader.until(Synced)
+    assert of(reader, ClusterQueue) == read

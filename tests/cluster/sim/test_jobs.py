@@ -1,0 +1,139 @@
+"""The simulated Job controller counts, replaces, ends, suspends and resumes as the real one does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangsched.cluster.sim import World
+from gangsched.core.actions import JobRef, Mark, Remove, ResumeJob, SuspendJob
+from gangsched.core.events import PodChanged
+from gangsched.model.records import Job, Owner, Pod
+from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod, ref, world
+
+OWNER = Owner("Job", "j", "job-uid")
+JOB = JobRef("ns", "j", "job-uid")
+
+
+def job(count: int, **fields: Any) -> Job:
+    """A Job of so many pods."""
+    template = pod("j", uid="", owner=OWNER, grace_seconds=2.0)
+    return Job("ns", "j", OWNER.uid, **{"parallelism": count, "completions": count, "template": template, **fields})
+
+
+def there(count: int, **fields: Any) -> World:
+    """A node on which all pods of the Job run."""
+    pods = (pod(f"j-{i}", node="n1", owner=OWNER, grace_seconds=2.0) for i in range(count))
+    return world(node("n1", cpu=16), job(count, **fields), *pods)
+
+
+def known(found: World) -> Job:
+    """The Job as it is now."""
+    job = found.store.job("ns", "j")
+    assert job is not None
+    return job
+
+
+def live(found: World) -> list[str]:
+    """Names of the pods that stay."""
+    return sorted(p.name for p in found.store.pods.values() if p.live)
+
+
+def suspend(number: int = 1) -> SuspendJob:
+    """The scheduler suspends the Job."""
+    return SuspendJob(number, JOB, "1", SCHEDULER, "ns/vip", "p-1")
+
+
+def test_a_deleted_pod_counts_as_failed_and_is_replaced() -> None:
+    """It counts as soon as it terminates; another one comes after the pause."""
+    found = there(3)
+    outcomes(found, Remove(1, ref("j-0")))
+    assert known(found).failed == 1
+    found.clock.advance_to(60.0)
+    assert live(found) == ["j-1", "j-2", "j-3"]
+    assert known(found).failed == 1
+
+
+def test_more_failed_pods_than_the_limit_end_the_job() -> None:
+    """The pods that are left go with it, and none comes back."""
+    found = there(3, backoff_limit=1)
+    outcomes(found, Remove(1, ref("j-0")), Remove(2, ref("j-1")))
+    found.clock.advance_to(60.0)
+    assert (known(found).failed, known(found).finished) == (2, True)
+    assert live(found) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "failed", "finished"),
+    [({"ignores_disruption": True}, 0, False), ({"fails_on_disruption": True}, 1, True), ({}, 1, False)],
+)
+def test_the_pod_failure_policy_is_asked(fields: dict[str, Any], failed: int, finished: bool) -> None:
+    """It ignores a marked pod, or ends the Job for it."""
+    found = there(2, **fields)
+    outcomes(found, Mark(1, ref("j-0"), "for another"))
+    outcomes(found, Remove(2, ref("j-0")))
+    assert (known(found).failed, known(found).finished) == (failed, finished)
+
+
+def test_pods_of_a_suspended_job_do_not_count() -> None:
+    """They are deleted with their grace period, and created anew when the Job goes on."""
+    found = there(3)
+    assert outcomes(found, suspend()) == ["ok"]
+    assert known(found).suspended_by == SCHEDULER
+    found.clock.advance_to(30.0)
+    assert list(found.store.pods) == []
+    assert outcomes(found, ResumeJob(2, JOB, "1", SCHEDULER)) == ["ok"]
+    found.clock.advance_to(31.0)
+    assert live(found) == ["j-3", "j-4", "j-5"]
+    assert {p.gang.name for p in found.store.pods.values()} == set(live(found))
+    assert (known(found).failed, known(found).suspended, known(found).suspended_by) == (0, False, "")
+
+
+def test_success_is_counted_until_the_job_is_complete() -> None:
+    """A further pod runs while completions are missing."""
+    found = there(2, completions=3)
+    for name in ("j-0", "j-1", "j-2"):
+        done = found.store.pods["ns", name]
+        found.apply(PodChanged(msgspec.structs.replace(done, phase="Succeeded")))
+        found.clock.advance_to(found.clock.now + 1.0)
+    assert (known(found).succeeded, known(found).finished) == (3, True)
+    assert live(found) == []
+
+
+def test_pods_that_are_still_to_arrive_are_not_created_twice() -> None:
+    """The controller has made the pods of the input before; it makes up for those that are lost."""
+    found = world(node("n1"), job(2), pod("j-0", owner=OWNER))
+    found.clock.advance_to(60.0)
+    assert live(found) == ["j-0"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "action", "outcome"),
+    [
+        ({}, suspend(), "ok"),
+        ({"suspended": True}, suspend(), "ok"),
+        ({"finished": True}, suspend(), "conflict"),
+        ({"uid": "another"}, suspend(), "gone"),
+        ({}, ResumeJob(1, JOB, "1", SCHEDULER), "ok"),
+        ({"suspended": True}, ResumeJob(1, JOB, "1", SCHEDULER), "conflict"),
+        ({"suspended": True, "suspended_by": SCHEDULER}, ResumeJob(1, JOB, "1", SCHEDULER), "ok"),
+    ],
+)
+def test_what_writes_to_a_job_are_answered(changes: dict[str, Any], action: Any, outcome: str) -> None:
+    """What is as it should be is ok; what others have suspended stays so."""
+    found = world(node("n1"), msgspec.structs.replace(job(1), **changes))
+    before = known(found)
+    assert outcomes(found, action) == [outcome]
+    if outcome != "ok":
+        assert known(found) == before
+
+
+def test_a_pod_that_fails_by_itself_counts() -> None:
+    """Whoever made it fail; its end afterwards is not counted again."""
+    found = there(1)
+    failed: Pod = msgspec.structs.replace(found.store.pods["ns", "j-0"], phase="Failed")
+    found.apply(PodChanged(failed))
+    outcomes(found, Remove(1, ref("j-0")))
+    assert known(found).failed == 1

@@ -1,0 +1,137 @@
+"""Quota from the first label to the last release: promises, waiting, waking, restarts."""
+
+from __future__ import annotations
+
+from gangsched.core.events import QueueObjectChanged, QueueObjectGone
+from gangsched.model.queues import QUEUE_LABEL, LocalQueue
+from gangsched.model.records import QUEUED_JOB, Job, QueueLabels
+from tests.builders import pod
+from tests.core.harness import Built, Cluster, nodes_of, texts, writes
+from tests.core.quota.world import queue
+from tests.core.test_joint import big, objects, queued
+
+#: Queue a owns 4 cores and asks them back; b owns none and borrows.
+LENT = objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=0))
+
+
+def test_reclaiming_from_start_to_end():
+    """The borrower is marked and removed, the owner starts when it is gone, and the borrower's successor waits."""
+    cluster = Cluster(big(), *LENT, queued("old", "b", 3))
+    assert nodes_of(cluster.run()) == {"old": "n1"}
+    cluster.show(queued("new", "a", 4))
+    assert writes(cluster.run()) == [("Nominate", "new"), ("Mark", "old"), ("Remove", "old")]
+    cluster.show(queued("old-2", "b", 3))
+    assert nodes_of(cluster.run()) == {}
+    cluster.leave()
+    assert nodes_of(cluster.run()) == {"new": "n1"}
+    assert "insufficient unused quota for cpu in flavor default, 3 more needed" in texts(cluster.log, "old-2")[-1][1]
+    cluster.change("new", phase="Succeeded")
+    cluster.pass_time(30)
+    assert cluster.pod("old-2").node == "n1"
+
+
+def test_promised_quota_is_not_given_away():
+    """While victims terminate their quota is the preemptor's: somebody else who would fit gets none of it."""
+    cluster = Cluster(big(), *LENT, queued("old", "b", 3))
+    cluster.run()
+    cluster.show(queued("new", "a", 4))
+    cluster.run()
+    cluster.show(queued("thief", "b", 1, priority=9), queued("other", "a", 1, priority=9))
+    cluster.leave()
+    assert nodes_of(cluster.run()) == {"new": "n1"}
+
+
+def test_a_finished_workload_wakes_its_cohort():
+    """Who waits for quota is decided again when somebody in the same tree of cohorts has finished."""
+    cluster = Cluster(big(), *LENT, queued("old", "a", 4))
+    cluster.run()
+    cluster.show(queued("next", "b", 3))
+    assert nodes_of(cluster.run()) == {}
+    cluster.pass_time(60)
+    cluster.change("old", phase="Succeeded")
+    assert nodes_of(cluster.run()) == {"next": "n1"}
+
+
+def test_more_quota_wakes_and_so_does_a_new_queue():
+    """A ClusterQueue that grows, or a LocalQueue that appears, helps whoever waits for it."""
+    cluster = Cluster(big(), *objects(queue("a", cpu=1)), queued("x", "a", 2), pod("y").labels({QUEUE_LABEL: "late"}))
+    assert nodes_of(cluster.run()) == {}
+    cluster.pass_time(60)
+    cluster.show(QueueObjectChanged(queue("a", cpu=2)))
+    assert nodes_of(cluster.run()) == {"x": "n1"}
+    cluster.show(QueueObjectChanged(LocalQueue("d", "late", "a")))
+    assert nodes_of(cluster.run()) == {"y": "n1"}
+
+
+def test_without_its_last_queue_nobody_waits_for_quota():
+    """When the last ClusterQueue goes, labels mean nothing any more."""
+    cluster = Cluster(big(), *objects(queue("a", cpu=1)), queued("x", "a", 2))
+    assert nodes_of(cluster.run()) == {}
+    cluster.pass_time(60)
+    cluster.show(QueueObjectGone("ClusterQueue", "", "a"))
+    assert nodes_of(cluster.run()) == {"x": "n1"}
+
+
+def test_quota_switched_off():
+    """With the option off, queues and labels mean nothing."""
+    cluster = Cluster(big(), *objects(queue("a", cpu=1)), queued("x", "a", 2), quota=False)
+    assert nodes_of(cluster.run()) == {"x": "n1"}
+
+
+def test_a_head_that_leaves_lets_the_next_pass():
+    """Under StrictFIFO the next in line is woken when the head that does not fit is deleted."""
+    records = objects(queue("a", cpu=4, strategy="StrictFIFO"))
+    cluster = Cluster(big(), *records, queued("head", "a", 5).created(1), queued("next", "a", 1).created(2))
+    assert nodes_of(cluster.run()) == {}
+    cluster.pass_time(60)
+    cluster.delete("head")
+    assert nodes_of(cluster.run()) == {"next": "n1"}
+
+
+def test_a_restart_finishes_what_quota_has_begun():
+    """A victim of higher priority that was marked for quota's sake is removed by the next process too."""
+    cluster = Cluster(big(cpu=6), *LENT, queued("old", "b", 3, priority=50))
+    cluster.run()
+    cluster.slow = lambda write: type(write).__name__ == "Remove"
+    cluster.show(queued("new", "a", 4))
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.restart()
+    assert writes(cluster.run()) == [("Remove", "old")]
+    cluster.leave()
+    assert nodes_of(cluster.run()) == {"new": "n1"}
+
+
+def test_pods_of_a_job_with_a_queue_start_together():
+    """The pods of a Job whose label names a queue are one workload, whichever comes first, the Job or its pods."""
+    job = Job("d", "j", "uid-Job-j", parallelism=3, completions=3, queue=QueueLabels("q-a", ""))
+    members = [pod(f"j-{i}").cpu(2).owner("Job", "j") for i in range(3)]
+    orders: list[list[Built]] = [[job, *members], [*members, job]]
+    for things in orders:
+        cluster = Cluster(big(), *objects(queue("a", cpu=5)), *things)
+        assert nodes_of(cluster.run()) == {}
+        assert {g.family for g in cluster.core.world.membership.members} == {QUEUED_JOB}
+        cluster.show(QueueObjectChanged(queue("a", cpu=6)))
+        cluster.pass_time(10)
+        assert len(nodes_of(cluster.log)) == 3
+
+
+def test_equal_pods_of_different_queues_are_judged_apart():
+    """That one queue is full says nothing about a pod like it in another."""
+    records = objects(queue("a", cpu=1), queue("b", cpu=2))
+    cluster = Cluster(big(), *records, *(queued(f"{q}-{i}", q, 1) for q in "ab" for i in range(2)))
+    assert set(nodes_of(cluster.run())) == {"a-0", "b-0", "b-1"}
+
+
+def test_the_status_of_a_queue_is_no_news():
+    """A ClusterQueue that is shown again as it was wakes nobody."""
+    full = queue("a", cpu=1)
+    cluster = Cluster(big(), *objects(full), queued("x", "a", 2))
+    cluster.run()
+    cluster.pass_time(60)
+    before = len(cluster.decisions)
+    cluster.show(QueueObjectChanged(full))
+    cluster.run()
+    assert len(cluster.decisions) == before
+    cluster.show(QueueObjectChanged(queue("a", cpu=2)))
+    assert nodes_of(cluster.run()) == {"x": "n1"}

@@ -1,0 +1,379 @@
+"""Jobs that would not survive the loss of their pods: suspended as a whole, planned again, let go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangsched.core.actions import Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark
+from gangsched.core.events import JobGone, PriorityClassChanged
+from gangsched.model.records import Job, Owner, Pod, PriorityClass, QueueLabels
+from tests.builders import OURS, PodBuilder, gang, node, pdb, pod
+from tests.core.harness import Cluster, plan, reports, victims, writes
+
+MEMBERS = 8
+
+
+def member(index: int, name: str = "train") -> PodBuilder:
+    """A pod of the Job, without a node."""
+    return pod(f"{name}-{index}").cpu(1).owner("Job", name)
+
+
+def job(name: str = "train", **fields: Any) -> Job:
+    """A Job of eight with the default backoffLimit."""
+    template = msgspec.structs.replace(member(0, name).obj(), name=name, uid="")
+    known = {"parallelism": MEMBERS, "completions": MEMBERS, "template": template, "version": "1", **fields}
+    return Job("d", name, f"uid-Job-{name}", **known)
+
+
+def running(count: int = MEMBERS, name: str = "train") -> list[Pod]:
+    """The Job's pods, four on each node."""
+    return [member(i, name).on(f"n{i // 4 + 1}").obj() for i in range(count)]
+
+
+def nodes(count: int = 2) -> list[Any]:
+    """Nodes that hold four such pods each."""
+    return [node(f"n{i + 1}").cpu(4) for i in range(count)]
+
+
+def wide(name: str = "vip", priority: int = 10) -> PodBuilder:
+    """A pod that takes a whole node."""
+    return pod(name).cpu(4).priority(priority)
+
+
+def methods(*objects: Any, **options: Any) -> dict[str, str]:
+    """How each victim of the gang ``d/vip`` leaves."""
+    return {v.name: v.method for v in plan(*objects, **options)["d/vip"].victims}
+
+
+# -- which Jobs are suspended ------------------------------------------------------------------------------------
+
+
+def test_a_job_that_would_survive_loses_single_pods() -> None:
+    """Four deleted pods are within a backoffLimit of 6."""
+    found = methods(*nodes(), job(), *running(), wide())
+    assert list(found.values()) == ["delete"] * 4
+
+
+def test_a_job_that_would_fail_leaves_as_a_whole() -> None:
+    """Its other pods, which would end with it, are victims too; nothing is left to warn of."""
+    made = plan(*nodes(), job(failed=3), *running(), wide())["d/vip"]
+    assert victims(made) == [f"train-{i}" for i in range(MEMBERS)]
+    assert {(v.method, v.unit.kind, v.unit.name) for v in made.victims} == {("suspend", "Job", "d/train")}
+    assert made.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({"ignores_disruption": True}, {}),
+        ({}, {"suspend_jobs": False}),
+        ({"owner": Owner("JobSet", "s", "u")}, {}),
+        ({"template": None}, {}),
+        ({"queue": QueueLabels("team")}, {}),
+    ],
+)
+def test_jobs_whose_pods_are_deleted_all_the_same(fields: dict[str, Any], options: dict[str, Any]) -> None:
+    """A policy that ignores disruption, the setting, and suspensions that others would end at once."""
+    found = methods(*nodes(), job(failed=6, **fields), *running(), wide(), **options)
+    assert set(found.values()) == {"delete"}
+
+
+@pytest.mark.parametrize("fields", [{"fails_on_disruption": True}, {"failed": 6, "owner": Owner("CronJob", "c", "u")}])
+def test_further_jobs_that_are_suspended(fields: dict[str, Any]) -> None:
+    """One whose podFailurePolicy ends it at once, and one that a CronJob has made."""
+    assert set(methods(*nodes(), job(**fields), *running(), wide()).values()) == {"suspend"}
+
+
+def test_members_beyond_the_minimum_are_deleted() -> None:
+    """A gang that goes on without them is not suspended for them."""
+    pods = [member(i).gang("g").on(f"n{i // 4 + 1}").obj() for i in range(MEMBERS)]
+    made = plan(*nodes(), job(failed=6), gang("g").min(4), *pods, wide())["d/vip"]
+    assert {(v.method, v.partial) for v in made.victims} == {("delete", True)}
+    assert made.warnings == ("Job d/train would fail: 4 more failed pods exceed its backoffLimit of 6",)
+
+
+def test_a_pod_that_may_not_be_evicted_keeps_its_job() -> None:
+    """The Job is not suspended over the head of a protected pod."""
+    pods = running()
+    label = {"scheduling.koordinator.sh/disable-preemptible": "true"}
+    pods[7] = msgspec.structs.replace(pods[7], labels=label)
+    assert set(methods(*nodes(), job(failed=6), *pods, wide()).values()) == {"delete"}
+
+
+def test_budgets_that_may_not_be_broken_count_the_other_pods() -> None:
+    """Four evictions are allowed, eight are not."""
+    pods = [member(i).label(app="t").on(f"n{i // 4 + 1}").obj() for i in range(MEMBERS)]
+    for allowed, method in ((4, "evict"), (8, "suspend")):
+        objects = (*nodes(), job(failed=6), *pods, pdb("b").selects(app="t").allows(allowed), wide())
+        assert set(methods(*objects, strict_budgets=True).values()) == {method}
+
+
+def test_what_other_plans_take_counts() -> None:
+    """Two pods arrive at once; each takes four, which together would be the end of the Job."""
+    cluster = Cluster(*nodes(), job(), *running(), wide("vip-a"), wide("vip-b"))
+    cluster.run()
+    assert [a.job.name for a in cluster.log if isinstance(a, SuspendJob)] == ["train"]
+    assert [{v.method for v in d.victims} for d in cluster.decisions[:2]] == [{"delete"}, {"suspend"}]
+
+
+# -- the way out -------------------------------------------------------------------------------------------------
+
+
+def test_all_pods_are_marked_before_the_job_is_suspended() -> None:
+    """Marks first, then one write for all of them, then their Events; the gang is bound when all are gone."""
+    cluster = Cluster(*nodes(), job(failed=6), *running(), wide())
+    actions = cluster.run()
+    kinds = [kind for kind, _ in writes(actions)]
+    assert kinds == ["Nominate", *["Mark"] * MEMBERS, "SuspendJob"]
+    suspend = next(a for a in actions if isinstance(a, SuspendJob))
+    assert (suspend.scheduler, suspend.preemptor, suspend.version) == (OURS, "d/vip", "1")
+    told = reports(actions, "Preempted")
+    assert [r.regarding[1] for r in told].count("Job") == 1
+    assert {r.regarding[3] for r in told if r.regarding[1] == "Pod"} == {"vip", *(f"train-{i}" for i in range(MEMBERS))}
+    cluster.leave()
+    assert ("Bind", "vip") in writes(cluster.run())
+
+
+def test_a_suspension_that_fails_takes_back_the_marks() -> None:
+    """When the Job may not be written to, nobody has left and nobody stays marked."""
+    cluster = Cluster(*nodes(), job(failed=6), *running(), wide())
+    cluster.judge = lambda write: ("refused", "forbidden") if isinstance(write, SuspendJob) else None
+    actions = cluster.run()
+    assert len([a for a in actions if isinstance(a, Unmark)]) == MEMBERS
+    assert all(p.live for p in cluster.pods.values())
+
+
+def test_a_transient_failure_is_repeated() -> None:
+    """The same Job is suspended again; nobody is deleted instead."""
+    cluster = Cluster(*nodes(), job(failed=6), *running(), wide())
+    answers = [("transient", "timeout")]
+    cluster.judge = lambda write: answers.pop() if isinstance(write, SuspendJob) and answers else None
+    actions = cluster.run()
+    assert len([a for a in actions if isinstance(a, SuspendJob)]) == 2
+    assert not [a for a in actions if isinstance(a, Remove)]
+
+
+def test_a_suspension_that_fails_late_takes_back_the_marks() -> None:
+    """The gang is gone by the time of the answer: the Job's pods stay, and bear no mark."""
+    cluster = Cluster(*nodes(), job(failed=6), *running(), wide())
+    cluster.slow = lambda write: isinstance(write, SuspendJob)
+    cluster.run()
+    cluster.delete("vip")
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.judge = lambda write: ("transient", "timeout") if isinstance(write, SuspendJob) else None
+    cluster.answer()
+    cluster.run()
+    standing = [p.disruption for p in cluster.pods.values()]
+    assert [d.status for d in standing if d is not None] == ["False"] * MEMBERS
+
+
+def test_a_pod_that_has_come_since_is_marked_too() -> None:
+    """A ninth pod is bound between decision and suspension: the gang is decided again with it."""
+    cluster = Cluster(*nodes(3), job(failed=6, parallelism=9, completions=9), *running(), wide().selector(zone="z"))
+    cluster.show(node("n1").cpu(4).label(zone="z"))
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    cluster.show(member(8).on("n3"))
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    [suspend] = [n for n, a in enumerate(cluster.log) if isinstance(a, SuspendJob)]
+    marked = {a.pod.name for a in cluster.log[:suspend] if isinstance(a, Mark)}
+    assert marked == {f"train-{i}" for i in range(9)}
+
+
+# -- the way back ------------------------------------------------------------------------------------------------
+
+
+def preempted(**fields: Any) -> Cluster:
+    """The Job is suspended, its pods are gone, and the pod that took the room of four runs."""
+    cluster = Cluster(*nodes(), job(**{"failed": 6, **fields}), *running(), wide())
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert cluster.pod("vip").node
+    return cluster
+
+
+def test_a_suspended_job_waits_as_a_gang() -> None:
+    """It is decided as one gang of eight and told on the Job that it does not fit; no pod is written to."""
+    cluster = preempted()
+    last = cluster.decisions[-1]
+    assert (last.gang.key, last.kind, last.required, last.outcome) == ("d/train", "Job", MEMBERS, "unschedulable")
+    told = [r for r in reports(cluster.log, "FailedScheduling") if r.regarding[1] == "Job"]
+    assert [r.regarding[:4] for r in told] == [("batch/v1", "Job", "d", "train")]
+    assert {a.pod.name for a in cluster.log if isinstance(a, Bind)} == {"vip"}
+
+
+def test_the_room_is_kept_until_its_pods_have_it() -> None:
+    """When it fits, the suspension ends; what comes before its pods does not get their room, and they do."""
+    cluster = preempted()
+    cluster.delete("vip")
+    cluster.run()
+    resume = next(a for a in cluster.log if isinstance(a, ResumeJob))
+    assert (resume.job.name, resume.scheduler) == ("train", OURS)
+    assert cluster.core.states() == {"d/train": "Starting"}
+    assert [r.regarding[3] for r in reports(cluster.log, "Resumed")] == ["train"]
+    cluster.show(pod("thief").cpu(1).created(-1.0))
+    cluster.run()
+    assert not cluster.pod("thief").node
+    for index in range(MEMBERS):
+        cluster.show(member(index).uid(f"again-{index}"))
+        cluster.run()
+        assert cluster.pod(f"train-{index}").node
+    cluster.pass_time(60.0)
+    assert not cluster.pod("thief").node
+    assert cluster.core.states() == {"d/thief": "Backoff"}
+    assert not cluster.core.world.held
+    assert not cluster.core.world.suspended.rooms
+
+
+def test_room_that_nobody_comes_for_is_given_up() -> None:
+    """After the gang's timeout others may have it."""
+    cluster = preempted()
+    cluster.delete("vip")
+    cluster.run()
+    cluster.show(pod("other").cpu(1))
+    cluster.pass_time(599.0)
+    assert not cluster.pod("other").node
+    cluster.pass_time(2.0)
+    assert cluster.pod("other").node
+
+
+def test_a_stronger_gang_takes_the_room_of_a_job_that_starts() -> None:
+    """Room is kept from those that are not stronger only."""
+    cluster = preempted()
+    cluster.delete("vip")
+    cluster.run()
+    cluster.show(wide("late", priority=5))
+    cluster.run()
+    assert cluster.pod("late").node
+    assert not cluster.core.world.held
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_the_end_of_the_job_ends_its_wait(gone: bool) -> None:
+    """A Job that is deleted, or finishes, holds nothing and is decided no more, before and after it is let go on."""
+    for starting in (False, True):
+        cluster = preempted()
+        if starting:
+            cluster.delete("vip")
+            cluster.run()
+        over = msgspec.structs.replace(cluster.jobs["d", "train"], finished=True)
+        cluster.show(JobGone("d", "train") if gone else over)
+        cluster.run()
+        assert cluster.core.states() == {}
+        assert not cluster.core.world.held
+        assert cluster.core.wake_at() is None
+
+
+@pytest.mark.parametrize("by", ["", OURS])
+def test_a_job_that_is_suspended_again_gives_its_room_up(by: str) -> None:
+    """Its user has, or another gang needed room: nobody comes for what is kept, and only ours waits again."""
+    cluster = preempted()
+    cluster.delete("vip")
+    cluster.run()
+    cluster.show(msgspec.structs.replace(cluster.jobs["d", "train"], suspended=True, suspended_by=by))
+    cluster.show(pod("other").cpu(4).created(1.0))
+    cluster.run()
+    assert bool(cluster.pod("other").node) == (not by)
+    assert cluster.core.states() == ({"d/train": "Starting", "d/other": "Backoff"} if by else {})
+    assert len([a for a in cluster.log if isinstance(a, ResumeJob)]) == (2 if by else 1)
+
+
+def test_pods_that_form_a_gang_take_the_room_of_their_job() -> None:
+    """The room is theirs whether they name a group or not."""
+    template = member(0).gang("g").obj()
+    cluster = preempted(template=msgspec.structs.replace(template, name="train", uid=""))
+    cluster.show(gang("g").min(MEMBERS))
+    cluster.delete("vip")
+    cluster.run()
+    cluster.show(*(member(i).gang("g").uid(f"again-{i}") for i in range(MEMBERS)))
+    cluster.run()
+    assert all(cluster.pod(f"train-{i}").node for i in range(MEMBERS))
+    assert not cluster.core.world.held
+
+
+def test_a_users_own_suspension_is_not_ended() -> None:
+    """Without our name on record there is nothing to plan; nor with that of another scheduler."""
+    for by in ("", "somebody-else"):
+        cluster = Cluster(*nodes(), job(suspended=True, suspended_by=by))
+        assert cluster.run() == []
+
+
+def test_a_suspended_job_preempts_weaker_pods() -> None:
+    """Its victims are marked and removed for it before it is let go on, without a write to pods that do not exist."""
+    low = [pod(f"low-{i}").cpu(4).priority(-5).on(f"n{i + 1}") for i in range(2)]
+    cluster = Cluster(*nodes(), job(suspended=True, suspended_by=OURS), *low)
+    actions = cluster.run()
+    assert writes(actions) == [("Mark", "low-0"), ("Mark", "low-1"), ("Remove", "low-0"), ("Remove", "low-1")]
+    cluster.leave()
+    assert writes(cluster.run()) == [("ResumeJob", "train")]
+
+
+def test_a_job_that_may_not_be_resumed_is_tried_again() -> None:
+    """A failure backs off and gives the room back meanwhile."""
+    cluster = preempted()
+    answers = [("refused", "forbidden")]
+    cluster.judge = lambda write: answers.pop() if isinstance(write, ResumeJob) and answers else None
+    cluster.delete("vip")
+    cluster.run()
+    assert not cluster.core.world.held
+    cluster.pass_time(5.0)
+    assert len([a for a in cluster.log if isinstance(a, ResumeJob)]) == 2
+    assert cluster.core.states() == {"d/train": "Starting"}
+
+
+def test_the_priority_of_a_template_is_that_of_its_class() -> None:
+    """Admission gives it to pods only; here the class may also come after the Job."""
+    template = msgspec.structs.replace(member(0).obj(), name="train", uid="", priority_class="high")
+    low = pod("low").cpu(4).priority(50).on("n1")
+    cluster = Cluster(*nodes(), job(suspended=True, suspended_by=OURS, template=template), low)
+    cluster.run()
+    assert cluster.decisions[-1].priority == 0
+    cluster.show(PriorityClassChanged(PriorityClass("high", 100)))
+    cluster.run()
+    assert (cluster.decisions[-1].priority, victims(cluster.decisions[-1])) == (100, ["low"])
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------
+
+
+def test_another_process_lets_the_job_go_on() -> None:
+    """All that it needs to know stands on the Job."""
+    cluster = preempted()
+    cluster.restart()
+    cluster.run()
+    cluster.delete("vip")
+    cluster.run()
+    assert [a.job.name for a in cluster.log if isinstance(a, ResumeJob)] == ["train"]
+
+
+def test_another_process_finishes_a_suspension() -> None:
+    """All pods are marked, the Job is not suspended yet: the same pods leave, the same way."""
+    cluster = Cluster(*nodes(), job(failed=6), *running(), wide())
+    cluster.slow = lambda write: isinstance(write, SuspendJob)
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.restart()
+    actions = cluster.run()
+    assert writes(actions) == [("SuspendJob", "train")]
+    cluster.leave()
+    cluster.run()
+    assert cluster.pod("vip").node
+
+
+def test_another_process_does_not_suspend_over_unmarked_pods() -> None:
+    """Seven of eight were marked: marks are withdrawn, and the gang is decided afresh."""
+    cluster = Cluster(*nodes(), job(failed=6), *running(), wide())
+    cluster.slow = lambda write: isinstance(write, Mark) and write.pod.name == "train-7"
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.restart()
+    actions = cluster.run()
+    suspend = next(n for n, a in enumerate(actions) if isinstance(a, SuspendJob))
+    assert {a.pod.name for a in actions[:suspend] if isinstance(a, Mark)} == {f"train-{i}" for i in range(MEMBERS)}

@@ -1,0 +1,94 @@
+"""Two teams and a shared pool on a real API server: the example, with real Jobs, and no Kueue."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from tests.controlplane.client import ApiError, Client, Object, load, wait_until
+from tests.controlplane.rbac import MANIFESTS
+from tests.e2e.test_stories import Start, events, nodes_ready
+
+pytestmark = pytest.mark.controlplane
+
+EXAMPLE = MANIFESTS.parent / "examples" / "quota-gpu"
+GROUP = "kueue.x-k8s.io"
+
+
+def example(name: str, teams: str = "team") -> list[Object]:
+    """One file of the example; pods are quick to go. Namespaces cannot be used twice: the teams have other names."""
+    found = load((EXAMPLE / name).read_text().replace("team-", f"{teams}-"))
+    for each in found:
+        if each["kind"] == "Job":
+            each["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 2
+    return found
+
+
+async def install_queues(admin: Client, teams: str = "team") -> None:
+    """The definitions of manifests/kueue, and the queues of the example once they are served."""
+    definitions = load(MANIFESTS / "kueue" / "crds.yaml")
+    await admin.apply(copy.deepcopy(definitions))
+
+    async def served() -> bool:
+        await admin.resources(refresh=True)
+        try:
+            for each in definitions:
+                await admin.list(f"{GROUP}/v1beta1/{each['spec']['names']['kind']}")
+        except (LookupError, ApiError):
+            return False
+        return True
+
+    await wait_until(served, what="the queue kinds are served")
+    await admin.apply(example("10-queues.yaml", teams))
+
+
+async def ready(admin: Client, team: str) -> Object:
+    """The team's Job once its pod runs."""
+    return await admin.wait_for(
+        "Job", f"{team}-job", lambda j: j.get("status", {}).get("ready", 0) == 1, namespace=team, timeout=60
+    )
+
+
+async def test_team_a_takes_back_what_team_b_borrows(admin: Client, start_scheduler: Start) -> None:
+    """Team B's Job runs, team A's preempts it, B's is suspended and not lost, and comes back when A's is gone."""
+    await admin.apply(example("00-nodes.yaml"))
+    await nodes_ready(admin)
+    await install_queues(admin)
+    async with start_scheduler():
+        await admin.apply(example("20-team-b-job.yaml"))
+        await ready(admin, "team-b")
+        await admin.apply(example("30-team-a-job.yaml"))
+        await ready(admin, "team-a")
+        lost = await admin.get("Job", "team-b-job", "team-b")
+        pods = await admin.list("Pod", namespace="team-a")
+        await admin.delete("Job", "team-a-job", "team-a")
+        back = await ready(admin, "team-b")
+        told = await events(admin, "Preempted")
+    assert lost["spec"]["suspend"] is True
+    assert lost["status"].get("failed", 0) == 0
+    assert [p["spec"]["nodeName"] for p in pods] == ["gpu-node"]
+    assert back["spec"]["suspend"] is False
+    assert {e["regarding"]["kind"] for e in told} == {"Job", "Pod"}
+
+
+async def test_more_quota_starts_who_waits(admin: Client, start_scheduler: Start) -> None:
+    """A Job that finds no quota has pending pods that say so; an administrator who gives more starts it."""
+    await admin.apply(example("00-nodes.yaml"))
+    await nodes_ready(admin)
+    await install_queues(admin, "group")
+    shared = next(q for q in example("10-queues.yaml", "group") if q["metadata"]["name"] == "shared-cq")
+    less = copy.deepcopy(shared)
+    less["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = 4
+    await admin.apply(less)
+    async with start_scheduler():
+        await admin.apply(example("20-team-b-job.yaml", "group"))
+
+        async def waits() -> bool:
+            pods = await admin.list("Pod", namespace="group-b")
+            conditions = [c for p in pods for c in p["status"].get("conditions", ())]
+            return any("maximum capacity (4)" in c.get("message", "") for c in conditions)
+
+        await wait_until(waits, what="the pod says what it lacks")
+        await admin.apply(shared)
+        await ready(admin, "group-b")

@@ -1,0 +1,128 @@
+"""An API server's audit log, read as what a scheduler has written: by which process, when, on condition of what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from gangsched.core.report import read_mark
+from gangsched.model.convert import INTENT_CONDITION
+
+NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (
+    "nominate",
+    "withdraw",
+    "mark",
+    "unmark",
+    "remove",
+    "bind",
+    "lease",
+    "status of a group",
+    "other",
+)
+
+_AGENT = re.compile(r"\(([\w.-]+)\)$")
+_TIMEOUT = re.compile(r"[?&]timeout=(\d+)ms(?:&|$)")
+_PLAN = re.compile(r"plan (\S+): nominated to \S+; waiting for (\d+) victims")
+
+
+class Write(msgspec.Struct, kw_only=True, frozen=True):
+    """One request that writes. Times are seconds since the epoch by the server's clock: its arrival and its answer.
+
+    ``uid`` is the incarnation that the request names as its condition (empty: it names none). ``process`` is the tag of
+    the process that sent it. ``node`` is of bindings and nominations, ``plan`` and ``victims`` of nominations,
+    ``preemptor`` of marks, ``holder`` of a Lease.
+    """
+
+    kind: str
+    object: str
+    uid: str = ""
+    process: str = ""
+    user: str = ""
+    received: float
+    answered: float
+    code: int
+    timeout_seconds: float | None = None
+    node: str = ""
+    plan: str = ""
+    victims: int = 0
+    preemptor: str = ""
+    holder: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Did the server say that it took effect?"""
+        return 200 <= self.code < 300
+
+
+def writes(events: Iterable[Mapping[str, Any]]) -> list[Write]:
+    """All requests that write among the events of an audit log, in the order in which they arrived."""
+    found = [_write(e) for e in events if e.get("verb") in ("create", "update", "patch", "delete")]
+    return sorted(found, key=lambda w: w.received)
+
+
+def _write(event: Mapping[str, Any]) -> Write:
+    ref, body = event.get("objectRef") or {}, event.get("requestObject") or {}
+    agent = _AGENT.search(event.get("userAgent", ""))
+    timeout = _TIMEOUT.search(event.get("requestURI", ""))
+    kind, more = _meaning(event["verb"], ref, body)
+    return Write(
+        kind=kind,
+        object=f"{ref.get('namespace', '')}/{ref.get('name', '')}",
+        process=agent[1] if agent else "",
+        user=event["user"]["username"],
+        received=_seconds(event["requestReceivedTimestamp"]),
+        answered=_seconds(event["stageTimestamp"]),
+        code=(event.get("responseStatus") or {}).get("code", 0),
+        timeout_seconds=int(timeout[1]) / 1000.0 if timeout else None,
+        **more,
+    )
+
+
+def _meaning(verb: str, ref: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The kind of a write, and what is special to that kind."""
+    resource, part = ref.get("resource", ""), ref.get("subresource", "")
+    metadata = body.get("metadata") or {}
+    if resource == "leases":
+        return LEASE, {"holder": (body.get("spec") or {}).get("holderIdentity", "")}
+    if resource != "pods":
+        return GROUP_STATUS if resource == "podgroups" else OTHER, {}
+    if verb == "delete":
+        return REMOVE, {"uid": (body.get("preconditions") or {}).get("uid", "")}
+    if part == "eviction":
+        options = body.get("deleteOptions") or {}
+        return REMOVE, {"uid": (options.get("preconditions") or {}).get("uid", "")}
+    if part == "binding":
+        return BIND, {"uid": metadata.get("uid", ""), "node": (body.get("target") or {}).get("name", "")}
+    if part == "status":
+        return _status(metadata.get("uid", ""), body.get("status") or {})
+    return OTHER, {}
+
+
+def _status(uid: str, status: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    conditions = {c.get("type"): c for c in status.get("conditions") or () if "type" in c}
+    intent, mark = conditions.get(INTENT_CONDITION), conditions.get("DisruptionTarget")
+    if intent is not None and intent.get("status") == "True":
+        plan = _PLAN.match(intent.get("message", ""))
+        node = status.get("nominatedNodeName") or ""
+        return NOMINATE, {
+            "uid": uid,
+            "node": node,
+            "plan": plan[1] if plan else "",
+            "victims": int(plan[2]) if plan else 0,
+        }
+    if intent is not None:
+        return WITHDRAW, {"uid": uid}
+    if mark is not None and mark.get("status") == "True":
+        said = read_mark(mark.get("message", ""))
+        return MARK, {"uid": uid, "preemptor": said.preemptor if said else ""}
+    if mark is not None:
+        return UNMARK, {"uid": uid}
+    return OTHER, {"uid": uid}
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

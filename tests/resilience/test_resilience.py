@@ -1,0 +1,60 @@
+"""A little of each of what ``python -m tests.resilience`` does at length, and that its mutants still apply."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.plane import ControlPlane
+from tests.resilience import crashes, mutants, proxyload
+from tests.resilience.__main__ import render, render_loads
+
+
+@pytest.mark.controlplane
+async def test_a_scheduler_that_is_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
+    """Five kills at random moments while gangs preempt: the audit log shows nothing that may not be."""
+    outcome = await crashes.play(crashes.ONE, 5, 1, tmp_path)
+    assert outcome.good, render([outcome])
+    assert outcome.kills == 5
+    assert outcome.evicted > 0
+
+
+@pytest.mark.controlplane
+async def test_a_standby_takes_over(tmp_path: Path) -> None:
+    """The leader is killed, the next one told to stop: the standby writes within the promised time."""
+    outcome = await crashes.play(crashes.TWO, 2, 1, tmp_path)
+    assert outcome.good, render([outcome])
+    assert set(outcome.handovers) == {"kill", "stop"}
+
+
+@pytest.mark.controlplane
+async def test_gangs_behind_a_network_that_fails(tmp_path: Path) -> None:
+    """Forty gangs in a storm of errors: all become whole, and exactly the planned victims are evicted."""
+    plane = ControlPlane(tmp_path / "plane", audit=True)
+    await asyncio.to_thread(plane.start)
+    try:
+        outcome = await proxyload.load(plane, tmp_path, 0, gangs=40, nodes=8)
+    finally:
+        await asyncio.to_thread(plane.stop)
+    assert outcome.good, render_loads([outcome])
+    assert outcome.gangs == 40
+    assert sum(outcome.faults.values()) > 50
+
+
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda m: m.name)
+def test_the_source_is_as_the_mutants_expect(mutant: mutants.Mutant) -> None:
+    """The lines that a mutant replaces are there exactly once, and the new text is another."""
+    texts = mutants.changed(mutant)
+    assert all(text != (mutants.ROOT / file).read_text() for file, text in texts.items())
+
+
+@pytest.mark.parametrize(
+    "name", ["removal without UID precondition", "no fence: writes begin when the lease may have passed"]
+)
+def test_a_missing_safeguard_is_noticed(name: str) -> None:
+    """With a safeguard removed at least one fast test fails, and none without the change."""
+    [mutant] = [m for m in mutants.MUTANTS if m.name == name]
+    assert mutants.run(mutant).killed
+    assert not mutants.run(mutants.unchanged([mutant])).killed
