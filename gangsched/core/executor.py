@@ -9,7 +9,7 @@ from gangsched.core import report, suspension, telling
 from gangsched.core.actions import Action, Report
 from gangsched.core.decider import Decider, Verdict
 from gangsched.core.decision import BIND, UNSCHEDULABLE
-from gangsched.core.groups import Group, Plan, group_key
+from gangsched.core.groups import Clock, Group, Plan, group_key
 from gangsched.core.holding import hold
 from gangsched.core.lifecycle import BINDING, HOLDING, Do, Signal, State, step
 from gangsched.core.options import Options
@@ -39,6 +39,7 @@ class Executor:
         self.steps = Steps(world, options)
         self._waiting = Waiting(world, decider, options, self.steps)
         self.groups: dict[str, Group] = {}
+        self._clock = Clock()
         self.phases = Phases(world, decider, self.steps, self.groups, self.signal, self.refresh)
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
@@ -97,14 +98,14 @@ class Executor:
 
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
-        times = [t for g in self.groups.values() for t in (g.deadline, g.retry_at, g.tell_at) if t is not None]
-        times += [t for t in (self.queue.wake_at(), self.steps.repeats.wake_at()) if t is not None]
-        return min(times, default=None)
+        times = (self._clock.next(), self.queue.wake_at(), self.steps.repeats.wake_at())
+        return min((t for t in times if t is not None), default=None)
 
     def abandon(self) -> None:
         """Forget everything under way without writing anything: another process is in charge now."""
         self.world.forget_all()
         self.groups.clear()
+        self._clock = Clock()
         self._group_of.clear()
         self._restless.clear()
         self.world.held.clear()
@@ -138,7 +139,7 @@ class Executor:
         look = membership.look(gangs)
         if group is None:
             if pending:
-                group = self.groups[key] = Group(gangs)
+                group = self.groups[key] = Group(gangs, self._clock)
                 for member in gangs:
                     self._group_of[member] = key
                 group.problem = problem
@@ -202,6 +203,7 @@ class Executor:
         self._waiting.unblock(group)
         self.steps.release(group)
         self.groups.pop(group.key, None)
+        group.known = False
         self.steps.check.discard(group.key)
         for gang in group.gangs:
             self._group_of.pop(gang, None)
@@ -263,17 +265,17 @@ class Executor:
 
     def time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
-        for group in [g for g in self.groups.values() if g.deadline is not None and g.deadline <= self.now]:
+        for group in self._clock.due("deadline", self.now):
             group.message = f"timed out while {group.state.value}: {group.message}"
             self.signal(group, Signal.TIMEOUT)
             if group.state is State.BOUND:
                 self.refresh(group.gangs[0])
-        for group in [g for g in self.groups.values() if g.retry_at is not None and g.retry_at <= self.now]:
+        for group in self._clock.due("retry_at", self.now):
             if not self.steps.bind_again(group):
                 self.signal(group, Signal.PLAN_BROKEN)
         for gang in self.steps.repeat():
             self.refresh(gang)
-        for group in [g for g in self.groups.values() if g.tell_at is not None and g.tell_at <= self.now]:
+        for group in self._clock.due("tell_at", self.now):
             group.tell_at = None
             telling.where_it_stands(self.steps, group)
         for key in self.queue.due(self.now):

@@ -577,6 +577,26 @@ def test_placing_and_taking_back_leaves_volumes_as_they_were(steps: list[tuple[i
     assert sim.volumes.targets == {}
 
 
+@given(st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 3), st.integers(0, 2))), max_size=10))
+def test_free_volumes_kept_count_by_count_are_those_counted_anew(steps: list[tuple[int, int] | None]) -> None:
+    """Whatever was placed and taken back (None), as many volumes are left for each claim as a new count finds."""
+    claims = [claim(f"c{i}", gib=1 + i % 2) for i in range(4)]
+    volumes = [volume("v1", "n1"), volume("v2", "n1", "n2", gib=2), volume("v3", gib=3), reserved("v4", "c3")]
+    sim = Simulation(world(*NODES, LATER, *claims, *volumes).world.snapshot)
+    pipeline = default_pipeline(Options())
+    classes = [sim.snapshot.class_of(pod(f"p{i}").claims(f"c{i}").obj()) for i in range(4)]
+    marks = []
+    for step in steps:
+        if step is None:
+            sim.rollback(marks.pop() if marks else 0)
+        elif pipeline.mask(classes[step[0]], sim)[step[1]]:
+            marks.append(sim.mark())
+            sim.place(classes[step[0]], step[1])
+        taken = {**sim.volumes.index.taken, **sim.volumes.taken}
+        for each in map(sim.volumes.choices.candidates, claims):
+            assert np.array_equal(sim.volumes._free_of(each), each.free(taken))
+
+
 def test_what_is_news() -> None:
     """A new version alone, or another attachment, wakes nobody."""
     index = VolumeIndex()
