@@ -585,7 +585,7 @@ def test_free_volumes_kept_count_by_count_are_those_counted_anew(steps: list[tup
     sim = Simulation(world(*NODES, LATER, *claims, *volumes).world.snapshot)
     pipeline = default_pipeline(Options())
     classes = [sim.snapshot.class_of(pod(f"p{i}").claims(f"c{i}").obj()) for i in range(4)]
-    marks = []
+    marks: list[int] = []
     for step in steps:
         if step is None:
             sim.rollback(marks.pop() if marks else 0)
