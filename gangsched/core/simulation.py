@@ -156,7 +156,10 @@ class Simulation:
         self._do(_Step(self.snapshot.class_of(pod), int(self.snapshot.table.row[slot]), +1, slot))
 
     def lift_all(self, slots: Ints) -> None:
-        """Lift many pods at once; the same as lifting each, but one array operation per resource."""
+        """Lift many pods at once; the same as lifting each, but one array operation per resource. Pods of nodes that
+        are gone leave no room behind: they are passed over.
+        """
+        slots = slots[self.snapshot.table.row[slots] >= 0]
         if self._watched:
             for slot in slots.tolist():
                 self.lift(slot)

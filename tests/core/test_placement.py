@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from gangsched.core import placement
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
+from gangsched.core.events import NodeGone
 from gangsched.core.plugins import FitArguments, PluginSet
 from gangsched.core.simulation import Simulation
+from gangsched.core.snapshot import CPU
 from tests.builders import OURS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, placed, plan, world
 
@@ -190,3 +192,17 @@ def test_a_crowd_is_placed_and_taken_back_like_its_members() -> None:
     many.rollback(mark)
     assert many.free.tolist() == Simulation(core.world.snapshot).free.tolist()
     assert list(many.visitors()) == []
+
+
+def test_lifting_a_pod_of_a_node_that_is_gone_frees_nothing() -> None:
+    """A Job that leaves as a whole may have pods on nodes that no longer exist: no other node gets their room."""
+    core = world(node("n1"), node("n2"), pod("here").cpu(1).on("n1"), pod("lost").cpu(2).on("n2"))
+    core.handle([NodeGone("n2")], 0.0)
+    sim = Simulation(core.world.snapshot)
+    free = sim.free.copy()
+    slots = [core.world.snapshot.table.slot_of[f"uid-d-{name}"] for name in ("lost", "here")]
+    mark = sim.mark()
+    sim.lift_all(np.array(slots, dtype=np.int64))
+    assert (sim.free - free)[CPU].tolist() == [1000.0]
+    sim.rollback(mark)
+    assert (sim.free == free).all()
