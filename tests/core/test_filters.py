@@ -10,6 +10,7 @@ from gangsched.core.filters.base import Filter
 from gangsched.core.filters.node import (
     NodeAffinity,
     NodeAffinityNames,
+    NodeDeclaredFeatures,
     NodeGoing,
     NodeName,
     NodeUnschedulable,
@@ -234,3 +235,11 @@ def test_pods_with_resource_claims_are_refused() -> None:
     found = plan(node("n1"), claiming)["d/p"]
     assert found.outcome == UNSCHEDULABLE
     assert "resource claims" in found.message
+
+
+def test_declared_features() -> None:
+    """A pod that needs a feature goes to nodes that declare it."""
+    sim = simulated(node("n1"), msgspec.structs.replace(node("n2").obj(), features=("A", "B")))
+    rule = NodeDeclaredFeatures()
+    assert passing(rule, sim, pod("p").shape(node_features=("A",))) == ["n2"]
+    assert not rule.applies(class_of(sim, pod("q")), sim)

@@ -1,0 +1,105 @@
+"""The rights that are asked for: these tables, and nothing beyond them."""
+
+from __future__ import annotations
+
+from tests.manifests.shipped import (
+    MANIFESTS,
+    installed,
+    of_kind,
+    one,
+    pod_spec,
+    rights,
+)
+
+READ = {"get", "list", "watch"}
+
+# (API group, resource) -> verbs, in the whole cluster. A change here is a change of what operators have to trust.
+CLUSTER_RIGHTS = {
+    ("", "pods"): READ | {"delete"},
+    ("", "pods/status"): {"patch"},
+    ("", "pods/binding"): {"create"},
+    ("", "pods/eviction"): {"create"},
+    ("", "nodes"): READ,
+    ("", "namespaces"): READ,
+    ("", "services"): READ,
+    ("", "replicationcontrollers"): READ,
+    ("apps", "replicasets"): READ,
+    ("apps", "statefulsets"): READ,
+    ("", "events"): {"create", "patch"},
+    ("events.k8s.io", "events"): {"create", "patch"},
+    ("policy", "poddisruptionbudgets"): READ,
+    ("scheduling.k8s.io", "priorityclasses"): READ,
+    ("scheduling.k8s.io", "podgroups"): READ,
+    ("scheduling.k8s.io", "podgroups/status"): {"patch"},
+    ("scheduling.k8s.io", "workloads"): READ,
+    ("scheduling.sigs.k8s.io", "podgroups"): READ | {"patch"},
+    ("scheduling.sigs.k8s.io", "podgroups/status"): {"patch"},
+    ("scheduling.x-k8s.io", "podgroups"): READ,
+    ("batch", "jobs"): READ | {"patch"},
+    ("", "persistentvolumes"): READ | {"patch"},
+    ("", "persistentvolumeclaims"): READ | {"patch"},
+    ("kueue.x-k8s.io", "clusterqueues"): READ,
+    ("kueue.x-k8s.io", "cohorts"): READ,
+    ("kueue.x-k8s.io", "localqueues"): READ,
+    ("kueue.x-k8s.io", "resourceflavors"): READ,
+    ("kueue.x-k8s.io", "workloadpriorityclasses"): READ,
+    ("storage.k8s.io", "storageclasses"): READ,
+    ("storage.k8s.io", "csinodes"): READ,
+    ("storage.k8s.io", "csidrivers"): READ,
+    ("storage.k8s.io", "csistoragecapacities"): READ,
+    ("storage.k8s.io", "volumeattachments"): READ,
+}
+
+# (API group, resource, name or None for any) -> verbs, in the namespace of the scheduler.
+NAMESPACE_RIGHTS = {
+    ("coordination.k8s.io", "leases", None): {"create"},
+    ("coordination.k8s.io", "leases", "py-gang-scheduler"): {"get", "update"},
+}
+
+
+def test_cluster_role_grants_exactly_the_table() -> None:
+    """The ClusterRole grants what the table above says: nothing more, nothing less."""
+    expected = {(group, resource, None): verbs for (group, resource), verbs in CLUSTER_RIGHTS.items()}
+    assert rights(one(installed(), "ClusterRole")) == expected
+
+
+def test_role_grants_exactly_the_table() -> None:
+    """The Role grants the one Lease, and create, which cannot be restricted by name."""
+    role = one(installed(), "Role")
+    assert role["metadata"]["namespace"] == "gangsched-system"
+    assert rights(role) == NAMESPACE_RIGHTS
+
+
+def test_no_role_grants_wildcards_secrets_or_rights_over_rights() -> None:
+    """Not even by a change of the tables: no wildcard, no secret, no CRD, nothing that could widen the rights."""
+    forbidden_resources = {"*", "secrets", "configmaps", "customresourcedefinitions", "serviceaccounts/token"}
+    forbidden_verbs = {"*", "deletecollection", "impersonate", "bind", "escalate"}
+    for role in [*of_kind(installed(), "ClusterRole"), *of_kind(installed(), "Role")]:
+        for (group, resource, _), verbs in rights(role).items():
+            assert group not in {"*", "rbac.authorization.k8s.io", "apiextensions.k8s.io"}
+            assert resource not in forbidden_resources
+            assert "*" not in resource
+            assert not verbs & forbidden_verbs
+
+
+def test_every_rule_says_why_it_is_there() -> None:
+    """The line above each RBAC rule is a comment."""
+    lines = (MANIFESTS / "rbac.yaml").read_text(encoding="utf-8").splitlines()
+    rules = [index for index, line in enumerate(lines) if line.lstrip().startswith("- apiGroups:")]
+    roles = [*of_kind(installed(), "ClusterRole"), *of_kind(installed(), "Role")]
+    assert len(rules) == sum(len(role["rules"]) for role in roles)
+    assert [lines[index] for index in rules if not lines[index - 1].lstrip().startswith("# ")] == []
+
+
+def test_bindings_join_our_roles_and_our_service_account() -> None:
+    """Each role is bound once, to the service account that the pods run as and to nobody else."""
+    account = one(installed(), "ServiceAccount")["metadata"]
+    subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    for role_kind in ("ClusterRole", "Role"):
+        role = one(installed(), role_kind)
+        binding = one(installed(), f"{role_kind}Binding")
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role["metadata"]["name"]}
+        assert binding["roleRef"] == reference
+        assert binding["subjects"] == [subject]
+        assert binding["metadata"].get("namespace") == role["metadata"].get("namespace")
+    assert pod_spec()["serviceAccountName"] == account["name"]
