@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from gangsched.cli import main as cli
-from gangsched.core import lifecycle
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision
-from gangsched.core.plugins import Plugin, PluginSet
+from gangsched.core.framework.plugins import Plugin, PluginSet
+from gangsched.core.lifecycle import table as lifecycle
 from gangsched.model.dialects import coscheduling, koordinator, upstream
 from gangsched.runtime.defaults import settings
 from tests.builders import OURS, gang, node, pod

@@ -10,7 +10,7 @@ import yaml
 from gangsched.conformance import check
 from gangsched.conformance.filters import FILTER_CHECKS
 from gangsched.conformance.scores import SCORE_CHECKS
-from gangsched.core.plugins import BUILT_IN
+from gangsched.core.framework.plugins import BUILT_IN
 from gangsched.runtime import config
 from tests.test_docs import between, rows, text_of
 

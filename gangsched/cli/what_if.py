@@ -9,10 +9,10 @@ import msgspec
 
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, GangChanged, PodChanged, PriorityClassChanged
-from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
+from gangsched.core.planning.forecast import forecast
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.world import World
+from gangsched.core.state.world import World
 from gangsched.model.records import PREEMPT_LOWER, Gang, GangId, Pod
 
 #: A mark that makes a pod no victim, whatever its priority.

@@ -11,8 +11,8 @@ In a test::
 From a shell: ``python -m gangsched.conformance my_package:MyFilter``.
 
 The plug-in is driven over random clusters, the same for the same seeds: it is asked about pending pods, pods come and
-go in a :class:`~gangsched.core.simulation.Simulation`, and what it then says is held against what a new state says.
-:data:`CHECKS` lists what is looked at.
+go in a :class:`~gangsched.core.state.simulation.Simulation`, and what it then says is held against what a new state
+says. :data:`CHECKS` lists what is looked at.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from gangsched.conformance import storage
-from gangsched.core.world import World
+from gangsched.core.state.world import World
 from gangsched.model.records import (
     SINGLE,
     GangId,

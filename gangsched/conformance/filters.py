@@ -12,9 +12,9 @@ from gangsched.conformance.clusters import Cluster
 from gangsched.conformance.findings import Finding, Step, Surroundings, random_steps, replayed
 from gangsched.core.filters.base import Bools
 from gangsched.core.filters.volumes import VolumeFilter
-from gangsched.core.guard import GuardedFilter, PluginError
-from gangsched.core.podclass import PodClass
-from gangsched.core.simulation import Simulation
+from gangsched.core.framework.guard import GuardedFilter, PluginError
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
 
 #: Name of a check and what it is about.
 FILTER_CHECKS: dict[str, str] = {

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gangsched.conformance.clusters import Cluster
-from gangsched.core.podclass import PodClass
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Snapshot
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Snapshot
 
 #: Changes of a simulation between two comparisons.
 STEPS = 12

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gangsched.core.decision import Decision, Placement, Victim
-from gangsched.core.lifecycle import State
-from gangsched.core.likeness import Likeness
-from gangsched.core.permit import Barrier
+from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.lifecycle.table import State
+from gangsched.core.queueing.likeness import Likeness
 from gangsched.model.records import SINGLE, GangId
 
 if TYPE_CHECKING:
-    from gangsched.core.volumebinding import ClaimBinding
+    from gangsched.core.volumes.binding import ClaimBinding
 
 
 def group_key(gangs: Sequence[GangId]) -> str:

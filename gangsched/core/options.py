@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.core.plugins import PluginSet
+from gangsched.core.framework.plugins import PluginSet
 
 #: Search steps that are taken to be one millisecond where nothing was calibrated (plan, simulate, tests).
 STEPS_PER_MILLISECOND = 10

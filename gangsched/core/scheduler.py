@@ -8,15 +8,15 @@ import msgspec
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action
-from gangsched.core.decider import Decider, Verdict
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, WAIT, Decision
-from gangsched.core.executor import Executor
 from gangsched.core.groups import Group
-from gangsched.core.lifecycle import Signal, State
+from gangsched.core.lifecycle.executor import Executor
+from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
-from gangsched.core.queue import Change, Hint
-from gangsched.core.turns import STRICT
-from gangsched.core.world import World
+from gangsched.core.planning.decider import Decider, Verdict
+from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.queueing.turns import STRICT
+from gangsched.core.state.world import World
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Labels, Node, Pod
 
 
@@ -273,7 +273,7 @@ class Scheduler:
         return bool(self.options.minimum_run_time_seconds) or any(c.minimum_run_time_seconds for c in classes)
 
     def _note(self, kind: Hint, node: str = "", pod: Pod | None = None, before: Pod | None = None) -> None:
-        """Something has happened that may help gangs that do not fit; see :class:`~gangsched.core.queue.Change`."""
+        """Something has happened that may help gangs that do not fit."""
         self._changes.append(Change(kind, node, pod, before))
 
     def _pod_gone(self, uid: str) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from gangsched.core.plugins import BalanceArguments, FitArguments, NodeAffinityArguments, PodAffinityArguments
-from gangsched.core.spreading import SpreadDefaults
+from gangsched.core.framework.plugins import BalanceArguments, FitArguments, NodeAffinityArguments, PodAffinityArguments
+from gangsched.core.state.spreading import SpreadDefaults
 from gangsched.model import wire
 from gangsched.model.errors import FieldError
 from gangsched.model.records import NodeTerm, SpreadConstraint
@@ -31,7 +31,7 @@ class PluginArguments(Section, frozen=True, kw_only=True):
         yield from ()
 
     def to_core(self) -> Any:
-        """What :mod:`gangsched.core.plugins` makes the plug-in from. Called when there are no problems."""
+        """What :mod:`gangsched.core.framework.plugins` makes the plug-in from. Called when there are no problems."""
         raise NotImplementedError
 
 

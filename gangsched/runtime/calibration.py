@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 
+from gangsched.core.framework.pipeline import Ranking, default_pipeline
 from gangsched.core.options import Options
-from gangsched.core.pipeline import Ranking, default_pipeline
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Snapshot
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Snapshot
 from gangsched.model.records import SINGLE, GangId, Node, Pod, PodShape
 
 _NODES = 1000

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import inspect
 
-from gangsched.core.plugins import BUILT_IN
+from gangsched.core.framework.plugins import BUILT_IN
 from gangsched.runtime.arguments import ARGUMENTS
 from gangsched.runtime.profiles import MultiPointPlugins, PluginConfig, Plugins, Profile, WeightedPlugin
 from gangsched.runtime.settings import Configuration

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.core.plugins import Plugin
+from gangsched.core.framework.plugins import Plugin
 
 #: Entry point groups; the name of an entry point is that of the plug-in.
 FILTERS, SCORES = "gangsched.filters", "gangsched.scores"

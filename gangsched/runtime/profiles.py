@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gangsched.core.guard import GuardedFilter, GuardedScore
-from gangsched.core.plugins import BUILT_IN, Plugin, PluginSet
+from gangsched.core.framework.guard import GuardedFilter, GuardedScore
+from gangsched.core.framework.plugins import BUILT_IN, Plugin, PluginSet
 from gangsched.runtime import entrypoints
 from gangsched.runtime.arguments import ARGUMENTS
 from gangsched.runtime.sections import NonEmpty, Section, doc

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
-from gangsched.core.plugins import PluginSet
 from gangsched.runtime.profiles import Profile, plugin_set
 from gangsched.runtime.sections import Duration, NonEmpty, Section, duration_seconds
 from gangsched.runtime.sections import doc as _doc

@@ -20,13 +20,13 @@ import numpy as np
 
 from gangsched.core.events import StorageChanged
 from gangsched.core.filters.base import Bools, Filter
+from gangsched.core.framework.pipeline import default_pipeline
 from gangsched.core.options import Options
-from gangsched.core.pipeline import default_pipeline
-from gangsched.core.podclass import PodClass
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.scores.base import Score
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Floats
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Floats
 from gangsched.model.records import NodeTerm, PodTerm, PodVolumes, Requirement, SpreadConstraint
 from gangsched.model.volumes import ClaimRef, CSINode, PersistentVolume, PersistentVolumeClaim
 from tests.bench.table import table

@@ -17,8 +17,8 @@ import time
 from collections import Counter
 
 from gangsched.core.decision import PREEMPT
+from gangsched.core.framework.pipeline import default_pipeline
 from gangsched.core.options import Options
-from gangsched.core.pipeline import default_pipeline
 from gangsched.core.preemption.harm import Harm
 from tests.bench.table import table
 from tests.oracle.case import Case

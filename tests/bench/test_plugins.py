@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gangsched.core.framework.pipeline import default_pipeline
 from gangsched.core.options import Options
-from gangsched.core.pipeline import default_pipeline
 from tests.bench.plugins import measure
 
 #: What has nothing to say in this cluster: no node is going away, no pod needs a feature or a claimed device.

@@ -24,12 +24,12 @@ from gangsched.core.actions import (
     WithdrawNomination,
     Write,
 )
-from gangsched.core.decider import Decider, Verdict
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event
-from gangsched.core.forecast import forecast
 from gangsched.core.groups import group_key
 from gangsched.core.options import Options
+from gangsched.core.planning.decider import Decider, Verdict
+from gangsched.core.planning.forecast import forecast
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Budget, Condition, Gang, GangId, Job, Node, Pod
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, StorageObject

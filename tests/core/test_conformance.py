@@ -13,15 +13,15 @@ from gangsched.conformance.__main__ import main
 from gangsched.core.filters.added import AddedNodeAffinity
 from gangsched.core.filters.base import Bools, Failure, NodeFilter
 from gangsched.core.filters.spread import PodTopologySpread
-from gangsched.core.pernode import NodeView, PerNodeFilter, PerNodeScore
-from gangsched.core.plugins import BUILT_IN
-from gangsched.core.podclass import PodClass
+from gangsched.core.framework.pernode import NodeView, PerNodeFilter, PerNodeScore
+from gangsched.core.framework.plugins import BUILT_IN
 from gangsched.core.scores.affinity import InterPodAffinity
 from gangsched.core.scores.node import NodeAffinity
 from gangsched.core.scores.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import PODS, Floats
-from gangsched.core.spreading import SpreadDefaults
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import PODS, Floats
+from gangsched.core.state.spreading import SpreadDefaults
 from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
 
 SEEDS = range(25)

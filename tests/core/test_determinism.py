@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.events import LeadershipChanged, Synced
-from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
+from gangsched.core.planning.forecast import forecast
 from gangsched.core.scheduler import Scheduler
 from tests.builders import gang, node, pdb, pod
 from tests.core.harness import Built, Cluster, encoded, event

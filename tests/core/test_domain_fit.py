@@ -8,10 +8,10 @@ import pytest
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE
 from gangsched.core.groups import group_key
-from gangsched.core.placement import Want
+from gangsched.core.planning.placement import Want
 from gangsched.core.preemption.domains import DomainFit
 from gangsched.core.preemption.fit import Fit, PlacedFit, fit_for
-from gangsched.core.simulation import Simulation
+from gangsched.core.state.simulation import Simulation
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, plan, victims, world

@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import WriteDone
-from gangsched.core.plugins import FitArguments, PluginSet
+from gangsched.core.framework.plugins import FitArguments, PluginSet
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import G, assert_clean, evicted, go_on, names, preempting, stopped_in

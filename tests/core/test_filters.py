@@ -19,10 +19,10 @@ from gangsched.core.filters.node import (
 )
 from gangsched.core.filters.ports import NodePorts, clash
 from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.framework.pipeline import default_pipeline
 from gangsched.core.options import Options
-from gangsched.core.pipeline import default_pipeline
-from gangsched.core.podclass import PodClass
-from gangsched.core.simulation import Phantom, Simulation
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Phantom, Simulation
 from gangsched.model.records import HostPort, NodeTerm, PodShape, Requirement, Taint, Toleration
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.core.harness import Built, plan, world

@@ -9,11 +9,11 @@ import pytest
 
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE
 from gangsched.core.filters.base import Bools, Failure, NodeFilter
-from gangsched.core.plugins import FitArguments, NodeAffinityArguments, Plugin, PluginSet
-from gangsched.core.podclass import PodClass
-from gangsched.core.queue import Hint
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import CPU, Floats
+from gangsched.core.framework.plugins import FitArguments, NodeAffinityArguments, Plugin, PluginSet
+from gangsched.core.queueing.queue import Hint
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import CPU, Floats
 from gangsched.model.records import NodeTerm, Requirement
 from tests.builders import OTHERS, OURS, gang, node, pod
 from tests.core.harness import Built, Cluster, placed, plan, reports, texts, victims

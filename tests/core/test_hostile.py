@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from gangsched.core import report
 from gangsched.core.actions import Remove
+from gangsched.core.lifecycle import report
 from gangsched.model.records import Condition
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, plan, texts

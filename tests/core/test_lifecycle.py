@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from gangsched.core.lifecycle import IGNORED, TABLE, Do, Signal, State, as_markdown, step
-from gangsched.core.permit import Barrier
+from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.lifecycle.table import IGNORED, TABLE, Do, Signal, State, as_markdown, step
 
 PHASES = [
     State.NOMINATED,

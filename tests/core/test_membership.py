@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gangsched.core.membership import Membership
+from gangsched.core.state.membership import Membership
 from gangsched.model.dialects.koordinator import MIN
 from gangsched.model.records import SINGLE, Gang, GangId
 from tests.builders import OURS, SIGS, UPSTREAM, GangBuilder, PodBuilder, gang, pod

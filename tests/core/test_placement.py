@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core import placement
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
 from gangsched.core.events import NodeGone
-from gangsched.core.plugins import FitArguments, PluginSet
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import CPU
+from gangsched.core.framework.plugins import FitArguments, PluginSet
+from gangsched.core.planning import placement
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import CPU
 from tests.builders import OURS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, placed, plan, world
 

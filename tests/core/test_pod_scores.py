@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from gangsched.core.events import NodeChanged, PodSelectorChanged
 from gangsched.core.filters.resources import NodeResourcesFit
-from gangsched.core.pipeline import Pipeline
-from gangsched.core.placement import Placer, Want
+from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.planning.placement import Placer, Want
 from gangsched.core.scores.affinity import InterPodAffinity
 from gangsched.core.scores.base import Score
 from gangsched.core.scores.images import ImageLocality
 from gangsched.core.scores.spread import PodTopologySpread
-from gangsched.core.simulation import Phantom, Simulation
-from gangsched.core.snapshot import Snapshot
-from gangsched.core.spreading import SpreadDefaults
+from gangsched.core.state.simulation import Phantom, Simulation
+from gangsched.core.state.snapshot import Snapshot
+from gangsched.core.state.spreading import SpreadDefaults
 from gangsched.model.records import Node, Pod, PodSelector, PodTerm, SpreadConstraint
 from gangsched.model.selectors import selector_matches
 from tests.builders import NodeBuilder, PodBuilder, node, pod, selects

@@ -14,9 +14,9 @@ from gangsched.core.filters.affinity import InterPodAffinity
 from gangsched.core.filters.base import Filter
 from gangsched.core.filters.ports import NodePorts
 from gangsched.core.filters.spread import PodTopologySpread
-from gangsched.core.podclass import PodClass
-from gangsched.core.simulation import Phantom, Simulation
-from gangsched.core.spreading import SpreadDefaults
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Phantom, Simulation
+from gangsched.core.state.spreading import SpreadDefaults
 from gangsched.model.records import (
     NAMESPACE_NAME,
     LabelSelector,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangsched.core.podtable import TERMINATING, PodTable
+from gangsched.core.state.podtable import TERMINATING, PodTable
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, event, world
 from tests.core.test_units import found, told, units_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.scores.base import Score
 from gangsched.core.scores.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
-from gangsched.core.simulation import Simulation
+from gangsched.core.state.simulation import Simulation
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.core.harness import world
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gangsched.core import report
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
 from gangsched.core.decision import Placement
 from gangsched.core.events import LeadershipChanged
+from gangsched.core.lifecycle import report
 from gangsched.model.records import Condition
 from tests.builders import OTHERS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports, texts, writes

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gangsched.core.framework.pipeline import Ranking, default_pipeline
+from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.options import Options
-from gangsched.core.pipeline import Ranking, default_pipeline
-from gangsched.core.plugins import PluginSet
 from gangsched.core.scores.base import Score, normalised
 from gangsched.core.scores.node import NodeAffinity, TaintToleration
 from gangsched.core.scores.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
-from gangsched.core.simulation import Simulation
+from gangsched.core.state.simulation import Simulation
 from gangsched.model.records import NodeTerm, Requirement
 from tests.builders import OURS, PodBuilder, node, pod
 from tests.core.harness import Built, world

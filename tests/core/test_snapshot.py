@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.podtable import ASSUMED, PROTECTED, TERMINATING
-from gangsched.core.snapshot import Snapshot
-from gangsched.core.world import World
+from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING
+from gangsched.core.state.snapshot import Snapshot
+from gangsched.core.state.world import World
 from gangsched.model.records import NodeTerm, PodTerm, Requirement
 from tests.builders import GIB, OURS, NodeBuilder, PodBuilder, node, pod, selects
 

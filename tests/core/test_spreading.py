@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gangsched.core.events import PodSelectorChanged, PodSelectorGone
-from gangsched.core.podclass import PodClass
-from gangsched.core.spreading import DEFAULTS, SelectorIndex, SpreadDefaults, constraints_of
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.spreading import DEFAULTS, SelectorIndex, SpreadDefaults, constraints_of
 from gangsched.model.records import LabelSelector, Owner, Pod, PodSelector, Requirement, SpreadConstraint
 from tests.builders import PodBuilder, pod, selects
 from tests.core.harness import world

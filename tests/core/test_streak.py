@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.podclass import PodClass
-from gangsched.core.snapshot import Snapshot
-from gangsched.core.streak import LENGTH, Streak
+from gangsched.core.planning.streak import LENGTH, Streak
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.snapshot import Snapshot
 from tests.builders import node, pod
 from tests.core.harness import Cluster, encoded
 

@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.kincolumns import KinColumns
-from gangsched.core.nodeids import NodeIds
-from gangsched.core.podtable import TERMINATING, PodTable
-from gangsched.core.snapshot import Snapshot
-from gangsched.core.termcounts import NodeCounts
-from gangsched.core.terms import Selection
+from gangsched.core.state.kincolumns import KinColumns
+from gangsched.core.state.nodeids import NodeIds
+from gangsched.core.state.podtable import TERMINATING, PodTable
+from gangsched.core.state.snapshot import Snapshot
+from gangsched.core.state.termcounts import NodeCounts
+from gangsched.core.state.terms import Selection
 from gangsched.model.records import LabelSelector, Pod, PodTerm, Requirement
 from gangsched.model.selectors import selector_matches
 from tests.builders import node, pod, selects

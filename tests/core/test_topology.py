@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision
-from gangsched.core.topology import MAX_SEARCHES, OUTSIDE
+from gangsched.core.planning.topology import MAX_SEARCHES, OUTSIDE
 from gangsched.model.records import PodTerm
 from tests.builders import GangBuilder, NodeBuilder, PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, placed, plan, victims

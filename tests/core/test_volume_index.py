@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangsched.core.framework.pipeline import default_pipeline
 from gangsched.core.options import Options
-from gangsched.core.pipeline import default_pipeline
-from gangsched.core.simulation import Simulation
-from gangsched.core.volumes import Target, VolumeIndex
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.volumes.index import Target, VolumeIndex
 from gangsched.model.volumes import CSIDriver, CSINode, StorageObject, VolumeAttachment
 from tests.builders import LATER, MADE, bound_claim, claim, pod, reserved, volume
 from tests.core.harness import Built, world

@@ -8,10 +8,10 @@ import pytest
 
 from gangsched.core.decision import BIND
 from gangsched.core.filters.volumes import volume_zones
+from gangsched.core.framework.pipeline import default_pipeline
 from gangsched.core.options import Options
-from gangsched.core.pipeline import default_pipeline
-from gangsched.core.simulation import Simulation
-from gangsched.core.volumes import Target
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.volumes.index import Target
 from gangsched.model.records import LabelSelector, NodeTerm, Requirement
 from gangsched.model.volumes import ClaimRef, CSIDriver, CSIStorageCapacity, StorageClass, StorageObject
 from tests.builders import LATER, MADE, bound_claim, claim, node, pod, reserved, selects, volume

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gangsched.core.framework.pipeline import default_pipeline
 from gangsched.core.options import Options
-from gangsched.core.pipeline import default_pipeline
-from gangsched.core.simulation import Simulation
+from gangsched.core.state.simulation import Simulation
 from gangsched.model.volumes import CSINode, StorageObject
 from tests.builders import LATER, MADE, PodBuilder, node, volume
 from tests.core.harness import Built, world

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.report import read_mark
+from gangsched.core.lifecycle.report import read_mark
 from gangsched.model.convert import INTENT_CONDITION
 
 NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from gangsched.core.report import read_mark
+from gangsched.core.lifecycle.report import read_mark
 from gangsched.model.convert import INTENT_CONDITION
 from tests.controlplane.client import ApiError, Client, Object, wait_until
 from tests.controlplane.plane import SCHEDULER_USER

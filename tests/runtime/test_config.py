@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gangsched.cli import main as cli
+from gangsched.core.framework.plugins import FitArguments, PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
-from gangsched.core.plugins import FitArguments, PluginSet
 from gangsched.runtime import config
 from gangsched.runtime.defaults import defaults_text, settings
 from gangsched.runtime.sections import duration_seconds

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gangsched.cli import main as cli
-from gangsched.core import report
+from gangsched.core.lifecycle import report
 from gangsched.runtime.defaults import settings
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import PauseMeter

@@ -9,14 +9,14 @@ import jsonschema
 import pytest
 import yaml
 
-from gangsched.core.plugins import (
+from gangsched.core.framework.plugins import (
     BalanceArguments,
     FitArguments,
     NodeAffinityArguments,
     PluginSet,
     PodAffinityArguments,
 )
-from gangsched.core.spreading import SpreadDefaults
+from gangsched.core.state.spreading import SpreadDefaults
 from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
 from gangsched.runtime import config
 from gangsched.runtime.profiles import PluginConfig, Profile

@@ -12,13 +12,13 @@ import numpy as np
 from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.core import events as ev
-from gangsched.core.decider import Decider, Verdict
 from gangsched.core.decision import BIND
 from gangsched.core.events import Event
 from gangsched.core.groups import group_key
+from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.preemption import explain
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.simulation import Simulation
+from gangsched.core.state.simulation import Simulation
 from gangsched.model.convert import Converter
 from gangsched.model.records import GangId, Pod
 from tests.controlplane.client import ApiError, Client, Object

@@ -10,8 +10,8 @@ from gangsched.core.filters.base import Bools, NodeFilter
 from gangsched.model.records import NodeTerm
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 
 class AddedNodeAffinity(NodeFilter):

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangsched.core.filters.base import Bools, Failure
-from gangsched.core.terms import Counts, Domains, Selection, carried_rows, includes, rows_of, selection_of
+from gangsched.core.state.terms import Counts, Domains, Selection, carried_rows, includes, rows_of, selection_of
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 
 class _Term:

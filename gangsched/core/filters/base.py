@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 Bools = npt.NDArray[np.bool_]
 
@@ -44,8 +44,8 @@ class Filter(Protocol):
     configuration file are read into; their only parameter is then an instance of it. ``pod_labels`` are the keys
     of pod labels that they read: pods that differ in other labels share one class. ``monotone`` True promises that no
     node is refused because a pod has left, which shortens the search for victims. ``hints``
-    (:class:`~gangsched.core.queue.Hint`) are the changes of the cluster that may help a pod that the filter has
-    refused (default: any).
+    (:class:`~gangsched.core.queueing.queue.Hint`) are the changes of the cluster that may help a pod that the filter
+    has refused (default: any).
     """
 
     name: str

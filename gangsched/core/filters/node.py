@@ -15,8 +15,8 @@ from gangsched.model.quantity import integer
 from gangsched.model.records import IN, NodeTerm, Requirement, Taint, Toleration
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 

@@ -11,8 +11,8 @@ from gangsched.core.filters.base import Bools, Failure
 from gangsched.model.records import HostPort
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 _ANY = "0.0.0.0"  # noqa: S104 - the API's word for "every address", nothing is bound here
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangsched.core.filters.base import Bools, Failure
-from gangsched.core.snapshot import PODS, Floats, Ints
+from gangsched.core.state.snapshot import PODS, Floats, Ints
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 
 class _State:

@@ -12,13 +12,13 @@ import numpy as np
 
 from gangsched.core.filters.base import Bools, Failure
 from gangsched.core.filters.node import NodeAffinity, TaintToleration
-from gangsched.core.spreading import DEFAULTS, SpreadDefaults, constraints_of
-from gangsched.core.terms import Counts, Domains, Selection, includes, rows_of
+from gangsched.core.state.spreading import DEFAULTS, SpreadDefaults, constraints_of
+from gangsched.core.state.terms import Counts, Domains, Selection, includes, rows_of
 from gangsched.model.records import SpreadConstraint
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 
 def eligible_nodes(rule: SpreadConstraint, pod: PodClass, sim: Simulation) -> Bools:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangsched.core.filters.base import Bools, Failure
-from gangsched.core.queue import Hint
-from gangsched.core.volumechoice import VolumesInThought
-from gangsched.core.volumes import VolumeIndex
+from gangsched.core.queueing.queue import Hint
+from gangsched.core.volumes.choice import VolumesInThought
+from gangsched.core.volumes.index import VolumeIndex
 from gangsched.model.records import Disk, Labels
 from gangsched.model.volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 _ZONES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 #: Labels that volumes of earlier times have, and what nodes are labelled with now.

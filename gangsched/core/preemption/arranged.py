@@ -15,14 +15,14 @@ import numpy as np
 
 from gangsched.core.filters.affinity import InterPodAffinity
 from gangsched.core.filters.resources import NodeResourcesFit
-from gangsched.core.pipeline import Pipeline
-from gangsched.core.placement import Want
-from gangsched.core.podclass import PodClass
+from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.planning.placement import Want
 from gangsched.core.preemption.lattice import Lattice, Vector
 from gangsched.core.preemption.slots import FreeRoom
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Bools, Floats, Ints
-from gangsched.core.terms import Domains, includes, selected_slots, selection_of
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Bools, Floats, Ints
+from gangsched.core.state.terms import Domains, includes, selected_slots, selection_of
 from gangsched.model.records import Pod
 
 #: More classes of members, or more states of the gang, are not looked at.

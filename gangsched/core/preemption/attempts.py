@@ -9,7 +9,7 @@ import numpy as np
 from gangsched.core.preemption.counted import CountedFit
 from gangsched.core.preemption.harm import Harm
 from gangsched.core.preemption.search import PODS_PER_STEP, Item, SearchState
-from gangsched.core.snapshot import Ints
+from gangsched.core.state.snapshot import Ints
 
 #: With more pods than this in the items of a level, only the quickest way is tried.
 _HEAVY_PODS = 2500

@@ -16,7 +16,7 @@ import numpy as np
 
 from gangsched.core.preemption.counted import CountedFit
 from gangsched.core.preemption.harm import Harm
-from gangsched.core.snapshot import Floats, Ints
+from gangsched.core.state.snapshot import Floats, Ints
 
 #: Sums of floats that differ by less are the same.
 _TINY = 1e-6

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gangsched.core.podclass import PodClass
 from gangsched.core.preemption.fewest import Room
 from gangsched.core.preemption.slots import FreeRoom
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Bools, Floats, Ints
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Bools, Floats, Ints
 
 
 class CountedFit(FreeRoom):

@@ -17,12 +17,12 @@ from gangsched.core.filters.node import NodeAffinity, TaintToleration
 from gangsched.core.filters.ports import NodePorts, clash
 from gangsched.core.filters.resources import NodeResourcesFit
 from gangsched.core.filters.spread import PodTopologySpread
-from gangsched.core.pipeline import Pipeline
-from gangsched.core.podclass import PodClass
+from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.preemption.counted import CountedFit, hull_steps
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Bools, Floats, Ints
-from gangsched.core.terms import Domains, Selection, includes, selection_of
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Bools, Floats, Ints
+from gangsched.core.state.terms import Domains, Selection, includes, selection_of
 from gangsched.model.records import PodShape, SpreadConstraint
 
 _KNOWN = {NodeResourcesFit.name, NodePorts.name, InterPodAffinity.name, PodTopologySpread.name}

@@ -15,7 +15,7 @@ from gangsched.model.records import Pod
 from gangsched.model.times import render_time
 
 if TYPE_CHECKING:
-    from gangsched.core.world import World
+    from gangsched.core.state.world import World
 
 #: kube-scheduler cuts condition messages at this length.
 MAX_MESSAGE = 1024

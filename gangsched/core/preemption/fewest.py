@@ -16,7 +16,7 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from gangsched.core.snapshot import Bools, Floats, Ints
+from gangsched.core.state.snapshot import Bools, Floats, Ints
 
 #: Of the pods of one node so many are looked at, the most useful; and sets of at most so many of them, all.
 _MOST_PODS = 14

@@ -12,17 +12,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gangsched.core.arrangement import MAX_MEMBERS
-from gangsched.core.pipeline import Pipeline
-from gangsched.core.placement import Placer, Want
-from gangsched.core.podclass import PodClass
+from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.planning.arrangement import MAX_MEMBERS
+from gangsched.core.planning.placement import Placer, Want
 from gangsched.core.preemption.arranged import arranged_fit
 from gangsched.core.preemption.counted import CountedFit
 from gangsched.core.preemption.domains import domain_fit
 from gangsched.core.preemption.fewest import Room
 from gangsched.core.preemption.packed import PackedFit
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Floats, Ints
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Floats, Ints
 from gangsched.model.records import Pod
 
 

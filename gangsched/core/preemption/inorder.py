@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.fit import Fit
 from gangsched.core.preemption.harm import Harm, Loss, harm
@@ -21,7 +22,6 @@ from gangsched.core.preemption.search import Item, SearchState
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.tree import Tree
-from gangsched.core.watchdog import Watchdog
 
 #: Above every priority: places in the order are no priorities.
 _PLACES = 2**40

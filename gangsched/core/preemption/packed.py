@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gangsched.core.pipeline import Pipeline
-from gangsched.core.placement import Want
+from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.planning.placement import Want
 from gangsched.core.preemption.fewest import Room
 from gangsched.core.preemption.slots import FreeRoom
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Floats, Ints
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Floats, Ints
 
 #: In larger clusters members are not assigned anew: it would take too long.
 _REPACK_NODES = 1000

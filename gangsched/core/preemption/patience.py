@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gangsched.core.membership import Membership
 from gangsched.core.options import Options
+from gangsched.core.state.membership import Membership
 from gangsched.model.dialects.kai import preemption_delay
 from gangsched.model.records import Gang, GangId, Pod, PriorityClass
 from gangsched.model.times import render_duration, render_time

@@ -21,7 +21,7 @@ from gangsched.core.preemption.exact import Exact
 from gangsched.core.preemption.exchange import Exchange
 from gangsched.core.preemption.harm import Harm
 from gangsched.core.preemption.search import PODS_PER_STEP, Item
-from gangsched.core.snapshot import Ints
+from gangsched.core.state.snapshot import Ints
 
 #: More harm than any choice can do.
 _WORST = Harm(2**62, (), 0.0, ())

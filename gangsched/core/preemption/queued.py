@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gangsched.core.decision import UnitRef
-from gangsched.core.podtable import ASSUMED, PROTECTED
 from gangsched.core.preemption.patience import Patience, member_too_young
 from gangsched.core.preemption.units import Block, Part, Units
-from gangsched.core.snapshot import Ints
+from gangsched.core.state.podtable import ASSUMED, PROTECTED
+from gangsched.core.state.snapshot import Ints
 from gangsched.model.records import GangId
 
 

@@ -21,7 +21,7 @@ from gangsched.model.marks import protected
 from gangsched.model.records import Job, Pod
 
 if TYPE_CHECKING:
-    from gangsched.core.world import World
+    from gangsched.core.state.world import World
 
 SUSPEND = "suspend"
 #: Controllers that leave it to others whether their Jobs are suspended. That of a JobSet, say, would end it at once.

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.fit import Fit
 from gangsched.core.preemption.harm import Harm, harm, share_of
 from gangsched.core.preemption.units import Block, Units
-from gangsched.core.snapshot import Floats, Ints
-from gangsched.core.watchdog import Watchdog
+from gangsched.core.state.snapshot import Floats, Ints
 
 
 class Item(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import Floats, Ints
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Floats, Ints
 
 
 class Pairs(msgspec.Struct):

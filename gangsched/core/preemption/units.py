@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 
 from gangsched.core.decision import UnitRef
-from gangsched.core.membership import Membership
 from gangsched.core.options import Options
-from gangsched.core.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.preemption.harm import Loss
 from gangsched.core.preemption.patience import Patience, member_too_young, too_young
-from gangsched.core.snapshot import Bools, Ints, Snapshot
+from gangsched.core.state.membership import Membership
+from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
+from gangsched.core.state.snapshot import Bools, Ints, Snapshot
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
 
 OFF, MINIMAL, ATOMIC, ELASTIC = "off", "minimal", "atomic", "elastic"

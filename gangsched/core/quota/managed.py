@@ -14,12 +14,12 @@ from contextlib import contextmanager
 import msgspec
 
 from gangsched.core.groups import group_key
-from gangsched.core.membership import Membership
 from gangsched.core.quota.holdings import Flavors, flavors_of_node, holds_less, used
 from gangsched.core.quota.ordering import Place, place
 from gangsched.core.quota.quota import FairSharing, Quota
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Workload, pod_sets, workload_priority
-from gangsched.core.simulation import Phantom
+from gangsched.core.state.membership import Membership
+from gangsched.core.state.simulation import Phantom
 from gangsched.model.queues import (
     QUEUE_KINDS,
     STRICT_FIFO,

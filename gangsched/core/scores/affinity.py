@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.snapshot import Bools, Floats
-from gangsched.core.termcounts import NEAR, Carried
-from gangsched.core.terms import Counts, Domains, carried_rows, includes, rows_of, selection_of
+from gangsched.core.state.snapshot import Bools, Floats
+from gangsched.core.state.termcounts import NEAR, Carried
+from gangsched.core.state.terms import Counts, Domains, carried_rows, includes, rows_of, selection_of
 from gangsched.model.records import PodTerm
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 
 class _Weights:

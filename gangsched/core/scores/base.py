@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gangsched.core.snapshot import Bools, Floats
+from gangsched.core.state.snapshot import Bools, Floats
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 MAX_SCORE = 100.0
 
@@ -20,7 +20,7 @@ class Score(Protocol):
 
     ``local`` is True when placing a pod changes the score of its own node only: then only that node is scored
     again within a gang. One that is not ``local`` is prepared and asked for all values after each member: what it
-    counts it keeps in a :meth:`Simulation.state <gangsched.core.simulation.Simulation.state>`, which is told of every
+    counts it keeps in a ``state`` of the :class:`~gangsched.core.state.simulation.Simulation`, which is told of every
     pod that comes or goes, instead of counting anew. Plug-ins of others may have ``Arguments`` and ``pod_labels``, as a
     :class:`~gangsched.core.filters.base.Filter` may.
     """

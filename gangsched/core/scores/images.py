@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.snapshot import Bools, Floats
+from gangsched.core.state.snapshot import Bools, Floats
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 _MB = 1024 * 1024
 _LEAST = 23 * _MB

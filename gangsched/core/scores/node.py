@@ -8,12 +8,12 @@ import numpy as np
 
 from gangsched.core.filters.node import tolerates
 from gangsched.core.scores.base import normalised
-from gangsched.core.snapshot import Bools, Floats
+from gangsched.core.state.snapshot import Bools, Floats
 from gangsched.model.records import NodeTerm
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 
 class TaintToleration:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.snapshot import SCORED, Bools, Floats
+from gangsched.core.state.snapshot import SCORED, Bools, Floats
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 #: The most that a point of the shape of RequestedToCapacityRatio may score.

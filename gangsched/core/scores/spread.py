@@ -13,14 +13,14 @@ import numpy as np
 
 from gangsched.core.filters.spread import eligible_nodes
 from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.snapshot import Bools, Floats
-from gangsched.core.spreading import DEFAULTS, SpreadDefaults, constraints_of
-from gangsched.core.terms import Counts, Domains, Selection, includes, rows_of
+from gangsched.core.state.snapshot import Bools, Floats
+from gangsched.core.state.spreading import DEFAULTS, SpreadDefaults, constraints_of
+from gangsched.core.state.terms import Counts, Domains, Selection, includes, rows_of
 from gangsched.model.records import SpreadConstraint
 
 if TYPE_CHECKING:
-    from gangsched.core.podclass import PodClass
-    from gangsched.core.simulation import Simulation
+    from gangsched.core.state.podclass import PodClass
+    from gangsched.core.state.simulation import Simulation
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from gangsched.core.filters.base import Bools, Failure
-from gangsched.core.podclass import PodClass
-from gangsched.core.simulation import Simulation
-from gangsched.core.snapshot import CPU, Floats
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import CPU, Floats
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -1,0 +1,231 @@
+"""Filters and scores in their order, asked for one class of pods at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from gangsched.core.decision import Reason
+from gangsched.core.filters.affinity import InterPodAffinity
+from gangsched.core.filters.base import Filter
+from gangsched.core.filters.ports import NodePorts
+from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.filters.spread import PodTopologySpread
+from gangsched.core.filters.volumes import VolumeFilter
+from gangsched.core.framework.guard import GuardedFilter, GuardedScore
+from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.options import Options
+from gangsched.core.scores.base import Score
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Bools, Floats
+
+_CACHE_LIMIT = 4096
+
+
+class Pipeline:
+    """The filters (in the order in which they are asked and reported) and the weighted scores.
+
+    ``unlimited`` says of which resources there is always enough, for
+    :class:`~gangsched.core.state.simulation.Simulation`.
+    """
+
+    def __init__(
+        self,
+        filters: list[Filter],
+        scores: list[tuple[Score, float]],
+        unlimited: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.filters = filters
+        self.scores = scores
+        self.unlimited = unlimited
+        #: Labels of pods that plug-ins of others look at; None without such plug-ins.
+        self.pod_labels = _pod_labels([*filters, *(score for score, _ in scores)])
+        self._static: dict[int, tuple[tuple[int, int], Any, Bools]] = {}
+
+    def mask(self, pod: PodClass, sim: Simulation) -> Bools:
+        """``(N,)``: nodes that could take one more pod of this class."""
+        mask = self.static_mask(pod, sim).copy()
+        for rule in self.watching(pod, sim):
+            mask &= rule.mask(sim.state(rule, pod))
+        return mask
+
+    def static_mask(self, pod: PodClass, sim: Simulation) -> Bools:
+        """``(N,)``: nodes that pass the filters blind to pods, and the simulation's restriction; volumes count here as
+        far as no other pod can change anything about them. Do not modify.
+        """
+        mask = self._blind_mask(pod, sim)
+        if pod.volumes is not None:
+            for rule in self.filters:
+                if isinstance(rule, VolumeFilter) and rule.applies(pod, sim) and rule.settled(pod, sim):
+                    mask = mask & rule.settled_mask(sim.state(rule, pod))
+        return mask if sim.restriction is None else mask & sim.restriction.allowed
+
+    def _blind_mask(self, pod: PodClass, sim: Simulation) -> Bools:
+        """Cached until a node changes."""
+        snapshot = sim.snapshot
+        key, generation = id(pod.shape), (snapshot.static_generation, 0)
+        if self.pod_labels is not None:  # plug-ins of others may look at more of pods and nodes than ours
+            key, generation = pod.ident, (snapshot.static_generation, snapshot.room_generation)
+        found = self._static.get(key)
+        if found is not None and found[0] == generation:
+            return found[2]
+        mask = np.ones(sim.snapshot.size, dtype=np.bool_)
+        for rule in self.filters:
+            if not rule.sees_pods and rule.applies(pod, sim):
+                mask &= rule.mask(rule.prepare(pod, sim))
+        if len(self._static) >= _CACHE_LIMIT:
+            self._static.clear()
+        # The shape is kept beside its mask so that its id cannot become another's.
+        self._static[key] = (generation, pod.shape, mask)
+        return mask
+
+    def watching(self, pod: PodClass, sim: Simulation) -> list[Filter]:
+        """The filters whose answer for this class depends on other pods."""
+        rules = [rule for rule in self.filters if rule.sees_pods and rule.applies(pod, sim)]
+        if pod.volumes is None:
+            return rules
+        return [rule for rule in rules if not (isinstance(rule, VolumeFilter) and rule.settled(pod, sim))]
+
+    def knows_company(self) -> bool:
+        """Are all filters in use that keep pods apart? Shortcuts that read terms and ports of pods rely on them."""
+        return {NodePorts.name, InterPodAffinity.name, PodTopologySpread.name} <= {rule.name for rule in self.filters}
+
+    def only_counts(self, pod: PodClass, sim: Simulation) -> bool:
+        """True when nothing but free resources limits how many pods of the class a passing node takes."""
+        return all(rule.name == NodeResourcesFit.name for rule in self.watching(pod, sim))
+
+    def monotone(self, pod: PodClass, sim: Simulation) -> bool:
+        """True when no filter turns against a node because a pod has left, as those do that count pods or want company.
+
+        Required affinity of the class itself is for the caller to look at. Plug-ins of others say so of themselves
+        (``monotone``).
+        """
+        return all(
+            rule.name != PodTopologySpread.name and getattr(rule, "monotone", True) for rule in self.watching(pod, sim)
+        )
+
+    def _refusal(self, pod: PodClass, sim: Simulation) -> str:
+        """Why a pod cannot be placed at all, before any node is looked at: its volumes are not as they must be."""
+        rules = (r for r in self.filters if isinstance(r, VolumeFilter) and r.applies(pod, sim))
+        return next((text for rule in rules if (text := rule.refusal(sim.state(rule, pod)))), "")
+
+    def diagnose(self, pod: PodClass, sim: Simulation) -> tuple[list[Reason], Bools]:
+        """Why no node takes one more pod of this class.
+
+        Every node is charged to the first filter that refuses it, as kube-scheduler reports it. Returns the
+        reasons sorted by text, and ``(N,)`` the nodes on which removing pods might help.
+        """
+        size = sim.snapshot.size
+        open_nodes = np.ones(size, dtype=np.bool_)
+        resolvable = np.zeros(size, dtype=np.bool_)
+        refusal = self._refusal(pod, sim)
+        if refusal:
+            return [Reason(refusal, 0)], resolvable
+        counts: dict[str, int] = {}
+        for text, nodes in sim.restriction.refused if sim.restriction is not None else ():
+            if nodes.any():
+                counts[text] = int(nodes.sum())
+                open_nodes &= ~nodes
+        for rule in self.filters:
+            if not open_nodes.any():
+                break
+            if not rule.applies(pod, sim):
+                continue
+            state = sim.state(rule, pod) if rule.sees_pods else rule.prepare(pod, sim)
+            refused = open_nodes & ~rule.mask(state)
+            hopeless = np.zeros(size, dtype=np.bool_)
+            for failure in rule.failures(state):
+                here = refused & failure.nodes
+                if here.any():
+                    counts[failure.text] = counts.get(failure.text, 0) + int(here.sum())
+                    if not failure.resolvable:
+                        hopeless |= here
+            resolvable |= refused & ~hopeless
+            open_nodes &= ~refused
+        return [Reason(text, n) for text, n in sorted(counts.items())], resolvable | open_nodes
+
+
+def _pod_labels(parts: Iterable[Filter | Score]) -> tuple[str, ...] | None:
+    foreign = [part for part in parts if isinstance(part, GuardedFilter | GuardedScore)]
+    return tuple(sorted({key for part in foreign for key in part.pod_labels})) if foreign else None
+
+
+class Ranking:
+    """Weighted scores of one class over the nodes of a mask; re-scored where pods have been placed.
+
+    ``local`` is True while placing a pod changes the score of its own node only.
+    """
+
+    def __init__(self, pipeline: Pipeline, pod: PodClass, sim: Simulation, mask: Bools) -> None:
+        self._of = (pipeline, pod, sim)
+        self._parts = [
+            (score, weight, score.prepare(pod, sim, mask))
+            for score, weight in pipeline.scores
+            if weight and score.local and score.applies(pod, sim)
+        ]
+        self.local = True
+        self._scores = self.values(sim.snapshot.size)
+        self.totals: Floats = self._scores
+        self._add_up(mask)
+
+    def _add_up(self, mask: Bools) -> None:
+        """The totals: local scores as they are known, all others as they are now, with those that apply only now."""
+        pipeline, pod, sim = self._of
+        totals = self._scores
+        self.local = True
+        for score, weight in pipeline.scores:
+            if weight and not score.local and score.applies(pod, sim):
+                self.local = False
+                totals = totals + weight * score.values(score.prepare(pod, sim, mask))
+        self.totals = np.where(mask, totals, -np.inf)
+
+    def values(self, size: int) -> Floats:
+        """``(size,)`` local scores of all ``size`` nodes as they are now, those that may not be used included."""
+        totals = np.zeros(size)
+        for score, weight, state in self._parts:
+            totals += weight * score.values(state)
+        return totals
+
+    def placed(self, row: int, mask: Bools) -> None:
+        """A pod has come to ``row``, and the nodes of ``mask`` may be used from now on."""
+        self._scores[row] = self.value(row)
+        self._add_up(mask)
+
+    def best(self) -> int:
+        """The row of the best node, the first by name among equals; -1 when none is left."""
+        if not len(self.totals):
+            return -1
+        row = int(self.totals.argmax())
+        return row if self.totals[row] != -np.inf else -1
+
+    def value(self, row: int) -> float:
+        """The local score of one node as it is now."""
+        return sum(weight * score.value(state, row) for score, weight, state in self._parts)
+
+    def leaders(self, most: int) -> list[tuple[float, int]]:
+        """The best ``most`` nodes as ``(-score, row)``, best first, by name among equals: a heap to draw from.
+
+        Placing a pod changes only its own node's score, so ``most`` pods never need more nodes than these.
+        """
+        passing = np.flatnonzero(self.totals != -np.inf)
+        scores = self.totals[passing]
+        if len(passing) > most:
+            floor = np.partition(scores, len(scores) - most)[len(scores) - most]
+            above = np.flatnonzero(scores > floor)
+            level = np.flatnonzero(scores == floor)[: most - len(above)]
+            chosen = np.concatenate([above, level])
+            passing, scores = passing[chosen], scores[chosen]
+        return sorted(zip((-scores).tolist(), passing.tolist(), strict=True))
+
+
+def default_pipeline(options: Options) -> Pipeline:
+    """The filters and scores of the first scheduler name."""
+    return pipeline_of(options.plugins_of(options.scheduler_names[0]))
+
+
+def pipeline_of(plugins: PluginSet) -> Pipeline:
+    """The filters and scores of a profile. Raises what the constructors of foreign plug-ins raise."""
+    return Pipeline(plugins.make_filters(), plugins.make_scores(), plugins.ignores if plugins.ignores_any else None)

@@ -1,0 +1,397 @@
+"""Carries out the lifecycle table: every gang's state, and the plan that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangsched.core import events as ev
+from gangsched.core.actions import Action, Report
+from gangsched.core.decision import BIND, UNSCHEDULABLE
+from gangsched.core.groups import Clock, Group, Plan, group_key
+from gangsched.core.lifecycle import report, suspension, telling
+from gangsched.core.lifecycle.holding import hold
+from gangsched.core.lifecycle.phases import Phases
+from gangsched.core.lifecycle.steps import Steps
+from gangsched.core.lifecycle.table import BINDING, HOLDING, Do, Signal, State, step
+from gangsched.core.lifecycle.takeover import Takeover
+from gangsched.core.options import Options
+from gangsched.core.planning.decider import Decider, Verdict
+from gangsched.core.queueing.queue import Change, Hint, Queue, queue_order
+from gangsched.core.queueing.waiting import Waiting
+from gangsched.core.queueing.wakeups import Wakeups
+from gangsched.core.state.world import World
+from gangsched.model.records import GangId, Pod
+
+_RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
+
+
+class Executor:
+    """The gangs under way. ``now`` is set by the caller before anything else is asked.
+
+    ``nodes_changed`` and ``nodes_fuller`` are told by the caller too: nodes that are not what they were, and nodes on
+    which pods take room that we have not put there.
+    """
+
+    def __init__(self, world: World, decider: Decider, options: Options) -> None:
+        self.world = world
+        self.decider = decider
+        self.options = options
+        self.steps = Steps(world, options)
+        self._waiting = Waiting(world, decider, options, self.steps)
+        self.groups: dict[str, Group] = {}
+        self._clock = Clock()
+        self.phases = Phases(world, decider, self.steps, self.groups, self.signal, self.refresh)
+        self.nodes_changed: set[str] = set()
+        self.nodes_fuller: set[str] = set()
+        self._group_of: dict[GangId, str] = {}
+        self._restless: set[str] = set()
+        self._next_plan = 1
+
+    @property
+    def now(self) -> float:
+        """The time of the call that is being served."""
+        return self.steps.now
+
+    @now.setter
+    def now(self, value: float) -> None:
+        self.steps.now = value
+
+    @property
+    def queue(self) -> Queue:
+        """The gangs that wait to be decided."""
+        return self.steps.queue
+
+    # -- the outside ---------------------------------------------------------------------------------------
+
+    def take_actions(self) -> list[Action]:
+        """What is to be done since the last call."""
+        out, self.steps.actions = self.steps.actions, []
+        return out
+
+    def take_changes(self) -> list[Change]:
+        """Helpful events that followed from our own steps."""
+        out, self.steps.changes = self.steps.changes, []
+        if any(change.kind is Hint.VOLUMES for change in out):
+            self.volumes_changed()  # somebody else may have counted on what has been given up
+        return out
+
+    def head(self) -> Group | None:
+        """The gang to be decided next. One whose earlier plan still has writes on their way waits beside the queue."""
+        for key in [k for k in self._restless if k not in self.groups or self.steps.still(self.groups[k])]:
+            self._restless.discard(key)
+            group = self.groups.get(key)
+            if group is not None and group.state is State.QUEUED:
+                self.queue.push(queue_order(self.world.membership, group.gangs))
+        while (head := self.queue.head()) is not None:
+            if self.steps.still(self.groups[head]):
+                return self.groups[head]
+            if self.groups[head].state is State.BACKOFF:
+                self.queue.calm(head)  # it comes when its backoff is over
+                continue
+            self.queue.remove(head)
+            self._restless.add(head)
+        return None
+
+    def unsettled(self) -> bool:
+        """Is there anything left to follow up?"""
+        return bool(self.steps.check or self.steps.changes or self.steps.taken_from)
+
+    def wake_at(self) -> float | None:
+        """The next moment at which something is due."""
+        times = (self._clock.next(), self.queue.wake_at(), self.steps.repeats.wake_at())
+        return min((t for t in times if t is not None), default=None)
+
+    def abandon(self) -> None:
+        """Forget everything under way without writing anything: another process is in charge now."""
+        self.world.forget_all()
+        self.groups.clear()
+        self._clock = Clock()
+        self._group_of.clear()
+        self._restless.clear()
+        self.world.held.clear()
+        self.world.suspended.rooms.clear()
+        self.world.binding.clear()
+        self.world.turns.clear()
+        self.steps.forget()
+
+    def refused(self, event: ev.ObjectRefused) -> None:
+        """Tell the owner of an object that cannot be understood, once."""
+        kind, _, api = event.kind.partition(".")
+        version = {"scheduling.sigs.k8s.io": "v1alpha1", "scheduling.x-k8s.io": "v1alpha1"}.get(api)
+        reference = (f"{api}/{version}" if version else api or "v1", kind, event.namespace, event.name, event.uid)
+        note = f"{event.field}: {event.message}"[:1024]
+        self.steps.actions.append(Report(reference, "Warning", report.REFUSED, "Reading", note))
+
+    # -- following the cluster -----------------------------------------------------------------------------
+
+    def refresh(self, gang: GangId) -> None:
+        """Look at a gang again: which group it is in, whether everything is there, what it needs."""
+        if not self.world.membership.is_ours(gang):
+            return
+        membership = self.world.membership
+        gangs, _ = membership.group(gang)
+        key = group_key(gangs)
+        for left in self._regroup(gangs, key):
+            self.refresh(left)
+        group = self.groups.get(key)
+        problem = membership.problem(gangs)
+        pending = any(membership.waits(g) for g in gangs)
+        look = membership.look(gangs)
+        if group is None:
+            if pending:
+                group = self.groups[key] = Group(gangs, self._clock)
+                for member in gangs:
+                    self._group_of[member] = key
+                group.problem = problem
+                group.look = look
+                self.signal(group, Signal.SCATTERED if problem else Signal.GATHERED)
+        else:
+            other, group.look = look != group.look, look
+            if other:
+                group.likeness = None
+            self._follow(group, problem, pending, other)
+        telling.object_status(self.steps, gang, self.groups.get(self._group_of.get(gang, "")))
+
+    def _follow(self, group: Group, problem: str, pending: bool, other: bool) -> None:
+        """A group that is known was touched; ``other`` says that its gangs are not what they were."""
+        changed = problem != group.problem
+        group.problem = problem
+        if group.state is State.STARTING:
+            self._follow_job(group)
+            return
+        if group.state is State.BINDING:
+            return  # members become bound one after another; what is missing afterwards is seen then
+        planned = group.state in (*HOLDING, State.PREBINDING)
+        if planned and group.plan is not None and not self._members_there(group.plan):
+            self.signal(group, Signal.SCATTERED if problem or not pending else Signal.PLAN_BROKEN)
+        elif (problem and planned) or (problem and (changed or group.state is not State.GATHERING)):
+            self.signal(group, Signal.SCATTERED)
+        elif not problem:
+            self.signal(group, Signal.GATHERED)
+        if not pending and group.state in _RESTING:
+            self._forget_group(group)
+        elif pending and not problem and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):
+            self.signal(group, Signal.MORE)
+        elif problem and pending:
+            telling.where_it_stands(self.steps, group)
+        elif other and group.state is State.QUEUED:
+            self.steps.carry_out(Do.ENQUEUE, group)  # its place in the queue may be another now
+
+    def _follow_job(self, group: Group) -> None:
+        """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
+        gang = group.gangs[0]
+        job = self.world.jobs.get((gang.namespace, gang.name))
+        if job is None or job.finished or suspension.suspended_anew(self.steps, job):
+            self.signal(group, Signal.SCATTERED)
+            self._forget_group(group)
+            self.refresh(gang)
+
+    def _regroup(self, gangs: tuple[GangId, ...], key: str) -> list[GangId]:
+        """Gangs that were in another group before leave it; returns the others of that group, now on their own."""
+        left: list[GangId] = []
+        for gang in gangs:
+            old = self._group_of.get(gang)
+            if old is not None and old != key:
+                group = self.groups[old]
+                self.signal(group, Signal.SCATTERED)
+                self._forget_group(group)
+                left += [g for g in group.gangs if g not in gangs]
+        return left
+
+    def _forget_group(self, group: Group) -> None:
+        self.queue.remove(group.key)
+        self._waiting.unblock(group)
+        self.steps.release(group)
+        self.groups.pop(group.key, None)
+        group.known = False
+        self.steps.check.discard(group.key)
+        for gang in group.gangs:
+            self._group_of.pop(gang, None)
+
+    def _members_there(self, plan: Plan) -> bool:
+        pods = (self.world.pods.get(uid) for uid in plan.node_of)
+        return all(p is not None and p.live and not p.node for p in pods)
+
+    def gone(self, uid: str) -> None:
+        """A pod no longer takes room: whoever waited for that may go on."""
+        self.steps.marks.discard(uid)
+        for key in self.steps.awaited_by.pop(uid, ()):
+            group = self.groups.get(key)
+            if group is not None and group.plan is not None:
+                group.plan.waiting.discard(uid)
+                self.steps.check.add(key)
+
+    def pod_seen(self, old: Pod | None, pod: Pod) -> None:
+        """A pod's record changed: what it is now told to people may have to be told again."""
+        if pod.node:
+            suspension.take_room(self.steps, pod, pod.node)
+        if old is None or old.gang in self._group_of:
+            key = self._group_of.get(pod.gang)
+            if key is not None and pod.node:
+                self.groups[key].told.pop(pod.uid, None)
+
+    def plans_at_risk(self) -> None:
+        """Plans whose nodes changed are checked again."""
+        changed, self.nodes_changed = self.nodes_changed, set()
+        fuller, self.nodes_fuller = self.nodes_fuller, set()
+        taken, self.steps.taken_from = self.steps.taken_from, set()
+        if changed or fuller:
+            self._assumed_at_risk(changed | fuller)
+        if not changed and not taken:
+            return
+        for key in sorted(self.world.held):
+            group = self.groups.get(key)
+            if group is not None and group.state is State.STARTING and key in taken:
+                self.signal(group, Signal.TAKEN_OVER)
+            if group is None or group.plan is None or group.state not in HOLDING:
+                continue
+            on_changed = not changed.isdisjoint(group.plan.node_of.values())
+            if (on_changed or key in taken) and not self._still_holds(group, group.plan):
+                self.signal(group, Signal.TAKEN_OVER if key in taken else Signal.PLAN_BROKEN)
+
+    def _assumed_at_risk(self, changed: set[str]) -> None:
+        """Members that wait for their volumes, which may take minutes, lose their place when their node no longer takes
+        them: the kubelet would refuse some of them, and the gang would run in part.
+        """
+        for group in [g for g in self.groups.values() if g.state is State.PREBINDING]:
+            places = [p for p in group.plan.placements if p.node in changed] if group.plan is not None else []
+            lost = self.steps.lost(places)
+            if lost:
+                group.message = f"{lost[0].node} no longer takes {lost[0].key}"
+                self.signal(group, Signal.PLAN_BROKEN)
+
+    def _still_holds(self, group: Group, plan: Plan) -> bool:
+        return self.decider.still_holds(group.gangs, group.key, self.now, plan.placements, plan.waiting)
+
+    def time_passed(self) -> None:
+        """Timeouts and the ends of backoffs."""
+        for group in self._clock.due("deadline", self.now):
+            group.message = f"timed out while {group.state.value}: {group.message}"
+            self.signal(group, Signal.TIMEOUT)
+            if group.state is State.BOUND:
+                self.refresh(group.gangs[0])
+        for group in self._clock.due("retry_at", self.now):
+            if not self.steps.bind_again(group):
+                self.signal(group, Signal.PLAN_BROKEN)
+        for gang in self.steps.repeat():
+            self.refresh(gang)
+        for group in self._clock.due("tell_at", self.now):
+            group.tell_at = None
+            telling.where_it_stands(self.steps, group)
+        for key in self.queue.due(self.now):
+            if key in self.groups:
+                self.signal(self.groups[key], Signal.WAKE)
+
+    def wake(self, changes: Sequence[Change]) -> None:
+        """Something happened that may help parked gangs."""
+        wakeups = Wakeups(self.world, self.decider, self.options.strict_budgets, changes)
+        for key in self.queue.sleeping():
+            if wakeups.helps(self.groups[key], self.now) and self.queue.wake(key, self.now):
+                self.signal(self.groups[key], Signal.WAKE)
+
+    # -- decisions -----------------------------------------------------------------------------------------
+
+    def decide(self, group: Group) -> Verdict:
+        """Decide a queued gang, or one that would sit out its backoff although nothing else is to be decided."""
+        early = group.state is State.BACKOFF
+        self.signal(group, Signal.WAKE)
+        since = self.now if group.waiting_since is None else group.waiting_since
+        may_preempt = group.rounds < self.options.max_rounds
+        verdict = self.decider.decide(group.gangs, group.key, self.now, may_preempt=may_preempt, waiting_since=since)
+        group.waiting_since = None if verdict.outcome == BIND else since
+        if early and verdict.outcome == UNSCHEDULABLE:  # so it would be for others like it
+            for key in self.queue.eager():
+                if self.groups[key].likeness == group.likeness:
+                    self.queue.calm(key)
+        group.behind = verdict.behind
+        group.short_of_quota = verdict.short_of_quota
+        group.look_again_at = self._waiting.look_again(group, verdict.retry_at)
+        return verdict
+
+    def no_fit(self, group: Group, verdict: Verdict) -> None:
+        """A decided group does not fit. Of single pods, neither do those like it that have been tried before: behind it
+        in the queue they cannot see more room than it did. They are not tried again in vain.
+        """
+        speaks = group.single and not group.rounds and verdict.retry_at is None and not verdict.failed_plugin
+        self.signal(group, Signal.NO_FIT)
+        for other in [self.groups[key] for key in self.queue.active()] if speaks else ():
+            if other.single and not other.rounds and other.likeness == group.likeness:
+                other.behind = verdict.behind
+                other.look_again_at = self._waiting.look_again(other, None)
+                self.signal(other, Signal.NO_FIT)
+
+    # -- plans ---------------------------------------------------------------------------------------------
+
+    def adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
+        """Make a verdict with placements the gang's plan and start on it."""
+        ident = f"{int(self.now * 1000):x}-{self._next_plan}"
+        self._next_plan += 1
+        for use in (d.quota for d in verdict.decisions if d.quota is not None):
+            self.world.managed.choose(use.by_pod, self.now)
+        group.plan = Plan(ident, verdict.placements, verdict.victims, [a.uid for a in verdict.awaiting])
+        self.steps.look_around(group.plan)
+        if signal is Signal.PLAN:
+            hold(self.steps, group, group.plan)
+        self.signal(group, self.phases.onward(group, signal, group.plan))
+
+    def volumes_changed(self) -> None:
+        """Gangs that wait for their volumes are looked at again."""
+        self.steps.check.update(g.key for g in self.groups.values() if g.state is State.PREBINDING)
+
+    def take_over(self) -> None:
+        """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
+        found = Takeover(self.world, self.decider, self.now)
+        needed: set[str] = set()
+        for key in self.queue.active():  # the strongest first: what it holds is not there for the others
+            group = self.groups[key]
+            plan = found.plan(group)
+            if plan is not None:
+                needed.update(plan.victims)
+                self.steps.marks.update(plan.victims)
+                self._resume(group, plan)
+        for group in self.groups.values():
+            if group.plan is None and self.steps.on_record(group):
+                self.signal(group, Signal.DISCARD)
+        for pod, mark in found.marked:
+            if pod.uid not in needed:
+                self.steps.unmark(pod.uid, mark.preemptor)
+
+    def _resume(self, group: Group, plan: Plan) -> None:
+        group.plan = plan
+        group.rounds = int(plan.announced)
+        group.message = f"finishing plan {plan.ident} of an earlier process"
+        self.steps.look_around(plan)
+        hold(self.steps, group, plan)
+        self.steps.withdraw_others(group, plan)
+        self.signal(group, Signal.RESUME)
+
+    # -- the table -----------------------------------------------------------------------------------------
+
+    def signal(self, group: Group, signal: Signal) -> None:
+        """Something happened to a gang: take the step that the table has for it."""
+        found = step(group.state, signal)
+        if found is None:
+            return
+        bound = group.plan.placements if group.state in BINDING and group.plan is not None else ()
+        group.state = found.state
+        for do in found.do:
+            self.steps.carry_out(do, group)
+        if Do.UNASSUME in found.do:
+            group.look = self.world.membership.look(group.gangs)  # that its members are pending again is no news
+        if found.state in (*HOLDING, *BINDING, State.STARTING):
+            self.steps.check.add(group.key)
+        if found.state not in (*HOLDING, State.PREBINDING, State.STARTING):
+            group.deadline = None
+        if found.state in BINDING:
+            self.world.binding.update(group.gangs)
+        else:
+            self.world.binding.difference_update(group.gangs)
+        for place in bound:  # a gang whose bindings are on their way is no victim, from now on it is
+            if place.uid in self.world.pods:
+                self.steps.changes.append(Change(Hint.VICTIMS, place.node, self.world.pods[place.uid]))
+        if found.state is not State.BACKOFF:
+            group.tell_at = None
+        if found.state is State.BACKOFF:
+            self._waiting.block(group)
+        elif found.state is not State.QUEUED:
+            self._waiting.unblock(group)

@@ -1,0 +1,30 @@
+"""The room that is kept for the members of a gang while pods are still in their way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangsched.core.state.simulation import Phantom
+
+if TYPE_CHECKING:
+    from gangsched.core.groups import Group, Plan
+    from gangsched.core.lifecycle.steps import Steps
+
+
+def hold(steps: Steps, group: Group, plan: Plan) -> None:
+    """Keep the room for the members, for as long as the gang has, until the pods that are in the way are gone."""
+    steps.wait_for(group, plan, tuple(plan.waiting))
+    group.deadline = steps.now + _timeout(steps, group)
+    world = steps.world
+    priority = world.membership.preemptor_priority(group.gangs)
+    world.held[group.key] = [
+        Phantom(world.snapshot.class_of(world.pods[place.uid]), place.uid, place.node, priority, group.key)
+        for place in plan.placements
+    ]
+    steps.may_have_taken(group, priority)
+
+
+def _timeout(steps: Steps, group: Group) -> float:
+    specs = [steps.world.membership.spec(g) for g in group.gangs]
+    times = [s.timeout_seconds for s in specs if s is not None and s.timeout_seconds]
+    return min(times, default=steps.options.timeout_seconds)

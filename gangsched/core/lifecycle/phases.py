@@ -1,0 +1,210 @@
+"""The answers to writes, and what follows when a phase of a gang's plan is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from gangsched.core.actions import Bind, Remove, ResumeJob, SuspendJob, Unmark, WithdrawNomination
+from gangsched.core.decision import BIND, WAIT
+from gangsched.core.groups import Group, Plan
+from gangsched.core.lifecycle import prebind, report, suspension, telling
+from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.lifecycle.repeats import Repeated
+from gangsched.core.lifecycle.steps import Steps
+from gangsched.core.lifecycle.table import BINDING, HOLDING, Signal, State
+from gangsched.core.planning.decider import Decider
+from gangsched.core.preemption.removal import incomplete
+from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.state.world import World
+from gangsched.core.volumes.binding import needs_binding
+from gangsched.model.records import GangId
+
+
+class Phases:
+    """Follows the plans of ``groups`` from one phase to the next.
+
+    ``signal`` takes a step of the lifecycle table, ``refresh`` looks at a gang again.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        decider: Decider,
+        steps: Steps,
+        groups: Mapping[str, Group],
+        signal: Callable[[Group, Signal], None],
+        refresh: Callable[[GangId], None],
+    ) -> None:
+        self._world = world
+        self._decider = decider
+        self._steps = steps
+        self._groups = groups
+        self._signal = signal
+        self._refresh = refresh
+
+    def onward(self, group: Group, signal: Signal, plan: Plan) -> Signal:
+        """Members that could be bound now have to wait while their claims are not bound, or do not exist yet."""
+        if signal in (Signal.FITS, Signal.ROOM_FREED) and suspension.is_suspended_job(group):
+            return Signal.START
+        wait = signal in (Signal.FITS, Signal.ROOM_FREED) and needs_binding(self._world, plan.placements)
+        return Signal.VOLUMES if wait else signal
+
+    def answer(self, action_id: int, outcome: str, message: str) -> None:
+        """The outcome of a write."""
+        known = self._steps.writes.pop(action_id)
+        if known is None:
+            return
+        key, action = known
+        self._steps.answered(key)
+        group = self._groups.get(key)
+        failure = "" if outcome == "ok" else f"{outcome}: {message}"
+        if group is None or group.barrier.arrive(action_id, failure) is None:
+            if isinstance(action, Bind | Unmark | WithdrawNomination):
+                self._apart(action, outcome)
+            elif isinstance(action, Remove) and outcome not in ("ok", "gone"):
+                self._steps.not_removed(action)
+            elif isinstance(action, SuspendJob) and outcome not in ("ok", "gone"):
+                suspension.not_suspended(self._steps, action)
+            return
+        if isinstance(action, Bind):
+            self._bound(group, action, outcome)
+        if isinstance(action, Remove) and group.plan is not None and outcome == "ok":
+            victim = group.plan.victims[action.pod.uid]
+            trigger = self._steps.trigger(group)
+            priority = self._world.membership.preemptor_priority(group.gangs)
+            self._steps.actions.append(report.victim_evicted(victim, group.name, trigger, priority))
+        if isinstance(action, SuspendJob) and group.plan is not None and outcome == "ok":
+            suspension.suspended(self._steps, group, group.plan, action.job)
+        if isinstance(action, ResumeJob) and group.plan is not None and outcome == "ok":
+            self._steps.actions.append(report.job_resumed(action.job, len(group.plan.placements)))
+        self._steps.check.add(key)
+
+    def _apart(self, action: Repeated, outcome: str) -> None:
+        """The outcome of a write that no phase waits for (any more)."""
+        repeats, uid = self._steps.repeats, action.pod.uid
+        if isinstance(action, Bind) and not repeats.has(Bind, uid):
+            repeats.sent(action)
+        failures = repeats.answered(action, outcome)
+        if failures:
+            self._steps.repeat_later(action, failures)
+        elif isinstance(action, Bind):
+            self._bound(None, action, outcome)
+            pod = self._world.pods.get(uid)
+            if pod is not None:
+                self._refresh(pod.gang)
+
+    def _bound(self, group: Group | None, action: Bind, outcome: str) -> None:
+        if outcome == "ok":
+            self._steps.actions.append(report.scheduled(action.pod, action.node))
+            if group is not None:
+                group.told.pop(action.pod.uid, None)
+            return
+        if outcome != "transient":
+            self._world.forget(action.pod.uid)
+            self._steps.changes.append(Change(Hint.ROOM, action.node))
+
+    def over(self) -> None:
+        """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
+        check, self._steps.check = self._steps.check, set()
+        for key in sorted(check):
+            group = self._groups.get(key)
+            if group is None or not group.barrier.complete or group.plan is None:
+                continue
+            if group.state is State.WAITING:
+                if not group.plan.waiting:
+                    self._room_freed(group, group.plan)
+            elif group.state is State.STARTING and not group.barrier.failed:
+                if not self._world.held.get(key):
+                    self._signal(group, Signal.ADOPTED)
+                    self._recheck(group)
+            elif group.state in (*HOLDING, *BINDING, State.STARTING):
+                self._phase_over(group, group.plan)
+
+    def _phase_over(self, group: Group, plan: Plan) -> None:
+        failures = [(uid, text) for uid, text in group.barrier.failed if not self._harmless(group, text)]
+        group.barrier = Barrier()
+        if group.state is State.PREBINDING and not failures:
+            done, problem = prebind.done(self._steps, plan)
+            if done:
+                self._signal(group, Signal.VOLUMES_BOUND)
+            if not problem:
+                return
+            failures = [("", f"conflict: {problem}")]
+        if not failures:
+            if group.state is State.MARKED and (
+                incomplete(plan.victims.values(), self._world) or self._needless(group, plan)
+            ):
+                self._signal(group, Signal.PLAN_BROKEN)
+                return
+            self._written(group)
+            return
+        if group.state is State.EVICTING and all(text.startswith("transient") for _, text in failures):
+            plan.removed.difference_update(pod for uid, _ in failures for pod in plan.meant(uid))
+            self._steps.remove(group)  # the same list again, until the gang's time is over
+            return
+        if group.state is State.BINDING and any(text.startswith("transient") for _, text in failures):
+            # It may have taken effect: only the same binding again can tell without giving the room away twice.
+            group.unsure = [uid for uid, text in failures if text.startswith("transient")]
+            group.attempts += 1
+            group.retry_at = self._steps.now + self._steps.backoff(group)
+            return
+        # They stay: their marks are taken back.
+        plan.removed.difference_update(pod for uid, _ in failures for pod in plan.meant(uid))
+        group.message = f"{group.state.value}: {failures[0][1]}"
+        group.look = self._world.membership.look(group.gangs)  # what has become of these writes is no news
+        self._signal(group, self._verdict_on(group, [text for _, text in failures]))
+        self._recheck(group)
+
+    @staticmethod
+    def _verdict_on(group: Group, failures: Iterable[str]) -> Signal:
+        """Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.
+
+        When that happens again, what is known may lag behind: then there is a pause first.
+        """
+        if not all(text.startswith(("gone", "conflict")) for text in failures):
+            return Signal.WRITE_FAILED
+        group.conflicts += 1
+        return Signal.PLAN_BROKEN if group.conflicts < 2 else Signal.CONFLICT
+
+    def _written(self, group: Group) -> None:
+        was = group.state
+        self._signal(group, Signal.WRITTEN)
+        if was is State.BINDING:
+            group.attempts = 0
+            group.rounds = 0
+            group.conflicts = 0
+            group.message = ""
+            self._recheck(group)
+
+    def _recheck(self, group: Group) -> None:
+        """Bindings are through: see who is still pending."""
+        for gang in group.gangs:
+            self._refresh(gang)
+
+    @staticmethod
+    def _harmless(group: Group, failure: str) -> bool:
+        """A victim that is gone already has left all by itself."""
+        return group.state in (State.MARKED, State.EVICTING) and failure.startswith("gone")
+
+    def _needless(self, group: Group, plan: Plan) -> bool:
+        """Nobody is evicted any more when room has turned up since the plan was made."""
+        if not plan.victims:
+            return False
+        verdict = self._decider.decide(group.gangs, group.key, self._steps.now, may_preempt=False, prefer=plan.node_of)
+        return verdict.outcome in (BIND, WAIT)
+
+    def _room_freed(self, group: Group, plan: Plan) -> None:
+        verdict = self._decider.decide(
+            group.gangs, group.key, self._steps.now, may_preempt=False, prefer=plan.node_of, holding=True
+        )
+        if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
+            self._steps.wait_for(group, plan, [a.uid for a in verdict.awaiting])  # others leave these nodes too
+            return
+        if verdict.outcome != BIND:
+            group.message = telling.room_taken(self._steps, group, plan, verdict.message)
+            self._signal(group, Signal.PLAN_BROKEN)
+            return
+        moved = self._steps.withdraw_moved(plan, verdict.placements)
+        group.plan = Plan(plan.ident, verdict.placements, (), ())
+        group.plan.nominated = plan.nominated - moved
+        self._signal(group, self.onward(group, Signal.ROOM_FREED, group.plan))

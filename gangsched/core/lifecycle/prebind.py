@@ -1,0 +1,97 @@
+"""PreBind: the volumes of all members are bound before the first member is.
+
+The members' room and their volumes are assumed from the decision on. Claims that the cluster already knows about
+(after a restart) are not asked for again, only waited for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangsched.core.actions import BindVolume, PodRef, SelectNode
+from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.volumes.binding import ClaimBinding, assign, progress
+
+if TYPE_CHECKING:
+    from gangsched.core.groups import Group, Plan
+    from gangsched.core.lifecycle.steps import Steps
+
+
+def begin(steps: Steps, group: Group) -> None:
+    """Assume the members and their volumes, and ask for those that nobody has asked for yet."""
+    plan = group.plan
+    if plan is None:
+        return
+    world, index = steps.world, steps.world.snapshot.volumes
+    group.barrier = Barrier()
+    group.deadline = steps.now + steps.options.bind_timeout_seconds
+    found = assign(world, plan.placements)
+    steps.assume_members(group, plan)
+    if isinstance(found, str):
+        # What the decision counted on is gone: the phase fails before it has written anything.
+        group.barrier.failed.append((plan.placements[0].uid, f"conflict: {found}"))
+        return
+    plan.claims = found
+    group.message = _waiting(found)
+    for binding in found:
+        if binding.ours:
+            index.assume(binding.key, binding.target)
+        if not binding.asked:
+            _ask(steps, group, binding)
+
+
+def _ask(steps: Steps, group: Group, binding: ClaimBinding) -> None:
+    claim = binding.claim
+    pod = steps.world.pods[binding.pod]
+    ref = PodRef(pod.namespace, pod.name, pod.uid)
+    action_id = steps.new_id()
+    if binding.target.volume:
+        volume = steps.world.snapshot.volumes.volumes[binding.target.volume]
+        action: BindVolume | SelectNode = BindVolume(
+            action_id,
+            ref,
+            volume.name,
+            volume.uid,
+            volume.version,
+            claim.name,
+            claim.uid,
+            reserved=volume.claim is not None,
+        )
+    else:
+        action = SelectNode(action_id, ref, claim.name, claim.uid, binding.target.node)
+    steps.write(group, action, action_id, pod.uid)
+
+
+def done(steps: Steps, plan: Plan) -> tuple[bool, str]:
+    """Are all claims bound, and is there a reason why one will not be?"""
+    everything = True
+    for binding in plan.claims:
+        bound, problem = progress(steps.world, binding)
+        if problem:
+            return False, f"binding volumes: {problem}"
+        everything = everything and bound
+    return everything, ""
+
+
+def undo(steps: Steps, group: Group) -> None:
+    """The members are pending again, on no node. Claims keep what the cluster was told of them."""
+    for place in group.plan.placements if group.plan is not None else ():
+        if steps.world.assumed(place.uid):
+            steps.world.forget(place.uid)
+            steps.changes.append(Change(Hint.ROOM, place.node))
+
+
+def forget_claims(steps: Steps, plan: Plan) -> None:
+    """What the cluster shows of the plan's claims is what counts again."""
+    for binding in plan.claims:
+        if binding.ours:
+            steps.world.snapshot.volumes.forget(binding.key)
+            steps.changes.append(Change(Hint.VOLUMES))
+    plan.claims = []
+
+
+def _waiting(bindings: list[ClaimBinding]) -> str:
+    names = sorted("/".join(b.key) for b in bindings)
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"waiting for volumes of {shown}"

@@ -1,0 +1,170 @@
+"""What people are told: texts of conditions and Events, and the status of group objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from gangsched.core.actions import JobRef, PodRef, Report, pod_reference
+from gangsched.core.decision import Placement, Victim
+from gangsched.core.state.membership import Census
+from gangsched.model.records import Gang, Pod
+
+#: Reasons of Events and of the PodScheduled condition.
+SCHEDULED = "Scheduled"
+FAILED_SCHEDULING = "FailedScheduling"
+PREEMPTED = "Preempted"
+GANG_NOT_READY = "GangNotReady"
+UNSCHEDULABLE = "Unschedulable"
+REFUSED = "InvalidObject"
+SCHEDULER_ERROR = "SchedulerError"
+ROOM_TAKEN = "FreedRoomTaken"
+RESUMED = "Resumed"
+
+#: Reason of a victim's DisruptionTarget condition.
+MARK_REASON = "PreemptionByScheduler"
+
+#: Events are cut at this length by the API server.
+_NOTE_LIMIT = 1024
+
+
+def reference(pod: Pod) -> PodRef:
+    """The incarnation of a pod that a write means."""
+    return PodRef(pod.namespace, pod.name, pod.uid)
+
+
+def scheduled(pod: PodRef, node: str) -> Report:
+    """The pod was bound."""
+    return Report(pod_reference(pod), "Normal", SCHEDULED, "Binding", f"Successfully assigned {pod.key} to {node}")
+
+
+def failed_scheduling(pod: PodRef, message: str) -> Report:
+    """The pod's gang does not fit."""
+    return Report(pod_reference(pod), "Warning", FAILED_SCHEDULING, "Scheduling", message[:_NOTE_LIMIT])
+
+
+def scheduler_error(pod: PodRef, message: str) -> Report:
+    """Nothing could be decided about the pod's gang."""
+    return Report(pod_reference(pod), "Warning", SCHEDULER_ERROR, "Scheduling", message[:_NOTE_LIMIT])
+
+
+def not_ready(pod: PodRef, message: str) -> Report:
+    """The pod waits for the rest of its gang."""
+    return Report(pod_reference(pod), "Normal", GANG_NOT_READY, "Scheduling", message[:_NOTE_LIMIT])
+
+
+def victim_evicted(victim: Victim, preemptor: str, trigger: PodRef, priority: int) -> Report:
+    """Told on the victim: for whom it had to go."""
+    ref = PodRef(victim.namespace, victim.name, victim.uid)
+    note = f"Preempted by gang {preemptor} (priority {priority}, pod {trigger.key}) on node {victim.node}: {victim.why}"
+    return Report(pod_reference(ref), "Normal", PREEMPTED, "Preempting", note[:_NOTE_LIMIT], pod_reference(trigger))
+
+
+def job_suspended(job: JobRef, preemptor: str, trigger: PodRef, priority: int, plan: str) -> Report:
+    """Told on a Job whose pods had to go."""
+    note = f"Suspended to make room for gang {preemptor} (priority {priority}, {trigger.key}; plan {plan});"
+    note += " it goes on when it fits again"
+    return Report(pod_reference(job), "Normal", PREEMPTED, "Suspending", note[:_NOTE_LIMIT], pod_reference(trigger))
+
+
+def job_resumed(job: JobRef, pods: int) -> Report:
+    """Told on a Job that goes on."""
+    note = f"There is room for its {pods} pod{'' if pods == 1 else 's'} again: its suspension has ended"
+    return Report(pod_reference(job), "Normal", RESUMED, "Resuming", note)
+
+
+def preemptor_evicts(trigger: PodRef, preemptor: str, victims: Iterable[Victim], plan: str) -> Report:
+    """Told on the preemptor: who had to go."""
+    names = sorted(v.key for v in victims)
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    note = f"Preempted {len(names)} pod{'s' if len(names) != 1 else ''} for gang {preemptor} (plan {plan}): {shown}"
+    return Report(pod_reference(trigger), "Normal", PREEMPTED, "Preempting", note[:_NOTE_LIMIT])
+
+
+def room_taken(trigger: PodRef, message: str) -> Report:
+    """Told on the preemptor: somebody else was bound into the room that was freed for it."""
+    return Report(pod_reference(trigger), "Warning", ROOM_TAKEN, "Preempting", message[:_NOTE_LIMIT])
+
+
+class Mark(NamedTuple):
+    """What the message of a victim's mark says; ``preemptor`` is ``ns/gang``, joined by commas for a GangGroup."""
+
+    scheduler: str
+    preemptor: str
+    trigger: str
+
+
+class Intent(NamedTuple):
+    """What the intent record of a nominated member says: the plan's id, and how many victims the plan had."""
+
+    plan: str
+    victims: int
+
+
+_MARK = re.compile(r"(\S+): preempting to accommodate higher priority pods, preemptor: (\S+), triggerpod: ([^\s,]+)")
+_INTENT = re.compile(r"plan (\S+): nominated to \S+; waiting for ([0-9]+) victims")
+
+
+def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
+    """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
+    return f"{scheduler}: preempting to accommodate higher priority pods, preemptor: {preemptor}, triggerpod: {trigger}"
+
+
+def intent_message(plan: str, placement: Placement, victims: int, awaited: int) -> str:
+    """The message of the intent record on a nominated member."""
+    return f"plan {plan}: nominated to {placement.node}; waiting for {victims} victims and {awaited} terminating pods"
+
+
+def mark_of(pod: Pod) -> Mark | None:
+    """The mark that a victim bears, by whatever process of a scheduler that writes such marks; None without one."""
+    said = pod.disruption
+    if said is None or said.status != "True" or said.reason != MARK_REASON:
+        return None
+    return read_mark(said.message)
+
+
+def read_mark(message: str) -> Mark | None:
+    """What :func:`mark_message` has written; None for other texts."""
+    found = _MARK.fullmatch(message)
+    return Mark(*found.groups()) if found else None
+
+
+def intent_of(pod: Pod) -> Intent | None:
+    """The intent record that stands on a pod; None without one, or without a node that it could be for."""
+    said = pod.intent
+    if said is None or said.status != "True" or not pod.nominated_node:
+        return None
+    found = _INTENT.match(said.message)
+    return Intent(found[1], int(found[2])) if found else None
+
+
+def gang_status(gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str) -> Mapping[str, Any]:
+    """The status of a group object; phases as Koordinator's users know them."""
+    phases = [p.phase for p in pods]
+    running, succeeded, failed = (phases.count(x) for x in ("Running", "Succeeded", "Failed"))
+    scheduled_now = len(census.bound) + len(census.terminating) + succeeded
+    minimum = gang.min_member
+    if succeeded >= minimum:
+        phase = "Finished"
+    elif failed and failed + running + succeeded >= minimum:
+        phase = "Failed"
+    elif scheduled_now >= minimum:
+        phase = "Running" if running + succeeded >= minimum else "Scheduled"
+    elif scheduled_now:
+        phase = "Scheduling"
+    elif census.present >= minimum and not problem:
+        phase = "PreScheduling"
+    else:
+        phase = "Pending"
+    done = scheduled_now >= minimum
+    return {
+        "phase": phase,
+        "members": len(phases),
+        "scheduled": scheduled_now,
+        "running": running,
+        "succeeded": succeeded,
+        "failed": failed,
+        "reason": SCHEDULED if done else (GANG_NOT_READY if problem else UNSCHEDULABLE if message else ""),
+        "message": "" if done else problem or message,
+    }

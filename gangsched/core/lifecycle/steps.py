@@ -1,0 +1,429 @@
+"""What a step of the lifecycle table does: the writes, the queue, and the room that is held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    JobRef,
+    Mark,
+    Nominate,
+    PodRef,
+    Remove,
+    Unmark,
+    WithdrawNomination,
+)
+from gangsched.core.decision import Placement
+from gangsched.core.groups import Group, Plan
+from gangsched.core.lifecycle import prebind, report, suspension, telling
+from gangsched.core.lifecycle.outstanding import Outstanding
+from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.lifecycle.repeats import Repeated, Repeats
+from gangsched.core.lifecycle.table import Do
+from gangsched.core.options import Options
+from gangsched.core.queueing.queue import Change, Hint, Queue, queue_order
+from gangsched.core.state.world import World
+from gangsched.model.records import GangId, Pod
+
+
+class Steps:
+    """Carries out single steps for one gang at a time; it never changes a gang's state.
+
+    ``writes`` are the writes without an answer yet; ``awaited_by`` has, by UID, the keys of the groups
+    that wait for a pod to be gone. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those
+    whose held room a gang of higher priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by
+    whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed. ``statuses`` are
+    those of group objects that were told last.
+    """
+
+    def __init__(self, world: World, options: Options) -> None:
+        self.world = world
+        self.options = options
+        self.now = 0.0
+        self.queue = Queue()
+        self.actions: list[Action] = []
+        self.writes = Outstanding()
+        self.awaited_by = world.awaited
+        self.marks: set[str] = set()
+        self.changes: list[Change] = []
+        self.check: set[str] = set()
+        self.taken_from: set[str] = set()
+        self.repeats = Repeats()
+        self._next_id = 1
+        self._withdraw_later: dict[str, list[WithdrawNomination]] = {}
+        self.statuses: dict[GangId, object] = {}
+        self._do: dict[Do, Callable[[Group], None]] = {
+            Do.NOMINATE: self._nominate,
+            Do.MARK: self._mark,
+            Do.REMOVE: self.remove,
+            Do.PREBIND: lambda group: prebind.begin(self, group),
+            Do.UNASSUME: lambda group: prebind.undo(self, group),
+            Do.BIND: self._bind,
+            Do.LET_GO_ON: lambda group: suspension.let_go_on(self, group),
+            Do.WITHDRAW: self._withdraw,
+            Do.UNMARK: self._unmark,
+            Do.RELEASE: self.release,
+            Do.REPORT: lambda group: telling.where_it_stands(self, group),
+            Do.ENQUEUE: self._enqueue,
+            Do.RETRY: self._retry,
+            Do.PARK: self._park,
+            Do.DEQUEUE: lambda group: self.queue.remove(group.key),
+        }
+
+    def carry_out(self, do: Do, group: Group) -> None:
+        """Do one thing for a group."""
+        self._do[do](group)
+
+    def forget(self) -> None:
+        """Forget everything under way: another process is in charge now."""
+        self.writes.clear()
+        self.awaited_by.clear()
+        self.marks.clear()
+        self.queue = Queue()
+        self.check.clear()
+        self.taken_from.clear()
+        self.actions.clear()
+        self.statuses.clear()
+        self.repeats.clear()
+        self._withdraw_later.clear()
+
+    def still(self, group: Group) -> bool:
+        """Is nothing of an earlier plan of this gang on its way any more? Until then it is not decided again: a mark or
+        a nomination that arrives late would look like one of the new plan.
+        """
+        if self.writes.any_of(group.key):
+            return False
+        return not len(self.repeats) or not any(
+            self.repeats.has(WithdrawNomination, pod.uid) for pod in self._unplaced(group)
+        )
+
+    def wait_for(self, group: Group, plan: Plan, uids: Iterable[str]) -> None:
+        """The gang waits until these pods are gone."""
+        for uid in uids:
+            plan.waiting.add(uid)
+            self.awaited_by.setdefault(uid, set()).add(group.key)
+
+    def write(self, group: Group, action: Action, action_id: int, uid: str) -> None:
+        """A write that the group's phase waits for."""
+        self.writes.add(action_id, group.key, action)
+        group.barrier.expect(action_id, uid)
+        self.actions.append(action)
+
+    def _write_apart(self, action: Repeated) -> None:
+        """A write that no phase waits for, and that is repeated until it succeeds."""
+        self.writes.add(action.id, "", action)
+        self.repeats.sent(action)
+        self.actions.append(action)
+
+    def repeat_later(self, action: Repeated, failures: int) -> None:
+        """This write has failed so many times: repeat it after a pause."""
+        self.repeats.again(action, self.now + self.pause(failures))
+
+    def repeat(self) -> list[GangId]:
+        """Repeat the writes whose time has come, if what they are about is still so. Returns the gangs of members that
+        are pending again, because their node no longer takes them.
+        """
+        again = []
+        for action in self.repeats.due(self.now):
+            pod = self.world.pods.get(action.pod.uid)
+            if pod is not None and self._wanted(action, pod):
+                self._write_apart(msgspec.structs.replace(action, id=self.new_id()))
+                continue
+            self.repeats.drop(type(action), action.pod.uid)
+            if pod is not None and isinstance(action, Bind) and self.world.assumed(pod.uid):
+                self.world.forget(pod.uid)
+                self.changes.append(Change(Hint.ROOM, action.node, pod))
+                again.append(pod.gang)
+        return again
+
+    def _wanted(self, action: Repeated, pod: Pod) -> bool:
+        match action:
+            case Bind(node=node):
+                return self.still_takes(pod.uid, node)
+            case WithdrawNomination():
+                return not pod.node
+        return pod.live
+
+    def new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
+    def _ref(self, place: Placement) -> PodRef:
+        return PodRef(place.namespace, place.name, place.uid)
+
+    def trigger(self, group: Group) -> PodRef:
+        """The first placed member by name: the pod that messages name. A Job without pods speaks for itself."""
+        if suspension.is_suspended_job(group):
+            return self.job(group.gangs[0])
+        places = group.plan.placements if group.plan is not None else []
+        first = min(places, key=lambda p: p.key, default=None)
+        return self._ref(first) if first is not None else PodRef("", group.name, "")
+
+    def job(self, gang: GangId) -> JobRef:
+        """The Job that a gang without pods stands for."""
+        spec = self.world.membership.spec(gang)
+        return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "")
+
+    def _nominate(self, group: Group) -> None:
+        plan = group.plan
+        if plan is None:
+            return
+        group.barrier = Barrier()
+        if suspension.is_suspended_job(group):
+            return  # that it waits stands on the Job itself, and for whom its victims leave on them
+        victims = len(plan.victims)
+        plan.nominated = set(plan.node_of)
+        for place in plan.placements:
+            self.repeats.drop(WithdrawNomination, place.uid)
+            action_id = self.new_id()
+            text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
+            self.write(group, Nominate(action_id, self._ref(place), place.node, plan.ident, text), action_id, place.uid)
+        telling.tell(self, group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
+
+    def _mark(self, group: Group) -> None:
+        plan = group.plan
+        if plan is None:
+            return
+        group.barrier = Barrier()
+        scheduler = group.gangs[0].scheduler
+        text = report.mark_message(scheduler, group.name, self.trigger(group).key)
+        for uid in self._standing(plan):
+            action_id = self.new_id()
+            self.marks.add(uid)
+            self.repeats.drop(Unmark, uid)
+            ref = report.reference(self.world.pods[uid])
+            self.write(group, Mark(action_id, ref, text), action_id, uid)
+
+    def remove(self, group: Group) -> None:
+        """Remove the victims that are still there and have not been removed."""
+        plan = group.plan
+        if plan is None:
+            return
+        scheduler = group.gangs[0].scheduler
+        mark = report.mark_message(scheduler, group.name, self.trigger(group).key)
+        first = not plan.announced
+        plan.announced = True
+        if first and plan.victims:
+            group.rounds += 1
+        standing = [uid for uid in self._standing(plan) if uid not in plan.removed]
+        for uid in suspension.suspend(self, group, plan, standing):
+            action_id = self.new_id()
+            plan.removed.add(uid)
+            ref = report.reference(self.world.pods[uid])
+            action = Remove(action_id, ref, evict=self.options.strict_budgets, mark=mark)
+            self.write(group, action, action_id, uid)
+        if first and plan.victims:
+            self.actions.append(
+                report.preemptor_evicts(self.trigger(group), group.name, plan.victims.values(), plan.ident)
+            )
+        self.check.add(group.key)
+
+    def _standing(self, plan: Plan) -> list[str]:
+        """Victims that are still there and not terminating, by name."""
+        pods = [self.world.pods[uid] for uid in plan.victims if uid in self.world.pods]
+        return [p.uid for p in sorted(pods, key=lambda p: p.key) if p.live]
+
+    def _bind(self, group: Group) -> None:
+        plan = group.plan
+        if plan is None:
+            return
+        group.barrier = Barrier()
+        self.assume_members(group, plan)
+        for place in plan.placements:
+            action_id = self.new_id()
+            self.repeats.drop(WithdrawNomination, place.uid)
+            self.write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
+
+    def assume_members(self, group: Group, plan: Plan) -> None:
+        """From now on the members take room on their nodes as if they were bound."""
+        priority = self.world.membership.preemptor_priority(group.gangs)
+        self._give_back(group)
+        for place in plan.placements:
+            self.world.assume(place.uid, place.node)
+            suspension.take_room(self, self.world.pods[place.uid], place.node)
+            self.changes.append(Change(Hint.PODS, place.node, self.world.pods[place.uid]))
+        self.may_have_taken(group, priority)
+
+    def still_takes(self, uid: str, node: str) -> bool:
+        """Has ``node`` still room for a member that is assumed there, as far as its profile looks?"""
+        pod = self.world.pods.get(uid)
+        return pod is not None and self.world.still_takes(uid, node, self.options.plugins_of(pod.scheduler).ignores)
+
+    def lost(self, placements: Iterable[Placement]) -> list[Placement]:
+        """The assumed members among these whose node no longer takes them."""
+        return [p for p in placements if not self.still_takes(p.uid, p.node)]
+
+    def bind_again(self, group: Group) -> bool:
+        """Repeat, on the same nodes, the bindings whose outcome is unknown. False when one of these nodes no longer
+        takes its member, which is then no longer assumed there: nothing is written, the others go on apart.
+        """
+        unsure = [p for p in group.plan.placements if p.uid in group.unsure] if group.plan is not None else []
+        unsure = [p for p in unsure if p.uid in self.world.pods and not self.world.pods[p.uid].node]
+        lost = self.lost(unsure)
+        if lost:
+            for place in lost:
+                self.world.forget(place.uid)
+                self.changes.append(Change(Hint.ROOM, place.node))
+            group.message = f"{lost[0].node} no longer takes {lost[0].key}"
+            return False
+        group.retry_at = None
+        for place in unsure:
+            action_id = self.new_id()
+            self.write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
+        self.check.add(group.key)
+        return True
+
+    def _withdraw(self, group: Group) -> None:
+        """Clear nominations: those of the plan, and any that an earlier plan or process has left behind."""
+        planned = group.plan.nominated if group.plan is not None else set()
+        text = group.message or group.problem or "plan withdrawn"
+        self._withdraw_some(group, lambda pod: pod.uid in planned or _on_record(pod), text)
+
+    def withdraw_others(self, group: Group, plan: Plan) -> None:
+        """Clear nominations that stand on record and that the gang's plan does not have."""
+        text = f"superseded by plan {plan.ident}"
+        self._withdraw_some(group, lambda pod: pod.uid not in plan.nominated and _on_record(pod), text)
+
+    def withdraw_moved(self, plan: Plan, placements: Iterable[Placement]) -> set[str]:
+        """Clear the nominations of members that are bound elsewhere than they were nominated to, before that is done:
+        no binding contradicts a record that stands. Returns their UIDs.
+        """
+        moved = {p.uid: p for p in placements if p.uid in plan.nominated and plan.node_of.get(p.uid) != p.node}
+        for place in moved.values():
+            text = f"{place.node} is taken instead"
+            self._write_apart(WithdrawNomination(self.new_id(), self._ref(place), "Withdrawn", text))
+        return set(moved)
+
+    def on_record(self, group: Group) -> bool:
+        """Does a member that is not placed bear an intent record?"""
+        return any(map(_on_record, self._unplaced(group)))
+
+    def _withdraw_some(self, group: Group, which: Callable[[Pod], bool], text: str) -> None:
+        for pod in self._unplaced(group):
+            if which(pod) and not self.repeats.has(WithdrawNomination, pod.uid):
+                action = WithdrawNomination(self.new_id(), report.reference(pod), "Withdrawn", text)
+                if self.writes.any_of(group.key):
+                    self._withdraw_later.setdefault(group.key, []).append(action)
+                    self.repeats.sent(action)
+                else:
+                    self._write_apart(action)
+
+    def answered(self, key: str) -> None:
+        """A write of a phase of this group has been answered. When it was the last one the nominations are cleared that
+        had to stand until then: a mark or a removal that is on its way is never without a record.
+        """
+        if key in self._withdraw_later and not self.writes.any_of(key):
+            for action in self._withdraw_later.pop(key):
+                if self.repeats.has(WithdrawNomination, action.pod.uid):
+                    self._write_apart(action)
+
+    def _unplaced(self, group: Group) -> Iterator[Pod]:
+        for gang in group.gangs:
+            census = self.world.membership.census(gang)
+            yield from (*census.pending, *census.gated)
+
+    def _unmark(self, group: Group) -> None:
+        plan = group.plan
+        if plan is None:
+            return
+        stay = {pod for uid, _ in group.barrier.failed for pod in plan.meant(uid)} | (set(plan.victims) - plan.removed)
+        for uid in sorted(stay & self.marks):
+            if self.awaited_by.get(uid, set()) <= {group.key}:
+                self.unmark(uid, group.name)
+
+    def not_removed(self, action: Remove) -> None:
+        """A removal has failed that no plan follows any more: its victim stays, unless another plan needs its room."""
+        mark = report.read_mark(action.mark)
+        if mark is not None and action.pod.uid in self.marks and action.pod.uid not in self.awaited_by:
+            self.unmark(action.pod.uid, mark.preemptor)
+
+    def unmark(self, uid: str, preemptor: str) -> None:
+        """Take back the mark of a victim that need not leave for this gang, if it is still there."""
+        self.marks.discard(uid)
+        pod = self.world.pods.get(uid)
+        if pod is not None and pod.live and not self.repeats.has(Unmark, uid):
+            text = f"no longer needed for {preemptor}"
+            self._write_apart(Unmark(self.new_id(), report.reference(pod), text))
+
+    def release(self, group: Group) -> None:
+        """Give up the plan and the room that is held for it."""
+        plan, group.plan = group.plan, None
+        if plan is not None:
+            self._keep_unsure(group, plan)
+            prebind.forget_claims(self, plan)
+        group.retry_at = None
+        group.barrier = Barrier()
+        suspension.give_up_room(self, group)
+        if plan is not None:
+            for uid in plan.waiting:
+                waiting = self.awaited_by.get(uid)
+                if waiting is not None:
+                    waiting.discard(group.key)
+                    if not waiting:
+                        del self.awaited_by[uid]
+        self._give_back(group)
+
+    def _give_back(self, group: Group) -> None:
+        """Room is no longer held, nor are volumes, which others may use elsewhere."""
+        given = self.world.held.pop(group.key, [])
+        self.changes += [Change(Hint.ROOM, p.node) for p in given]
+        if any(p.pod.volumes is not None for p in given):
+            self.changes.append(Change(Hint.VOLUMES))
+
+    def _keep_unsure(self, group: Group, plan: Plan) -> None:
+        """The gang stops following bindings that may have taken effect: they are repeated without it."""
+        unsure = {uid for uid, text in group.barrier.failed if text.startswith("transient")}
+        if group.retry_at is not None:
+            unsure.update(group.unsure)
+        for place in plan.placements:
+            if place.uid in unsure and self.world.assumed(place.uid):
+                action = Bind(self.new_id(), self._ref(place), place.node)
+                self.repeats.sent(action)
+                self.repeats.again(action, group.retry_at or self.now + self.pause(1))
+
+    def _enqueue(self, group: Group) -> None:
+        self.queue.push(queue_order(self.world.membership, group.gangs))
+
+    def _park(self, group: Group) -> None:
+        if group.rounds >= self.options.max_rounds:
+            group.rounds = 0
+            self._retry(group)  # it may evict again then, whether anything has happened or not
+            return
+        group.attempts += 1
+        not_before = self.now + self.backoff(group)
+        order = queue_order(self.world.membership, group.gangs)
+        self.queue.park(order, self.now, not_before, group.look_again_at)
+
+    def _retry(self, group: Group) -> None:
+        group.attempts += 1
+        self.queue.rest(group.key, self.now + self.backoff(group))
+
+    def backoff(self, group: Group) -> float:
+        """Seconds; doubles with every attempt that did not help."""
+        return self.pause(group.attempts)
+
+    def pause(self, attempts: int) -> float:
+        """Seconds after so many attempts."""
+        doubled = self.options.backoff_initial_seconds * 2.0 ** min(attempts - 1, 30)
+        return min(doubled, self.options.backoff_max_seconds)
+
+    def look_around(self, plan: Plan) -> None:
+        """Remember who is on the plan's nodes when it is made."""
+        nodes = set(plan.node_of.values())
+        plan.neighbours = {p.uid for node in nodes for p in self.world.snapshot.pods_on(node)}
+
+    def may_have_taken(self, group: Group, priority: int) -> None:
+        """Room held by gangs of lower priority on the same nodes may be gone now."""
+        nodes = set(group.plan.node_of.values()) if group.plan is not None else set()
+        for key, held in self.world.held.items():
+            if key != group.key and held and held[0].priority < priority and any(p.node in nodes for p in held):
+                self.taken_from.add(key)
+
+
+def _on_record(pod: Pod) -> bool:
+    """Does an intent record of ours stand on the pod?"""
+    return pod.intent is not None and pod.intent.status == "True"

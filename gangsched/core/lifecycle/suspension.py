@@ -1,0 +1,121 @@
+"""The writes that suspend a Job to make room and let it go on, and the room that is kept for its pods meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
+from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.holding import hold
+from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.preemption.removal import SUSPEND
+from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.state.suspended import Room
+from gangsched.model.records import JOB, Job, Pod
+
+if TYPE_CHECKING:
+    from gangsched.core.groups import Group, Plan
+    from gangsched.core.lifecycle.steps import Steps
+
+
+def is_suspended_job(group: Group) -> bool:
+    """Is the group a Job without pods? Nothing can be written to its members, and they cannot be bound."""
+    return group.gangs[0].family == JOB
+
+
+def reference(job: Job) -> JobRef:
+    """The incarnation of a Job that a write means."""
+    return JobRef(job.namespace, job.name, job.uid)
+
+
+# -- suspending -----------------------------------------------------------------------------------------------
+
+
+def suspend(steps: Steps, group: Group, plan: Plan, uids: list[str]) -> list[str]:
+    """Suspend the Jobs of those victims that are to leave so; returns the others. A Job that is gone takes its pods
+    with it, but nobody waits for that: they are removed like others.
+    """
+    others, jobs = [], {}
+    for uid in uids:
+        pod = steps.world.pods[uid]
+        job = steps.world.suspended.job_of(pod) if plan.victims[uid].method == SUSPEND else None
+        if job is None:
+            others.append(uid)
+        else:
+            jobs[job.uid] = job
+            plan.leaving_with.setdefault(job.uid, set()).add(uid)
+    for job in jobs.values():
+        action_id = steps.new_id()
+        plan.removed.update(plan.leaving_with[job.uid])
+        scheduler = group.gangs[0].scheduler
+        action = SuspendJob(action_id, reference(job), job.version, scheduler, group.name, plan.ident)
+        steps.write(group, action, action_id, job.uid)
+    return others
+
+
+def suspended(steps: Steps, group: Group, plan: Plan, job: JobRef) -> None:
+    """The Job is suspended: tell it and its pods."""
+    trigger, priority = steps.trigger(group), steps.world.membership.preemptor_priority(group.gangs)
+    for uid in sorted(plan.leaving_with.get(job.uid, ())):
+        steps.actions.append(report.victim_evicted(plan.victims[uid], group.name, trigger, priority))
+    steps.actions.append(report.job_suspended(job, group.name, trigger, priority, plan.ident))
+
+
+def not_suspended(steps: Steps, action: SuspendJob) -> None:
+    """A suspension has failed that no plan follows any more: the Job's pods stay, unless another plan needs them."""
+    job = steps.world.jobs.get((action.job.namespace, action.job.name))
+    if job is None or job.uid != action.job.uid or job.suspended:
+        return
+    for pod in steps.world.suspended.pods_of(job):
+        if pod.uid in steps.marks and pod.uid not in steps.awaited_by:
+            steps.unmark(pod.uid, action.preemptor)
+
+
+# -- going on -------------------------------------------------------------------------------------------------
+
+
+def let_go_on(steps: Steps, group: Group) -> None:
+    """End the suspension; the room that the stand-ins hold is now for the pods that will come."""
+    gang = group.gangs[0]
+    job = steps.world.jobs.get((gang.namespace, gang.name))
+    group.barrier = Barrier()
+    if group.plan is None or job is None:
+        return
+    hold(steps, group, group.plan)
+    group.message = f"waiting for the pods of Job {job.key}"
+    steps.world.suspended.rooms[job.uid] = Room(group.key)
+    action_id = steps.new_id()
+    steps.write(group, ResumeJob(action_id, reference(job), job.version, gang.scheduler), action_id, job.uid)
+
+
+def suspended_anew(steps: Steps, job: Job) -> bool:
+    """Has a Job that was let go on been suspended since, by us or by others? No pods come then. Until the cluster shows
+    that it goes on, it only looks so.
+    """
+    room = steps.world.suspended.rooms.get(job.uid)
+    if room is not None and not job.suspended:
+        room.goes_on = True
+    return job.suspended and (not job.suspended_by or (room is not None and room.goes_on))
+
+
+def take_room(steps: Steps, pod: Pod, node: str) -> None:
+    """A pod of a Job takes room on a node: as much is no longer kept for the Job, there if possible."""
+    room = steps.world.suspended.rooms.get(pod.owner.uid) if pod.owner is not None else None
+    if room is None or not pod.live or pod.uid in room.taken_by:
+        return
+    held = steps.world.held.get(room.group)
+    if not held:
+        return
+    room.taken_by.add(pod.uid)
+    index = next((i for i, p in enumerate(held) if p.node == node), len(held) - 1)
+    phantom = held.pop(index)
+    if phantom.node != node:
+        steps.changes.append(Change(Hint.ROOM, phantom.node))
+    steps.check.add(room.group)
+
+
+def give_up_room(steps: Steps, group: Group) -> None:
+    """Nothing is kept for the pods of a Job any more."""
+    rooms = steps.world.suspended.rooms
+    for uid in [uid for uid, room in rooms.items() if room.group == group.key]:
+        del rooms[uid]

@@ -1,0 +1,146 @@
+"""What an earlier process of this scheduler has left behind: its records on pods, read back into plans.
+
+The intent records of the members say where they were to go, the marks of the victims who was to leave for them. A
+nomination without an intent record is somebody's wish and holds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangsched.core.decision import BIND, WAIT, Placement, UnitRef, Victim
+from gangsched.core.groups import Group, Plan
+from gangsched.core.lifecycle import report
+from gangsched.core.planning.decider import Decider
+from gangsched.core.preemption.removal import as_begun, incomplete
+from gangsched.core.state.world import World
+from gangsched.model.marks import protected
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, Pod
+
+_WHY = "it was marked by an earlier process of this scheduler"
+
+
+class Takeover:
+    """Made once, from a complete picture of the cluster, before the first decision.
+
+    ``marked`` are the pods with a mark of ours, each with what the mark says, in name order.
+    """
+
+    def __init__(self, world: World, decider: Decider, now: float) -> None:
+        self._world = world
+        self._decider = decider
+        self._now = now
+        found = ((pod, report.mark_of(pod)) for pod in world.pods.values())
+        self.marked = sorted(
+            ((pod, mark) for pod, mark in found if mark is not None and mark.scheduler in world.membership.ours),
+            key=lambda each: each[0].key,
+        )
+        self._by_preemptor: dict[tuple[str, str], list[tuple[Pod, report.Mark]]] = {}
+        for pod, mark in self.marked:
+            self._by_preemptor.setdefault((mark.scheduler, mark.preemptor), []).append((pod, mark))
+
+    def plan(self, group: Group) -> Plan | None:
+        """The plan of a gang that waits to be decided, if it can be finished exactly as it was begun; else None.
+
+        That is so while every required member is nominated and all of them still fit on their nodes once the pods
+        that are marked for them have left. As long as nobody has been removed, a plan that is no longer needed, or
+        whose marks may be incomplete, is not finished.
+        """
+        intent, placements = self._nominations(group)
+        if intent is None or not self._all_required(group, placements):
+            return None
+        marked = self._marked_for(group)
+        leaving = [p for p in marked if p.bound and p.deleting_since is not None]
+        victims = [p for p in marked if self._may_leave(p, group)]
+        if not leaving and victims and (len(victims) < intent.victims and self._torn(victims)):
+            return None
+        staying = [p.uid for p in victims]
+        if not self._decider.still_holds(group.gangs, group.key, self._now, placements, staying):
+            return None
+        if not leaving and victims and self._needless(group, placements):
+            return None
+        chosen = as_begun([self._victim(p) for p in (*victims, *leaving)], self._world, self._decider.options)
+        if incomplete(chosen, self._world):
+            return None
+        plan = Plan(intent.plan, placements, chosen, ())
+        plan.nominated = {p.uid for p in placements}
+        plan.announced = bool(leaving)
+        return plan
+
+    def _nominations(self, group: Group) -> tuple[report.Intent | None, list[Placement]]:
+        """The newest plan on record, and where it has nominated members to; older records are stale."""
+        found: dict[report.Intent, list[Placement]] = {}
+        for gang in group.gangs:
+            for pod in self._world.membership.census(gang).pending:
+                intent = report.intent_of(pod)
+                if intent is not None:
+                    place = Placement(pod.namespace, pod.name, pod.uid, pod.nominated_node)
+                    found.setdefault(intent, []).append(place)
+        if not found:
+            return None, []
+        newest = max(found, key=lambda intent: (_age(intent.plan), intent))
+        return newest, found[newest]
+
+    def _all_required(self, group: Group, placements: Sequence[Placement]) -> bool:
+        nominated = {p.uid for p in placements}
+        required = 0
+        for gang in group.gangs:
+            census = self._world.membership.census(gang)
+            needed = self._world.membership.required(gang, census)
+            if sum(p.uid in nominated for p in census.pending) < needed:
+                return False
+            required += needed
+        return required > 0
+
+    def _marked_for(self, group: Group) -> list[Pod]:
+        known = self._by_preemptor.get((group.gangs[0].scheduler, group.name), ())
+        return [pod for pod, mark in known if self._means(mark, group)]
+
+    def _means(self, mark: report.Mark, group: Group) -> bool:
+        """Groups of different APIs may have the same name: the pod that the mark names says which is meant."""
+        namespace, _, name = mark.trigger.partition("/")
+        trigger = self._world.find(namespace, name)
+        return trigger is None or trigger.gang in group.gangs
+
+    def _may_leave(self, pod: Pod, group: Group) -> bool:
+        """Is a marked pod that lives still one that this gang may evict?"""
+        membership = self._world.membership
+        return (
+            pod.live
+            and pod.bound
+            and pod.gang not in group.gangs
+            and (pod.priority < membership.preemptor_priority(group.gangs) or self._for_quota(pod, group))
+            and membership.policy(group.gangs) != PREEMPT_NEVER
+            and not protected(pod, self._decider.options.evict_daemonset_pods)
+        )
+
+    def _for_quota(self, pod: Pod, group: Group) -> bool:
+        """Do both need quota? Then it is not the pods' priority that has made one the victim of the other."""
+        managed = self._world.managed
+        return managed.is_managed(group.gangs) and managed.is_managed(self._world.membership.group(pod.gang)[0])
+
+    def _torn(self, victims: Sequence[Pod]) -> bool:
+        """Is a gang marked in part, so that marking the whole of it may not have come to an end?"""
+        membership = self._world.membership
+        chosen = {p.uid for p in victims}
+        gangs = {g for p in victims if p.gang.family != SINGLE for g in membership.group(p.gang)[0]}
+        return any(p.uid not in chosen for gang in gangs for p in membership.census(gang).bound)
+
+    def _needless(self, group: Group, placements: Sequence[Placement]) -> bool:
+        prefer = {p.uid: p.node for p in placements}
+        verdict = self._decider.decide(group.gangs, group.key, self._now, may_preempt=False, prefer=prefer)
+        return verdict.outcome in (BIND, WAIT)
+
+    def _victim(self, pod: Pod) -> Victim:
+        spec = self._world.membership.spec(pod.gang)
+        unit = UnitRef(spec.kind if spec is not None else "PodGroup", pod.gang.key)
+        return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, False, pod.priority, False, why=_WHY)
+
+
+def _age(plan: str) -> tuple[int, int]:
+    """Plans by the time in their id, then by its number; ids that are not ours come first."""
+    moment, _, number = plan.partition("-")
+    try:
+        return int(moment, 16), int(number)
+    except ValueError:
+        return -1, -1

@@ -1,0 +1,248 @@
+"""The decision for one gang or GangGroup: fits, fits when terminating pods are gone, fits after evictions, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from gangsched.core.decision import (
+    BIND,
+    GATHERING,
+    UNSCHEDULABLE,
+    WAIT,
+    Decision,
+    Placement,
+    QuotaUse,
+    Unplaced,
+    Verdict,
+)
+from gangsched.core.framework.guard import PluginError
+from gangsched.core.framework.pipeline import Pipeline, pipeline_of
+from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.options import Options
+from gangsched.core.planning.attempt import Attempt
+from gangsched.core.planning.joint import Joint, QueuedAttempt
+from gangsched.core.planning.placement import Placer
+from gangsched.core.planning.watchdog import Watchdog
+from gangsched.core.preemption import explain
+from gangsched.core.preemption.patience import delayed
+from gangsched.core.preemption.planner import Choice
+from gangsched.core.preemption.units import Units
+from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.managed import Claim
+from gangsched.core.state.podtable import TERMINATING
+from gangsched.core.state.world import World
+from gangsched.model.records import PREEMPT_NEVER, GangId
+
+__all__ = ["Decider", "Verdict", "gathering"]
+
+
+def gathering(world: World, gangs: Sequence[GangId], problem: str) -> Verdict:
+    """The verdict on gangs that are not complete."""
+    return _without_placements(world, gangs, GATHERING, problem)
+
+
+def _without_placements(world: World, gangs: Sequence[GangId], outcome: str, problem: str, plugin: str = "") -> Verdict:
+    """The same words about every member; no node was looked at."""
+    membership = world.membership
+    decisions = []
+    for gang in gangs:
+        spec = membership.spec(gang)
+        census = membership.census(gang)
+        decisions.append(
+            Decision(
+                gang=gang,
+                kind=spec.kind if spec is not None else "PodGroup",
+                group=tuple(g.key for g in gangs) if len(gangs) > 1 else (),
+                priority=membership.preemptor_priority(gangs),
+                required=membership.required(gang, census),
+                outcome=outcome,
+                unplaced=tuple(Unplaced(p.key, (problem,)) for p in (*census.pending, *census.gated)),
+                message=problem,
+                failed_plugin=plugin,
+            )
+        )
+    return Verdict(outcome, tuple(decisions), message=problem, failed_plugin=plugin)
+
+
+class Decider:
+    """Makes decisions; changes nothing but its own caches.
+
+    A gang is decided with the filters and scores of its scheduler name; profiles that are alike share them.
+    """
+
+    def __init__(self, world: World, options: Options) -> None:
+        self.world = world
+        self.options = options
+        self.watchdog = Watchdog()
+        made: list[tuple[PluginSet, Placer]] = []
+        self._placers: dict[str, Placer] = {}
+        for name in options.scheduler_names:
+            plugins = options.plugins_of(name)
+            placer = next((known for of, known in made if of == plugins), None)
+            if placer is None:
+                placer = Placer(pipeline_of(plugins))
+                made.append((plugins, placer))
+                if placer.pipeline.pod_labels is not None:
+                    world.snapshot.tell_apart(placer.pipeline.pod_labels)
+            self._placers[name] = placer
+
+    @property
+    def placer(self) -> Placer:
+        """That of the first scheduler name."""
+        return self._placers[self.options.scheduler_names[0]]
+
+    def pipeline(self, scheduler: str) -> Pipeline:
+        """The filters and scores of this scheduler name."""
+        return self._placers[scheduler].pipeline
+
+    def attempt(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str] = {}) -> Attempt:
+        """The beginnings of a decision, for questions of other kinds. It may raise :class:`PluginError` when asked."""
+        placer = self._placers[gangs[0].scheduler]
+        return Attempt(self.world, self.options, placer, gangs, group, now, prefer, self.watchdog)
+
+    def decide(
+        self,
+        gangs: Sequence[GangId],
+        group: str,
+        now: float,
+        *,
+        may_preempt: bool = True,
+        prefer: Mapping[str, str] = {},
+        waiting_since: float | None = None,
+        holding: bool = False,
+    ) -> Verdict:
+        """Decide the gangs of one group together.
+
+        ``group`` is the key under which it holds room. ``prefer`` names, by UID, the node to try first; without
+        it a member's own nomination is. ``waiting_since`` is when the gang first could not be placed (None: when its
+        oldest pending member was created). What is kept for gangs ahead in the queue does not count for one that is
+        ``holding`` its room. When a plug-in of others fails, so does the gang: the verdict says which.
+        """
+        try:
+            claim = self.world.managed.claim(gangs)
+            if claim is not None:
+                return self._joint(claim, gangs, group, now, may_preempt, prefer, waiting_since, holding)
+            job = self.attempt(gangs, group, now, prefer)
+            if holding:
+                job.ignore_turns()
+            return self._decide(job, now, may_preempt, waiting_since)
+        except PluginError as error:
+            return _without_placements(self.world, gangs, UNSCHEDULABLE, str(error), error.plugin)
+
+    def _joint(
+        self,
+        claim: Claim,
+        gangs: Sequence[GangId],
+        group: str,
+        now: float,
+        may_preempt: bool,
+        prefer: Mapping[str, str],
+        waiting_since: float | None,
+        holding: bool,
+    ) -> Verdict:
+        """The decision for gangs that need quota."""
+        if claim.problem:
+            found = _without_placements(self.world, gangs, UNSCHEDULABLE, claim.problem)
+            use = QuotaUse(claim.workload.queue)
+            decisions = tuple(msgspec.structs.replace(d, quota=use) for d in found.decisions)
+            return msgspec.structs.replace(found, decisions=decisions, short_of_quota=True)
+        placer = self._placers[gangs[0].scheduler]
+
+        def attempt(gate: Gate) -> QueuedAttempt:
+            job = QueuedAttempt(self.world, self.options, placer, gangs, group, now, prefer, self.watchdog, gate)
+            if holding:
+                job.ignore_turns()
+            return job
+
+        def may_not_preempt(job: Attempt) -> tuple[str, float | None]:
+            return self._may_not_preempt(job, now, may_preempt, waiting_since)
+
+        return Joint(self.world, claim, now, attempt, may_not_preempt).decide()
+
+    def _may_not_preempt(
+        self, job: Attempt, now: float, may_preempt: bool, waiting_since: float | None
+    ) -> tuple[str, float | None]:
+        """Why the gang may not evict anybody now, and when it may; an empty reason if it may."""
+        if not may_preempt:
+            return "not eligible: enough evicting rounds for now", None
+        if self.world.membership.policy(job.gangs) == PREEMPT_NEVER:
+            return "not eligible due to preemptionPolicy=Never.", None
+        delay = job.delay()
+        until = job.waiting_since(waiting_since) + delay
+        return (delayed(delay, until), until) if delay and until > now else ("", None)
+
+    def _decide(self, job: Attempt, now: float, may_preempt: bool, waiting_since: float | None) -> Verdict:
+        if job.topology.problem:
+            return job.unschedulable("", None)
+        found = job.without_evictions(BIND)
+        # Members beyond the minimum join where there is room now; nothing is held up for them.
+        if found is None and job.required:
+            found = job.without_evictions(WAIT)
+        if found is not None:
+            return found
+        why_not = ""
+        choice: Choice | None = None
+        units: Units | None = None
+        retry_at: float | None = None
+        if job.required:
+            why_not, retry_at = self._may_not_preempt(job, now, may_preempt, waiting_since)
+            if not why_not:
+                units, choice = job.search()
+                if choice is None:
+                    why_not = explain.no_plan(units, job.budgets() if job.options.strict_budgets else None)
+        if choice is None or units is None:
+            if units is not None:
+                retry_at = units.eligible_at
+            found = job.unschedulable(why_not, units)
+            return msgspec.structs.replace(job.behind(found), retry_at=retry_at)
+        return job.preempt(units, choice)
+
+    def still_holds(
+        self,
+        gangs: Sequence[GangId],
+        group: str,
+        now: float,
+        placements: Sequence[Placement],
+        victims: Iterable[str],
+    ) -> bool:
+        """Would these members still fit on these nodes, and be in one domain where that is required, once the victims
+        (UIDs) and terminating pods are gone? Not as far as is known when a plug-in of others fails over it.
+        """
+        try:
+            job = self.attempt(gangs, group, now)
+            job.ignore_turns()
+            gone = frozenset(victims)
+            return self._holds(job, placements, gone) and self._quota_holds(gangs, gone)
+        except PluginError:
+            return False
+
+    def _quota_holds(self, gangs: Sequence[GangId], victims: Iterable[str]) -> bool:
+        """Is there quota enough once the victims and terminating pods are gone?"""
+        if not self.world.managed.active:
+            return True
+        known = self.world.pods
+        leaving = [known[uid] for uid in victims if uid in known]
+        leaving += [p for p in known.values() if p.bound and p.deleting_since is not None]
+        return self.world.managed.still_holds(gangs, leaving)
+
+    def _holds(self, job: Attempt, placements: Sequence[Placement], victims: Iterable[str]) -> bool:
+        sim = job.simulation()
+        rows = sim.snapshot.row_of
+        if not job.topology.allows([rows[p.node] for p in placements if p.node in rows]):
+            return False
+        job.lift_terminating(sim)
+        table = self.world.snapshot.table
+        for uid in victims:
+            slot = table.slot_of.get(uid)
+            if slot is not None and table.row[slot] >= 0 and not table.flags[slot] & TERMINATING:
+                sim.lift(slot)
+        pending = {p.uid: p for census in job.census.values() for p in census.pending}
+        for place in placements:
+            pod = pending.get(place.uid)
+            row = sim.snapshot.row_of.get(place.node)
+            if pod is None or row is None or not job.placer.pipeline.mask(self.world.snapshot.class_of(pod), sim)[row]:
+                return False
+            sim.place(self.world.snapshot.class_of(pod), row)
+        return True

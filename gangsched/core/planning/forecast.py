@@ -1,0 +1,75 @@
+"""What would be decided now, gang after gang, each on the state that the earlier decisions leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision
+from gangsched.core.events import Event
+from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.groups import group_key
+from gangsched.core.options import Options
+from gangsched.core.planning.decider import Verdict, gathering
+from gangsched.core.preemption.explain import lost_by_job
+from gangsched.core.queueing.blocking import block, likeness
+from gangsched.core.queueing.queue import queue_order
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.simulation import Phantom
+from gangsched.core.state.world import World
+from gangsched.core.volumes.binding import assign
+from gangsched.model.records import GangId
+
+
+def forecast(events: Iterable[Event], options: Options, now: float) -> Iterator[Decision]:
+    """Yield one decision per pending gang of our scheduler names, in queue order.
+
+    Placed members hold their room and victims are gone for the decisions that follow; under the strict queue policy
+    those that do not fit keep their nodes. No room is reserved for gangs that starve: how long they have been waiting
+    cannot be seen from outside. Nothing is decided twice and nothing is executed; the gangs of a GangGroup follow one
+    another.
+    """
+    scheduler = Scheduler(options)
+    scheduler.handle([*events], now)  # without leadership: what is under way is neither finished nor taken back
+    world, decider = scheduler.world, scheduler.decider
+    for gangs in _queue_order(world):
+        problem = world.membership.problem(gangs)
+        verdict = gathering(world, gangs, problem) if problem else decider.decide(gangs, group_key(gangs), now)
+        yield from (d for d in verdict.decisions if world.membership.waits(d.gang))
+        _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler), now)
+
+
+def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: Pipeline, now: float = 0.0) -> None:
+    """Change the world as the verdict would: victims gone, members bound or their room held."""
+    for decision in verdict.decisions:
+        if decision.quota is not None:
+            world.managed.choose(decision.quota.by_pod, now)
+    priority = world.membership.preemptor_priority(gangs)
+    key = group_key(gangs)
+    if verdict.outcome == UNSCHEDULABLE and not verdict.short_of_quota:
+        block(world, gangs, likeness(world, gangs), pipeline)
+    for name, count in lost_by_job(verdict.victims, world).items():
+        job = world.jobs.get(name)
+        if job is not None and not job.ignores_disruption:
+            world.jobs[name] = msgspec.structs.replace(job, failed=job.failed + count)
+    for victim in verdict.victims:
+        world.drop_pod(victim.uid)
+    claims = assign(world, verdict.placements) if verdict.outcome == BIND else ()
+    for binding in claims if not isinstance(claims, str) else ():
+        world.snapshot.volumes.assume(binding.key, binding.target)
+    for place in verdict.placements:
+        if verdict.outcome == BIND:
+            world.assume(place.uid, place.node)
+        elif verdict.outcome in (WAIT, PREEMPT):
+            held = Phantom(world.snapshot.class_of(world.pods[place.uid]), place.uid, place.node, priority, key)
+            world.held.setdefault(key, []).append(held)
+
+
+def _queue_order(world: World) -> list[tuple[GangId, ...]]:
+    """Groups with pending members: priority first, then age, then namespace/name."""
+    membership = world.membership
+    groups = {
+        membership.group(gang)[0] for gang in membership.members if membership.is_ours(gang) and membership.waits(gang)
+    }
+    return sorted(groups, key=lambda g: queue_order(membership, g))

@@ -1,0 +1,218 @@
+"""The decision for a gang that needs quota: quota and nodes together.
+
+The flavors of the gang's queue are tried in the order in which its quota rules have them: in each the members must fit
+both into what is left of the quota and on nodes of the flavor. If they do so in none, victims are looked for, in the
+same order of flavors: those whom the quota rules let go, and pods without a queue of lower priority. Nobody has to go
+unless the gang then has its quota and its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from gangsched.core.decision import BIND, UNSCHEDULABLE, WAIT, Awaited, Reason, Verdict
+from gangsched.core.planning.attempt import Attempt
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.explain import broken
+from gangsched.core.preemption.fit import fit_for
+from gangsched.core.preemption.inorder import InOrder
+from gangsched.core.preemption.planner import Choice
+from gangsched.core.preemption.queued import add_workload
+from gangsched.core.preemption.units import Units
+from gangsched.core.quota.flavors import Mode
+from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.holders import Holder
+from gangsched.core.quota.managed import Claim
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Bools
+from gangsched.core.state.world import World
+
+#: Flavors that are tried one after another for one gang.
+_MAX_FLAVORS = 64
+
+
+class QueuedAttempt(Attempt):
+    """An attempt in certain flavors: quota says who may leave, and in which order."""
+
+    gate: Gate
+
+    def search(self) -> tuple[Units, Choice | None]:
+        """See :meth:`Attempt.search`. What is chosen is noted in the gate."""
+        self._reasons: dict[frozenset[int], dict[str, str]] = {}
+        units, choice = super().search()
+        if choice is not None:
+            self.gate.gone = dict(self._reasons.get(choice.taken, {}))
+            self.gate.awaited = tuple(self._leaving_anyway(self.gate.gone))
+        return units, choice
+
+    def _units(self, usable: Bools, budgets: Budgets) -> Units:
+        units = self._others_units(usable, budgets)
+        if self.topology.constrained:  # domains are ranked by everything that may leave in them
+            managed = self.gate.managed
+            with managed.for_one(self.gate.managed.promised()):
+                eligible = managed.quota.eligible(self.gate.workload, self.gate.assignment)
+            for uid, reason in eligible.items():
+                add_workload(units, managed.gangs_of(uid), reason)
+        return units
+
+    def _others_units(self, usable: Bools, budgets: Budgets) -> Units:
+        """Pods without a queue that may be taken."""
+        return Units(
+            self.world.snapshot,
+            self.world.membership,
+            self.options,
+            self.gangs,
+            self.priority,
+            usable,
+            self._unbreakable(budgets),
+            self.world.binding,
+            self.patience,
+            self.now,
+            self.world.managed.holding(),
+        )
+
+    def _search(self, budgets: Budgets, max_steps: int) -> tuple[Units, Choice | None, int]:
+        base = self.simulation()
+        self.lift_terminating(base)
+        units = self._others_units(self._usable(base), budgets)
+        if not self.gate.assignment.mode.needs_preemption and budgets:
+            found = self._in_order(units, base, budgets, max_steps, within_budgets=True)
+            if found[1] is not None:
+                return found
+            base = self.simulation()
+            self.lift_terminating(base)
+        return self._in_order(units, base, budgets, max_steps, within_budgets=False)
+
+    def _in_order(
+        self, units: Units, base: Simulation, budgets: Budgets, max_steps: int, *, within_budgets: bool
+    ) -> tuple[Units, Choice | None, int]:
+        managed = self.gate.managed
+        with managed.for_one(self.gate.managed.promised()):
+            search = InOrder(
+                units,
+                fit_for(base, self.placer, self.wants),
+                budgets,
+                self.cluster(),
+                self.now,
+                max_steps,
+                self.watchdog,
+                managed.quota.candidates(self.gate.workload, self.gate.assignment),
+                self._slots_of(units),
+                within_budgets,
+            )
+            found = search.run()
+        spent = search.steps + search.fit.steps
+        if found is None:
+            return units, None, spent
+        choice = Choice(found.slots, found.harm, spent, search.stopped, search.fit.rows(found.slots))
+        if self.options.strict_budgets and choice.harm.beyond_budget:
+            units.over_budgets = broken(units, choice, budgets)
+            return units, None, spent
+        self._reasons[choice.taken] = found.reasons
+        return units, choice, spent
+
+    def _slots_of(self, units: Units) -> Callable[[Holder, str], list[int] | None]:
+        managed = self.gate.managed
+
+        def slots_of(holder: Holder, reason: str) -> list[int] | None:
+            block = add_workload(units, managed.gangs_of(holder.admission.workload.uid), reason)
+            return None if block is None else block.whole
+
+        return slots_of
+
+    def _leaving_anyway(self, uids: Mapping[str, str]) -> Iterator[Awaited]:
+        for uid in sorted(uids):
+            for pod in self.gate.managed.pods_of(uid):
+                if pod.deleting_since is not None and pod.node:
+                    yield Awaited(pod.key, pod.node, pod.uid)
+
+    def victims_leave_anyway(self, choice: Choice) -> Verdict | None:
+        """A choice of nobody who is not leaving already: the members wait for these."""
+        found = self.fit(self.terminating()) if not choice.taken else None
+        return self.placed(WAIT, *found) if found is not None else None
+
+
+class Joint:
+    """One decision. ``attempt`` begins an attempt with a gate; ``may_not_preempt`` says why victims are not looked for,
+    and when they may be, from the attempt that would; empty if they may.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        claim: Claim,
+        now: float,
+        attempt: Callable[[Gate], QueuedAttempt],
+        may_not_preempt: Callable[[Attempt], tuple[str, float | None]],
+    ) -> None:
+        self._world = world
+        self._managed = world.managed
+        self._claim = claim
+        self._now = now
+        self._attempt = attempt
+        self._may_not_preempt = may_not_preempt
+
+    def decide(self) -> Verdict:
+        """Decide the gang. Its claim has no problem."""
+        options = []
+        for gate in self._gates():
+            job = self._attempt(gate)
+            if job.topology.problem:
+                return job.unschedulable("", None)
+            if gate.assignment.mode == Mode.FIT:
+                found = job.without_evictions(BIND)
+                if found is None and job.required:
+                    found = job.without_evictions(WAIT)
+                if found is not None:
+                    return found
+            options.append(job)
+        short = all(j.gate.assignment.mode in (Mode.NO_FIT, Mode.NO_CANDIDATES) for j in options)
+        if short:
+            return self._short(options[0])
+        return self._preempt([j for j in options if j.gate.assignment.mode not in (Mode.NO_FIT, Mode.NO_CANDIDATES)])
+
+    def _gates(self) -> Iterator[Gate]:
+        """Flavors in the order in which they are tried."""
+        resume: Mapping[tuple[str, str], int] = {}
+        for _ in range(_MAX_FLAVORS):
+            with self._managed.for_one(self._managed.promised()):
+                assignment = self._managed.quota.assign(self._claim.workload, resume)
+            yield Gate(self._managed, self._claim, assignment, self._now)
+            if not assignment.resume or assignment.resume == resume:
+                return
+            resume = assignment.resume
+
+    def _preempt(self, options: list[QueuedAttempt]) -> Verdict:
+        first = options[0]
+        if not first.required:
+            return first.behind(first.unschedulable("", None))
+        why_not, retry_at = self._may_not_preempt(first)
+        units: Units | None = None
+        if not why_not:
+            for job in options:
+                tried, choice = job.search()
+                found = None
+                if choice is not None:
+                    found = job.preempt(tried, choice) if choice.taken else job.victims_leave_anyway(choice)
+                if found is not None and found.outcome != UNSCHEDULABLE:
+                    return found
+                units = units or tried
+            retry_at = units.eligible_at if units is not None else None
+            why_not = self._no_plan(first)
+        needs = first.gate.assignment.mode.needs_preemption
+        found = self._short(first, why_not) if needs else first.behind(first.unschedulable(why_not, units))
+        return msgspec.structs.replace(found, retry_at=retry_at)
+
+    def _no_plan(self, job: QueuedAttempt) -> str:
+        if job.gate.assignment.mode.needs_preemption:
+            return "no workloads may be displaced so that the gang has both its quota and its nodes"
+        return "the gang would not fit on nodes even if all workloads and pods were evicted that may be for it"
+
+    def _short(self, job: QueuedAttempt, why_not: str = "") -> Verdict:
+        """There is no quota; nodes were not looked at."""
+        text = job.gate.assignment.message
+        if why_not:
+            text += f". preemption: {why_not}"
+        return job.without_quota(text, Reason(job.gate.assignment.message, 0))

@@ -1,0 +1,267 @@
+"""Where the members of a gang go: every filter, each member's own request, all or nothing by the gang's minimum."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework.pipeline import Pipeline, Ranking
+from gangsched.core.planning.arrangement import MAX_MEMBERS, Arranger, hopeless
+from gangsched.core.planning.streak import Streak
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Ints
+from gangsched.model.records import Pod
+
+#: From so many equal members on, nodes are scored all at once.
+MANY = 64
+#: Scoring all nodes takes as long as scoring so many one by one.
+_NODES_AT_ONCE = 32
+
+
+class Want(msgspec.Struct, frozen=True):
+    """The pending members of one gang, in name order, of which ``required`` must be placed."""
+
+    members: tuple[Pod, ...]
+    required: int
+
+
+class Placed(msgspec.Struct):
+    """The result of a placement attempt; the simulation holds the pods that were placed."""
+
+    rows: dict[str, int]
+    failed: list[Pod]
+
+    @property
+    def complete(self) -> bool:
+        """All required members have a node."""
+        return not self.failed
+
+
+class Placer:
+    """Places members in a simulation."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.streak = Streak(pipeline)
+        self.looks = 0  # rankings and masks over all nodes: the unit in which searches are bounded
+
+    def required(self, wants: Sequence[Want], sim: Simulation, prefer: Mapping[str, int]) -> Placed:
+        """Place the required members of all gangs together.
+
+        ``prefer`` gives, by UID, the row to try first (a nomination). Several orders are tried, since members may
+        differ and the first order can block itself: by name, the largest first, the most restricted first; then
+        packed tightly; then, for small gangs, all ways. When a gang has more members than it needs, those that are
+        easiest to place are chosen in the later attempts, and all of them are considered in the last.
+
+        On failure the simulation is left as it was and ``failed`` are the members without a node of the first
+        attempt, which is the order people expect to read about.
+        """
+        if not wants:
+            return Placed({}, [])
+        orders = self._orders(wants, sim)
+        no_choice = len(orders) > 1 and all(len(want.members) == want.required for want in wants)
+        first: Placed | None = None
+        for wish in (prefer, {}) if prefer else ({},):
+            wished = _wished(wants, wish)
+            if len(wished) > MAX_MEMBERS and all(p.uid in wish for p in wished):
+                wished = _grouped(wished, sim)
+            for chosen in [wished, *(order for order in orders if order != wished)] if wish else orders:
+                mark = sim.mark()
+                result = self._in_order(chosen, sim, wish, stop=True)
+                if result.complete:
+                    return result
+                sim.rollback(mark)
+                first = first or result
+                if no_choice and hopeless(orders[-1], sim, self.pipeline):
+                    return first
+        found = self._otherwise(wants, orders, sim)
+        return Placed(found, []) if found is not None else first or Placed({}, [])
+
+    def _otherwise(self, wants: Sequence[Want], orders: list[list[Pod]], sim: Simulation) -> dict[str, int] | None:
+        """Arrangements that one-by-one placement does not find."""
+        members = [p for want in wants for p in want.members]
+        alike = len({sim.snapshot.class_of(p).ident for p in members}) == 1
+        if alike and not members[0].shape.affinity:
+            # Equal members, one by one, is exact: whichever node one of them takes, it uses up no more of what the
+            # others need than any other choice. Only required affinity makes the first choice bind the rest.
+            return None
+        arranger = Arranger(self.pipeline, sim, members)
+        for chosen in orders:
+            rows = arranger.tight(chosen)
+            self.looks += len(chosen)
+            if rows is not None:
+                return rows
+        if len(members) > MAX_MEMBERS:
+            return None
+        ranked = sorted(members, key=lambda p: (self._share(p, sim), p.name), reverse=True)
+        found = arranger.all_ways(ranked, [(frozenset(p.uid for p in w.members), w.required) for w in wants])
+        self.looks += arranger.tries
+        return found
+
+    def extras(self, members: Sequence[Pod], sim: Simulation, prefer: Mapping[str, int]) -> Placed:
+        """Place as many further members as fit, each on its own."""
+        return self._in_order(list(members), sim, prefer, stop=False)
+
+    def _orders(self, wants: Sequence[Want], sim: Simulation) -> list[list[Pod]]:
+        by_name = [p for want in wants for p in want.members[: want.required]]
+        if len({sim.snapshot.class_of(p).ident for want in wants for p in want.members}) == 1:
+            return [by_name]
+        class_of = sim.snapshot.class_of
+        kind = {p.uid: class_of(p).ident for want in wants for p in want.members}
+        one_of_each = {kind[p.uid]: p for want in wants for p in want.members}
+        share = {ident: self._share(p, sim) for ident, p in one_of_each.items()}
+        choices = {ident: self._choices(p, sim) for ident, p in one_of_each.items()}
+        ease = {p.uid: (share[kind[p.uid]], p.name) for want in wants for p in want.members}
+        easiest = [p for want in wants for p in sorted(want.members, key=lambda p: ease[p.uid])[: want.required]]
+        if len(by_name) > MAX_MEMBERS:  # like members one after another: each class is then ranked once
+            by_name, easiest = _grouped(by_name, sim), _grouped(easiest, sim)
+        out = [by_name]
+        for chosen in (by_name, easiest):
+            out.append(sorted(chosen, key=lambda p: -ease[p.uid][0]))
+            out.append(sorted(chosen, key=lambda p: (choices[kind[p.uid]], -ease[p.uid][0])))
+        return [order for n, order in enumerate(out) if order not in out[:n]]
+
+    def _share(self, pod: Pod, sim: Simulation) -> float:
+        """The largest share of a mean node that the pod asks for."""
+        index, amounts = sim.snapshot.vector(pod.shape)
+        room = sim.snapshot.allocatable[index].mean(axis=1) if sim.snapshot.size else np.ones(len(index))
+        return float((amounts / np.maximum(room, 1.0)).max())
+
+    def _choices(self, pod: Pod, sim: Simulation) -> int:
+        return int(self.pipeline.static_mask(sim.snapshot.class_of(pod), sim).sum())
+
+    def _in_order(self, members: list[Pod], sim: Simulation, prefer: Mapping[str, int], stop: bool) -> Placed:
+        """Place members one after another, equal neighbours with one ranking. With ``stop``, the first failure of
+        a class ends the attempt for it: its other pods cannot fit either.
+        """
+        rows: dict[str, int] = {}
+        failed: list[Pod] = []
+        class_of = sim.snapshot.class_of
+        end = 0
+        for pod_class, run in groupby(members, class_of):
+            alike = list(run)
+            end += len(alike)
+            self._run(pod_class, alike, sim, prefer, rows, failed)
+            if failed and stop:
+                failed.extend(members[end:])
+                break
+        return Placed(rows, failed)
+
+    def _run(
+        self,
+        pod: PodClass,
+        members: list[Pod],
+        sim: Simulation,
+        prefer: Mapping[str, int],
+        rows: dict[str, int],
+        failed: list[Pod],
+    ) -> None:
+        self.looks += 1
+        ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
+        if self.pipeline.only_counts(pod, sim) and ranking.local:
+            self._draw(pod, members, sim, prefer, ranking, rows, failed)
+            return
+        for n, member in enumerate(members):
+            wish = prefer.get(member.uid, -1)
+            row = wish if wish >= 0 and ranking.totals[wish] != -np.inf else ranking.best()
+            if row < 0:
+                failed.extend(members[n:])
+                return
+            sim.place(pod, row)
+            rows[member.uid] = row
+            if n + 1 < len(members):
+                self.looks += 1
+                ranking.placed(row, self.pipeline.mask(pod, sim))
+
+    def _draw(
+        self,
+        pod: PodClass,
+        members: list[Pod],
+        sim: Simulation,
+        prefer: Mapping[str, int],
+        ranking: Ranking,
+        rows: dict[str, int],
+        failed: list[Pod],
+    ) -> None:
+        """Equal pods limited by resources alone: always the best node of a heap, re-scored when it was used."""
+        index, amounts = sim.snapshot.vector(pod.shape)
+        left = []
+        for member in members:
+            wish = prefer.get(member.uid, -1)
+            if wish >= 0 and ranking.totals[wish] != -np.inf and bool((sim.free[index, wish] >= amounts).all()):
+                sim.place(pod, wish)
+                rows[member.uid] = wish
+            else:
+                left.append(member)
+        if len(left) < len(members) and left:
+            ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
+        heap = ranking.leaders(len(left)) if left else []
+        first = self._draw_many(pod, left, sim, ranking, heap, rows) if len(left) >= MANY else 0
+        for n, member in enumerate(left[first:], first):
+            if not heap:
+                failed.extend(left[n:])
+                return
+            _, row = heap[0]
+            sim.place(pod, row)
+            rows[member.uid] = row
+            if (sim.free[index, row] >= amounts).all():
+                heapq.heapreplace(heap, (-ranking.value(row), row))
+            else:
+                heapq.heappop(heap)
+
+    @staticmethod
+    def _draw_many(
+        pod: PodClass,
+        members: list[Pod],
+        sim: Simulation,
+        ranking: Ranking,
+        heap: list[tuple[float, int]],
+        rows: dict[str, int],
+    ) -> int:
+        """The same for very many; returns for how many. What all leading nodes would score with one, two, ... of these
+        pods is computed at once, up to a number from which on it is quicker to ask for single nodes again.
+        """
+        index, amounts = sim.snapshot.vector(pod.shape)
+        leading: Ints = np.array(sorted(row for _, row in heap), dtype=np.int64)
+        most = np.zeros(sim.snapshot.size, dtype=np.int64)
+        most[leading] = (sim.free[index][:, leading] // amounts[:, None]).min(axis=0)
+        scores = [ranking.totals]
+        held = [0] * sim.snapshot.size
+        mark = sim.mark()
+        chosen: list[int] = []
+        while heap and len(chosen) < len(members):
+            _, row = heap[0]
+            count = held[row] + 1
+            if count < most[row] and count == len(scores):  # nobody has asked for so many yet
+                if count * _NODES_AT_ONCE > len(members):
+                    break
+                sim.place_all(pod, leading[most[leading] >= count])
+                scores.append(ranking.values(sim.snapshot.size))
+            chosen.append(row)
+            held[row] = count
+            if count < most[row]:
+                heapq.heapreplace(heap, (-float(scores[count][row]), row))
+            else:
+                heapq.heappop(heap)
+        sim.rollback(mark)
+        sim.place_all(pod, np.array(chosen, dtype=np.int64))
+        rows.update(zip((p.uid for p in members), chosen, strict=False))
+        return len(chosen)
+
+
+def _wished(wants: Sequence[Want], wish: Mapping[str, int]) -> list[Pod]:
+    """Required members, those with a row to try first before others of their gang."""
+    return [p for w in wants for p in sorted(w.members, key=lambda p: p.uid not in wish)[: w.required]]
+
+
+def _grouped(members: Sequence[Pod], sim: Simulation) -> list[Pod]:
+    """Members of one class together, classes in the order of their first member."""
+    classes: dict[int, list[Pod]] = {}
+    for pod in members:
+        classes.setdefault(sim.snapshot.class_of(pod).ident, []).append(pod)
+    return [pod for group in classes.values() for pod in group]

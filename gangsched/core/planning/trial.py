@@ -1,0 +1,216 @@
+"""Where the members of one gang could go: the cluster as they may see it, and the placements tried in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from gangsched.core.options import Options
+from gangsched.core.planning.placement import Placed, Placer, Want
+from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met
+from gangsched.core.planning.watchdog import Watchdog
+from gangsched.core.preemption.patience import Patience
+from gangsched.core.queueing.queue import queue_order
+from gangsched.core.queueing.turns import both, kept_nodes
+from gangsched.core.quota.gate import Gate
+from gangsched.core.state.podtable import TERMINATING
+from gangsched.core.state.simulation import Phantom, Restriction, Simulation
+from gangsched.core.state.snapshot import Ints
+from gangsched.core.state.world import World
+from gangsched.model.records import SINGLE, GangId, Pod
+
+#: No slots.
+NOBODY: Ints = np.zeros(0, dtype=np.int64)
+
+
+class Trial:
+    """The members of one gang, and the cluster as they may see it. A ``gate`` is what quota makes of them."""
+
+    def __init__(
+        self,
+        world: World,
+        options: Options,
+        placer: Placer,
+        gangs: Sequence[GangId],
+        group: str,
+        now: float,
+        prefer: Mapping[str, str],
+        watchdog: Watchdog,
+        gate: Gate | None = None,
+    ) -> None:
+        self.gate = gate
+        self.prefer = prefer
+        self.watchdog = watchdog
+        self.world = world
+        self.options = options
+        self.placer = placer
+        self.gangs = tuple(gangs)
+        self.group = group
+        self.now = now
+        member = self.world.membership
+        self.patience = Patience(member, self.world.classes, options)
+        self.priority = member.preemptor_priority(gangs)
+        self.census = {g: member.census(g) for g in self.gangs}
+        if world.held or world.turns.reserving():
+            for census in self.census.values():
+                for pod in census.pending:
+                    world.snapshot.class_of(pod)  # its own terms may tell the others apart
+            world.renew_classes()
+        self.ahead = self.world.turns.ahead(queue_order(member, self.gangs))
+        self._kept: Restriction | None = None
+        if self.ahead and self.world.turns.strict:
+            self._kept = kept_nodes(self.ahead, Simulation(world.snapshot))
+        self.needs = {g: member.required(g, self.census[g]) for g in self.gangs}
+        if gate is not None:
+            for census in self.census.values():
+                census.pending = list(map(gate.member, census.pending))
+        self.wants = [self._want(g) for g in self.gangs if self.needs[g]]
+        self.required = sum(self.needs.values())
+        #: Keys of the groups that hold room for these gangs: their own, and those of Jobs that have just gone on.
+        self._mine = {group, *world.suspended.rooms_of(p for c in self.census.values() for p in c.pending)}
+        self.topology = Topology(self.world.snapshot, self._constraints(), self._bound())
+        #: Where the gang is being tried; None while that is not settled or is the whole cluster.
+        self.domain: Domain | None = None
+        self.left_out = False
+        self._joining: list[Pod] | None = None
+
+    def _want(self, gang: GangId) -> Want:
+        """The members of which the required ones are chosen. Quota was asked for on behalf of certain ones."""
+        members = self.census[gang].pending
+        if self.gate is None:
+            return Want(tuple(members), self.needs[gang])
+        return Want(tuple(members[: self.needs[gang]]), self.needs[gang])
+
+    def _constraints(self) -> tuple[tuple[str, bool], ...]:
+        """What the gang asks of the topology; of a GangGroup, the first gang that asks speaks for all."""
+        specs = map(self.world.membership.spec, self.gangs)
+        return next((spec.topology for spec in specs if spec is not None and spec.topology), ())
+
+    def _bound(self) -> list[tuple[str, int]]:
+        self.world.snapshot.settle()
+        table = self.world.snapshot.table
+        slots = ((p.key, table.slot_of.get(p.uid)) for census in self.census.values() for p in census.bound)
+        return [(key, int(table.row[slot])) for key, slot in slots if slot is not None and table.row[slot] >= 0]
+
+    # -- simulations ---------------------------------------------------------------------------------------
+
+    def simulation(self) -> Simulation:
+        """The cluster as this gang may see it: room held by others of at least its priority is taken."""
+        restriction = both(self.domain.restriction if self.domain is not None else None, self._kept)
+        return Simulation(self.world.snapshot, self._held(), restriction, self.placer.pipeline.unlimited)
+
+    def _held(self) -> Iterable[Phantom]:
+        for group in sorted(self.world.held):
+            if group not in self._mine:
+                yield from [p for p in self.world.held[group] if p.priority >= self.priority]
+        for gang in self.ahead:
+            yield from gang.room
+
+    def lift_terminating(self, sim: Simulation) -> bool:
+        """Take the pods that are on their way out off their nodes; False when there are none."""
+        leaving = self.terminating()
+        sim.lift_all(leaving)
+        return bool(len(leaving))
+
+    def terminating(self) -> Ints:
+        """Slots of the pods that are on their way out."""
+        table = self.world.snapshot.table
+        slots = table.occupied()
+        leaving: Ints = slots[(table.flags[slots] & TERMINATING) != 0]
+        return leaving
+
+    def ignore_turns(self) -> None:
+        """From now on as if nothing were kept for gangs ahead of this one. What a gang holds already it keeps, whoever
+        has got a turn since.
+        """
+        self.ahead, self._kept = [], None
+
+    def nominated(self, sim: Simulation) -> dict[str, int]:
+        """Rows that members are already nominated to; they are tried first."""
+        rows = sim.snapshot.row_of
+        wishes = (
+            (p.uid, self.prefer.get(p.uid) or p.nominated_node) for g in self.gangs for p in self.census[g].pending
+        )
+        return {uid: rows[node] for uid, node in wishes if node in rows}
+
+    def anything(self, placed: Placed, sim: Simulation) -> bool:
+        """With nothing required, a decision to bind needs at least one further member that fits."""
+        if self.required:
+            return True
+        mark = sim.mark()
+        extras = self.placer.extras(self._others(placed), sim, self.nominated(sim))
+        sim.rollback(mark)
+        return bool(extras.rows)
+
+    def _others(self, placed: Placed) -> list[Pod]:
+        """Further members that may join."""
+        if self.gate is None:
+            return [p for g in self.gangs for p in self.census[g].pending if p.uid not in placed.rows]
+        if self._joining is None:
+            asked = {p.uid for want in self.wants for p in want.members}
+            others = [p for g in self.gangs for p in self.census[g].pending if p.uid not in asked]
+            self._joining = self.gate.joining(others)
+        failed = [p for want in self.wants for p in want.members if p.uid not in placed.rows]
+        return failed + [p for p in self._joining if p.uid not in placed.rows]
+
+    # -- placements ----------------------------------------------------------------------------------------
+
+    def fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
+        """The members where they would go once these pods (slots) are gone; None when they do not fit even then."""
+        self.domain = None
+        if not len(leaving) and (alone := self._one_of_many()) is not None:
+            self.domain = self.topology.domain(0, 0)
+            return alone
+        sim = self._once_gone(leaving)
+        wishes = self.nominated(sim)
+        for domain, as_wished in self._domains(sim, wishes):
+            self.domain = domain
+            if self.topology.constrained:
+                sim = self._once_gone(leaving)
+            placed = self.placer.required(self.wants, sim, wishes)
+            fits = placed.complete and (not as_wished or wishes_met(wishes, placed.rows))
+            if fits and self.anything(placed, sim):
+                return sim, placed
+        return None
+
+    def _one_of_many(self) -> tuple[Simulation, Placed] | None:
+        """A pod without a group that wants nothing special, as thousands may come one after another."""
+        if self.gangs[0].family != SINGLE or self.required != 1 or self.gate is not None or self.topology.constrained:
+            return None
+        if self.ahead or self._kept is not None or self.world.held or self.prefer:
+            return None
+        (pod,) = self.wants[0].members
+        if pod.nominated_node:
+            return None
+        found = self.placer.streak.next(self.world.snapshot.class_of(pod), pod.uid, self.world.snapshot)
+        return (found[0], Placed({pod.uid: found[1]}, [])) if found is not None else None
+
+    def _once_gone(self, leaving: Ints) -> Simulation:
+        sim = self.simulation()
+        if len(leaving):
+            sim.lift_all(leaving)
+        return sim
+
+    def _domains(self, sim: Simulation, wishes: Mapping[str, int]) -> Iterator[tuple[Domain, bool]]:
+        """Where to try the gang: the domain that it is nominated to, then the narrowest that might hold it, then wider
+        ones. With True, only the nominated nodes count: the gang would rather have a narrower domain than others.
+        """
+        topology = self.topology
+        if not topology.constrained:
+            yield topology.domain(0, 0), False
+            return
+        home = topology.home(list(wishes.values()))
+        if home is not None:
+            yield home, home.level > 0
+        demand = self._demand(sim)
+        for level in range(len(topology.levels)):
+            found, cut = topology.packed(level, demand, sim.free)
+            yield from ((domain, False) for domain in found)
+            self.left_out |= cut
+
+    def _demand(self, sim: Simulation) -> Demand:
+        if self.gate is not None:
+            return Demand(self.placer.pipeline, sim, self.wants)
+        pending = [Want(tuple(self.census[g].pending), self.needs[g]) for g in self.gangs]
+        return Demand(self.placer.pipeline, sim, [want for want in pending if want.members])

@@ -1,0 +1,46 @@
+"""A gang that does not fit: what it is like, and its place among those that others may have to leave something to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.groups import group_key
+from gangsched.core.queueing.likeness import Likeness
+from gangsched.core.queueing.queue import queue_order
+from gangsched.core.queueing.turns import Blocked
+from gangsched.core.state.world import World
+from gangsched.model.records import PREEMPT_NEVER, GangId
+
+
+def likeness(world: World, gangs: Sequence[GangId]) -> Likeness:
+    """What decides which events may help these gangs."""
+    membership = world.membership
+    census = [membership.census(g) for g in gangs]
+    found = {c.ident: c for each in census for c in map(world.snapshot.class_of, each.pending)}
+    specs = [membership.spec(g) for g in gangs]
+    return Likeness(
+        tuple(found[ident] for ident in sorted(found)),
+        tuple(map(membership.required, gangs, census)),
+        gangs[0].scheduler,
+        membership.preemptor_priority(gangs),
+        membership.policy(gangs) != PREEMPT_NEVER,
+        tuple(spec.topology for spec in specs if spec is not None),
+        world.managed.likeness(gangs),
+    )
+
+
+def block(world: World, gangs: Sequence[GangId], like: Likeness, pipeline: Pipeline) -> bool:
+    """Note in ``world.turns`` that these gangs, whose filters are those of ``pipeline``, do not fit; what is reserved
+    for the same members stays so.
+
+    False when none of them lacks a required member: such a gang keeps nothing from others.
+    """
+    if not any(like.needs):
+        return False
+    key = group_key(gangs)
+    known = world.turns.get(key)
+    room = known.room if known is not None and known.classes == like.classes else ()
+    name = ",".join(g.key for g in gangs)
+    world.turns.put(Blocked(key, name, queue_order(world.membership, gangs), like.classes, pipeline, room))
+    return True

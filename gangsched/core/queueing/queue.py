@@ -1,0 +1,201 @@
+"""The queue of gangs: priority first, then age; backoff per gang; woken by events that can help.
+
+Semantics as in kube-scheduler, at the level of gangs. A gang is *active* (to be decided), in *backoff* (will be
+active at a time, and is decided before it when nothing is active), *resting* after failed writes (will be active at a
+time, never before it) or *parked* (unschedulable until something happens that may help, or :data:`FLUSH_SECONDS` have
+passed).
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, TypeAlias
+
+from gangsched.core.groups import group_key
+from gangsched.core.state.membership import Membership
+from gangsched.model.records import GangId, Pod
+
+#: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.
+FLUSH_SECONDS = 300.0
+
+#: Smaller is earlier: priority descending, then creation (seconds), then the gang's key.
+Order: TypeAlias = tuple[int, float, str]
+
+
+def queue_order(membership: Membership, gangs: Sequence[GangId]) -> Order:
+    """The place of a group in the queue. A gang that needs quota has the priority of its workload there."""
+    priority = membership.queue_priority(gangs)
+    if priority is None:
+        priority = membership.preemptor_priority(gangs)
+    return -priority, membership.created(gangs), group_key(gangs)
+
+
+class Hint(enum.Flag):
+    """Kinds of events that may help a gang that did not fit."""
+
+    NODE_ADDED = enum.auto()
+    NODE_GONE = enum.auto()
+    NODE_ROOM = enum.auto()  # allocatable changed
+    NODE_LABELS = enum.auto()
+    NODE_TAINTS = enum.auto()  # taints, cordon, readiness, deletion
+    NODE = NODE_ADDED | NODE_GONE | NODE_ROOM | NODE_LABELS | NODE_TAINTS
+    ROOM = enum.auto()  # a pod left, finished, shrank or began to terminate, or room is no longer held
+    PODS = enum.auto()  # a pod came, or its labels changed
+    VICTIMS = enum.auto()  # a pod or gang may be evicted that could not be, or not in this way
+    BUDGET = enum.auto()  # a disruption budget changed
+    CLASSES = enum.auto()  # a PriorityClass changed
+    NAMESPACES = enum.auto()  # the labels of a namespace changed
+    VOLUMES = enum.auto()  # a claim, a volume or a storage class changed
+    TURN = enum.auto()  # a gang that was ahead is no longer in the way
+    QUOTA = enum.auto()  # quota was given back, a queue object changed, or the head of a queue did
+    ANY = NODE | ROOM | PODS | VICTIMS | BUDGET | CLASSES | NAMESPACES | VOLUMES | TURN | QUOTA
+
+
+class Change(NamedTuple):
+    """One event that may help. ``node`` is the name of the node that it is about, ``pod`` the pod as it is now (or last
+    was), ``before`` as it was before; empty where the event is not about one. ``tree`` is the root of the cohort tree
+    in which quota was given back; with QUOTA, empty for all.
+    """
+
+    kind: Hint
+    node: str = ""
+    pod: Pod | None = None
+    before: Pod | None = None
+    tree: str = ""
+
+
+class Queue:
+    """Keys of gangs. Each key is in at most one of active, backoff, resting and parked."""
+
+    def __init__(self) -> None:
+        self._active: list[Order] = []
+        self._early: list[Order] = []
+        self._waiting: list[tuple[float, str]] = []
+        self._order: dict[str, Order] = {}
+        self._backoff: dict[str, Order] = {}
+        self._eager: dict[str, Order] = {}
+        self._due: dict[str, float] = {}
+        self._parked: dict[str, tuple[Order, float]] = {}
+
+    def push(self, order: Order) -> None:
+        """Make the gang active."""
+        key = order[2]
+        self.remove(key)
+        self._order[key] = order
+        _push(self._active, order, self._order)
+
+    def park(self, order: Order, now: float, not_before: float, latest: float | None = None) -> None:
+        """Wait for :meth:`wake`, then at least until ``not_before``; ``latest`` is when time alone may have helped."""
+        key = order[2]
+        self.remove(key)
+        self._parked[key] = (order, not_before)
+        flush = now + FLUSH_SECONDS
+        self._wake_later(key, flush if latest is None else min(flush, max(latest, not_before)))
+
+    def rest(self, key: str, when: float) -> None:
+        """Become active at this time, whatever happens until then."""
+        self.remove(key)
+        self._wake_later(key, when)
+
+    def remove(self, key: str) -> None:
+        """Take the gang out, wherever it is."""
+        self._order.pop(key, None)
+        self._backoff.pop(key, None)
+        self._eager.pop(key, None)
+        self._due.pop(key, None)
+        self._parked.pop(key, None)
+
+    def parked(self) -> list[str]:
+        """Gangs that wait for something to happen."""
+        return sorted(self._parked)
+
+    def sleeping(self) -> list[str]:
+        """Gangs that :meth:`wake` may wake: those that are parked or in backoff."""
+        return sorted((*self._parked, *self._backoff))
+
+    def wake(self, key: str, now: float) -> bool:
+        """Something has happened that may help the gang, which is parked or in backoff. True when its backoff is over
+        and it is to be made active; otherwise it waits its backoff out, unless the scheduler would be idle.
+        """
+        if key in self._parked:
+            order, not_before = self._parked[key]
+            if not_before <= now:
+                return True
+            del self._parked[key]
+            self._backoff[key] = order
+            self._wake_later(key, not_before)
+        if key not in self._eager:
+            self._eager[key] = self._backoff[key]
+            _push(self._early, self._backoff[key], self._eager)
+        return False
+
+    def eager(self) -> list[str]:
+        """Gangs in backoff that are next when nothing is active."""
+        return sorted(self._eager)
+
+    def calm(self, key: str) -> None:
+        """It is of no use to decide this gang before its backoff is over."""
+        self._eager.pop(key, None)
+
+    def due(self, now: float) -> list[str]:
+        """Gangs whose time has come; each is reported once."""
+        out = []
+        while self._waiting and self._waiting[0][0] <= now:
+            when, key = heapq.heappop(self._waiting)
+            if self._due.get(key) == when:
+                self.remove(key)
+                out.append(key)
+        return sorted(out)
+
+    def head(self) -> str | None:
+        """The gang to be decided next; when none is active, one that would otherwise sit out its backoff."""
+        return _first(self._active, self._order) or _first(self._early, self._eager)
+
+    def wake_at(self) -> float | None:
+        """When :meth:`due` will have something, or None."""
+        while self._waiting:
+            when, key = self._waiting[0]
+            if self._due.get(key) == when:
+                return when
+            heapq.heappop(self._waiting)
+        return None
+
+    def active(self) -> list[str]:
+        """All active gangs in the order in which they will be decided."""
+        return sorted(self._order, key=self._order.__getitem__)
+
+    def counts(self) -> dict[str, int]:
+        """Gangs by queue: active, backoff (resting ones included), unschedulable."""
+        parked = len(self._parked)
+        return {"active": len(self._order), "backoff": len(self._due) - parked, "unschedulable": parked}
+
+    def _wake_later(self, key: str, when: float) -> None:
+        self._due[key] = when
+        heapq.heappush(self._waiting, (when, key))
+        if _mostly_dead(self._waiting, self._due):
+            self._waiting = [(when, key) for key, when in self._due.items()]
+            heapq.heapify(self._waiting)
+
+
+def _push(heap: list[Order], order: Order, valid: dict[str, Order]) -> None:
+    """Add an entry; ``valid`` has all that count, this one included."""
+    heapq.heappush(heap, order)
+    if _mostly_dead(heap, valid):
+        heap[:] = valid.values()
+        heapq.heapify(heap)
+
+
+def _mostly_dead(heap: Sequence[object], valid: Collection[str]) -> bool:
+    """Do most entries of the heap no longer count? They would leave it at the top, which they may never reach."""
+    return len(heap) > 2 * len(valid) + 64
+
+
+def _first(heap: list[Order], valid: dict[str, Order]) -> str | None:
+    """The key of the first entry that still counts; those that do not are dropped."""
+    while heap:
+        if valid.get(heap[0][2]) == heap[0]:
+            return heap[0][2]
+        heapq.heappop(heap)
+    return None

@@ -1,0 +1,101 @@
+"""Room for a gang that keeps losing to work behind it: where it can start first once others have ended.
+
+It is chosen among the room that is free and the room of pods that end by themselves, as if those that have run longest
+ended first: the fewest of them after which the gang fits. Pods that a controller keeps running, and static ones, are
+not counted on: waiting for them might have no end, and the room would lie idle all the while. From then on nothing
+behind the gang is placed into that room, so every pod that ends there is one fewer to wait for.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from gangsched.core.groups import Group
+from gangsched.core.planning.attempt import Attempt
+from gangsched.core.queueing.turns import Blocked
+from gangsched.core.state.podtable import TERMINATING
+from gangsched.core.state.simulation import Phantom
+from gangsched.core.state.snapshot import Ints
+from gangsched.core.state.world import World
+from gangsched.model.records import Pod
+
+#: Controllers that replace a pod that has ended.
+_KEPT_RUNNING = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
+
+
+def reserve(job: Attempt, group: Group, world: World) -> None:
+    """Reserve room for a blocked group, unless it has some, it could not be given any, or a gang ahead of it that has
+    a reservation could use the same nodes: there is one turn at a time.
+    """
+    turns, blocked = world.turns, world.turns.get(group.key)
+    if blocked is None or (blocked.room and _stands(job, blocked)):
+        return
+    turns.put(msgspec.structs.replace(blocked, room=()))
+    rivals = turns.reserving()
+    if rivals:
+        sim = job.simulation()
+        mine = blocked.usable(sim)
+        rivals = [b for b in rivals if (b.usable(sim) & mine).any()]
+        if any(b.order < blocked.order for b in rivals):
+            return
+    room = _first_room(job, group, world)
+    if room:
+        for behind in rivals:
+            turns.put(msgspec.structs.replace(behind, room=()))
+        turns.put(msgspec.structs.replace(blocked, room=room))
+
+
+def _first_room(job: Attempt, group: Group, world: World) -> tuple[Phantom, ...]:
+    """The gang's members where they fit when as few pods as possible have ended; empty when not even all are enough."""
+    leaving, ending = _leaving(job, world)
+    if _rows(job, leaving, ending) is None:
+        return ()
+    low, high = 0, len(ending)
+    while low < high:
+        middle = (low + high) // 2
+        if _rows(job, leaving, ending[:middle]) is None:
+            low = middle + 1
+        else:
+            high = middle
+    rows = _rows(job, leaving, ending[:high]) or {}
+    pods = {p.uid: p for census in job.census.values() for p in census.pending}
+    nodes, class_of = world.snapshot.nodes, world.snapshot.class_of
+    return tuple(
+        Phantom(class_of(pods[uid]), uid, nodes[row].name, job.priority, group.key) for uid, row in sorted(rows.items())
+    )
+
+
+def _rows(job: Attempt, leaving: Ints, ending: Ints) -> dict[str, int] | None:
+    found = job.fit(np.concatenate([leaving, ending]))
+    return found[1].rows if found is not None else None
+
+
+def _leaving(job: Attempt, world: World) -> tuple[Ints, Ints]:
+    """Slots of the pods that are on their way out, and of those that end by themselves, the longest running first."""
+    table = world.snapshot.table
+    slots = table.occupied()
+    terminating = (table.flags[slots] & TERMINATING) != 0
+    others = [s for s in slots[~terminating].tolist() if _ends(table.pods[s], job)]
+    others.sort(key=lambda s: (float(table.started[s]), _key(table.pods[s])))
+    return slots[terminating], np.array(others, dtype=np.int64)
+
+
+def _ends(pod: Pod | None, job: Attempt) -> bool:
+    if pod is None or pod.static or pod.gang in job.census:
+        return False
+    return pod.owner is None or pod.owner.kind not in _KEPT_RUNNING
+
+
+def _key(pod: Pod | None) -> str:
+    return pod.key if pod is not None else ""
+
+
+def _stands(job: Attempt, blocked: Blocked) -> bool:
+    """Is the reservation for the members that the gang has now, on nodes that may still take them?"""
+    pending = {p.uid: p for census in job.census.values() for p in census.pending}
+    sim = job.simulation()
+    needed = sum(job.needs.values())
+    good = [p for p in blocked.room if p.uid in pending and p.node in sim.snapshot.row_of]
+    good = [p for p in good if job.placer.pipeline.static_mask(p.pod, sim)[sim.snapshot.row_of[p.node]]]
+    return len(good) == len(blocked.room) == needed

@@ -1,0 +1,135 @@
+"""Whose turn it is: what the gangs that do not fit keep from those behind them in the queue.
+
+Under the policy ``strict`` a blocked gang keeps every node that one of its members could use: nothing behind it goes
+there. Work may still pass it on nodes that it cannot use, and a gang with a member that no node could ever take keeps
+nothing. Kueue's StrictFIFO is the same rule for the quota of a ClusterQueue; here it is for nodes.
+
+Under ``backfill`` work passes a blocked gang where there is room, until the gang has waited so long that room is
+*reserved* for it: then others may have all but that (the reservation of EASY backfilling: Lifka, "The ANL/IBM SP
+scheduling system", 1995). See :mod:`gangsched.core.queueing.reservation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.decision import Verdict
+from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.queueing.queue import Order
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Phantom, Restriction, Simulation
+from gangsched.core.state.snapshot import Bools
+
+STRICT, BACKFILL = "strict", "backfill"
+
+
+class Blocked(msgspec.Struct, frozen=True, eq=False):
+    """A gang that does not fit. ``classes`` are its pending members' classes, ``pipeline`` has the filters of its
+    scheduler name, ``room`` is what is reserved for it.
+    """
+
+    key: str
+    name: str
+    order: Order
+    classes: tuple[PodClass, ...]
+    pipeline: Pipeline
+    room: tuple[Phantom, ...] = ()
+
+    def usable(self, sim: Simulation) -> Bools:
+        """``(N,)``: nodes that one of its members could use."""
+        return usable(self.classes, self.pipeline, sim)
+
+
+class Turns:
+    """The blocked gangs. ``strict`` is the policy."""
+
+    def __init__(self, strict: bool) -> None:
+        self.strict = strict
+        self._blocked: dict[str, Blocked] = {}
+        self._reserving: dict[str, Blocked] = {}
+
+    def put(self, gang: Blocked) -> None:
+        """A gang does not fit, or something else is reserved for it than was."""
+        self._blocked[gang.key] = gang
+        if gang.room:
+            self._reserving[gang.key] = gang
+        else:
+            self._reserving.pop(gang.key, None)
+
+    def get(self, key: str) -> Blocked | None:
+        """The blocked gang of that key."""
+        return self._blocked.get(key)
+
+    def drop(self, key: str) -> Blocked | None:
+        """The gang is not blocked any more; returns what it was."""
+        self._reserving.pop(key, None)
+        return self._blocked.pop(key, None)
+
+    def clear(self) -> None:
+        """Nobody is blocked as far as is known."""
+        self._blocked.clear()
+        self._reserving.clear()
+
+    def ahead(self, order: Order) -> list[Blocked]:
+        """Those that keep something from a gang with this place in the queue, first first."""
+        keeping = self._blocked if self.strict else self._reserving
+        return sorted((b for b in keeping.values() if b.order < order), key=lambda b: b.order)
+
+    def reserving(self) -> list[Blocked]:
+        """Those for which room is reserved."""
+        return list(self._reserving.values())
+
+
+def usable(classes: Sequence[PodClass], pipeline: Pipeline, sim: Simulation) -> Bools:
+    """``(N,)``: nodes that some pod of these classes could use if it were alone there; none when a class has none."""
+    out = np.zeros(sim.snapshot.size, dtype=np.bool_)
+    for pod in classes:
+        index, amounts = sim.snapshot.vector(pod.shape)
+        if pipeline.unlimited is not None:
+            counted = [not pipeline.unlimited(sim.snapshot.resources[i]) for i in index.tolist()]
+            index, amounts = index[counted], amounts[counted]
+        mask = pipeline.static_mask(pod, sim) & (sim.snapshot.allocatable[index] >= amounts[:, None]).all(axis=0)
+        if not mask.any():
+            return np.zeros(sim.snapshot.size, dtype=np.bool_)
+        out |= mask
+    return out
+
+
+def kept_nodes(ahead: Iterable[Blocked], sim: Simulation) -> Restriction | None:
+    """What strict order leaves to a gang behind these; None when they keep no node."""
+    kept = np.zeros(sim.snapshot.size, dtype=np.bool_)
+    names = []
+    known: dict[tuple[int, ...], Bools] = {}
+    for gang in ahead:
+        alike = (id(gang.pipeline), *(c.ident for c in gang.classes))
+        if alike not in known:
+            known[alike] = gang.usable(sim)
+        if known[alike].any():
+            kept |= known[alike]
+            names.append(gang.name)
+    if not names:
+        return None
+    return Restriction(~kept, ((f"node(s) were kept for {listed(names)}, ahead in the queue", kept),))
+
+
+def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
+    """Two restrictions as one."""
+    if one is None or other is None:
+        return one or other
+    return Restriction(one.allowed & other.allowed, (*one.refused, *other.refused))
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are."""
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def waits_behind(found: Verdict, names: Sequence[str], strict: bool) -> Verdict:
+    """The verdict on a gang that would fit but for what is kept for the gangs of these names."""
+    why = "under strict queue policy" if strict else "for which room is reserved"
+    message = f"behind {listed(names)} {why}: {found.message}"
+    decisions = tuple(msgspec.structs.replace(d, message=message) for d in found.decisions)
+    return msgspec.structs.replace(found, decisions=decisions, message=message)

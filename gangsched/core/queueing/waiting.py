@@ -1,0 +1,89 @@
+"""Gangs that do not fit: what those behind them have to leave to them, and since when."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from gangsched.core.framework.guard import PluginError
+from gangsched.core.groups import Group
+from gangsched.core.lifecycle.steps import Steps
+from gangsched.core.options import Options
+from gangsched.core.planning.decider import Decider
+from gangsched.core.queueing.blocking import block, likeness
+from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.queueing.reservation import reserve
+from gangsched.core.queueing.turns import STRICT
+from gangsched.core.state.world import World
+
+#: Room is reserved for at most this time (seconds) at once: what was to end by itself may run for ever.
+RESERVED_AT_MOST = 86400.0
+
+
+class Waiting:
+    """Keeps ``world.turns`` in line with the groups, and notes in ``steps.changes`` whom that may help."""
+
+    def __init__(self, world: World, decider: Decider, options: Options, steps: Steps) -> None:
+        self._world = world
+        self._decider = decider
+        self._options = options
+        self._steps = steps
+
+    def look_again(self, group: Group, retry_at: float | None) -> float | None:
+        """When time alone may change what was decided about the group; ``retry_at`` is what the decision says of it."""
+        gives_up_at = None if group.reserving_since is None else group.reserving_since + RESERVED_AT_MOST
+        known = (retry_at, self._starves_at(group), gives_up_at)
+        return min((t for t in known if t is not None and t > self._steps.now), default=None)
+
+    def _starves_at(self, group: Group) -> float | None:
+        """When room is to be reserved for a group that does not fit until then; None: never."""
+        never = not self._options.starvation_seconds or self._options.queue_policy == STRICT
+        if group.waiting_since is None or never:
+            return None
+        return max(group.waiting_since + self._options.starvation_seconds, group.reserves_from)
+
+    def block(self, group: Group) -> None:
+        """The group does not fit: from now on those behind it have to leave it what is its due."""
+        turns = self._world.turns
+        before, rooms = turns.get(group.key), [b.room for b in turns.reserving()]
+        group.likeness = likeness(self._world, group.gangs)
+        pipeline = self._decider.pipeline(group.gangs[0].scheduler)
+        if group.short_of_quota or not block(self._world, group.gangs, group.likeness, pipeline):
+            self.unblock(group)  # it runs; members beyond its minimum wait without holding up others
+            return
+        starved = self._starves_at(group)
+        if starved is not None and starved <= self._steps.now:
+            self._reserve(group)
+        after = turns.get(group.key)
+        if before is not None and after is not None and (before.order, before.classes) != (after.order, after.classes):
+            self._steps.changes.append(Change(Hint.TURN))
+        kept = [b.room for b in turns.reserving()]
+        self._steps.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
+
+    def _reserve(self, group: Group) -> None:
+        """Reserve room, or keep what is reserved; give up what has not come true for too long, and let as much time
+        pass as the group has been waiting in all.
+        """
+        turns, now = self._world.turns, self._steps.now
+        blocked = turns.get(group.key)
+        since = group.reserving_since
+        if blocked is not None and since is not None and since + RESERVED_AT_MOST <= now:
+            group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
+            turns.put(msgspec.structs.replace(blocked, room=()))
+        else:
+            with suppress(PluginError):  # the decision has told whose fault it is
+                reserve(self._decider.attempt(group.gangs, group.key, now), group, self._world)
+        blocked = turns.get(group.key)
+        if blocked is None or not blocked.room:
+            group.reserving_since = None
+        elif since is None:
+            group.reserving_since = now
+
+    def unblock(self, group: Group) -> None:
+        """The group is no longer in the way of those behind it."""
+        group.reserving_since, group.reserves_from = None, 0.0
+        blocked = self._world.turns.drop(group.key)
+        if blocked is not None:
+            self._steps.changes.append(Change(Hint.TURN))
+            self._steps.changes += [Change(Hint.ROOM, p.node) for p in blocked.room]

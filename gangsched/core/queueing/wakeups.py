@@ -1,0 +1,227 @@
+"""Which events can help which gang: the queueing hints of kube-scheduler, for gangs.
+
+A gang that does not fit is parked. What happens afterwards wakes it only if a decision could come out otherwise:
+
+* Filters that look at one node at a time (resources, ports, taints, labels) can be helped only by an event on a node
+  that could then take one of the gang's members, once every pod that may leave it has left. A node that cannot take
+  any is as useless as it was.
+* Filters that look across nodes are helped by pods that their terms select, and by nodes that come, go or change.
+* Preemption is helped by whatever makes more pods evictable.
+
+What is asked is which filters have something to say about the members now, not which ones refused them when they were
+last tried: with several events one after the other the two differ, and a gang that trusted the second would sleep
+through the last of them. A filter of others says which events it cares about (attribute ``hints``); without that, all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gangsched.core.filters.base import Filter
+from gangsched.core.filters.ports import clash
+from gangsched.core.framework.guard import PluginError
+from gangsched.core.groups import Group
+from gangsched.core.planning.attempt import Attempt
+from gangsched.core.planning.decider import Decider
+from gangsched.core.queueing.likeness import Likeness
+from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import TERMINATING
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.terms import Selection, selection_of
+from gangsched.core.state.world import World
+from gangsched.model.records import SINGLE, GangId, Pod
+
+#: Filters that look at one node at a time, and what can turn their answer about it.
+_ON_THE_NODE: dict[str, Hint] = {
+    "NodeUnschedulable": Hint.NODE_ADDED | Hint.NODE_TAINTS,
+    "NodeGoing": Hint.NODE_ADDED | Hint.NODE_TAINTS,
+    "NodeName": Hint.NODE_ADDED,
+    "TaintToleration": Hint.NODE_ADDED | Hint.NODE_TAINTS,
+    "NodeAffinity": Hint.NODE_ADDED | Hint.NODE_LABELS,
+    "NodePorts": Hint.NODE_ADDED | Hint.ROOM,
+    "NodeResourcesFit": Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.ROOM,
+    "DynamicResources": Hint(0),
+}
+
+_NODES_ELSEWHERE = Hint.NODE_ADDED | Hint.NODE_GONE | Hint.NODE_LABELS | Hint.NODE_TAINTS
+#: Filters that look across nodes.
+_ANYWHERE: dict[str, Hint] = {
+    "PodTopologySpread": _NODES_ELSEWHERE | Hint.ROOM | Hint.PODS,
+    "InterPodAffinity": _NODES_ELSEWHERE | Hint.ROOM | Hint.PODS | Hint.NAMESPACES,
+}
+
+_DOMAINS = Hint.NODE_ADDED | Hint.NODE_GONE | Hint.NODE_LABELS
+_OF_PODS = Hint.ROOM | Hint.PODS | Hint.VICTIMS
+
+
+class Wakeups:
+    """Answers for one batch of events. Gangs whose members and place are alike are judged once."""
+
+    def __init__(self, world: World, decider: Decider, strict_budgets: bool, changes: Sequence[Change]) -> None:
+        self._world = world
+        self._decider = decider
+        self._strict_budgets = strict_budgets
+        self._changes = changes
+        self._kinds = Hint(0)
+        for change in changes:
+            self._kinds |= change.kind
+        self._known: dict[Likeness, bool] = {}
+
+    def helps(self, group: Group, now: float) -> bool:
+        """May any of the events help this parked group?"""
+        # Under strict order, what those ahead could use depends on the nodes and on where their volumes are.
+        turning = Hint.TURN | Hint.NODE | Hint.VOLUMES if self._world.turns.strict else Hint.TURN
+        if group.behind and self._kinds & turning:
+            return True
+        blocked = self._world.turns.get(group.key)
+        if blocked is not None and blocked.room:
+            nodes = {p.node for p in blocked.room}
+            if any(c.kind & Hint.NODE and c.node in nodes for c in self._changes):
+                return True  # what is reserved for it may be worth nothing now
+        like = group.likeness
+        if like is None:
+            return True
+        if self._kinds & Hint.QUOTA and self._gives_quota(like):
+            return True
+        if like not in self._known:
+            try:
+                job = self._decider.attempt(group.gangs, group.key, now)
+                job.ignore_turns()
+                judge = _Judge(job, like.classes, like.preempts)
+                self._known[like] = any(self._may_help(judge, change) for change in self._changes) and judge.enough()
+            except PluginError:
+                self._known[like] = True  # the decision will say whose fault it is
+        return self._known[like]
+
+    def _gives_quota(self, like: Likeness) -> bool:
+        """May the gang have quota that it had not? Any gang may be managed when a queue object has changed."""
+        tree = like.queue[2] if like.queue is not None else None
+        return any(c.kind & Hint.QUOTA and (not c.tree or c.tree == tree) for c in self._changes)
+
+    def _may_help(self, judge: _Judge, change: Change) -> bool:
+        if judge.preempts and self._frees(judge, change):
+            return True
+        if judge.job.topology.constrained and change.kind & _DOMAINS:
+            return True
+        return any(judge.turns(rule, pod, change) for pod in judge.classes for rule in judge.rules(pod))
+
+    def _frees(self, judge: _Judge, change: Change) -> bool:
+        """May the gang evict more, or otherwise, than before?"""
+        if change.kind & Hint.CLASSES:
+            return True
+        if self._strict_budgets:
+            if change.kind & Hint.BUDGET:
+                return True
+            if change.kind & _OF_PODS and any(b.allowed is None for b in self._world.budgets.values()):
+                return True  # budgets without a status follow the pods
+        if change.pod is None:
+            return bool(change.kind & Hint.VICTIMS)
+        if not change.kind & _OF_PODS:
+            return False
+        if change.pod.gang.family != SINGLE:
+            return self._has_lower(change.pod.gang, judge.job.priority)
+        return bool(change.kind & Hint.VICTIMS) and judge.takes_any(change.node)
+
+    def _has_lower(self, gang: GangId, priority: int) -> bool:
+        """What a gang may lose depends on all its members, wherever they are."""
+        members = self._world.membership.members.get(gang, {}).values()
+        return any(p.bound and p.priority < priority for p in members)
+
+
+class _Judge:
+    """What the events are held against: the classes of a gang's pending members, and its priority."""
+
+    def __init__(self, job: Attempt, classes: Sequence[PodClass], preempts: bool) -> None:
+        self.job = job
+        self.classes = classes
+        self.preempts = preempts
+        self.sim = job.simulation()
+        self._takes: dict[tuple[int, str], bool] = {}
+        self._rules: dict[int, list[Filter]] = {}
+
+    def rules(self, pod: PodClass) -> list[Filter]:
+        """The filters that have something to say about this class."""
+        if pod.ident not in self._rules:
+            filters = self.job.placer.pipeline.filters
+            self._rules[pod.ident] = [rule for rule in filters if rule.applies(pod, self.sim)]
+        return self._rules[pod.ident]
+
+    def turns(self, rule: Filter, pod: PodClass, change: Change) -> bool:
+        """May the event turn the filter's refusal of this class?"""
+        declared: Hint | None = getattr(rule, "hints", None)
+        near = _ON_THE_NODE.get(rule.name) if declared is None else None
+        kind = change.kind
+        if self.preempts and kind & Hint.VICTIMS:
+            kind |= Hint.ROOM  # a pod that may be evicted from now on is as good as one that leaves, wherever it is
+        if near is not None:
+            return bool(near & kind) and (not change.node or self._takes_one(pod, change.node))
+        hints = declared if declared is not None else _ANYWHERE.get(rule.name, Hint.ANY)
+        if not hints & kind:
+            return False
+        if rule.name not in _ANYWHERE or change.pod is None:
+            return True
+        if rule.name == "PodTopologySpread" and not any(c.required for c in pod.shape.spread):
+            return True  # constraints of the profile, on pods that are not the same for every class
+        seen = [change.pod] if change.before is None else [change.pod, change.before]
+        return any(_concerns(self.sim, pod, other) for other in seen)
+
+    def enough(self) -> bool:
+        """Is there room for all required members once every pod that may leave has left? Only where they are all alike
+        this can be counted without placing them; True otherwise.
+        """
+        if len(self.classes) != 1 or not self.job.required:
+            return True
+        (pod,) = self.classes
+        if pod.volumes is not None:
+            return True  # room or not, a claim that has turned up is not "not found" any more
+        table = self.sim.snapshot.table
+        slots = table.occupied()
+        leave = (table.flags[slots] & TERMINATING) != 0
+        if self.preempts:
+            leave |= table.priority[slots] < self.job.priority
+        mark = self.sim.mark()
+        self.sim.lift_all(slots[leave])
+        index, amounts = self.sim.snapshot.vector(pod.shape)
+        wanted = amounts > 0
+        each = np.floor(self.sim.free[index[wanted]] / amounts[wanted, None]).min(axis=0)
+        self.sim.rollback(mark)
+        mask = self.job.placer.pipeline.static_mask(pod, self.sim)
+        return bool(np.maximum(each[mask], 0.0).sum() >= self.job.required)
+
+    def takes_any(self, node: str) -> bool:
+        """Could the node take a member once every pod that may leave it has left?"""
+        return not node or any(self._takes_one(pod, node) for pod in self.classes)
+
+    def _takes_one(self, pod: PodClass, node: str) -> bool:
+        key = (pod.ident, node)
+        if key not in self._takes:
+            self._takes[key] = self._could_take(pod, node)
+        return self._takes[key]
+
+    def _could_take(self, pod: PodClass, node: str) -> bool:
+        sim = self.sim
+        row = sim.snapshot.row_of.get(node)
+        if row is None or not self.job.placer.pipeline.static_mask(pod, sim)[row]:
+            return False
+        index, amounts = sim.snapshot.vector(pod.shape)
+        free = sim.free[:, row].copy()
+        for other in sim.snapshot.pods_on(node):
+            if other.deleting_since is not None or (self.preempts and other.priority < self.job.priority):
+                used, units = sim.snapshot.vector(other.shape)
+                np.add.at(free, used, units)
+            elif pod.shape.host_ports and clash(pod.shape.host_ports, other.shape.host_ports):
+                return False
+        return bool((free[index] >= amounts).all())
+
+
+def _concerns(sim: Simulation, pod: PodClass, other: Pod) -> bool:
+    """Does a term of either of the two select the other, as far as it can make a node unfit?"""
+    shape, selects = pod.shape, sim.snapshot.terms.selects
+    mine = [selection_of(t) for t in (*shape.affinity, *shape.anti_affinity)]
+    mine += [Selection(c.selector, (pod.namespace,)) for c in shape.spread if c.required]
+    if any(selects(s, other.namespace, other.labels) for s in mine):
+        return True
+    return any(selects(selection_of(t), pod.namespace, pod.labels) for t in other.shape.anti_affinity)

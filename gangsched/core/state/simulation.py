@@ -1,0 +1,319 @@
+"""A cluster that may be changed and changed back: the snapshot with pods placed and lifted in thought."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import TERMINATING
+from gangsched.core.state.snapshot import Bools, Floats, Ints, Snapshot
+from gangsched.core.volumes.choice import VolumesInThought
+
+#: Room that no gang fills: large enough for any request, small enough for exact sums in float64.
+_PLENTY = 2.0**50
+
+
+class Watcher(Protocol):
+    """What is told of every pod that comes or goes in a simulation: a filter, or the counts behind a score.
+
+    One with the attribute ``told`` False is not: what it needs to know, the simulation itself keeps.
+    """
+
+    name: str
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Any:
+        """What must be known of this class of pods, as of now in the simulation."""
+
+    def apply(self, state: Any, pod: PodClass, row: int, sign: int) -> None:
+        """A pod came to (+1) or left (-1) the node at ``row``."""
+
+
+class Phantom(msgspec.Struct, frozen=True, gc=False):
+    """A nominated member: it holds room on ``node`` against everything of lower priority than ``priority``."""
+
+    pod: PodClass
+    uid: str
+    node: str
+    priority: int
+    group: str
+
+
+class Restriction(msgspec.Struct, frozen=True, eq=False):
+    """Nodes that may be used at all: ``allowed`` is ``(N,)``; ``refused`` says why the others may not, a text and the
+    ``(N,)`` nodes that it holds for. No eviction cures it.
+    """
+
+    allowed: Bools
+    refused: tuple[tuple[str, Bools], ...] = ()
+
+
+class _Step(msgspec.Struct, frozen=True, gc=False):
+    pod: PodClass
+    row: int
+    sign: int
+    slot: int = -1
+
+
+class _Crowd(msgspec.Struct, frozen=True, gc=False):
+    """Pods of one class that came at once, one for each row."""
+
+    pod: PodClass
+    rows: Ints
+
+
+class Simulation:
+    """``free`` is ``(R, N)``: allocatable minus everything present, held room included; it may be negative where a
+    node is over-committed. ``scored`` is ``(2, N)`` for the scores. Lifting a pod takes it off its node, placing
+    one puts it there; :meth:`mark` and :meth:`rollback` undo both. ``restriction`` narrows the nodes that new pods
+    may go to, and may be replaced at any time. While watchers are told of a pod that comes back or goes,
+    ``told_of_terminating`` says whether it is one that terminates anyway. Of resources that ``unlimited`` names there
+    is always enough.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        held: Iterable[Phantom] = (),
+        restriction: Restriction | None = None,
+        unlimited: Callable[[str], bool] | None = None,
+    ) -> None:
+        snapshot.settle()
+        self.snapshot = snapshot
+        self.restriction = restriction
+        self.free: Floats = snapshot.allocatable - snapshot.used
+        self._slack: dict[int, float] = {}
+        if unlimited is not None:
+            self._slack = {i: _PLENTY for i, name in enumerate(snapshot.resources) if unlimited(name)}
+            for i, plenty in self._slack.items():
+                self.free[i] += plenty
+        self.scored: Floats = snapshot.scored.copy()
+        self._held: list[tuple[PodClass, int]] = []
+        self._lifted: set[int] = set()
+        self._steps: list[_Step | _Crowd | Ints] = []
+        self._states: dict[tuple[str, int], tuple[Watcher, Any]] = {}
+        self._told: list[tuple[Watcher, Any]] = []
+        self.told_of_terminating = False
+        self._pulling_guests = 0
+        self._lifted_slots: Ints | None = None
+        self._volumes: VolumesInThought | None = None
+        row_of = snapshot.row_of
+        self._held.extend((p.pod, row) for p in held if (row := row_of.get(p.node)) is not None)
+        crowds: dict[int, tuple[PodClass, list[int]]] = {}
+        for pod, row in self._held:
+            found = crowds.get(pod.ident)
+            if found is None:
+                found = crowds[pod.ident] = pod, []
+            found[1].append(row)
+        for pod, rows in crowds.values():
+            self._crowd(pod, np.array(rows, dtype=np.int64), +1)
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def place(self, pod: PodClass, row: int) -> None:
+        """A pod of this class comes to the node at ``row``."""
+        self._do(_Step(pod, row, +1))
+
+    def place_all(self, pod: PodClass, rows: Ints) -> None:
+        """Pods of this class come to these rows, one for each mention; the same as placing one after another."""
+        self._steps.append(_Crowd(pod, rows))
+        self._crowd(pod, rows, +1)
+
+    def _crowd(self, pod: PodClass, rows: Ints, sign: int) -> None:
+        self._widen()
+        index, amounts = self.snapshot.vector(pod.shape)
+        counts = sign * np.bincount(rows, minlength=self.free.shape[1])
+        for i, amount in zip(index.tolist(), amounts.tolist(), strict=True):
+            self.free[i] -= amount * counts
+        for i, amount in enumerate(self.snapshot.scored_of(pod.shape).tolist()):
+            self.scored[i] += amount * counts
+        if self._volumes is not None and pod.volumes is not None:
+            for row in rows.tolist():
+                self._volumes.apply(pod, row, sign, real=False)
+        for rule, state in self._told:
+            for row in rows.tolist():
+                rule.apply(state, pod, row, sign)
+        self._welcome(pod, sign * len(rows))
+
+    def lift(self, slot: int) -> None:
+        """The pod in this slot of the table leaves its node."""
+        self._do(self._lifting(slot))
+
+    def _lifting(self, slot: int) -> _Step:
+        pod = self.snapshot.table.pods[slot]
+        if pod is None:
+            raise ValueError(f"slot {slot} holds no pod")
+        return _Step(self.snapshot.class_of(pod), int(self.snapshot.table.row[slot]), -1, slot)
+
+    def drop(self, slot: int) -> None:
+        """A lifted pod returns to its node."""
+        pod = self.snapshot.table.pods[slot]
+        if pod is None or slot not in self._lifted:
+            raise ValueError(f"slot {slot} holds no lifted pod")
+        self._do(_Step(self.snapshot.class_of(pod), int(self.snapshot.table.row[slot]), +1, slot))
+
+    def lift_all(self, slots: Ints) -> None:
+        """Lift many pods at once; the same as lifting each, but one array operation per resource. Pods of nodes that
+        are gone leave no room behind: they are passed over.
+        """
+        slots = slots[self.snapshot.table.row[slots] >= 0]
+        if self._watched:
+            for slot in slots.tolist():
+                self.lift(slot)
+            return
+        self._steps.append(slots)
+        self._lift_many(slots, -1)
+
+    def _lift_many(self, slots: Ints, sign: int) -> None:
+        table = self.snapshot.table
+        self._lifted_slots = None
+        shapes, rows = table.shape[slots], table.row[slots]
+        if sign < 0:
+            self._lifted.update(slots.tolist())
+        else:
+            self._lifted.difference_update(slots.tolist())
+        size = self.free.shape[1]
+        amounts = self.snapshot.shape_matrix()[shapes]
+        for i in np.flatnonzero(amounts.any(axis=0)).tolist():
+            self.free[i] -= sign * np.bincount(rows, weights=amounts[:, i], minlength=size)
+        scored = self.snapshot.scored_matrix()[shapes]
+        for i in range(scored.shape[1]):
+            self.scored[i] += sign * np.bincount(rows, weights=scored[:, i], minlength=size)
+
+    @property
+    def _watched(self) -> bool:
+        """Does anybody have to be told of every single pod?"""
+        return bool(self._told) or self._volumes is not None
+
+    def mark(self) -> int:
+        """A point to return to."""
+        return len(self._steps)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since ``mark``."""
+        while len(self._steps) > mark:
+            step = self._steps.pop()
+            if isinstance(step, _Step):
+                self._take(step, -step.sign)
+            elif isinstance(step, _Crowd):
+                self._crowd(step.pod, step.rows, -1)
+            elif self._watched:
+                for slot in step.tolist():
+                    self._take(self._lifting(slot), +1)
+            else:
+                self._lift_many(step, +1)
+
+    def _do(self, step: _Step) -> None:
+        self._steps.append(step)
+        self._take(step, step.sign)
+
+    def _take(self, step: _Step, sign: int) -> None:
+        if step.slot >= 0:
+            self._lifted_slots = None
+            if sign < 0:
+                self._lifted.add(step.slot)
+            else:
+                self._lifted.discard(step.slot)
+            self.told_of_terminating = bool(self.snapshot.table.flags[step.slot] & TERMINATING)
+        else:
+            self._welcome(step.pod, sign)
+        self._account(step.pod, step.row, sign)
+        if self._volumes is not None and step.pod.volumes is not None:
+            self._volumes.apply(step.pod, step.row, sign, real=step.slot >= 0)
+        for rule, state in self._told:
+            rule.apply(state, step.pod, step.row, sign)
+        self.told_of_terminating = False
+
+    def _welcome(self, pod: PodClass, number: int) -> None:
+        shape = pod.shape
+        if shape.affinity or shape.preferred_affinity or shape.preferred_anti_affinity:
+            self._pulling_guests += number
+
+    def _account(self, pod: PodClass, row: int, sign: int) -> None:
+        index, amounts = self.snapshot.vector(pod.shape)
+        self._widen()
+        self.free[index, row] -= sign * amounts
+        self.scored[:, row] += sign * self.snapshot.scored_of(pod.shape)
+
+    def _widen(self) -> None:
+        """Make room for resources that no node and no pod had before."""
+        if self.free.shape[0] < len(self.snapshot.resources):
+            missing = len(self.snapshot.resources) - self.free.shape[0]
+            self.free = np.concatenate([self.free, np.zeros((missing, self.free.shape[1]))])
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def taken(self, resource: int) -> Floats:
+        """``(N,)`` what everything present takes of one resource (a row of ``free``)."""
+        return np.asarray(self.snapshot.allocatable[resource] + self._slack.get(resource, 0.0) - self.free[resource])
+
+    def taken_at(self, resource: int, row: int) -> float:
+        """The same for one node."""
+        return float(
+            self.snapshot.allocatable[resource, row] + self._slack.get(resource, 0.0) - self.free[resource, row]
+        )
+
+    def state(self, rule: Watcher, pod: PodClass) -> Any:
+        """The watcher's state for this class, made when first asked for and kept current from then on."""
+        key = (rule.name, pod.ident)
+        found = self._states.get(key)
+        if found is None:
+            found = self._states[key] = (rule, rule.prepare(pod, self))
+            if getattr(rule, "told", True):
+                self._told.append(found)
+        return found[1]
+
+    @property
+    def volumes(self) -> VolumesInThought:
+        """What the pods placed and lifted here do to volumes; made when a filter first asks, and kept current then."""
+        if self._volumes is None:
+            made = VolumesInThought(self.snapshot.volume_choices)
+            for slot in self.lifted().tolist():
+                step = self._lifting(slot)
+                if step.pod.volumes is not None:
+                    made.apply(step.pod, step.row, -1, real=True)
+            for pod, row in self.visitors():
+                if pod.volumes is not None:
+                    made.apply(pod, row, +1, real=False)
+            self._volumes = made
+        return self._volumes
+
+    def lifted(self) -> Ints:
+        """Slots of the pods that have been lifted, ascending."""
+        if self._lifted_slots is None:
+            self._lifted_slots = np.array(sorted(self._lifted), dtype=np.int64)
+        return self._lifted_slots
+
+    @property
+    def guests_pull(self) -> bool:
+        """Has a held or placed pod affinity, or preferred terms?"""
+        return self._pulling_guests > 0
+
+    def visitors(self) -> Iterator[tuple[PodClass, int]]:
+        """Pods that are here only in thought: held and placed ones, as ``(class, row)``."""
+        yield from self._held
+        yield from self.placed()
+
+    def held(self) -> Iterator[tuple[PodClass, int]]:
+        """Nominated pods of others as ``(class, row)``: they may never come."""
+        return iter(self._held)
+
+    def placed(self) -> Iterator[tuple[PodClass, int]]:
+        """Pods placed in this simulation, as ``(class, row)``."""
+        for step in self._steps:
+            if isinstance(step, _Step) and step.slot < 0 and step.sign > 0:
+                yield step.pod, step.row
+            elif isinstance(step, _Crowd):
+                yield from ((step.pod, row) for row in step.rows.tolist())
+
+    def present(self) -> Iterator[tuple[PodClass, int]]:
+        """All pods on known nodes as ``(class, row)``: bound, assumed, held and placed here, less those lifted."""
+        table = self.snapshot.table
+        for slot in table.occupied().tolist():
+            pod = table.pods[slot]
+            if pod is not None and slot not in self._lifted:
+                yield self.snapshot.class_of(pod), int(table.row[slot])
+        yield from self.visitors()

@@ -1,0 +1,408 @@
+"""The cluster as arrays, kept up to date event by event.
+
+Matrices are resource-major ``(R, N)`` float64 in base units (integers, exact up to 2**53): a filter over all
+nodes then walks one contiguous row per requested resource. Node rows are in name order, so "the first of
+equals" means the same whatever order the nodes arrived in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from gangsched.core.state.nodecolumns import NodeColumns
+from gangsched.core.state.nodeids import NodeIds
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import TERMINATING, PodTable
+from gangsched.core.state.spreading import SelectorIndex
+from gangsched.core.state.termcounts import NodeCounts, TermIndex
+from gangsched.core.volumes.choice import Choices
+from gangsched.core.volumes.index import VolumeIndex
+from gangsched.model.records import Labels, LabelSelector, Node, Pod, PodShape
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+PODS, CPU, MEMORY = 0, 1, 2
+_FIRST_RESOURCES = ("pods", "cpu", "memory", "ephemeral-storage")
+#: Rows of ``scored``: what scoring assumes to be requested (cpu, memory), with defaults for empty requests.
+SCORED = ("cpu", "memory")
+
+
+class Snapshot:
+    """Nodes and the pods that take room on them.
+
+    ``allocatable`` and ``used`` are ``(R, N)``; ``scored`` is ``(2, N)``. Rows of nodes that were added since the
+    last :meth:`settle` are not visible yet; every decision settles first. ``static_generation`` changes whenever
+    something changes that filters blind to pods look at, ``labels_generation`` whenever rows or labels of nodes do,
+    ``room_generation`` when what a node has changes; ``generation`` counts all changes that a decision may depend on,
+    and ``charged_last`` is the UID of the pod that was charged last, with its row. ``told_apart`` changes when pods
+    that were of one class may be of two from then on.
+    ``terms`` counts the pods that terms of affinity and spread concern, ``images`` has the bytes of each image by node
+    number (``node_ids``), ``selectors`` knows which pods belong together.
+    """
+
+    def __init__(self) -> None:
+        self.resources: list[str] = list(_FIRST_RESOURCES)
+        self.resource_row: dict[str, int] = {name: i for i, name in enumerate(self.resources)}
+        self.nodes: list[Node] = []
+        self.row_of: dict[str, int] = {}
+        self.allocatable: Floats = np.zeros((len(self.resources), 0))
+        self.used: Floats = np.zeros((len(self.resources), 0))
+        self.scored: Floats = np.zeros((2, 0))
+        self.table = PodTable()
+        self.columns = NodeColumns(self)
+        self.static_generation = 0
+        self.room_generation = 0
+        self.generation = 0
+        self.charged_last: tuple[str, int] = ("", -1)
+        self.labels_generation = 0
+        self.volumes = VolumeIndex()
+        self.volume_choices = Choices(self, self.volumes)
+        self.node_ids = NodeIds()
+        self.terms = TermIndex(self)
+        self.selectors = SelectorIndex()
+        self.images: dict[str, NodeCounts] = {}
+        self.anti_shapes: list[int] = []
+        self.port_shapes: list[int] = []
+        self.told_apart = 0
+        self._term_keys: tuple[str, ...] = ()
+        self._terms_exist = False
+        self._classes: dict[tuple[object, ...], PodClass] = {}
+        self._next_class = 0
+        self.namespaces: dict[str, Labels] = {}
+        self._known: dict[str, Node] = {}
+        self._dirty = False
+        self._pods_on: dict[str, dict[str, Pod]] = {}
+        self._shape_number: dict[int, int] = {}
+        self._known_shapes: dict[PodShape, int] = {}
+        self._twins: list[PodShape] = []
+        self.shapes: list[PodShape] = []
+        self._vectors: list[tuple[Ints, Floats]] = []
+        self._shape_matrix: Floats = np.zeros((0, len(self.resources)))
+        self._scored: Floats = np.zeros((0, len(SCORED)))
+
+    @property
+    def size(self) -> int:
+        """Number of nodes N."""
+        return len(self.nodes)
+
+    # -- nodes ---------------------------------------------------------------------------------------------
+
+    def set_node(self, node: Node) -> None:
+        """Insert or replace a node."""
+        self.generation += 1
+        old = self._known.get(node.name)
+        self._known[node.name] = node
+        self._note_images(self.node_ids.take(node.name), old.images if old is not None else (), node.images)
+        row = self.row_of.get(node.name)
+        if row is None:
+            self._dirty = True
+            return
+        if not self._dirty:
+            self._write_node(row, node)
+
+    def drop_node(self, name: str) -> None:
+        """Remove a node; pods still bound to it stay known and count again if it comes back."""
+        self.generation += 1
+        node = self._known.pop(name, None)
+        if node is not None:
+            self._dirty = True
+            self._note_images(self.node_ids.take(name), node.images, ())
+            self._forget_place(name)
+
+    def settle(self) -> None:
+        """Bring the rows into line with the known nodes, in name order. Cheap when nothing was added or removed."""
+        if not self._dirty:
+            return
+        self._dirty = False
+        names = sorted(self._known)
+        old_rows = self.row_of
+        take = np.array([old_rows.get(n, -1) for n in names], dtype=np.int64)
+        kept = take >= 0
+        new_row = np.full(len(self.nodes), -1, dtype=np.int64)
+        new_row[take[kept]] = np.flatnonzero(kept)
+        self.nodes = [self._known[n] for n in names]
+        self.row_of = {n: i for i, n in enumerate(names)}
+        self.labels_generation += 1
+        self.volumes.attachments.rows_are(self.nodes, self.row_of)
+        self.node_ids.place(self.row_of)
+        self.used = _moved(self.used, take)
+        self.scored = _moved(self.scored, take)
+        self.allocatable = np.zeros((len(self.resources), len(names)))
+        self.table.renumber_rows(new_row)
+        self.columns.reset()
+        self.static_generation += 1
+        for row, node in enumerate(self.nodes):
+            self._write_node(row, node, renumbered=True)
+            if take[row] < 0:
+                for pod in self._pods_on.get(node.name, {}).values():
+                    self._charge(pod, row, +1.0)
+                    self.table.row[self.table.slot_of[pod.uid]] = row
+
+    def _write_node(self, row: int, node: Node, renumbered: bool = False) -> None:
+        old, self.nodes[row] = self.nodes[row], node
+        if not renumbered and not _same_to_static_filters(old, node):
+            self.columns.update(row, node)
+            self.labels_generation += old.labels != node.labels
+            self.static_generation += 1
+        if old.allocatable != node.allocatable:
+            self.room_generation += 1
+        for name, _ in node.allocatable:
+            if name not in self.resource_row:
+                self._add_resource(name)
+        self.allocatable[:, row] = 0.0
+        for name, units in node.allocatable:
+            self.allocatable[self.resource_row[name], row] = units
+
+    def _add_resource(self, name: str) -> int:
+        row = self.resource_row[name] = len(self.resources)
+        self.resources.append(name)
+        empty = np.zeros((1, self.allocatable.shape[1]))
+        self.allocatable = np.concatenate([self.allocatable, empty])
+        self.used = np.concatenate([self.used, np.zeros((1, self.used.shape[1]))])
+        self._shape_matrix = np.concatenate([self._shape_matrix, np.zeros((len(self._shape_matrix), 1))], axis=1)
+        return row
+
+    # -- pods ----------------------------------------------------------------------------------------------
+
+    def charge(self, pod: Pod, node: str, flags: int) -> None:
+        """The pod takes room on ``node`` (which need not be known yet). A pod is charged once at a time."""
+        self.generation += 1
+        row = -1 if self._dirty and node not in self.row_of else self.row_of.get(node, -1)
+        self.charged_last = (pod.uid, row)
+        self._pods_on.setdefault(node, {})[pod.uid] = pod
+        slot = self.table.add(pod, row, self.shape_number(pod.shape), flags)
+        self.table.place[slot] = self.node_ids.take(node)
+        self.terms.count(slot, +1)
+        if pod.volumes is not None:
+            self.volumes.use(pod, node)
+        if row >= 0:
+            self._charge(pod, row, +1.0)
+
+    def discharge(self, uid: str, node: str) -> None:
+        """The pod no longer takes room on ``node``."""
+        self.generation += 1
+        slot = self.table.slot_of[uid]
+        row = int(self.table.row[slot])
+        pod = self._pods_on[node].pop(uid)
+        if not self._pods_on[node]:
+            del self._pods_on[node]
+        self.terms.count(slot, -1)
+        if pod.volumes is not None:
+            self.volumes.leave(pod, node)
+        self.table.remove(uid)
+        self._forget_place(node)
+        if row >= 0:
+            self._charge(pod, row, -1.0)
+
+    def _forget_place(self, node: str) -> None:
+        if node not in self._known and node not in self._pods_on:
+            self.node_ids.release(node)
+
+    def replace(self, pod: Pod, node: str, flags: int) -> None:
+        """A charged pod's record changed without moving: refresh what the table says about it."""
+        slot = self.table.slot_of[pod.uid]
+        old = self.table.pods[slot]
+        if old is not None and old.shape is not pod.shape:
+            self.discharge(pod.uid, node)
+            self.charge(pod, node, flags)
+            return
+        self._pods_on[node][pod.uid] = pod
+        same = old is not None and old.labels is pod.labels and not (self.table.flags[slot] ^ flags) & TERMINATING
+        if not same:
+            self.generation += 1
+            self.terms.count(slot, -1)
+        self.table.replace(slot, pod, flags)
+        if not same:
+            self.terms.count(slot, +1)
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """Pods charged to a node, in no particular order."""
+        return list(self._pods_on.get(node, {}).values())
+
+    def _charge(self, pod: Pod, row: int, sign: float) -> None:
+        index, amounts = self.vector(pod.shape)
+        self.used[index, row] += sign * amounts
+        self.scored[:, row] += sign * self.scored_of(pod.shape)
+
+    # -- shapes --------------------------------------------------------------------------------------------
+
+    def shape_number(self, shape: PodShape) -> int:
+        """The dense number of a shape; equal shapes have the same."""
+        number = self._shape_number.get(id(shape))
+        if number is None:
+            number = self._known_shapes.get(shape)
+            if number is None:
+                number = self._new_shape(shape)
+            elif len(self._twins) >= 10_000:  # shapes come interned; those that do not must not pile up
+                self._shape_number = {id(s): n for n, s in enumerate(self.shapes)}
+                self._twins.clear()
+            self._twins.append(shape)  # keeps the object alive, so its id stays its own
+            self._shape_number[id(shape)] = number
+        return number
+
+    def _new_shape(self, shape: PodShape) -> int:
+        number = self._known_shapes[shape] = len(self.shapes)
+        self.shapes.append(shape)
+        if shape.anti_affinity:
+            self.anti_shapes.append(number)
+        if shape.host_ports:
+            self.port_shapes.append(number)
+        self._note_terms(number, shape)
+        items = [(PODS, 1.0)]
+        for name, units in shape.requests:
+            row = self.resource_row.get(name)
+            items.append((self._add_resource(name) if row is None else row, float(units)))
+        items.sort()
+        index = np.array([i for i, _ in items], dtype=np.int64)
+        amounts = np.array([a for _, a in items])
+        self._vectors.append((index, amounts))
+        if number >= len(self._shape_matrix):
+            extra = np.zeros((max(16, len(self._shape_matrix)), len(self.resources)))
+            self._shape_matrix = np.concatenate([self._shape_matrix, extra])
+            self._scored = np.concatenate([self._scored, np.zeros((len(extra), len(SCORED)))])
+        self._shape_matrix[number, index] = amounts
+        self._scored[number] = scored_vector(shape)
+        return number
+
+    def keep_shapes(self, used: Iterable[PodShape]) -> None:
+        """Forget the shapes that neither a charged pod nor any of ``used`` has. The others have new numbers then: not
+        to be called while something is being decided.
+        """
+        table = self.table
+        slots = np.flatnonzero(table.place[: table.size] >= 0)
+        kept = sorted({*table.shape[slots].tolist(), *map(self.shape_number, used)})
+        place = np.zeros(len(self.shapes), dtype=np.int64)
+        place[kept] = np.arange(len(kept))
+        numbers_now = place[table.shape[slots]]
+        table.shape[: table.size] = 0  # of free slots it means nothing, but is a number that exists
+        table.shape[slots] = numbers_now
+        self.shapes = [self.shapes[n] for n in kept]
+        self._vectors = [self._vectors[n] for n in kept]
+        self._shape_matrix, self._scored = self._shape_matrix[kept], self._scored[kept]
+        self.anti_shapes = [n for n, shape in enumerate(self.shapes) if shape.anti_affinity]
+        self.port_shapes = [n for n, shape in enumerate(self.shapes) if shape.host_ports]
+        self._known_shapes = {shape: n for n, shape in enumerate(self.shapes)}
+        numbers = self._shape_number = {id(shape): n for n, shape in enumerate(self.shapes)}
+        self._twins.clear()
+        classes = [(numbers.get(id(c.shape), -1), key, c) for key, c in self._classes.items()]
+        self._classes = {(n, *key[1:]): c for n, key, c in classes if n >= 0}
+        self.terms.shapes_are(self.shapes)
+
+    def vector(self, shape: PodShape) -> tuple[Ints, Floats]:
+        """``(resource rows, amounts)`` that a pod of this shape takes, its pod slot included."""
+        return self._vectors[self.shape_number(shape)]
+
+    def scored_matrix(self) -> Floats:
+        """``(shapes, 2)`` what scoring assumes, by shape number."""
+        return self._scored[: len(self.shapes)]
+
+    def scored_of(self, shape: PodShape) -> Floats:
+        """``(2,)`` cpu and memory that scoring assumes for the shape. Do not modify."""
+        amounts: Floats = self._scored[self.shape_number(shape)]
+        return amounts
+
+    def class_of(self, pod: Pod) -> PodClass:
+        """The class of a pod: one object for all pods that no filter or score can tell apart.
+
+        Labels count only as far as some pod's affinity, anti-affinity or spread looks at them: the index that a
+        controller puts on each of its pods does not make them different.
+        """
+        number = self.shape_number(pod.shape)
+        selector = self._spread_selector(pod)
+        key: tuple[object, ...] = (number, "", (), None)
+        if self._terms_exist:
+            key = (number, pod.namespace, tuple([pod.labels.get(k) for k in self._term_keys]), selector)
+        volumes, name, uid = pod.volumes, "", ""
+        if volumes is not None:
+            if volumes.owned:
+                name, uid = pod.name, pod.uid
+            key = (*key, volumes, pod.namespace, uid)
+        found = self._classes.get(key)
+        if found is None:
+            if len(self._classes) > 50_000:
+                self._classes.clear()
+            self._next_class += 1
+            shape, number = self.shapes[number], self._next_class
+            found = PodClass(shape, pod.namespace, pod.labels, number, selector, volumes, name, uid)
+            self._classes[key] = found
+        return found
+
+    def _spread_selector(self, pod: Pod) -> LabelSelector | None:
+        """What default spread constraints of a pending pod select; nobody asks for that of others."""
+        if pod.node or pod.shape.spread:
+            return None
+        selector = self.selectors.selector_of(pod)
+        if selector is not None:
+            self.tell_apart(r.key for r in selector.requirements)
+        return selector
+
+    def _note_terms(self, number: int, shape: PodShape) -> None:
+        self.terms.note_shape(number, shape)
+        terms = (*shape.affinity, *shape.anti_affinity)
+        preferred = (*shape.preferred_affinity, *shape.preferred_anti_affinity)
+        selectors = [*(t.selector for t in terms), *(t.selector for _, t in preferred)]
+        selectors += [c.selector for c in shape.spread]
+        if selectors:
+            self.tell_apart(r.key for s in selectors if s is not None for r in s.requirements)
+
+    def _note_images(self, place: int, old: tuple[tuple[str, int], ...], new: tuple[tuple[str, int], ...]) -> None:
+        """``images`` has, by name, the bytes that the image takes on each node that has it."""
+        if old == new:
+            return
+        for name, size in dict(old).items():
+            found = self.images.setdefault(name, NodeCounts())
+            found.add(place, -size)
+            if not found.total:
+                del self.images[name]
+        for name, size in dict(new).items():
+            self.images.setdefault(name, NodeCounts()).add(place, size)
+
+    def tell_apart(self, keys: Iterable[str]) -> None:
+        """From now on pods of different namespaces, or with other values of these labels, are of different classes."""
+        wanted = set(keys)
+        if not self._terms_exist or not wanted.issubset(self._term_keys):
+            self._terms_exist = True
+            self.told_apart += 1
+            self._term_keys = tuple(sorted(wanted.union(self._term_keys)))
+            self._classes.clear()
+
+    def shape_matrix(self) -> Floats:
+        """``(shapes, R)`` requests by shape number."""
+        return self._shape_matrix[: len(self.shapes)]
+
+
+def _same_to_static_filters(a: Node, b: Node) -> bool:
+    return (
+        a.labels == b.labels
+        and a.taints == b.taints
+        and a.unschedulable == b.unschedulable
+        and a.deleting == b.deleting
+        and a.ready == b.ready
+        and a.images == b.images
+        and a.features == b.features
+    )
+
+
+def _moved(array: Floats, take: Ints) -> Floats:
+    """Columns rearranged: new column i is old column ``take[i]``, or zero where that is -1."""
+    out = np.zeros((array.shape[0], len(take)))
+    kept = take >= 0
+    out[:, kept] = array[:, take[kept]]
+    return out
+
+
+def _scored(shape: PodShape) -> tuple[tuple[str, int], ...]:
+    if shape.scored:
+        amounts = dict(shape.scored)
+        return tuple((name, amounts.get(name, 0)) for name in SCORED)
+    return tuple((name, 0) for name in SCORED)
+
+
+def scored_vector(shape: PodShape) -> Floats:
+    """``(2,)`` cpu and memory that scoring assumes for the shape."""
+    return np.array([units for _, units in _scored(shape)], dtype=np.float64)

@@ -1,0 +1,96 @@
+"""What a term of affinity, anti-affinity or spread selects, and the domains in which it counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gangsched.core.state.podclass import PodClass
+from gangsched.model.records import LabelSelector, PodTerm
+
+if TYPE_CHECKING:
+    from gangsched.core.state.simulation import Simulation
+    from gangsched.core.state.termcounts import Carried
+
+Ints = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
+
+
+class Selection(msgspec.Struct, frozen=True, gc=False):
+    """Pods by namespace and labels. Namespaces are those named, and those whose labels the selector matches."""
+
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+
+
+def selection_of(term: PodTerm) -> Selection:
+    """What a pod affinity term selects."""
+    return Selection(term.selector, term.namespaces, term.namespace_selector)
+
+
+class Domains:
+    """Nodes by the value of one label key: ``code[row]`` is the domain, -1 where the node has no such label."""
+
+    def __init__(self, sim: Simulation, key: str) -> None:
+        column = sim.snapshot.columns.label(key)
+        self.code: Ints = column.codes.astype(np.int64)
+        self.count = len(column.values)
+        self.values = column.values
+
+    def tally(self, rows: Ints, counts: Counts) -> Counts:
+        """``(count,)`` pods per domain, where ``counts[i]`` of them are at ``rows[i]``; a row may occur twice."""
+        codes = self.code[rows]
+        inside = codes >= 0
+        return np.bincount(codes[inside], weights=counts[inside], minlength=self.count).astype(np.int64)
+
+    def at(self, counts: Counts) -> Counts:
+        """``(N,)`` each node's domain count; 0 where it is in no domain."""
+        return np.asarray(np.append(counts, 0)[self.code])  # -1 indexes the 0 at the end
+
+
+def includes(sim: Simulation, selection: Selection, pod: PodClass) -> bool:
+    """Does the selection include pods of this class?"""
+    return sim.snapshot.terms.selects(selection, pod.namespace, pod.labels)
+
+
+def selected_slots(sim: Simulation, selection: Selection, *, lifted: bool = False) -> Ints:
+    """Slots of the bound pods that a selection includes; those lifted in the simulation only when asked for."""
+    slots = sim.snapshot.terms.among(sim.snapshot.table.occupied(), (selection,))
+    return slots if lifted else without(slots, sim.lifted())
+
+
+def without(slots: Ints, lifted: Ints) -> Ints:
+    """Slots that are not among the lifted ones."""
+    return slots[~np.isin(slots, lifted)] if len(lifted) else slots
+
+
+def rows_of(sim: Simulation, *selections: Selection, leaving: bool) -> tuple[Ints, Counts]:
+    """``(rows, counts)`` of the bound pods that all selections include, less those lifted in the simulation.
+
+    A row may occur twice, a count may be negative: only sums over rows mean something. Pods that terminate count
+    only with ``leaving``.
+    """
+    terms = sim.snapshot.terms
+    rows, counts = terms.selected(selections).rows(sim.snapshot.node_ids, leaving)
+    lifted = terms.among(sim.lifted(), selections, leaving)
+    if not len(lifted):
+        return rows, counts
+    gone = sim.snapshot.table.row[lifted]
+    return np.concatenate([rows, gone]), np.concatenate([counts, np.full(len(gone), -1, dtype=np.int64)])
+
+
+def carried_rows(sim: Simulation, carried: Carried) -> tuple[Ints, Counts]:
+    """``(rows, counts)`` of the bound pods that have this term of their own, less those lifted in the simulation."""
+    rows, counts = carried.pods.rows(sim.snapshot.node_ids)
+    lifted = sim.lifted()
+    if not len(lifted):
+        return rows, counts
+    table = sim.snapshot.table
+    shapes, times = np.unique(carried.shapes, return_counts=True)  # a pod may say the same thing twice
+    place = np.searchsorted(shapes, table.shape[lifted]).clip(max=len(shapes) - 1)
+    bear = shapes[place] == table.shape[lifted]
+    return np.concatenate([rows, table.row[lifted[bear]]]), np.concatenate([counts, -times[place[bear]]])

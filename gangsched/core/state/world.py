@@ -1,0 +1,295 @@
+"""What the core knows of the cluster, kept up to date by events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gangsched.core.queueing.turns import Turns
+from gangsched.core.quota.managed import Known, Managed
+from gangsched.core.quota.quota import FairSharing
+from gangsched.core.state.membership import Membership
+from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
+from gangsched.core.state.simulation import Phantom
+from gangsched.core.state.snapshot import Snapshot
+from gangsched.core.state.suspended import SuspendedJobs
+from gangsched.model.marks import protected
+from gangsched.model.queues import QueueObject
+from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Budget, Gang, GangId, Job, Node, Pod, PriorityClass
+
+#: Shapes that may be known beside two for each pod, before those that no pod has any more are forgotten. Every image
+#: tag is a new shape, and some questions of each decision go through all of them.
+_SPARE_SHAPES = 1024
+
+
+class World:
+    """Nodes, pods, gangs, budgets, and the room that is held.
+
+    Bound pods are charged to their node until they are gone or finished; pods that we are binding (*assumed*)
+    are charged to the node they are going to. ``binding`` are the gangs whose bindings are on their way. ``held``
+    has, by group key, the nominated members of a gang. ``awaited`` has, by UID, the keys of the groups
+    that wait for a pod to be gone; ``suspended`` knows the Jobs that wait to go on. ``turns`` knows the gangs that do
+    not fit; with ``strict_order`` they keep their nodes from those behind them. ``managed`` knows the gangs that need
+    quota; ``fair_sharing`` weighs their queues by their share.
+    """
+
+    def __init__(
+        self,
+        ours: Iterable[str],
+        evict_daemonset_pods: bool = False,
+        strict_order: bool = False,
+        fair_sharing: bool = False,
+    ) -> None:
+        self.snapshot = Snapshot()
+        self.membership = Membership(ours)
+        self.budgets: dict[tuple[str, str], Budget] = {}
+        self.jobs: dict[tuple[str, str], Job] = {}
+        self.suspended = SuspendedJobs(self)
+        self.classes: dict[str, PriorityClass] = {}
+        self.held: dict[str, list[Phantom]] = {}
+        self.awaited: dict[str, set[str]] = {}
+        self.binding: set[GangId] = set()
+        self.turns = Turns(strict_order)
+        self.pods: dict[str, Pod] = {}
+        self._uid_of: dict[tuple[str, str], str] = {}
+        self._charged: dict[str, str] = {}
+        self._assumed: dict[str, str] = {}
+        self._told_apart = 0
+        self.membership.assumed = self._assumed
+        self.managed = Managed(
+            Known(
+                self.membership,
+                self.jobs,
+                self.node,
+                self.snapshot.namespaces,
+                self.held,
+                self._assumed,
+                self.suspended.rooms_of,
+            ),
+            FairSharing() if fair_sharing else None,
+        )
+        self.membership.queue_priority = self.managed.priority
+        self._of_job: dict[tuple[str, str], set[str]] = {}
+        self._evict_daemonset_pods = evict_daemonset_pods
+
+    def node(self, name: str) -> Node | None:
+        """The node of that name."""
+        self.snapshot.settle()
+        row = self.snapshot.row_of.get(name)
+        return self.snapshot.nodes[row] if row is not None else None
+
+    # -- Jobs with a queue ---------------------------------------------------------------------------------
+
+    def _note_job(self, pod: Pod) -> None:
+        if pod.owner is not None and pod.owner.kind == "Job":
+            self._of_job.setdefault((pod.namespace, pod.owner.name), set()).add(pod.uid)
+
+    def in_its_gang(self, pod: Pod) -> Pod:
+        """A pod of a Job with a queue is a member of that Job unless it names a group of its own."""
+        if not self.managed.active or pod.gang.family != SINGLE or pod.owner is None or pod.owner.kind != "Job":
+            return pod
+        job = self.jobs.get((pod.namespace, pod.owner.name))
+        if job is None or not job.queue.local_queue:
+            return pod
+        return msgspec.structs.replace(pod, gang=GangId(QUEUED_JOB, job.namespace, job.name, pod.scheduler))
+
+    def set_job(self, job: Job) -> list[Pod]:
+        """Insert or replace a Job; returns its pods where they are in another gang because of it."""
+        key = (job.namespace, job.name)
+        self.jobs[key] = job
+        return self._regang(key, job)
+
+    def drop_job(self, namespace: str, name: str) -> list[Pod]:
+        """Remove a Job; returns its pods where they are in another gang because of it."""
+        self.jobs.pop((namespace, name), None)
+        return self._regang((namespace, name), None)
+
+    def put_queue_object(self, record: QueueObject) -> list[Pod]:
+        """Insert or replace a queue object; returns the pods of Jobs that are in another gang because of it."""
+        was = self.managed.active
+        self.managed.put(record)
+        return self._regang_all() if self.managed.active != was else []
+
+    def drop_queue_object(self, kind: str, namespace: str, name: str) -> list[Pod]:
+        """Remove a queue object of this API kind; returns the same."""
+        was = self.managed.active
+        self.managed.drop(kind, namespace, name)
+        return self._regang_all() if self.managed.active != was else []
+
+    def _regang_all(self) -> list[Pod]:
+        jobs = [(key, job) for key, job in self.jobs.items() if job.queue.local_queue]
+        return [pod for key, job in jobs for pod in self._regang(key, job)]
+
+    def _regang(self, key: tuple[str, str], job: Job | None) -> list[Pod]:
+        if self.managed.active and job is not None and job.queue.local_queue:
+            self.membership.set_object(_gang_of(job))
+        elif (QUEUED_JOB, *key) in self.membership.objects:
+            self.membership.drop_object(QUEUED_JOB, *key)
+        else:
+            return []
+        pods = [self.pods[uid] for uid in sorted(self._of_job.get(key, ())) if uid in self.pods]
+        for gang in {p.gang for p in pods}:
+            self.managed.touch(gang)
+        alone = (p if p.gang.family != QUEUED_JOB else msgspec.structs.replace(p, gang=_alone(p)) for p in pods)
+        return [now for was, now in zip(pods, map(self.in_its_gang, alone), strict=True) if now.gang != was.gang]
+
+    # -- pods ----------------------------------------------------------------------------------------------
+
+    def set_pod(self, pod: Pod) -> Pod | None:
+        """Insert or replace a pod; returns the previous record of the same incarnation."""
+        old = self.pods.get(pod.uid)
+        if pod.gang.family != JOB:  # a stand-in bears the name of no pod
+            earlier = self._uid_of.get((pod.namespace, pod.name))
+            if earlier is not None and earlier != pod.uid:
+                self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
+            self._uid_of[(pod.namespace, pod.name)] = pod.uid
+        if old is not None and old.gang != pod.gang:
+            self.membership.drop_pod(old)
+        self.pods[pod.uid] = pod
+        self.suspended.pod_set(pod)
+        if old is None and pod.volumes is not None:
+            self.snapshot.volumes.mention(pod, +1)
+        self.membership.set_pod(pod)
+        self._note_job(pod)
+        self.managed.touch(pod.gang)
+        if old is not None and old.gang != pod.gang:
+            self.managed.touch(old.gang)
+        self.snapshot.shape_number(pod.shape)
+        if len(self.snapshot.shapes) > 2 * len(self.pods) + _SPARE_SHAPES:
+            self.snapshot.keep_shapes(p.shape for p in self.pods.values())
+        if pod.node:
+            self._assumed.pop(pod.uid, None)
+        self._recharge(pod)
+        return old
+
+    def drop_pod(self, uid: str) -> Pod | None:
+        """Remove a pod; returns its last record."""
+        pod = self.pods.pop(uid, None)
+        self._assumed.pop(uid, None)
+        if pod is None:
+            return None
+        if pod.volumes is not None:
+            self.snapshot.volumes.mention(pod, -1)
+        if self._uid_of.get((pod.namespace, pod.name)) == uid:
+            del self._uid_of[(pod.namespace, pod.name)]
+        self._discharge(uid)
+        self.membership.drop_pod(pod)
+        self.suspended.pod_dropped(pod)
+        if pod.owner is not None and pod.owner.kind == "Job":
+            self._of_job.get((pod.namespace, pod.owner.name), set()).discard(uid)
+        self.managed.touch(pod.gang)
+        self.managed.gone(uid)
+        return pod
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        """The current pod of that name."""
+        return self.pods.get(self._uid_of.get((namespace, name), ""))
+
+    def renew_classes(self) -> None:
+        """Held and reserved room is for pods of the classes that its members are of now: by the labels that terms have
+        asked for since, members that were alike may be told apart.
+        """
+        while self._told_apart != self.snapshot.told_apart:
+            self._told_apart = self.snapshot.told_apart
+            for key, room in self.held.items():
+                self.held[key] = list(map(self._of_its_class, room))
+            for gang in self.turns.reserving():
+                room_now = tuple(map(self._of_its_class, gang.room))
+                self.turns.put(msgspec.structs.replace(gang, room=room_now))
+
+    def _of_its_class(self, held: Phantom) -> Phantom:
+        pod = self.pods.get(held.uid)
+        return held if pod is None else msgspec.structs.replace(held, pod=self.snapshot.class_of(pod))
+
+    def assume(self, uid: str, node: str) -> None:
+        """Our binding of this pod is on its way: it takes room on ``node`` from now on."""
+        self._assumed[uid] = node
+        self.membership.assumed_changed(self.pods[uid])
+        self._recharge(self.pods[uid])
+        self.managed.touch(self.pods[uid].gang)
+
+    def still_takes(self, uid: str, node: str, ignores: Callable[[str], bool]) -> bool:
+        """Is there still room on ``node`` for a pod that is assumed there? What others did meanwhile may have taken it,
+        or the node itself away. Of resources that ``ignores`` names there is always enough.
+        """
+        self.snapshot.settle()
+        row = self.snapshot.row_of.get(node)
+        if row is None or not self.assumed(uid):
+            return False
+        record = self.snapshot.nodes[row]
+        if record.unschedulable or record.deleting:
+            return False
+        index, _ = self.snapshot.vector(self.pods[uid].shape)
+        short = index[self.snapshot.used[index, row] > self.snapshot.allocatable[index, row]]
+        return all(ignores(self.snapshot.resources[i]) for i in short.tolist())
+
+    def forget(self, uid: str) -> None:
+        """The binding failed or was not needed: the room is free again unless the pod is bound after all."""
+        if self._assumed.pop(uid, None) is not None and uid in self.pods:
+            self.membership.assumed_changed(self.pods[uid])
+            self._recharge(self.pods[uid])
+            self.managed.touch(self.pods[uid].gang)
+
+    def forget_all(self) -> None:
+        """None of our bindings, of pods or claims, is on its way any more."""
+        for uid in list(self._assumed):
+            self.forget(uid)
+        self.snapshot.volumes.forget_all()
+
+    def assumed(self, uid: str) -> bool:
+        """Is our binding of this pod still unconfirmed by the cluster?"""
+        return uid in self._assumed
+
+    def assumed_on(self, uid: str) -> str:
+        """The node to which our unconfirmed binding takes the pod; empty without one."""
+        return self._assumed.get(uid, "")
+
+    def _recharge(self, pod: Pod) -> None:
+        node = "" if pod.finished else pod.node or self._assumed.get(pod.uid, "")
+        before = self._charged.get(pod.uid, "")
+        flags = self._flags(pod)
+        if before == node:
+            if node:
+                self.snapshot.replace(pod, node, flags)
+            return
+        self._discharge(pod.uid)
+        if node:
+            self.snapshot.charge(pod, node, flags)
+            self._charged[pod.uid] = node
+
+    def _discharge(self, uid: str) -> None:
+        node = self._charged.pop(uid, "")
+        if node:
+            self.snapshot.discharge(uid, node)
+
+    def _flags(self, pod: Pod) -> int:
+        flags = 0
+        if pod.deleting_since is not None:
+            flags |= TERMINATING
+        if protected(pod, self._evict_daemonset_pods):
+            flags |= PROTECTED
+        if not pod.node:
+            flags |= ASSUMED
+        elif pod.phase == "Pending":
+            flags |= STARTING
+        return flags
+
+
+def _alone(pod: Pod) -> GangId:
+    return GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
+
+
+def _gang_of(job: Job) -> Gang:
+    """A Job with a queue starts with as many pods as it runs at once."""
+    members = job.parallelism if job.completions is None else min(job.parallelism, job.completions)
+    return Gang(
+        QUEUED_JOB,
+        job.namespace,
+        job.name,
+        kind="Job",
+        uid=job.uid,
+        created=job.created,
+        min_member=max(1, members),
+        queue=job.queue,
+    )

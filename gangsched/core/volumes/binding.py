@@ -1,0 +1,178 @@
+"""From placements to volumes: which claim gets which volume, and how far the cluster is with it.
+
+The simulation has shown that there are volumes for all members; here each open claim is given one, so that no two get
+the same. Whether it came to pass is read from the objects, as kube-scheduler's checkBindings does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gangsched.core.decision import Placement
+from gangsched.core.state.world import World
+from gangsched.core.volumes.choice import Choices
+from gangsched.core.volumes.index import Target, VolumeIndex
+from gangsched.core.volumes.reach import Candidates
+from gangsched.model.volumes import ClaimKey, PersistentVolumeClaim
+
+
+class ClaimBinding(msgspec.Struct):
+    """One claim of a gang that is being bound: for the member ``pod`` (UID), from ``target``.
+
+    ``asked`` says that the cluster has been told already; ``shown`` that it has been seen to know. ``ours`` is False
+    when another gang with the same claim has taken care of it.
+    """
+
+    pod: str
+    claim: PersistentVolumeClaim
+    target: Target
+    asked: bool = False
+    shown: bool = False
+    ours: bool = True
+
+    @property
+    def key(self) -> ClaimKey:
+        """``(namespace, name)`` of the claim."""
+        return self.claim.key
+
+
+def needs_binding(world: World, placements: Iterable[Placement]) -> bool:
+    """Has any of these members a claim that is not bound yet?"""
+    choices = world.snapshot.volume_choices
+    pods = (world.pods[p.uid] for p in placements if p.uid in world.pods)
+    return any(choices.unbound(world.snapshot.class_of(pod)) for pod in pods if pod.volumes is not None)
+
+
+def assign(world: World, placements: Sequence[Placement]) -> list[ClaimBinding] | str:
+    """A volume, or a new one, for every claim of these members that is not bound; or why there is none for some.
+
+    Open claims are matched with volumes as a whole (augmenting paths), so that one does not take the only volume of
+    another; otherwise each gets the smallest that is free.
+    """
+    choices = world.snapshot.volume_choices
+    index = choices.index
+    world.snapshot.settle()
+    found: dict[ClaimKey, ClaimBinding] = {}
+    wanting: list[tuple[PersistentVolumeClaim, int, str]] = []
+    for place in placements:
+        pod = world.pods[place.uid]
+        row = world.snapshot.row_of.get(place.node, -1)
+        for claim in choices.unbound(world.snapshot.class_of(pod)):
+            if claim.key in found:
+                continue
+            target = index.target(claim)
+            reserved = choices.reserved(claim) if target is None else None
+            if target is not None:
+                ours = claim.key not in index.assumed
+                found[claim.key] = ClaimBinding(place.uid, claim, target, asked=True, ours=ours)
+            elif reserved is not None and row >= 0 and choices.reach.mask(reserved.node_terms)[row]:
+                ref = reserved.claim
+                known = ref is not None and ref.uid == claim.uid
+                found[claim.key] = ClaimBinding(place.uid, claim, Target(reserved.name, place.node), asked=known)
+            else:
+                wanting.append((claim, row, place.uid))
+                found[claim.key] = ClaimBinding(place.uid, claim, Target("", place.node))
+    matched = _matched(choices, [(c, row) for c, row, _ in wanting])
+    for claim, row, _ in wanting:
+        made, enough = choices.makes(claim)
+        name = matched.get(claim.key, "")
+        if not name and not (row >= 0 and made[row] and enough[row]):
+            return f'there is no volume for persistentvolumeclaim "{claim.name}" any more'
+        binding = found[claim.key]
+        binding.target = Target(name, binding.target.node)
+    return list(found.values())
+
+
+def _matched(choices: Choices, claims: Sequence[tuple[PersistentVolumeClaim, int]]) -> dict[ClaimKey, str]:
+    """Volumes for claims on the nodes at these rows. Claims for which none can be made come first.
+
+    Each claim takes the first volume that is free, or that becomes free when others take their next best (a shortest
+    augmenting path, level by level: with as many claims as volumes paths grow longer than Python's stack is deep).
+    """
+    options: dict[ClaimKey, list[str]] = {}
+    shared: dict[tuple[int, int], tuple[Candidates, list[str]]] = {}
+    for claim, row in claims:
+        if row < 0 or choices.reserved(claim) is not None:
+            options[claim.key] = []
+            continue
+        candidates = choices.candidates(claim)
+        known = shared.get((id(candidates), row))
+        if known is None:  # kept with the candidates, so that their id cannot become another's
+            names = [name for name in candidates.names(row) if name not in choices.index.taken]
+            known = shared[id(candidates), row] = candidates, names
+        options[claim.key] = known[1]
+    holder: dict[str, ClaimKey] = {}
+    held: dict[ClaimKey, str] = {}
+
+    def give(key: ClaimKey) -> None:
+        wanted_by: dict[str, ClaimKey] = {}
+        wanting = [key]
+        for claim_key in wanting:
+            for name in options[claim_key]:
+                if name in wanted_by:
+                    continue
+                wanted_by[name] = claim_key
+                if name in holder:
+                    wanting.append(holder[name])
+                    continue
+                passed_on: str | None = name
+                while passed_on is not None:
+                    volume, taker = passed_on, wanted_by[passed_on]
+                    passed_on = held.get(taker)
+                    holder[volume], held[taker] = taker, volume
+                return
+
+    def urgency(each: tuple[PersistentVolumeClaim, int]) -> tuple[bool, int]:
+        claim, row = each
+        return (row >= 0 and bool(choices.makes(claim)[0][row]), claim.size)
+
+    for claim, _ in sorted(claims, key=urgency):
+        give(claim.key)
+    return held
+
+
+def progress(world: World, binding: ClaimBinding) -> tuple[bool, str]:
+    """Is the claim bound, and is there a reason why it will not be? What is shown may still be older than our write."""
+    choices = world.snapshot.volume_choices
+    index = choices.index
+    claim = index.claims.get(binding.key)
+    name = binding.claim.name
+    if claim is None or claim.uid != binding.claim.uid:
+        return False, f'persistentvolumeclaim "{name}" not found'
+    if claim.deleting:
+        return False, f'persistentvolumeclaim "{name}" is being deleted'
+    if claim.phase == "Lost":
+        return False, f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
+    if claim.bound:
+        volume = index.volumes.get(claim.volume_name)
+        if volume is None:
+            return False, ""  # it is on its way to us
+        row = world.snapshot.row_of.get(binding.target.node, -1)
+        if row < 0 or not choices.reach.mask(volume.node_terms)[row]:
+            return False, f'pv "{volume.name}" node affinity doesn\'t match node "{binding.target.node}"'
+        return True, ""
+    if not binding.target.volume:
+        if claim.selected_node == binding.target.node:
+            binding.shown = True
+        elif binding.shown or claim.selected_node:
+            return False, f'provisioning failed for PVC "{name}"'
+        return False, _given_up(binding, index)
+    volume = index.volumes.get(binding.target.volume)
+    if volume is None:
+        return False, f'persistentvolume "{binding.target.volume}" not found'
+    if volume.claim is None:
+        return False, f'ClaimRef got reset for pv "{volume.name}"' if binding.shown else _given_up(binding, index)
+    if volume.claim.uid == claim.uid:
+        binding.shown = True
+    elif not volume.belongs_to(claim):
+        return False, f'pv "{volume.name}" was bound to another claim'
+    return False, _given_up(binding, index)
+
+
+def _given_up(binding: ClaimBinding, index: VolumeIndex) -> str:
+    """Why a claim that the cluster has not been seen to know of is not waited for: the gang that asked has gone."""
+    if binding.ours or binding.shown or binding.key in index.assumed:
+        return ""
+    return f'nobody asks for a volume for persistentvolumeclaim "{binding.claim.name}" any more'
