@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,9 +9,10 @@ import numpy as np
 
 from gangsched.conformance.clusters import Cluster
 from gangsched.conformance.findings import Finding, Step, Surroundings, random_steps, replayed
+from gangsched.conformance.run import Run, run_all
 from gangsched.core.filters.base import Bools
 from gangsched.core.filters.volumes import VolumeFilter
-from gangsched.core.framework.guard import GuardedFilter, PluginError
+from gangsched.core.framework.guard import GuardedFilter
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 
@@ -35,40 +35,16 @@ _Said = tuple[bytes, tuple[tuple[str, bytes, bool], ...]]
 
 def check_filter(plugin: Any, seeds: Iterable[int], clusters: Callable[[int], Cluster]) -> list[Finding]:
     """See :func:`gangsched.conformance.check`."""
-    found: list[Finding] = []
-    asked = 0
-    for seed in seeds:
-        run = _Run(plugin, seed, clusters)
-        try:
-            run.run()
-        except PluginError as error:
-            run.tell("answers", run.pod, str(error))
-        asked += run.asked
-        found += run.findings
-    if not asked:
-        found.append(Finding("asked", -1, "", "it had nothing to say about any pod: the other checks say nothing"))
-    return found
+    return run_all(lambda seed: _Run(plugin, seed, clusters), seeds)
 
 
-class _Run:
+class _Run(Run):
     """One cluster."""
 
     def __init__(self, plugin: Any, seed: int, clusters: Callable[[int], Cluster]) -> None:
         self._plugin = plugin
         self.rule = GuardedFilter(plugin)
-        self.seed = seed
-        self.cluster, self.twin = clusters(seed), clusters(seed)
-        self.findings: list[Finding] = []
-        self.asked = 0
-        self.pod = ""
-        self._chance = random.Random(seed)  # noqa: S311 - to be the same every time is the point
-        for each in (self.cluster, self.twin):
-            each.world.snapshot.tell_apart(self.rule.pod_labels)
-
-    def tell(self, check: str, pod: str, text: str) -> None:
-        """One finding per check and cluster is enough."""
-        if all(finding.check != check for finding in self.findings):
-            self.findings.append(Finding(check, self.seed, pod, text))
+        super().__init__(seed, clusters, self.rule.pod_labels)
 
     def run(self) -> None:
         snapshot = self.cluster.world.snapshot
@@ -83,9 +59,9 @@ class _Run:
             first = self._said(sim, pod_class)
             again = Simulation(self.twin.world.snapshot)
             if first != self._said(again, self.twin.world.snapshot.class_of(twin)):
-                self.tell("deterministic", pod.key, "two clusters that are the same are answered differently")
+                self.tell("deterministic", "two clusters that are the same are answered differently")
             if before.touched():
-                self.tell("untouched", pod.key, "arrays of the simulation or the snapshot have changed")
+                self.tell("untouched", "arrays of the simulation or the snapshot have changed")
             if self.rule.sees_pods:
                 self._changes(sim, pod_class, classes, first)
             else:
@@ -98,21 +74,21 @@ class _Run:
         lifted: set[int] = set()
         for _ in range(2):
             mark, between = sim.mark(), self._said(sim, pod)
-            for step in random_steps(self._chance, self.cluster, classes, set(lifted)):
+            for step in random_steps(self.chance, self.cluster, classes, set(lifted)):
                 step.carry_out(sim)
             sim.rollback(mark)
             if self._said(sim, pod) != between:
-                self.tell("rollback", self.pod, "pods came and left again, and the answer is another one")
-            for step in random_steps(self._chance, self.cluster, classes, lifted):
+                self.tell("rollback", "pods came and left again, and the answer is another one")
+            for step in random_steps(self.chance, self.cluster, classes, lifted):
                 step.carry_out(sim)
                 steps.append(step)
                 self._monotone(sim, pod, step)
             if self._said(sim, pod) != self._said(replayed(sim.snapshot, steps), pod):
-                self.tell("rebuilt", self.pod, f"after {len(steps)} changes the state says other than a new one")
+                self.tell("rebuilt", f"after {len(steps)} changes the state says other than a new one")
             self._resolvable(sim, pod, lifted)
         sim.rollback(0)
         if self._said(sim, pod) != first:
-            self.tell("rollback", self.pod, "everything was undone, and the answer is another one")
+            self.tell("rollback", "everything was undone, and the answer is another one")
 
     def _monotone(self, sim: Simulation, pod: PodClass, step: Step) -> None:
         if not self.rule.monotone or not step.lift:
@@ -122,7 +98,7 @@ class _Run:
         before = self._mask(sim, pod)
         sim.lift(step.slot)
         if (before & ~after).any():
-            self.tell("monotone", self.pod, "a node is refused because a pod has left")
+            self.tell("monotone", "a node is refused because a pod has left")
 
     def _resolvable(self, sim: Simulation, pod: PodClass, lifted: set[int]) -> None:
         mask, table = self._mask(sim, pod), sim.snapshot.table
@@ -138,18 +114,18 @@ class _Run:
                     sim.lift(slot)
             if self._mask(sim, pod)[row]:
                 name = sim.snapshot.nodes[row].name
-                self.tell("resolvable", self.pod, f"{name} was refused for good and passes once its pods have left")
+                self.tell("resolvable", f"{name} was refused for good and passes once its pods have left")
             sim.rollback(mark)
 
     # -- without ---------------------------------------------------------------------------------------------
 
     def _blind(self, pod: PodClass, classes: Sequence[PodClass], first: _Said) -> None:
-        steps = random_steps(self._chance, self.cluster, classes, set())
+        steps = random_steps(self.chance, self.cluster, classes, set())
         if self._said(replayed(self.cluster.world.snapshot, steps), pod) != first:
-            self.tell("blind", self.pod, "sees_pods is False, but the answer depends on the pods that are there")
+            self.tell("blind", "sees_pods is False, but the answer depends on the pods that are there")
         for failure in self.rule.failures(self._state(Simulation(self.cluster.world.snapshot), pod)):
             if failure.resolvable and failure.nodes.any():
-                self.tell("resolvable", self.pod, "sees_pods is False, so no eviction can help, but a failure says so")
+                self.tell("resolvable", "sees_pods is False, so no eviction can help, but a failure says so")
 
     # -- questions -------------------------------------------------------------------------------------------
 
@@ -176,6 +152,6 @@ class _Run:
         if not np.array_equal(refused, ~mask):
             rows = np.flatnonzero(refused == mask).tolist()
             names = ", ".join(sim.snapshot.nodes[row].name for row in rows[:3])
-            self.tell("failures", self.pod, f"mask and failures do not agree on {names}")
+            self.tell("failures", f"mask and failures do not agree on {names}")
         told = [(f.text, f.nodes.tobytes(), f.resolvable) for f in failures if f.nodes.any()]
         return mask.tobytes(), tuple(sorted(told))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,7 +9,8 @@ import numpy as np
 
 from gangsched.conformance.clusters import Cluster
 from gangsched.conformance.findings import Finding, Step, Surroundings, random_steps, replayed
-from gangsched.core.framework.guard import GuardedScore, PluginError
+from gangsched.conformance.run import Run, run_all
+from gangsched.core.framework.guard import GuardedScore
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools, Floats
@@ -28,53 +28,29 @@ SCORE_CHECKS: dict[str, str] = {
 
 def check_score(plugin: Any, seeds: Iterable[int], clusters: Callable[[int], Cluster]) -> list[Finding]:
     """See :func:`gangsched.conformance.check`."""
-    found: list[Finding] = []
-    asked = 0
-    for seed in seeds:
-        run = _Run(plugin, seed, clusters)
-        try:
-            run.run()
-        except PluginError as error:
-            run.tell("answers", str(error))
-        asked += run.asked
-        found += run.findings
-    if not asked:
-        found.append(Finding("asked", -1, "", "it had nothing to say about any pod: the other checks say nothing"))
-    return found
+    return run_all(lambda seed: _Run(plugin, seed, clusters), seeds)
 
 
-class _Run:
+class _Run(Run):
     """One cluster."""
 
     def __init__(self, plugin: Any, seed: int, clusters: Callable[[int], Cluster]) -> None:
         self.score = GuardedScore(plugin)
-        self.seed = seed
-        self.cluster, self.twin = clusters(seed), clusters(seed)
-        self.findings: list[Finding] = []
-        self.asked = 0
-        self.pod = ""
-        self._chance = random.Random(seed)  # noqa: S311 - to be the same every time is the point
-        for each in (self.cluster, self.twin):
-            each.world.snapshot.tell_apart(self.score.pod_labels)
-
-    def tell(self, check: str, text: str) -> None:
-        """One finding per check and cluster is enough."""
-        if all(finding.check != check for finding in self.findings):
-            self.findings.append(Finding(check, self.seed, self.pod, text))
+        super().__init__(seed, clusters, self.score.pod_labels)
 
     def run(self) -> None:
         snapshot = self.cluster.world.snapshot
         classes = [snapshot.class_of(pod) for pod in self.cluster.wanted]
         for pod, pod_class, twin in zip(self.cluster.wanted, classes, self.twin.wanted, strict=True):
             self.pod = pod.key
-            steps = random_steps(self._chance, self.cluster, classes, set())
+            steps = random_steps(self.chance, self.cluster, classes, set())
             sim = replayed(snapshot, steps)
             before = Surroundings(sim)
             if not self.score.applies(pod_class, sim):
                 continue
             self.asked += 1
-            feasible = np.array([self._chance.random() < 0.7 for _ in range(snapshot.size)], dtype=np.bool_)
-            feasible[self._chance.randrange(snapshot.size)] = True
+            feasible = np.array([self.chance.random() < 0.7 for _ in range(snapshot.size)], dtype=np.bool_)
+            feasible[self.chance.randrange(snapshot.size)] = True
             values = self._asked(sim, pod_class, feasible)
             again = replayed(self.twin.world.snapshot, _for(self.twin, steps, self.cluster))
             if values.tobytes() != self._asked(again, self.twin.world.snapshot.class_of(twin), feasible).tobytes():
