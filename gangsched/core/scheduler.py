@@ -92,14 +92,6 @@ class Scheduler:
 
     # -- what can be asked ---------------------------------------------------------------------------------
 
-    def last_decision(self, namespace: str, name: str) -> Decision | None:
-        """The newest decision for the gang ``namespace/name`` (or the single pod of that name)."""
-        for group in self._run.groups.values():
-            for decision in group.decisions:
-                if (decision.gang.namespace, decision.gang.name) == (namespace, name):
-                    return decision
-        return None
-
     def cancelled(self) -> ev.SearchCancelled | None:
         """What must be told before the last decision for it to come out the same again; None: nothing."""
         return ev.SearchCancelled(self._ended_at) if self._ended_at else None

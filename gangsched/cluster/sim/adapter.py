@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.store import describe
 from gangsched.cluster.sim.world import World
 from gangsched.core.actions import Action, GangStatus, Report
@@ -48,13 +47,6 @@ class SimCluster:
         self._idle_calls = 0
         self._last_call_at = world.clock.now
         world.store.subscribe(self._watch)
-
-    @classmethod
-    def from_events(
-        cls, events: Iterable[Event], *, until_seconds: float = DEFAULT_UNTIL_SECONDS, start: float = 0.0
-    ) -> SimCluster:
-        """A new world with these objects, whose annotations say when they arrive, and a connection to it."""
-        return cls(World(arrivals(events), start=start), until_seconds=until_seconds)
 
     @property
     def stopped(self) -> bool:

@@ -90,9 +90,10 @@ def test_what_arrives_later_is_created_then():
     assert there.store.pods["ns", "a"].created == 1005.0
 
 
-def test_from_events():
-    """A cluster can be made of events in one call."""
-    cluster = SimCluster.from_events([event(node()), event(pod("a", hints={AFTER: "5s"}))], until_seconds=60.0)
+def test_a_connection_tells_of_what_arrives():
+    """The wait ends when the pod is there and the watch has had its time."""
+    world = World(arrivals([event(node()), event(pod("a", hints={AFTER: "5s"}))]))
+    cluster = SimCluster(world, until_seconds=60.0)
     cluster.poll()
     now, events = cluster.wait(None)
     assert now == 5.0 + cluster.world.timing.watch_seconds
