@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_connection_arguments(parser)
     parser.epilog = (
-        "Follows the cluster, decides nothing, and writes nothing but the status of PodGroup objects. Meant for"
+        "Follows the cluster, decides nothing, and writes nothing but the status of PodGroups and queues. Meant for"
         " debugging: set groupStatus.enabled to false in the configuration of the scheduler meanwhile."
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from gangsched.cluster.manifests.errors import ErrorRecord, InputError, one_line
-from gangsched.model.errors import FieldError
+if TYPE_CHECKING:
+    from gangsched.cluster.manifests.errors import ErrorRecord
 
 #: Exit codes: done; input, configuration or arguments that were not understood; interrupted; nobody reads the output.
 OK, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
@@ -18,6 +19,10 @@ class UsageError(ValueError):
 
 def problems(error: BaseException) -> list[str] | None:
     """What to tell the user, one line each; None for an error that is not the user's."""
+    # Nobody who makes no mistake waits for what reads manifests.
+    from gangsched.cluster.manifests.errors import InputError, one_line  # noqa: PLC0415
+    from gangsched.model.errors import FieldError  # noqa: PLC0415
+
     if isinstance(error, InputError):
         return [error.text]
     if isinstance(error, (UsageError, FieldError)):
@@ -29,6 +34,8 @@ def problems(error: BaseException) -> list[str] | None:
 
 def record(error: BaseException, file: str) -> ErrorRecord:
     """A user's error as the plan contract has it; ``file`` is named where the error does not know better."""
+    from gangsched.cluster.manifests.errors import InputError, one_line  # noqa: PLC0415
+
     if isinstance(error, InputError):
         return error.record()
     message = "; ".join(problems(error) or [one_line(str(error))])

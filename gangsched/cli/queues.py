@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gangsched.cli import errors
 from gangsched.cli.live import add_cluster_arguments, read_cluster, refuse_both
 from gangsched.cli.plan import add_input_arguments, read_options
-from gangsched.cluster.manifests import load
+from gangsched.cluster.manifests import ErrorRecord, Warned, load
 from gangsched.core.quota.managed import Managed
 from gangsched.core.quota.workloads import quantity
 from gangsched.core.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from gangsched.cli.render_queues import Row
 
 API_VERSION = "gangsched.dev/queues/v1"
 
@@ -32,52 +35,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the queues; 2 when some input was not understood."""
     try:
-        managed = _managed(args)
+        managed, warnings = _managed(args)
     except (ValueError, OSError) as error:
         errors.complain_of(error)
+        if args.output == "json":
+            file = "" if isinstance(error, errors.UsageError) else args.config or ""
+            _print_json([], [], errors.record(error, file))
         return errors.BAD_INPUT
     # rich takes longer to import than queues to count.
     from gangsched.cli.render_plan import make_console  # noqa: PLC0415
     from gangsched.cli.render_queues import render, rows  # noqa: PLC0415
 
-    found = list(rows(managed.quota, managed.waiting()))
-    if args.output == "table":
+    found = list(rows(managed.quota, managed.tally))
+    if args.output == "json":
+        _print_json([entry(row) for row in found], warnings, None)
+    else:
         render(found, make_console())
-        return errors.OK
-    listed = [
-        {
-            "name": row.name,
-            "kind": "ClusterQueue" if row.is_queue else "Cohort",
-            "depth": row.depth,
-            "pending": row.pending,
-            "admitted": row.admitted,
-            "problem": row.problem,
-            "usage": [
-                {"flavor": u.flavor, "resource": u.resource}
-                | {
-                    name: quantity(u.resource, units)
-                    for name, units in (("used", u.used), ("quota", u.quota), ("borrowed", u.borrowed))
-                }
-                for u in row.usages
-            ],
-        }
-        for row in found
-    ]
-    document: dict[str, Any] = {"apiVersion": API_VERSION, "queues": listed}
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
     return errors.OK
 
 
-def _managed(args: argparse.Namespace) -> Managed:
-    """What is known of quota once all objects have been seen; nothing is decided."""
+def entry(row: Row) -> dict[str, Any]:
+    """One queue or cohort in the words of the contract."""
+    return {
+        "name": row.name,
+        "kind": "ClusterQueue" if row.is_queue else "Cohort",
+        "depth": row.depth,
+        "pending": row.pending,
+        "reserving": row.reserving,
+        "admitted": row.admitted,
+        "problem": row.problem,
+        "usage": [
+            {"flavor": u.flavor, "resource": u.resource}
+            | {name: quantity(u.resource, getattr(u, name)) for name in ("used", "reserved", "quota", "borrowed")}
+            for u in row.usages
+        ],
+    }
+
+
+def _print_json(listed: list[dict[str, Any]], warnings: list[Warned], error: ErrorRecord | None) -> None:
+    document = {"apiVersion": API_VERSION, "queues": listed, "warnings": warnings, "error": error}
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+
+
+def _managed(args: argparse.Namespace) -> tuple[Managed, list[Warned]]:
+    """What is known of quota once all objects have been seen, and what was not understood; nothing is decided."""
     refuse_both(args)
+    warnings: list[Warned] = []
     if args.sources:
         options, loaded = read_options(args), load(args.sources)
-        events, now = loaded.events, loaded.now
+        events, now, warnings = loaded.events, loaded.now, loaded.warnings
     else:
         events, options, now = read_cluster(args)
     scheduler = Scheduler(options)
     scheduler.handle(events, now)
     managed = scheduler.world.managed
     managed.settle()
-    return managed
+    return managed, warnings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -22,6 +22,11 @@ from gangsched.cluster.sim.replay import moment
 
 #: Longer tables end in a line that says so; ``-o json`` has everything.
 MAX_ROWS = 400
+
+#: What tables need beside names: their other columns, and the space between.
+_TIMELINE_WITHOUT_NAMES, _PODS_WITHOUT_NAMES = 40, 68
+#: Names never get fewer characters than this.
+_NARROWEST = 16
 
 _HIDDEN = (log.EXISTS, log.CONDITION, log.EVENT, log.STATUS, log.ADMIT)
 _STYLES = {
@@ -45,14 +50,14 @@ _STYLES = {
 def render(simulation: Simulation, warnings: Sequence[Warned], console: Console | None = None) -> None:
     """Print the run."""
     out = console or make_console()
-    out.print(_timeline(simulation))
+    out.print(_timeline(simulation, out.width))
     out.print()
     out.print(_title("nodes at the end"))
     painter = Painter(simulation.history, Glyphs(out.encoding))
     out.print(Padding(painter.nodes(moment(simulation.history, len(simulation.history))), (0, 0, 0, 2), expand=False))
     out.print()
     out.print(_title("pods"))
-    out.print(_pods(pods_of(simulation)))
+    out.print(_pods(pods_of(simulation), out.width))
     out.print()
     for each in warnings:
         where = f"{each['file']}, document {each['document']} ({each['object']})"
@@ -66,7 +71,7 @@ def _title(text: str) -> Rule:
     return Rule(Text(text, style="bold"), align="left", style="dim")
 
 
-def _timeline(simulation: Simulation) -> Table:
+def _timeline(simulation: Simulation, width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("TIME", no_wrap=True, style="dim", justify="right")
     table.add_column("WHO", no_wrap=True)
@@ -78,14 +83,15 @@ def _timeline(simulation: Simulation) -> Table:
         for e in simulation.history
         if (e.verb not in _HIDDEN and (e.changed or e.verb == log.DECIDE)) or e.outcome != log.OK
     ]
+    half = max(_NARROWEST, (width - _TIMELINE_WITHOUT_NAMES) // 2)
     for entry in told[:MAX_ROWS]:
         verb = entry.verb if entry.outcome == log.OK else f"{entry.verb} ({entry.outcome})"
         table.add_row(
             clock(entry.at_seconds),
             entry.actor,
             Text(verb, style=_STYLES.get(entry.verb, "") if entry.outcome == log.OK else "bold red"),
-            Text(one_line(entry.object)),
-            Text(one_line(_detail(entry))),
+            Text(_broken(one_line(entry.object), half)),
+            Text(_broken(one_line(_detail(entry)), half)),
         )
     if len(told) > MAX_ROWS:
         table.add_row("…", "", "", f"{len(told) - MAX_ROWS} more (-o json has all)", "")
@@ -112,21 +118,58 @@ def _detail(entry: Entry) -> str:
     return text.strip()
 
 
-def _pods(pods: dict[str, dict[str, Any]]) -> Table:
+def _broken(text: str, width: int) -> str:
+    """Words longer than ``width`` go on in a new line, after a separator if there is one in the half before."""
+    lines = []
+    for word in text.split(" "):
+        rest = word
+        while len(rest) > width:
+            cut = max(rest.rfind(separator, width // 2, width) for separator in "/-.,") + 1 or width
+            lines.append(rest[:cut] + "\n")
+            rest = rest[cut:]
+        lines.append(rest + " ")
+    return "".join(lines).rstrip()
+
+
+def _shortened(names: Iterable[str], width: int) -> dict[str, str]:
+    """Names of which the longer ones lack something in the middle: what tells them apart is mostly at their ends. Names
+    that would then look alike stay as they are.
+    """
+    whole = dict.fromkeys(names)
+    head = width // 3
+    short = {n: n if len(n) <= width else f"{n[:head]}…{n[head + 1 - width :]}" for n in whole}
+    return short if len(set(short.values())) == len(whole) else {n: n for n in whole}
+
+
+def _cap(longest: Sequence[int], room: int) -> int:
+    """How long names may be so that columns of these lengths have room beside each other."""
+    return next((cap for cap in range(room, _NARROWEST, -1) if sum(min(n, cap) for n in longest) <= room), _NARROWEST)
+
+
+def _pods(pods: dict[str, dict[str, Any]], width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("POD", "GANG", "PRIORITY", "PHASE", "NODE", "ARRIVED", "BOUND", "ENDED"):
-        table.add_column(name, no_wrap=name != "GANG", justify="right" if name == "PRIORITY" else "left")
+        table.add_column(name, no_wrap=True, justify="right" if name == "PRIORITY" else "left")
     table.add_column("WHY", overflow="fold", style="dim")
-    for key, pod in list(pods.items())[:MAX_ROWS]:
-        why = f"for {_name(pod['preemptedBy'])}" if pod["preemptedBy"] else pod["message"] or ""
+    shown = list(pods.items())[:MAX_ROWS]
+    columns = [
+        {one_line(key) for key, _ in shown},
+        {one_line(_name(pod["gang"])) for _, pod in shown},
+        {one_line(pod["node"] or "") for _, pod in shown},
+        {one_line(_name(pod["preemptedBy"])) for _, pod in shown},
+    ]
+    cap = _cap([max(map(len, names), default=0) for names in columns], width - _PODS_WITHOUT_NAMES)
+    key_of, gang_of, node_of, preemptor_of = (_shortened(sorted(names), cap) for names in columns)
+    for key, pod in shown:
+        preemptor = preemptor_of[one_line(_name(pod["preemptedBy"]))]
         table.add_row(
-            Text(one_line(key)),
-            Text(one_line(_name(pod["gang"]))),
+            Text(key_of[one_line(key)]),
+            Text(gang_of[one_line(_name(pod["gang"]))]),
             str(pod["priority"]),
             "Terminating" if pod["terminating"] else pod["phase"],
-            Text(one_line(pod["node"] or "")),
+            Text(node_of[one_line(pod["node"] or "")]),
             *("" if pod[field] is None else clock(pod[field]) for field in ("arrivedAt", "boundAt", "endedAt")),
-            Text(one_line(why)),
+            Text(f"for {preemptor}" if preemptor else one_line(pod["message"] or "")),
         )
     if len(pods) > MAX_ROWS:
         table.add_row(f"… {len(pods) - MAX_ROWS} more (-o json has all)")

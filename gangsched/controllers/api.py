@@ -9,20 +9,33 @@ import msgspec
 
 from gangsched.cluster.kube.client import ApiError, Client, segment
 from gangsched.cluster.kube.connection import Connection, close_session
-from gangsched.controllers.status import FAMILIES
-from gangsched.model.dialects import upstream
+from gangsched.cluster.kube.discovery import KUEUE_RUNS
+from gangsched.model.dialects import koordinator, upstream
+from gangsched.model.queues import GROUP, VERSIONS
 
 MERGE_PATCH = "application/merge-patch+json"
-_PLURAL = "podgroups"
 _TIMEOUT_SECONDS = 10.0
+
+#: API groups whose objects have a status that we keep: versions in order of preference, and resources. Groups of
+#: scheduling.x-k8s.io are kept by their own scheduler.
+_KEPT = (
+    (koordinator.FAMILY, ("v1alpha1",), ("podgroups",)),
+    (upstream.FAMILY, upstream.VERSIONS, ("podgroups",)),
+    (GROUP, VERSIONS, ("clusterqueues", "cohorts", "localqueues")),
+)
 
 
 class Served(msgspec.Struct, frozen=True, order=True):
-    """One group API as the server has it: version, and whether status is a subresource of its own."""
+    """One kind of object as the server has it: version, and whether status is a subresource of its own."""
 
     family: str
     version: str
     status_subresource: bool
+    plural: str = "podgroups"
+
+
+#: Jobs are there in every cluster. There are many, and seldom anything to say: they are read then, and not watched.
+JOBS = Served("batch", "v1", True, "jobs")
 
 
 class _Resource(msgspec.Struct):
@@ -37,39 +50,58 @@ _resources = msgspec.json.Decoder(_Resources)
 
 
 async def discover(client: Client) -> frozenset[Served]:
-    """The group APIs that the server has now, each in the version that is preferred here.
+    """The kinds that the server has now, each in the version that is preferred here.
 
+    Where Kueue runs, the statuses of queue objects are Kueue's, whoever reads them.
     Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError when the server does not say.
     """
-    found = set()
-    for family in FAMILIES:
-        for version in upstream.VERSIONS if family == upstream.FAMILY else ("v1alpha1",):
-            served = await _served(client, family, version)
-            if served is not None:
-                found.add(served)
+    found: set[Served] = set()
+    for family, versions, plurals in _KEPT:
+        for version in versions:
+            names = await _resource_names(client, family, version)
+            if family == GROUP and KUEUE_RUNS in names:
+                break
+            here = [Served(family, version, f"{each}/status" in names, each) for each in plurals if each in names]
+            found.update(here)
+            if here:
                 break
     return frozenset(found)
 
 
-async def _served(client: Client, family: str, version: str) -> Served | None:
+async def _resource_names(client: Client, family: str, version: str) -> frozenset[str]:
+    """What an API version serves; nothing where there is no such version."""
     try:
         await client.bucket.take()
         body = await client.attempt("GET", f"/apis/{family}/{version}", timeout_seconds=_TIMEOUT_SECONDS)
     except ApiError as error:
         if error.status == 404:
-            return None
+            return frozenset()
         raise
-    names = {each.name for each in _resources.decode(body).resources or ()}
-    return Served(family, version, f"{_PLURAL}/status" in names) if _PLURAL in names else None
+    return frozenset(each.name for each in _resources.decode(body).resources or ())
+
+
+async def read_object(client: Client, served: Served, namespace: str, name: str) -> dict[str, Any]:
+    """The object. Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError."""
+    await client.bucket.take()
+    body = await client.attempt("GET", _path(served, namespace, name), timeout_seconds=_TIMEOUT_SECONDS)
+    answer = msgspec.json.decode(body)
+    return answer if isinstance(answer, dict) else {}
+
+
+def _path(served: Served, namespace: str, name: str) -> str:
+    """``namespace`` is empty for kinds of the whole cluster."""
+    within = f"/namespaces/{segment(namespace)}" if namespace else ""
+    return f"/apis/{served.family}/{served.version}{within}/{served.plural}/{segment(name)}"
 
 
 async def patch_status(client: Client, served: Served, namespace: str, name: str, patch: Any) -> dict[str, Any]:
-    """Merge a patch into a group object, through the status subresource where there is one; the object after it.
+    """Merge a patch into an object, through the status subresource where there is one; the object after it.
+
+    ``namespace`` is empty for kinds of the whole cluster.
 
     Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError.
     """
-    base = f"/apis/{served.family}/{served.version}/namespaces"
-    path = f"{base}/{segment(namespace)}/{_PLURAL}/{segment(name)}"
+    path = _path(served, namespace, name)
     if served.status_subresource:
         path += "/status"
     await client.bucket.take()

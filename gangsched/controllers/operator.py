@@ -1,4 +1,4 @@
-"""Runs the controllers: kopf watches group objects in a thread of its own, and another thread writes their status.
+"""Runs the controllers: kopf watches groups and queues in a thread of its own, and another writes their status.
 
 kopf cancels every task of its event loop when it stops, so it gets a loop that nothing else uses. Its handlers only
 observe: a handler that returned something, or that stored progress, would write to the users' objects.
@@ -17,7 +17,7 @@ import structlog
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.connection import Connection, ConnectionConfigError, load_connection
 from gangsched.cluster.kube.retry import Backoff, TokenBucket
-from gangsched.controllers.api import KopfSession, Served, discover, patch_status
+from gangsched.controllers.api import KopfSession, Served, discover, patch_status, read_object
 from gangsched.controllers.writer import Key, StatusWriter, seen_object
 from gangsched.core.actions import GangStatus
 
@@ -34,8 +34,8 @@ _PAGE_OBJECTS = 500
 class GroupControllers:
     """Start it, post statuses from any thread, stop it.
 
-    It has its own connection to the API server and its own rate limit, so that no amount of group objects slows
-    down scheduling. Without any group API it waits for one.
+    It has its own connection to the API server and its own rate limit, so that no amount of objects slows down
+    scheduling. Without any of their APIs it waits for one.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class GroupControllers:
         self._stop: asyncio.Event | None = None
         self._stopping = threading.Event()
         self._client: Client | None = None
-        self.writer = StatusWriter(self._send)
+        self.writer = StatusWriter(self._send, self._read)
 
     def start(self) -> None:
         """Return at once; everything else happens in threads."""
         self._thread.start()
 
     def post(self, action: GangStatus) -> None:
-        """The status that a group object should have from now on. From any thread; never blocks."""
+        """The status that an object should have from now on. From any thread; never blocks."""
         self.writer.want(action)
 
     def set_leading(self, *, leading: bool) -> None:
@@ -119,7 +119,7 @@ class GroupControllers:
                 try:
                     found = await discover(client)
                 except (ApiError, UnreachableError) as error:
-                    _log.warning("the group APIs could not be discovered", error=str(error))
+                    _log.warning("the APIs of groups and queues could not be discovered", error=str(error))
                     pause = backoff.next_seconds()
                 else:
                     dead = watcher is not None and not watcher.alive
@@ -132,7 +132,7 @@ class GroupControllers:
                         watcher = GroupWatcher(self.writer, served, self._kubeconfig, self._context) if served else None
                         if watcher is not None:
                             watcher.start()
-                        _log.info("group APIs", served=[f"{each.family}/{each.version}" for each in sorted(served)])
+                        _log.info("APIs", served=[f"{s.plural}.{s.family}/{s.version}" for s in sorted(served)])
                     elif not dead:
                         backoff.reset()
                 try:
@@ -142,6 +142,10 @@ class GroupControllers:
                     continue
         finally:
             await _end(watcher)
+
+    async def _read(self, served: Served, namespace: str, name: str) -> dict[str, Any]:
+        assert self._client is not None
+        return await read_object(self._client, served, namespace, name)
 
     async def _send(self, served: Served, namespace: str, name: str, patch: Any) -> dict[str, Any]:
         assert self._client is not None
@@ -154,7 +158,7 @@ async def _end(watcher: GroupWatcher | None) -> None:
 
 
 class GroupWatcher:
-    """One kopf operator in its own thread, for the group APIs that were given; it ends when kopf gives up."""
+    """One kopf operator in its own thread, for the APIs that were given; it ends when kopf gives up."""
 
     def __init__(
         self, writer: StatusWriter, served: frozenset[Served], kubeconfig: str | None, context: str | None
@@ -189,7 +193,9 @@ class GroupWatcher:
                 finally:
                     runner.run(self._close())
         except Exception as error:  # noqa: BLE001 - whatever ends kopf, the supervisor starts it again
-            _log.warning("watching groups ended, it will be started again", error=str(error) or type(error).__name__)
+            _log.warning(
+                "watching groups and queues ended, it will be started again", error=str(error) or type(error).__name__
+            )
 
     async def _operate(self) -> None:
         connection = await load_connection(self._kubeconfig, self._context)
@@ -249,11 +255,11 @@ def _registry(
 
 
 def _observe(registry: kopf.OperatorRegistry, served: Served, writer: StatusWriter) -> None:
-    @kopf.on.event(served.family, served.version, "podgroups", registry=registry)
+    @kopf.on.event(served.family, served.version, served.plural, registry=registry)
     async def seen(event: Mapping[str, Any], **_: Any) -> None:
         body = event["object"]
         meta = body.get("metadata") or {}
-        key = Key(served.family, str(meta.get("namespace", "")), str(meta.get("name", "")))
+        key = Key(served.family, str(meta.get("namespace", "")), str(meta.get("name", "")), served.plural)
         if event.get("type") == "DELETED":
             writer.lost(key)
         else:

@@ -1,18 +1,24 @@
-"""What the status of a group object should say, and the patch that makes it say so. Pure functions."""
+"""What the status of an object should say, and the patch that makes it say so. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
 from gangsched.model.dialects import koordinator, upstream
+from gangsched.model.queues import GROUP
 from gangsched.model.times import render_time
-
-#: Families whose objects have a status that we keep. The x-k8s.io groups are kept by their own scheduler.
-FAMILIES = (koordinator.FAMILY, upstream.FAMILY)
 
 #: Type of the condition by API version: renamed when upstream's API became beta (KEP-4671).
 CONDITION, CONDITION_1_37 = "PodGroupScheduled", "PodGroupInitiallyScheduled"
+
+#: The API group of Jobs.
+JOBS = "batch"
+#: The condition of queues, and that of Jobs after which those of an earlier eviction are history.
+_ACTIVE, _RESERVED = "Active", "QuotaReserved"
+_OF_EVICTION = ("Evicted", "Preempted")
+#: Type, status, reason and message.
+_Condition: TypeAlias = tuple[str, str, str, str]
 
 _STARTED = ("Scheduled", "Running", "Finished")
 _ATTEMPTED = ("Scheduling", *_STARTED)
@@ -35,11 +41,20 @@ def changed_fields(
     since the epoch for times that have to be set. Fields of others are left alone, conditions of others are kept.
     """
     wanted: dict[str, Any] = {}
-    if family == koordinator.FAMILY:
-        wanted = _phase_and_counts(desired, current, now)
-    conditions = _conditions(family, version, desired, current, generation, now)
-    if conditions is not None:
-        wanted["conditions"] = conditions
+    if family == GROUP:
+        wanted = {name: value for name, value in desired.items() if name != "active"}
+        conditions = [(_ACTIVE, *desired["active"])] if "active" in desired else []
+    elif family == JOBS:
+        conditions, generation = _of_job(desired["conditions"], current), 0
+    else:
+        if family == koordinator.FAMILY:
+            wanted = _phase_and_counts(desired, current, now)
+        conditions = _of_group(family, version, desired, current)
+    listed = [each for each in current.get("conditions") or [] if isinstance(each, dict)]
+    for condition in conditions:
+        listed = _with(condition, listed, generation, now)
+    if listed or current.get("conditions"):
+        wanted["conditions"] = listed
     return {name: value for name, value in wanted.items() if current.get(name) != value}
 
 
@@ -56,26 +71,42 @@ def _phase_and_counts(desired: Mapping[str, Any], current: Mapping[str, Any], no
     return wanted
 
 
-def _conditions(
-    family: str, version: str, desired: Mapping[str, Any], current: Mapping[str, Any], generation: int, now: float
-) -> list[dict[str, Any]] | None:
-    """The whole list with ours in its place, or None when ours need not change."""
+def _of_group(family: str, version: str, desired: Mapping[str, Any], current: Mapping[str, Any]) -> list[_Condition]:
+    """The group's condition; none when there is nothing to say."""
     name = condition_type(family, version)
-    present = [each for each in current.get("conditions") or [] if isinstance(each, dict)]
-    old = next((each for each in present if each.get("type") == name), None)
-    if desired["phase"] in _STARTED:
-        status, reason, message = "True", "Scheduled", "the members that the gang needs are bound"
-    elif desired.get("reason") == _UNSCHEDULABLE or (desired.get("reason") and family == koordinator.FAMILY):
-        # Upstream's condition knows no gang that is still gathering, and people's tools read it as it is defined.
-        status, reason = "False", str(desired["reason"])
-        message = str(desired.get("message") or reason)
-    else:
-        return None
+    old = _named(current.get("conditions") or (), name)
     if old is not None and old.get("status") == "True" and family == upstream.FAMILY:
-        return None  # by upstream's contract True is final: the gang was scheduled once
+        return []  # by upstream's contract True is final: the gang was scheduled once
+    if desired["phase"] in _STARTED:
+        return [(name, "True", "Scheduled", "the members that the gang needs are bound")]
+    if not desired.get("reason") or (family == upstream.FAMILY and desired["reason"] != _UNSCHEDULABLE):
+        return []  # upstream's condition knows no gang that still gathers, and tools read it as it is defined
+    return [(name, "False", str(desired["reason"]), str(desired.get("message") or desired["reason"]))]
+
+
+def _of_job(desired: Iterable[_Condition], current: Mapping[str, Any]) -> list[_Condition]:
+    """The conditions of a Job; with new quota what is said of its last eviction becomes False, as it does in Kueue."""
+    out = list(desired)
+    if any(name == _RESERVED and status == "True" for name, status, _, _ in out):
+        told = {name for name, *_ in out}
+        for name in _OF_EVICTION:
+            old = _named(current.get("conditions") or (), name)
+            if name not in told and old is not None and old.get("status") == "True":
+                out.append((name, "False", _RESERVED, f"Previously: {old.get('message', '')}"))
+    return out
+
+
+def _named(conditions: Iterable[Any], name: str) -> dict[str, Any] | None:
+    return next((each for each in conditions if isinstance(each, dict) and each.get("type") == name), None)
+
+
+def _with(condition: _Condition, listed: list[dict[str, Any]], generation: int, now: float) -> list[dict[str, Any]]:
+    """The whole list of conditions with this one in its place; as it was when that is there already."""
+    name, status, reason, message = condition
+    old = _named(listed, name)
     message = message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 1] + "…"
     if old is not None and (old.get("status"), old.get("reason"), old.get("message")) == (status, reason, message):
-        return None
+        return listed
     since = render_time(now)
     if old is not None and old.get("status") == status:
         since = old.get("lastTransitionTime") or since
@@ -83,4 +114,4 @@ def _conditions(
     ours["lastTransitionTime"] = since
     if generation:
         ours["observedGeneration"] = generation
-    return [each for each in present if each is not old] + [ours]
+    return [*(each for each in listed if each is not old), ours]

@@ -1,4 +1,4 @@
-"""Keeps the status of group objects as the core wants it: compares what is there with what should be, and patches."""
+"""Keeps the status of objects as the core wants it: compares what is there with what should be, and patches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from gangsched.cluster.kube.client import ApiError, UnreachableError
-from gangsched.controllers.api import Served
+from gangsched.controllers.api import JOBS, Served
 from gangsched.controllers.mailbox import Mailbox
 from gangsched.controllers.status import changed_fields
 from gangsched.core.actions import GangStatus
@@ -20,19 +20,25 @@ _log = structlog.get_logger("gangsched.controllers")
 
 #: At most one write per object in this time; what changes meanwhile is written together.
 PERIOD_SECONDS = 1.0
+#: So many Jobs at most in each period: groups and queues do not wait for them for long.
+JOBS_AT_ONCE = 10
 RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
 
 
 class Key(NamedTuple):
-    """One group object, by API family and name."""
+    """One object, by API family, name and kind; ``namespace`` is empty for kinds of the whole cluster."""
 
     family: str
     namespace: str
     name: str
+    plural: str = "podgroups"
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.family} {self.namespace}{'/' if self.namespace else ''}{self.name}"
 
 
 class Seen(NamedTuple):
-    """A group object as it was last seen."""
+    """An object as it was last seen."""
 
     uid: str
     version: str
@@ -40,34 +46,39 @@ class Seen(NamedTuple):
     status: Mapping[str, Any]
 
 
+#: Reads an object; raises ApiError and UnreachableError.
+Read = Callable[[Served, str, str], Awaitable[dict[str, Any]]]
 #: Sends one merge patch and returns the object after it; raises ApiError and UnreachableError.
 Patch = Callable[[Served, str, str, Any], Awaitable[dict[str, Any]]]
 
 
 class StatusWriter:
-    """Wanted and seen states of group objects, and the task that makes them meet.
+    """Wanted and seen states of objects, and the task that makes them meet.
 
     ``want``, ``saw``, ``lost`` and ``set_leading`` may be called from any thread. ``run`` belongs to one event loop.
     A status that somebody else overwrites is restored when the object is seen again. Each patch names the UID and
-    the resourceVersion that it was made for, so that it never hits another object or overwrites news.
+    the resourceVersion that it was made for, so that it never hits another object or overwrites news. Jobs are not
+    seen: they are read when there is something to say, which is said once.
     """
 
     def __init__(
         self,
         patch: Patch,
+        read: Read,
         *,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._patch = patch
+        self._read = read
         self._now = now
         self._sleep = sleep
         self._lock = threading.Lock()
         self._leading = True
         self._wanted: dict[Key, GangStatus] = {}
         self._seen: dict[Key, Seen] = {}
-        self._served: dict[str, Served] = {}
-        self._refused_fields: dict[str, set[str]] = {}
+        self._served: dict[tuple[str, str], Served] = {}
+        self._refused_fields: dict[tuple[str, str], set[str]] = {}
         self._failures: dict[Key, int] = {}
         self._mailbox: Mailbox[Key] = Mailbox()
         self._later: set[asyncio.Task[None]] = set()
@@ -76,11 +87,12 @@ class StatusWriter:
 
     def want(self, action: GangStatus) -> None:
         """The status that an object should have from now on. Dropped while another process leads."""
-        key = Key(action.family, action.namespace, action.name)
+        key = Key(action.family, action.namespace, action.name, action.plural)
         with self._lock:
             if not self._leading:
                 return
-            self._wanted[key] = action
+            earlier = self._wanted.get(key)
+            self._wanted[key] = action.after(earlier) if earlier is not None else action
         self._mailbox.put(key)
 
     def set_leading(self, *, leading: bool) -> None:
@@ -108,8 +120,8 @@ class StatusWriter:
     def serve(self, served: frozenset[Served]) -> None:
         """The APIs that exist now; objects of others are forgotten, and what the old ones refused may be accepted."""
         with self._lock:
-            self._served = {each.family: each for each in served}
-            self._seen = {key: seen for key, seen in self._seen.items() if key.family in self._served}
+            self._served = {(each.family, each.plural): each for each in served}
+            self._seen = {key: seen for key, seen in self._seen.items() if (key.family, key.plural) in self._served}
             self._refused_fields.clear()
 
     # ------------------------------------------------------------------------------------------- in its event loop
@@ -120,8 +132,15 @@ class StatusWriter:
         try:
             while True:
                 await self._mailbox.wait()
-                for key in self._mailbox.take():
-                    await self._reconcile(key)
+                keys = self._mailbox.take()
+                jobs = [key for key in keys if key.plural == JOBS.plural]
+                for key in keys:
+                    if key.plural != JOBS.plural:
+                        await self._reconcile(key)
+                for key in jobs[:JOBS_AT_ONCE]:
+                    await self._tell_job(key)
+                for key in jobs[JOBS_AT_ONCE:]:
+                    self._mailbox.put(key)
                 await self._sleep(PERIOD_SECONDS)
         finally:
             self._mailbox.detach()
@@ -130,7 +149,8 @@ class StatusWriter:
 
     async def _reconcile(self, key: Key) -> None:
         with self._lock:
-            wanted, seen, served = self._wanted.get(key), self._seen.get(key), self._served.get(key.family)
+            wanted, seen = self._wanted.get(key), self._seen.get(key)
+            served = self._served.get((key.family, key.plural))
         if wanted is None or seen is None or served is None or (wanted.uid and wanted.uid != seen.uid):
             return  # nothing to say yet, or about an object of the same name: seeing it comes back here
         fields = self._missing(key, served, wanted, seen)
@@ -149,12 +169,34 @@ class StatusWriter:
         # What the server did not keep (an older CRD prunes fields it does not know) is not sent again and again.
         refused = set(self._missing(key, served, wanted, after)) & set(fields)
         if refused:
-            self._refused_fields.setdefault(key.family, set()).update(refused)
-            _log.info("the API does not keep some status fields", api=key.family, fields=sorted(refused))
+            self._refused_fields.setdefault((key.family, key.plural), set()).update(refused)
+            kept = f"{key.plural}.{key.family}"
+            _log.info("the API does not keep some status fields", api=kept, fields=sorted(refused))
+
+    async def _tell_job(self, key: Key) -> None:
+        with self._lock:
+            wanted = self._wanted.get(key)
+        if wanted is None:
+            return
+        try:
+            seen = seen_object(await self._read(JOBS, key.namespace, key.name))
+            fields = self._missing(key, JOBS, wanted, seen) if seen.uid == wanted.uid else {}
+            if fields:
+                body = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields}
+                await self._patch(JOBS, key.namespace, key.name, body)
+        except (ApiError, UnreachableError) as error:
+            if self._failures.get(key, 0) + 1 < len(RETRY_SECONDS):
+                self._failed(key, error)
+                return
+            _log.warning("conditions of a Job could not be written", what=str(key), error=str(error))
+        self._failures.pop(key, None)
+        with self._lock:
+            if self._wanted.get(key) is wanted:
+                del self._wanted[key]
 
     def _missing(self, key: Key, served: Served, wanted: GangStatus, seen: Seen) -> dict[str, Any]:
         fields = changed_fields(key.family, served.version, wanted.status, seen.status, seen.generation, self._now())
-        refused = self._refused_fields.get(key.family, ())
+        refused = self._refused_fields.get((key.family, key.plural), ())
         return {name: value for name, value in fields.items() if name not in refused}
 
     def _failed(self, key: Key, error: ApiError | UnreachableError) -> None:
@@ -162,12 +204,13 @@ class StatusWriter:
         if status == 404:
             self.lost(key)
             return
-        if status == 409:
+        if status == 409 and key.plural != JOBS.plural:
             return  # the object has changed: its new state is on the way here
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         delay = RETRY_SECONDS[min(count, len(RETRY_SECONDS) - 1)]
-        _log.warning("a group's status could not be written", gang=f"{key.namespace}/{key.name}", error=str(error))
+        log = _log.debug if status == 409 else _log.warning
+        log("a status could not be written", what=str(key), error=str(error))
         task = asyncio.create_task(self._again(key, delay))
         self._later.add(task)
         task.add_done_callback(self._later.discard)

@@ -13,6 +13,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from gangsched.model import jobsets
+from gangsched.model.records import JOB, Directives
+
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):
     """One incarnation of a pod."""
@@ -28,7 +31,11 @@ class PodRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobRef(PodRef, frozen=True, gc=False):
-    """One incarnation of a Job. It stands where a pod does in Events, and where writes to one object wait in line."""
+    """One incarnation of a Job, or of a JobSet if ``kind`` says so. It stands where a pod does in Events, and where
+    writes to one object wait in line.
+    """
+
+    kind: str = JOB
 
 
 class _Action(msgspec.Struct, frozen=True, gc=False):
@@ -116,7 +123,15 @@ class SuspendJob(_JobWrite, frozen=True):
 
 
 class ResumeJob(_JobWrite, frozen=True):
-    """PATCH ``spec.suspend: false`` on a Job that ``scheduler`` has suspended, and take that off the record."""
+    """PATCH ``spec.suspend: false`` on a Job that ``scheduler`` has suspended, and take that off the record.
+
+    ``held`` says that nobody has: it was created suspended, until its queue has room. The same PATCH gives each pod
+    template, in order, what ``templates`` says instead of what it was given before; None: they stay as they are. The
+    answer is "ok" with a message if the server takes it only without that.
+    """
+
+    held: bool = False
+    templates: tuple[Directives, ...] | None = None
 
 
 class BindVolume(_Action, frozen=True):
@@ -179,6 +194,26 @@ class GangStatus(_Action, frozen=True):
     name: str
     uid: str
     status: Mapping[str, Any]
+    plural: str = "podgroups"
+
+    def after(self, earlier: GangStatus) -> GangStatus:
+        """What is to be said when an earlier status of the same object has not been written yet."""
+        return self
+
+
+class QueueStatus(GangStatus, frozen=True):
+    """The state of a ClusterQueue, LocalQueue or Cohort: fields, and ``active`` as ``(status, reason, message)``."""
+
+
+class JobStatus(GangStatus, frozen=True):
+    """Conditions of a Job that say where it stands with its queue: each ``(type, status, reason, message)``."""
+
+    def after(self, earlier: GangStatus) -> GangStatus:
+        """Conditions of both, the later one of each type."""
+        if earlier.uid != self.uid:
+            return self
+        both = {each[0]: each for status in (earlier, self) for each in status.status["conditions"]}
+        return msgspec.structs.replace(self, status={"conditions": tuple(both.values())})
 
 
 VolumeWrite: TypeAlias = BindVolume | SelectNode
@@ -189,7 +224,8 @@ Action: TypeAlias = Write | SetCondition | Report | GangStatus
 
 
 def pod_reference(pod: PodRef) -> tuple[str, str, str, str, str]:
-    """The pod (or Job) as an object reference of an Event."""
+    """The pod (or Job, or JobSet) as an object reference of an Event."""
     if isinstance(pod, JobRef):
-        return ("batch/v1", "Job", pod.namespace, pod.name, pod.uid)
+        api = "batch/v1" if pod.kind == JOB else f"{jobsets.GROUP}/{jobsets.VERSION}"
+        return (api, pod.kind, pod.namespace, pod.name, pod.uid)
     return ("v1", "Pod", pod.namespace, pod.name, pod.uid)

@@ -141,7 +141,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     ``retry_at`` is when passing time alone may change it: a victim has run long enough, or a gang waited long enough.
     ``behind`` says that gangs ahead in the queue keep something from this one.
-    ``failed_plugin`` is that of the decisions. ``short_of_quota`` says that no room on nodes would help.
+    ``failed_plugin`` is that of the decisions. ``short_of_quota`` says that no room on nodes would help,
+    ``nodes_unseen`` that they were not even looked at.
     """
 
     outcome: str
@@ -154,3 +155,4 @@ class Verdict(msgspec.Struct, frozen=True):
     behind: bool = False
     failed_plugin: str = ""
     short_of_quota: bool = False
+    nodes_unseen: bool = False

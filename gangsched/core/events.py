@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from gangsched.model.jobsets import JobSet
 from gangsched.model.queues import QueueObject
 from gangsched.model.records import Budget, Gang, Job, Namespace, Node, Pod, PodSelector, PriorityClass
 from gangsched.model.volumes import StorageObject
@@ -100,6 +101,19 @@ class JobChanged(_Event, frozen=True):
 
 class JobGone(_Event, frozen=True):
     """A Job no longer exists."""
+
+    namespace: str
+    name: str
+
+
+class JobSetChanged(_Event, frozen=True):
+    """A JobSet was created or changed."""
+
+    jobset: JobSet
+
+
+class JobSetGone(_Event, frozen=True):
+    """A JobSet no longer exists."""
 
     namespace: str
     name: str
@@ -211,6 +225,8 @@ Event: TypeAlias = (
     | PriorityClassGone
     | JobChanged
     | JobGone
+    | JobSetChanged
+    | JobSetGone
     | PodSelectorChanged
     | PodSelectorGone
     | StorageChanged

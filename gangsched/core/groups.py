@@ -27,8 +27,8 @@ class Plan:
     ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``nominated`` are the members and
     ``removed`` the victims for which that has been asked. ``neighbours`` are the UIDs of the pods that
     were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those that are
-    being bound for the members. ``leaving_with`` has, by the UID of a Job that is suspended, the victims that leave
-    with it.
+    being bound for the members. ``required`` is how many members each gang needed. ``leaving_with`` has, by the UID of
+    a Job that is suspended, the victims that leave with it.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Plan:
         self.neighbours: set[str] = set()
         self.announced = False
         self.claims: list[ClaimBinding] = []
+        self.required: tuple[int, ...] = ()
         self.leaving_with: dict[str, set[str]] = {}
 
     def meant(self, uid: str) -> set[str]:
@@ -112,7 +113,9 @@ class Group:
     Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
     ``unsure`` are members whose binding may or may not have taken effect; it is repeated at ``retry_at``.
     ``conflicts`` counts plans in a row that failed because the cluster was not what they assumed. ``failed_plugin``
-    names the plug-in over which the last decision failed.
+    names the plug-in over which the last decision failed. Since the gang was last whole, ``begun`` are the UIDs of the
+    members that were bound, ``failed_binds`` the times that others could not be, and ``rollbacks`` how often those that
+    were have been removed for it.
 
     While it does not fit, ``likeness`` is what it shares with gangs that are helped by the same, and ``behind`` says
     that gangs ahead keep something from it, ``short_of_quota`` that no room on nodes would help; until ``quiet_until``
@@ -140,6 +143,9 @@ class Group:
         self.look_again_at: float | None = None
         self.unsure: list[str] = []
         self.conflicts = 0
+        self.begun: set[str] = set()
+        self.failed_binds = 0
+        self.rollbacks = 0
         self.likeness: Likeness | None = None
         self.behind = False
         self.short_of_quota = False

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from gangsched.core import events as ev
-from gangsched.core.actions import Action
+from gangsched.core.actions import Action, QueueStatus
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, WAIT, Decision
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle.executor import Executor
@@ -16,7 +14,10 @@ from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.queueing.turns import STRICT
+from gangsched.core.state.membership import rules_of
+from gangsched.core.state.suspended import OwnerKey, family_of
 from gangsched.core.state.world import World
+from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Labels, Node, Pod
 
 
@@ -34,7 +35,7 @@ class Scheduler:
         self.decider = Decider(self.world, options)
         self._run = Executor(self.world, self.decider, options)
         self._dirty: set[GangId] = set()
-        self._jobs: set[tuple[str, str]] = set()
+        self._jobs: set[OwnerKey] = set()
         self._changes: list[Change] = []
         self._synced = False
         self._leading = not options.wait_for_leadership
@@ -107,6 +108,10 @@ class Scheduler:
         counts["gathering"] = sum(1 for g in self._run.groups.values() if g.state is State.GATHERING)
         return counts
 
+    def queue_statuses(self, again: bool = False) -> list[QueueStatus]:
+        """What queue objects should say: the statuses that have changed since the last call, or all of them."""
+        return self.world.managed.statuses(again) if self.options.quota else []
+
     def states(self) -> dict[str, str]:
         """The lifecycle state of every gang that has pending members, by name."""
         return {g.name: g.state.value for g in self._run.groups.values()}
@@ -130,7 +135,7 @@ class Scheduler:
             case ev.GangChanged(gang):
                 known = self.world.membership.objects.get((gang.family, gang.namespace, gang.name))
                 self.world.membership.set_object(gang)
-                if known is None or _rules_of(known) != _rules_of(gang):
+                if known is None or rules_of(known) != rules_of(gang):
                     self._note(Hint.VICTIMS)
                 self._gang_changed(gang.family, gang.namespace, gang.name, gang)
             case ev.GangGone(family, namespace, name):
@@ -158,10 +163,18 @@ class Scheduler:
                 self._note(Hint.CLASSES)
             case ev.JobChanged(job):
                 self._pods_regrouped(self.world.set_job(job))
-                self._jobs.add((job.namespace, job.name))
+                self._jobs.add((JOB, job.namespace, job.name))
+                if job.owner is not None and job.owner.kind == JOBSET:
+                    self._jobs.add((JOBSET, job.namespace, job.owner.name))
             case ev.JobGone(namespace, name):
                 self._pods_regrouped(self.world.drop_job(namespace, name))
-                self._jobs.add((namespace, name))
+                self._jobs.add((JOB, namespace, name))
+            case ev.JobSetChanged(jobset):
+                self._pods_regrouped(self.world.set_jobset(jobset))
+                self._jobs.add((JOBSET, jobset.namespace, jobset.name))
+            case ev.JobSetGone(namespace, name):
+                self._pods_regrouped(self.world.drop_jobset(namespace, name))
+                self._jobs.add((JOBSET, namespace, name))
             # Default constraints are preferences as a rule: no parked gang is woken for what they select.
             case ev.PodSelectorChanged(pod_selector):
                 self.world.snapshot.selectors.set(pod_selector)
@@ -199,6 +212,7 @@ class Scheduler:
     def _queues_changed(self, regrouped: Sequence[Pod]) -> None:
         """Any gang may need quota from now on, or none: its place in the queue may be another too."""
         self._pods_regrouped(regrouped)
+        self._jobs.update(self.world.suspended.with_queue())
         self._note(Hint.QUOTA)
         self._dirty.update(self.world.membership.members)
 
@@ -222,16 +236,16 @@ class Scheduler:
 
     def _job_touched(self, pod: Pod) -> None:
         """A suspended Job is planned again when the last of its pods is gone."""
-        job = self.world.suspended.job_of(pod)
-        if job is not None and job.suspended_by:
-            self._jobs.add((job.namespace, job.name))
+        owner = self.world.suspended.owner_of(pod)
+        if owner is not None and (owner.suspended_by or self.world.suspended.ours(owner)):
+            self._jobs.add((family_of(owner), owner.namespace, owner.name))
 
     def _renew_jobs(self) -> None:
         """Suspended Jobs wait, or go on."""
         for key in sorted(self._jobs):
             for gang in self.world.suspended.renew(key):
                 self._touch(gang)
-            self._dirty.update(GangId(JOB, *key, scheduler) for scheduler in self.world.membership.ours)
+            self._dirty.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
         self._jobs.clear()
 
     def _pod_may_help(self, old: Pod | None, pod: Pod, assumed_on: str) -> None:
@@ -372,6 +386,8 @@ class Scheduler:
         group.decisions = verdict.decisions
         group.message = verdict.message
         group.failed_plugin = verdict.failed_plugin
+        if self._run.roll_back(group, verdict):
+            return
         if verdict.outcome == BIND:
             self._run.adopt(group, verdict, Signal.FITS)
         elif verdict.outcome in (WAIT, PREEMPT):
@@ -405,8 +421,3 @@ def _as_victim(pod: Pod) -> tuple[object, ...]:
 def _run_time(pod: Pod) -> tuple[object, ...]:
     """What says how long a bound pod has run."""
     return pod.phase, pod.started, pod.scheduled_condition
-
-
-def _rules_of(gang: Gang) -> Gang:
-    """A group without what changes all the time and means nothing to others."""
-    return msgspec.structs.replace(gang, status=None, generation=0)

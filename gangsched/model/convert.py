@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from gangsched.model import wire
 from gangsched.model.convert_volumes import pod_volumes
 from gangsched.model.dialects import HINT_PREFIXES, coscheduling, koordinator, membership, upstream
+from gangsched.model.directives import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.errors import FieldError
 from gangsched.model.features import required_node_features
 from gangsched.model.queues import queue_labels
@@ -256,6 +257,7 @@ class Converter:
         meta, spec = raw.metadata, raw.spec
         on_disruption = _on_disruption(spec.pod_failure_policy)
         owner = next((o for o in meta.owner_references or () if o.controller), None)
+        added = next(iter(added_by_flavor(meta.annotations)), WireDirectives())
         return Job(
             namespace=meta.namespace,
             name=meta.name,
@@ -273,12 +275,13 @@ class Converter:
             finished=job_finished(raw),
             suspended_by=(meta.annotations or {}).get(SUSPENDED_BY, ""),
             owner=Owner(owner.kind, owner.name, owner.uid) if owner else None,
-            template=self._job_template(meta, spec.template),
+            template=self._job_template(meta, spec.template, added),
             version=meta.resource_version,
+            added=directives(added),
         )
 
-    def _job_template(self, job: wire.ObjectMeta, template: wire.PodTemplate) -> Pod:
-        """What the Job controller will make of the template, as far as it is the same for all pods of the Job."""
+    def _job_template(self, job: wire.ObjectMeta, template: wire.PodTemplate, added: WireDirectives) -> Pod:
+        """What its controller will make of a template without its flavor, as far as it is the same for all pods."""
         own = {"batch.kubernetes.io/job-name": job.name, "job-name": job.name}
         own |= {"batch.kubernetes.io/controller-uid": job.uid, "controller-uid": job.uid}
         notes = {k: v for k, v in (job.annotations or {}).items() if k.startswith(_SIMULATION)}
@@ -292,7 +295,7 @@ class Converter:
                 wire.OwnerReference(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, controller=True)
             ],
         )
-        return self.pod(wire.Pod(metadata=meta, spec=template.spec))
+        return self.pod(wire.Pod(metadata=meta, spec=without(template.spec, added)))
 
     @staticmethod
     def sigs_gang(raw: wire.SigsPodGroup) -> Gang:
@@ -348,7 +351,7 @@ def _toleration(raw: wire.Toleration, field: str) -> Toleration:
     operator = raw.operator or "Equal"
     if operator not in _OPERATORS:
         raise FieldError(f"{field}.operator", f"{raw.operator!r} is none of {', '.join(_OPERATORS)}")
-    return Toleration(raw.key, operator, raw.value, raw.effect)
+    return Toleration(raw.key, operator, raw.value, raw.effect, raw.toleration_seconds)
 
 
 def _preferred_nodes(raw: wire.NodeAffinity, field: str) -> tuple[tuple[int, NodeTerm], ...]:

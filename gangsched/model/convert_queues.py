@@ -265,4 +265,4 @@ def _toleration(raw: wire.Toleration, field: str) -> Toleration:
         raise FieldError(f"{field}.value", "must be empty when the operator is Exists")
     if not raw.key and operator != "Exists":
         raise FieldError(f"{field}.operator", "must be Exists when there is no key")
-    return Toleration(raw.key, operator, raw.value, raw.effect)
+    return Toleration(raw.key, operator, raw.value, raw.effect, raw.toleration_seconds)

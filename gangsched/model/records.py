@@ -87,12 +87,29 @@ class PodSelector(Record, frozen=True):
 
 
 class Toleration(Record, frozen=True):
-    """A toleration; an empty key with Exists tolerates every taint, an empty effect every effect."""
+    """A toleration; an empty key with Exists tolerates every taint, an empty effect every effect.
+
+    ``seconds`` is how long a pod that runs is left on a node with the taint; None: for ever.
+    """
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    seconds: int | None = None
+
+
+class Directives(Record, frozen=True):
+    """What a pod template gains while its Job runs in a flavor, beside its own; falsy for nothing."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.node_selector or self.tolerations)
+
+
+NO_DIRECTIVES = Directives()
 
 
 class Taint(Record, frozen=True):
@@ -376,7 +393,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     ``ignores_disruption`` and ``fails_on_disruption`` say what its podFailurePolicy makes of an evicted pod: nothing,
     or the end of the Job; with neither it is one more failed pod. ``suspended_by`` is the scheduler that has suspended
     it to make room; ``owner`` is its controller. ``template`` is what its pods will be, without a name and a UID of
-    their own; None for a Job of which nothing more than the counts is known.
+    their own; None for a Job of which nothing more than the counts is known. ``added`` is what its pods get beside
+    that, of the flavor in which it was admitted last.
     """
 
     namespace: str
@@ -397,6 +415,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     owner: Owner | None = None
     template: Pod | None = None
     version: str = ""
+    added: Directives = NO_DIRECTIVES
 
     @property
     def wanted(self) -> int:

@@ -78,9 +78,10 @@ class PauseMeter(Collector):
 
 
 class FreezeAfterSync(Observer):
-    """Collects once after the first complete listing and then leaves what survived alone for ever.
+    """Leaves everything that there is after the first complete listing alone for ever.
 
     The caches of a large cluster are hundreds of thousands of objects that a full collection would walk each time.
+    They are not collected once before, which would take as long as a large decision: hardly any is garbage.
     """
 
     def __init__(self) -> None:
@@ -89,6 +90,5 @@ class FreezeAfterSync(Observer):
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""
         if not self.frozen and any(isinstance(event, Synced) for event in events):
-            gc.collect()
             gc.freeze()
             self.frozen = True

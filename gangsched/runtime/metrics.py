@@ -7,13 +7,16 @@ Names of upstream's kube-scheduler where the meaning is the same
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from gangsched.core.actions import Action, Bind
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
 from gangsched.core.events import Event, PodChanged, PodGone, SearchCancelled, WriteDone
+from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer
 
@@ -220,3 +223,24 @@ class Metrics(Observer):
         pending = self._pending.pop(uid, None)
         if pending:
             self.pending_pods.labels(pending[0]).dec()
+
+
+class FilterAndScoreTimes(Collector):
+    """Gives the core's stopwatch a clock, and reads it when the metrics are asked for."""
+
+    def __init__(self, stopwatch: Stopwatch, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._stopwatch = stopwatch
+        stopwatch.clock = clock
+
+    def collect(self) -> Iterable[Metric]:
+        """The families of a scrape."""
+        yield CounterMetricFamily(
+            "gangsched_filter_seconds",
+            "Time in which filters were asked about nodes, to decide or to find out what may help whom.",
+            value=self._stopwatch.filter_seconds,
+        )
+        yield CounterMetricFamily(
+            "gangsched_score_seconds",
+            "Time in which nodes were scored; part of the time to decide.",
+            value=self._stopwatch.score_seconds,
+        )

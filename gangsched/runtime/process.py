@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import queue
 import signal
@@ -34,17 +35,18 @@ from gangsched.runtime.health import DecisionPulse, HealthServer, LoopPulse
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import Metrics
+from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
 from gangsched.runtime.narrator import Narrator
 from gangsched.runtime.sections import duration_seconds
 from gangsched.runtime.settings import Configuration
-from gangsched.runtime.status import LateSink, MakeSink, StatusSink, WhenQuiet
+from gangsched.runtime.status import LateSink, MakeSink, StatusSink, TellsOfQueues, WhenQuiet
 
 #: Exit codes: done, a failure that a restart may cure.
 OK, FAILED = 0, 1
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _PROBE_SECONDS = 10.0
+_PROBE_PAUSES_SECONDS = (0.3, 0.7)  # between attempts
 _QUEUE_PERIOD_SECONDS = 1.0
 #: A decision that is under way may end by itself; a thread that is stuck must not keep the Lease from being released.
 _STEP_SECONDS = 10.0
@@ -66,11 +68,12 @@ def connect(configuration: Configuration) -> Connection:
         client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
         client.open()
         try:
-            await client.attempt("GET", "/version", timeout_seconds=_PROBE_SECONDS)
+            await _reach(client)
         except UnreachableError as error:
             raise StartError(f"{connection} cannot be reached: {error}") from None
         except ApiError as error:
-            raise StartError(f"{connection} refuses us: {error}") from None
+            if not error.transient:  # a server that is too busy now will answer later: what reads it asks again
+                raise StartError(f"{connection} refuses us: {error}") from None
         finally:
             await client.close()
         return connection
@@ -79,6 +82,20 @@ def connect(configuration: Configuration) -> Connection:
         return asyncio.run(probe())
     except ConnectionConfigError as error:
         raise StartError(str(error)) from None
+
+
+async def _reach(client: Client) -> None:
+    """Ask the server for anything; a connection that breaks once or twice is no server that cannot be reached."""
+    end = time.monotonic() + _PROBE_SECONDS
+    for pause in (*_PROBE_PAUSES_SECONDS, math.inf):
+        try:
+            await client.attempt("GET", "/version", timeout_seconds=end - time.monotonic())
+        except UnreachableError:
+            if time.monotonic() + pause >= end:
+                raise
+            await asyncio.sleep(pause)
+        else:
+            return
 
 
 class Process:
@@ -110,6 +127,7 @@ class Process:
         self._io_metrics = IoMetrics(self._metrics.registry)
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)
+        self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
         self._pulse = DecisionPulse()
         wanted = configuration.client_connection
         self._sink: LateSink | None = None
@@ -140,7 +158,7 @@ class Process:
             FreezeAfterSync(),
             Narrator(in_full=dry_run),
             _QueueDepths(scheduler, self._metrics),
-            *([WhenQuiet(self._sink)] if self._sink is not None else []),
+            *(_status_observers(scheduler, self._sink) if self._sink is not None else []),
         )
         self._health: HealthServer | None = None
 
@@ -348,6 +366,10 @@ class _QueueDepths(Observer):
         if now - self._read_at >= _QUEUE_PERIOD_SECONDS:
             self._read_at = now
             self._metrics.queued(self._scheduler.queue_counts())
+
+
+def _status_observers(scheduler: Scheduler, sink: StatusSink) -> list[Observer]:
+    return [WhenQuiet(sink), TellsOfQueues(scheduler.queue_statuses, sink)]
 
 
 def _lease(configuration: Configuration) -> LeaseSettings | None:

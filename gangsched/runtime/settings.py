@@ -172,6 +172,19 @@ class Queue(Section, frozen=True, kw_only=True):
     ] = "10m"
 
 
+class Binding(Section, frozen=True, kw_only=True):
+    """How the pods of a gang are bound."""
+
+    on_failure: Annotated[
+        Literal["retry", "rollback"],
+        _doc(
+            """What becomes of a gang of which some members have been bound and others cannot be. retry: these wait for
+            another place, and the gang says that it is bound in part. rollback: when there is none, the bound members
+            are deleted, if controllers create all of them again, and the gang is decided anew as a whole."""
+        ),
+    ] = "retry"
+
+
 class Volumes(Section, frozen=True, kw_only=True):
     """How the volumes of a gang are bound before its pods are."""
 
@@ -225,11 +238,28 @@ class Logging(Section, frozen=True, kw_only=True):
     )
 
 
+class Events(Section, frozen=True, kw_only=True):
+    """What is written as Events."""
+
+    members: Annotated[
+        Literal["perPod", "perGang"],
+        _doc(
+            """Where Events say that members of a gang were bound, or why they wait. perPod: on each member. perGang:
+            once for all of them, on the group object, or on the first member when there is none. Victims always have
+            an Event each."""
+        ),
+    ] = "perPod"
+
+
 class GroupStatus(Section, frozen=True, kw_only=True):
-    """The controller that keeps the status of PodGroup objects."""
+    """The controllers that keep the status of groups, queues and Jobs."""
 
     enabled: Annotated[
-        bool, _doc("Whether phase, counts and conditions are written to the status of PodGroup objects.")
+        bool,
+        _doc(
+            """Whether phase, counts and conditions are written to the status of PodGroups, usage and counts to that of
+            queues (never of Kueue's own), and conditions to Jobs with a queue."""
+        ),
     ] = True
 
 
@@ -255,11 +285,13 @@ class Configuration(Section, frozen=True, kw_only=True):
     queue: Annotated[
         Queue, _doc("When a gang that could not be placed is tried again, and what may pass it meanwhile.")
     ] = Queue()
+    binding: Annotated[Binding, _doc("How the pods of a gang are bound.")] = Binding()
     volumes: Annotated[Volumes, _doc("How the volumes of a gang are bound before its pods are.")] = Volumes()
     quota: Annotated[Quota, _doc("Queues, cohorts and flavors: objects of the group kueue.x-k8s.io.")] = Quota()
     http: Annotated[Http, _doc("The server of /healthz, /readyz, /metrics and /configz.")] = Http()
     logging: Annotated[Logging, _doc("What is written to standard error.")] = Logging()
-    group_status: Annotated[GroupStatus, _doc("The controller that keeps the status of PodGroup objects.")] = (
+    events: Annotated[Events, _doc("What is written as Events.")] = Events()
+    group_status: Annotated[GroupStatus, _doc("The controllers that keep the status of groups, queues and Jobs.")] = (
         GroupStatus()
     )
 
@@ -285,8 +317,10 @@ class Configuration(Section, frozen=True, kw_only=True):
             queue_policy=self.queue.policy,
             starvation_seconds=duration_seconds(self.queue.starvation_after),
             bind_timeout_seconds=duration_seconds(self.volumes.bind_timeout),
+            rollback=self.binding.on_failure == "rollback",
             quota=self.quota.mode != "off",
             fair_sharing=self.quota.fair_sharing,
+            events_per_gang=self.events.members == "perGang",
             evict_daemonset_pods=self.preemption.evict_daemon_set_pods,
             profiles=tuple((name, plugins) for name, plugins in chosen if plugins != PluginSet()),
         )

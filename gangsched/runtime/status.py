@@ -1,4 +1,4 @@
-"""Statuses of group objects are written by controllers that start when there is nothing more urgent to do."""
+"""Statuses of groups and queues are written by controllers that start when there is nothing more urgent to do."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ _log = logs.get("status")
 
 #: The controllers start so long after leadership at the latest, however busy the scheduler is.
 LATEST_SECONDS = 30.0
+#: Under load the controllers hear of queues so often at most; without any, at once.
+QUEUE_SECONDS = 5.0
 
 
 class StatusSink(Protocol):
-    """What keeps the status of group objects (:class:`gangsched.controllers.operator.GroupControllers`)."""
+    """What keeps the status of objects (:class:`gangsched.controllers.operator.GroupControllers`)."""
 
     def start(self) -> None:
         """Begin, in the background."""
@@ -49,7 +51,7 @@ class LateSink:
         self._make = make
         self._lock = threading.Lock()
         self._sink: StatusSink | None = None
-        self._kept: dict[tuple[str, str, str], GangStatus] = {}
+        self._kept: dict[tuple[str, str, str, str], GangStatus] = {}
         self._leading = False
         self._started = self._stopped = False
 
@@ -65,7 +67,7 @@ class LateSink:
         try:
             sink = self._make()
         except Exception:  # noqa: BLE001 - whatever it is, scheduling goes on without statuses
-            _log.exception("the controllers cannot be made, statuses of groups are not written")
+            _log.exception("the controllers cannot be made, statuses of groups and queues are not written")
             with self._lock:
                 self._stopped = True
                 self._kept.clear()
@@ -81,12 +83,13 @@ class LateSink:
             sink.start()
 
     def post(self, action: GangStatus) -> None:
-        """A status that an object should have. From any thread."""
+        """A status that an object should have. From any thread; the newest of each object is kept."""
         with self._lock:
             if self._sink is not None:
                 self._sink.post(action)
             elif not self._stopped:
-                self._kept[action.family, action.namespace, action.name] = action
+                key = action.family, action.plural, action.namespace, action.name
+                self._kept[key] = action.after(self._kept[key]) if key in self._kept else action
 
     def set_leading(self, *, leading: bool) -> None:
         """Whether this process may write; when not, what was kept is dropped."""
@@ -134,3 +137,42 @@ class WhenQuiet(Observer):
     def idle(self) -> None:
         if self._leading_since is not None and not self._in_flight:
             self._sink.start()
+
+
+class TellsOfQueues(Observer):
+    """Hands the statuses of queues that have changed to the controllers: when there is nothing to decide, and under
+    load at most every :data:`QUEUE_SECONDS`. Whoever begins to lead tells of all of them.
+
+    ``statuses`` gives those that are others than before; all of them when its argument is True.
+    """
+
+    def __init__(
+        self,
+        statuses: Callable[[bool], Sequence[GangStatus]],
+        sink: StatusSink,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._statuses = statuses
+        self._sink = sink
+        self._clock = clock
+        self._leading = False
+        self._all = True
+        self._told_at = float("-inf")
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        for event in events:
+            if isinstance(event, LeadershipChanged):
+                self._leading = event.leading
+                self._all = True
+
+    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
+        if self._clock() - self._told_at >= QUEUE_SECONDS:
+            self.idle()
+
+    def idle(self) -> None:
+        if not self._leading:
+            return
+        self._told_at = self._clock()
+        everything, self._all = self._all, False
+        for status in self._statuses(everything):
+            self._sink.post(status)

@@ -64,16 +64,17 @@ def test_queues_of_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     """The tree, what bound pods use of it, and how many workloads wait."""
     (tmp_path / "running.yaml").write_text(RUNNING)
     found = answer(capsys, "queues", "-f", EXAMPLE, tmp_path)["queues"]
-    assert [(q["name"], q["kind"], q["pending"], q["admitted"]) for q in found] == [
-        ("team-ab", "Cohort", 0, 0),
-        ("shared-cq", "ClusterQueue", 0, 0),
-        ("team-a-cq", "ClusterQueue", 1, 0),
-        ("team-b-cq", "ClusterQueue", 1, 1),
+    assert [(q["name"], q["kind"], q["pending"], q["reserving"], q["admitted"]) for q in found] == [
+        ("team-ab", "Cohort", 0, 0, 0),
+        ("shared-cq", "ClusterQueue", 0, 0, 0),
+        ("team-a-cq", "ClusterQueue", 1, 0, 0),
+        ("team-b-cq", "ClusterQueue", 1, 1, 1),
     ]
     assert found[3]["usage"][0] == {
         "flavor": "default-flavor",
         "resource": "cpu",
         "used": "5",
+        "reserved": "5",
         "quota": "0",
         "borrowed": "5",
     }

@@ -7,14 +7,27 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gangsched.cli.render_queues import BORROWED, FREE, LENT, OWN, Usage, bar, render, rows
+from gangsched.core.quota.tally import Tally
+from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import ResourceFlavor
 from tests.core.quota.world import World, cohort, queue
 
 
-def picture(world, **pending):
+def counted(world, **pending):
+    """The sums of a world in which all who hold quota run, and of so many more workloads by queue that wait."""
+    tally = Tally()
+    for uid, admission in world.quota.admissions.items():
+        tally.holds(uid, admission, admitted=True)
+    for name, count in pending.items():
+        for i in range(count):
+            tally.waits(f"{name}-{i}", Workload("d", "w", f"{name}-{i}", name, ()))
+    return tally
+
+
+def picture(world, tally=None):
     """The lines that are printed."""
     console = Console(file=io.StringIO(), width=140, highlight=False, color_system=None)
-    render(list(rows(world.quota, pending)), console)
+    render(list(rows(world.quota, counted(world) if tally is None else tally)), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -26,27 +39,30 @@ def test_the_tree():
     )
     world.runs("w1", "a", cpu=4)
     world.runs("w2", "a", cpu=1.5)
-    assert picture(world, b=3) == [
-        "queue    pending  admitted  flavor   resource                         used  quota  borrowed",
-        "company                     default  cpu       ███████████░░░░░░░░░  5500m     10",
-        "  left                      default  cpu       ██████████████░░░░░░  5500m      8",
-        "    a          0         2  default  cpu       ███████████████▓▓▓▓▓  5500m      4     1500m",
-        "    b          3         0  default  cpu       ░░░░░░░░░░░░░░░░░░░░      0      4",
-        "█ own quota in use  ▓ borrowed  ▒ lent to others  ░ free",
+    tally = counted(world, b=3)
+    tally.holds("w2", world.quota.admissions["w2"], admitted=False)
+    assert picture(world, tally) == [
+        "queue    pending  reserving  admitted  flavor   resource                used  reserved  quota  borrowed",
+        "company                                default  cpu       ███████░░░░░     4     5500m     10",
+        "  left                                 default  cpu       █████████░░░     4     5500m      8",
+        "    a          0          2         1  default  cpu       █████████▓▓▓     4     5500m      4     1500m",
+        "    b          3          0         0  default  cpu       ░░░░░░░░░░░░     0         0      4",
+        "█ reserved of its own quota  ▓ borrowed  ▒ lent to others  ░ free",
     ]
+    assert world.quota.tree.queues["a"].usage == [5500]
 
 
 def test_lent_quota_shows():
     """What a queue does not use but cannot have now, because others borrow it, is marked."""
     world = World(queue("a", "all", cpu=0), queue("b", "all", cpu=4))
     world.runs("w", "a", cpu=3)
-    assert bar_of(world, "b") == LENT * 15 + FREE * 5
-    assert bar_of(world, "a") == BORROWED * 20
+    assert bar_of(world, "b") == LENT * 9 + FREE * 3
+    assert bar_of(world, "a") == BORROWED * 12
 
 
 def bar_of(world, name):
     """The bar of the queue's only resource."""
-    [row] = [r for r in rows(world.quota, {}) if r.name == name]
+    [row] = [r for r in rows(world.quota, counted(world)) if r.name == name]
     return bar(row.usages[0])
 
 
@@ -68,11 +84,11 @@ def test_names_cannot_steer_the_terminal():
     assert "\x1b" not in "".join(picture(world))
 
 
-@given(used=st.integers(0, 10**6), quota=st.integers(0, 10**6), available=st.integers(0, 10**6))
-def test_bars_have_their_width(used, quota, available):
+@given(reserved=st.integers(0, 10**6), quota=st.integers(0, 10**6), available=st.integers(0, 10**6))
+def test_bars_have_their_width(reserved, quota, available):
     """Every bar is as wide as the others, and shows something of each part that is not zero."""
-    usage = Usage("f", "r", used, quota, min(available, max(0, quota - used)))
+    usage = Usage("f", "r", reserved, 0, quota, min(available, max(0, quota - reserved)))
     shown = bar(usage)
-    assert len(shown) == 20
-    assert (OWN in shown) == bool(min(used, quota))
+    assert len(shown) == 12
+    assert (OWN in shown) == bool(min(reserved, quota))
     assert (BORROWED in shown) == bool(usage.borrowed)

@@ -44,15 +44,15 @@ def test_schemas_are_valid_and_strict(name):
     assert all(part["additionalProperties"] is False for part in described)
 
 
-@pytest.mark.parametrize("command", ["plan", "simulate"])
-@pytest.mark.parametrize("example", ["koordinator", "workload"])
+@pytest.mark.parametrize("command", ["plan", "simulate", "queues"])
+@pytest.mark.parametrize("example", ["koordinator", "workload", "quota-gpu"])
 def test_outputs_on_the_examples_are_valid(command, example, capsys):
     """What is printed is what is published."""
     answer = printed(command, "-f", str(EXAMPLES / example), capsys=capsys)
     jsonschema.validate(answer, schemas.read_schema(f"{command}-v1"))
 
 
-@pytest.mark.parametrize("command", ["plan", "simulate"])
+@pytest.mark.parametrize("command", ["plan", "simulate", "queues"])
 def test_outputs_on_bad_input_are_valid(command, capsys):
     """The error has its place in the contract as well."""
     answer = printed(command, "-f", "/no/such/file", capsys=capsys)
@@ -87,3 +87,26 @@ def test_a_wrong_plan_is_refused_by_its_schema(path, value, capsys):
         answer = value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(answer, schemas.read_schema("plan-v1"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("queues", 0, "pending"), 1),
+        (("queues", 1, "surprise"), 1),
+        (("queues", 1, "admitted"), -1),
+        (("queues", 1, "kind"), "LocalQueue"),
+        (("queues", 1, "usage", 0, "used"), 5),
+        (("error",), {"file": "f", "document": 1, "object": None, "field": None, "message": "m"}),
+    ],
+)
+def test_wrong_queues_are_refused_by_their_schema(path, value, capsys):
+    """A cohort has no workloads of its own, amounts are quantities, and with an error there are no queues."""
+    answer = printed("queues", "-f", str(EXAMPLES / "quota-gpu"), capsys=capsys)
+    jsonschema.validate(answer, schemas.read_schema("queues-v1"))
+    holder = answer
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(answer, schemas.read_schema("queues-v1"))

@@ -16,6 +16,7 @@ from gangsched.core.events import (
     BudgetChanged,
     GangChanged,
     JobChanged,
+    JobSetChanged,
     NamespaceChanged,
     NodeChanged,
     PodChanged,
@@ -52,6 +53,7 @@ def test_every_kind_becomes_its_event():
         GangChanged,
         JobChanged,
         PodChanged,
+        JobSetChanged,
         PodChanged,
     ]
     assert loaded.warnings == []

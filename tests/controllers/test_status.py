@@ -139,6 +139,9 @@ class Api:
         self.status |= {key: value for key, value in body["status"].items() if key not in self.drops}
         return self.object()
 
+    async def read(self, served: Served, namespace: str, name: str) -> dict[str, Any]:
+        return self.object()
+
     def object(self) -> dict[str, Any]:
         return {"metadata": {"uid": "uid", "resourceVersion": str(self.version)}, "status": dict(self.status)}
 
@@ -149,7 +152,7 @@ class Bench:
     def __init__(self, api: Api) -> None:
         self.api = api
         self.pauses: list[float] = []
-        self.writer = StatusWriter(api.patch, now=lambda: NOW, sleep=self._sleep)
+        self.writer = StatusWriter(api.patch, api.read, now=lambda: NOW, sleep=self._sleep)
         self.writer.serve(frozenset({SIGS_API}))
         self.key = Key(SIGS, "ns", "gang")
 

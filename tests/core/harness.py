@@ -31,12 +31,24 @@ from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.planning.forecast import forecast
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.records import Budget, Condition, Gang, GangId, Job, Node, Pod
+from gangsched.model.jobsets import JobSet
+from gangsched.model.records import JOB, Budget, Condition, Gang, GangId, Job, Node, Pod
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, StorageObject
 from tests.builders import BudgetBuilder, GangBuilder, NodeBuilder, PodBuilder
 
 Built: TypeAlias = (
-    PodBuilder | NodeBuilder | GangBuilder | BudgetBuilder | Pod | Node | Gang | Budget | Job | StorageObject | Event
+    PodBuilder
+    | NodeBuilder
+    | GangBuilder
+    | BudgetBuilder
+    | Pod
+    | Node
+    | Gang
+    | Budget
+    | Job
+    | JobSet
+    | StorageObject
+    | Event
 )
 #: Decides the outcome of a write: (outcome, message), or None for success.
 Judge: TypeAlias = Callable[[Write], tuple[str, str] | None]
@@ -57,6 +69,8 @@ def event(what: Built) -> Event:
             return ev.BudgetChanged(what)
         case Job():
             return ev.JobChanged(what)
+        case JobSet():
+            return ev.JobSetChanged(what)
     if isinstance(what, StorageObject):
         return ev.StorageChanged(what)
     return what
@@ -95,6 +109,7 @@ class Cluster:
         self.pods: dict[tuple[str, str], Pod] = {}
         self.storage: dict[tuple[str, str], StorageObject] = {}
         self.jobs: dict[tuple[str, str], Job] = {}
+        self.jobsets: dict[tuple[str, str], JobSet] = {}
         self.log: list[Action] = []
         self.judge: Judge = lambda _: None
         self.slow: Callable[[Write], bool] = lambda _: False
@@ -117,6 +132,8 @@ class Cluster:
                 self.pods.pop((made.namespace, made.name), None)
             elif isinstance(made, ev.JobChanged):
                 self.jobs[(made.job.namespace, made.job.name)] = made.job
+            elif isinstance(made, ev.JobSetChanged):
+                self.jobsets[(made.jobset.namespace, made.jobset.name)] = made.jobset
             elif isinstance(made, ev.StorageChanged):
                 self.storage[type(made.record).__name__, made.record.name] = made.record
             self._events.append(made)
@@ -269,12 +286,32 @@ class Cluster:
         self._events.append(ev.WriteDone(action.id, "ok"))
 
     def _write_job(self, action: SuspendJob | ResumeJob) -> None:
-        """The Job controller deletes the pods of a suspended Job at once; it creates none for one that goes on."""
-        job = self.jobs[(action.job.namespace, action.job.name)]
-        suspend = isinstance(action, SuspendJob)
-        self.show(msgspec.structs.replace(job, suspended=suspend, suspended_by=action.scheduler if suspend else ""))
+        """The Job controller deletes the pods of a suspended Job at once; it creates none for one that goes on. That of
+        a JobSet does with its Jobs as with the JobSet.
+        """
+        key, suspend = (action.job.namespace, action.job.name), isinstance(action, SuspendJob)
+        by = action.scheduler if suspend else ""
+        given = action.templates if isinstance(action, ResumeJob) else None
+        fields: dict[str, Any]
+        jobs = [self.jobs[key]] if action.job.kind == JOB else []
+        if action.job.kind == JOB:
+            fields = {"added": given[0]} if given is not None else {}
+            self.show(msgspec.structs.replace(self.jobs[key], suspended=suspend, suspended_by=by, **fields))
+        else:
+            replicated = self.jobsets[key].replicated
+            if given is not None:
+                replicated = tuple(
+                    msgspec.structs.replace(each, job=msgspec.structs.replace(each.job, added=added))
+                    for each, added in zip(replicated, given, strict=True)
+                )
+            fields = {"suspended": suspend, "suspended_by": by, "replicated": replicated}
+            self.show(msgspec.structs.replace(self.jobsets[key], **fields))
+            jobs = [j for j in self.jobs.values() if j.owner is not None and j.owner.uid == action.job.uid]
+            for job in jobs:
+                self.show(msgspec.structs.replace(job, suspended=suspend))
+        uids = {job.uid for job in jobs}
         for found in list(self.pods.values()) if suspend else ():
-            if found.owner is not None and found.owner.uid == job.uid and found.live:
+            if found.owner is not None and found.owner.uid in uids and found.live:
                 self.show(msgspec.structs.replace(found, deleting_since=self.now + found.grace_seconds))
         self._events.append(ev.WriteDone(action.id, "ok"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
@@ -40,6 +41,20 @@ def test_a_failed_nomination_or_mark_ends_the_plan(kind: type[Write], outcome: s
     assert cluster.core.states()[G] == "Backoff"
     assert texts(cluster.log, "m1")[-1][1] == f"{'Nominated' if kind is Nominate else 'Marked'}: {outcome}: because"
     assert_clean(cluster)
+
+
+def test_the_status_of_its_group_does_not_end_a_backoff() -> None:
+    """We write it ourselves, and it says nothing about the gang that a decision rests on; a new minimum does."""
+    cluster = preempting()
+    cluster.judge = failing(Nominate, "refused", 1)
+    cluster.run()
+    group = gang("g").min(2).timeout(60).obj()
+    cluster.show(msgspec.structs.replace(group, status={"phase": "Scheduling"}, generation=2))
+    cluster.run()
+    assert cluster.core.states()[G] == "Backoff"
+    cluster.show(msgspec.structs.replace(group, min_member=1))
+    cluster.run()
+    assert cluster.core.states()[G] != "Backoff"
 
 
 def test_a_failed_phase_waits_for_its_other_answers() -> None:
@@ -105,7 +120,8 @@ def test_a_refused_binding_is_decided_again_after_a_backoff() -> None:
     """The member that is not bound is placed again; the others stay; no endless loop meanwhile."""
     cluster = binding("refused")
     assert cluster.core.states()[G] == "Backoff"
-    assert texts(cluster.log, "m2")[-1] == ("Unschedulable", "Binding: refused: because")
+    in_part = "The gang is bound in part: 1 bound, 1 more needed"
+    assert texts(cluster.log, "m2")[-1] == ("Unschedulable", f"Binding: refused: because. {in_part}")
     cluster.judge = lambda _: None
     assert nodes_of(cluster.pass_time(1.5)) == {"m2": "n2"}
     assert cluster.core.states() == {}

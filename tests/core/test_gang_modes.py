@@ -18,6 +18,8 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.harm import Harm
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, event, plan
+from tests.core.quota.world import queue
+from tests.core.test_joint import objects, queued
 from tests.oracle.case import Case
 from tests.oracle.problem import Problem, read
 
@@ -276,8 +278,13 @@ def test_atomic_and_minimal_differ_by_what_else_leaves():
     assert asked(case, "atomic") == (PREEMPT, names("pg1", 1, 2, 3, 4, 5))
 
 
-@pytest.mark.skip(
-    reason="'preempt low priority job in same queue' needs queues with a capability, which are not built yet"
-)
-def test_a_queue_limits_before_the_node_does():
-    """With room on the node but a full queue, the victim is of the same queue."""
+@pytest.mark.parametrize("mode", ["minimal", "atomic"])
+def test_a_queue_limits_before_the_node_does(mode):
+    """With room on the node but a full queue, the victim is of the same queue, although another is as weak."""
+    queues = objects(queue("full", cpu=4, within="LowerPriority"), queue("other", cpu=4, within="LowerPriority"))
+    running = [queued(f"of-{name}", name, 3, priority=LOW).on("n1") for name in ("full", "other")]
+    asking = queued("new", "full", 3, priority=HIGH)
+    found = plan(*queues, node("n1").cpu(12), *running, asking, gang_mode=mode)["d/new"]
+    assert [(v.name, v.reason) for v in found.victims] == [("of-full", "InClusterQueue")]
+    roomy = objects(queue("full", cpu=6, within="LowerPriority"), queue("other", cpu=4))
+    assert plan(*roomy, node("n1").cpu(12), *running, asking, gang_mode=mode)["d/new"].outcome == BIND

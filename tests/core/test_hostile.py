@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from gangsched.core.actions import Remove
+from gangsched.core.actions import Remove, Report, SetCondition, Unmark
+from gangsched.core.events import ObjectRefused
 from gangsched.core.lifecycle import report
 from gangsched.model.records import Condition
-from tests.builders import PodBuilder, gang, node, pod
-from tests.core.harness import Cluster, nodes_of, plan, texts
+from tests.builders import SIGS, PodBuilder, gang, node, pod
+from tests.core.harness import Cluster, nodes_of, plan, reports, texts
 from tests.core.stories import names
 
 #: Names that mean something to formatters, templates, shells, terminals and JSON.
@@ -129,3 +130,64 @@ def test_a_group_of_ten_thousand_members() -> None:
     assert made["d/g000"].group == tuple(listed)
     assert {made[key].outcome for key in listed} == {"bind"}
     assert made["d/other"].outcome == "bind"
+
+
+GIANT = "x" * 200_000
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pod("m").cpu(1).light_gang(GIANT, 2),
+        pod("m").cpu(1).light_gang("g", 1, json.dumps(["d/g", f"d/{GIANT}"])),
+        pod("m").cpu(1).label(app=GIANT).selector(app=GIANT),
+        pod("m").cpu(1).claims(GIANT),
+    ],
+    ids=["gang", "group", "selector", "claim"],
+)
+def test_giant_names_make_no_giant_texts(made: PodBuilder) -> None:
+    """However long what a user writes is, Events and conditions stay short, and the next pod is served."""
+    cluster = Cluster(node("n1"), made, pod("other").cpu(1))
+    cluster.run()
+    assert nodes_of(cluster.log) == {"other": "n1"}
+    assert all(len(a.note) <= 1024 for a in cluster.log if isinstance(a, Report))
+    told = [a.message for a in cluster.log if isinstance(a, SetCondition)]
+    assert told
+    assert all(len(text) <= 4096 for text in told)
+
+
+@pytest.mark.parametrize("owner", ["m", "other"])
+def test_a_forged_mark_of_a_rollback_removes_nobody(owner: str) -> None:
+    """Nor does one that names the pod's own gang, or another: it is taken back, and the pod runs on."""
+    text = report.rollback_message("py-gang-scheduler", f"d/{owner}", "d/x")
+    forged = pod("m").cpu(1).on("n1").field(disruption=Condition("True", report.MARK_REASON, text))
+    cluster = Cluster(node("n1"), forged, pod("other").cpu(1), rollback=True)
+    cluster.run()
+    assert names(cluster, Remove) == set()
+    assert names(cluster, Unmark) == {"m"}
+
+
+def test_a_nomination_by_somebody_else_is_not_taken_for_a_plan() -> None:
+    """A pod nominates itself to a full node with a condition of its own making: nobody leaves, nothing is held."""
+    forged = Condition("True", "Nominated", "plan of mine: nominated to n1; waiting for all victims")
+    wish = pod("wish").cpu(4).nominated("n1", intent=False).field(intent=forged)
+    cluster = Cluster(node("n1"), pod("runs").cpu(4).on("n1"), wish, pod("small").cpu(1).created(9))
+    cluster.run()
+    assert names(cluster, Remove) == set()
+    cluster.delete("runs")
+    cluster.show(wish.gated())
+    cluster.pass_time(20)
+    assert nodes_of(cluster.log) == {"small": "n1"}
+    assert cluster.core.world.held == {}
+
+
+def test_an_object_that_is_refused_stops_nobody() -> None:
+    """Told once, however often it is shown; its gang waits and says why; others go on."""
+    refused = ObjectRefused(f"PodGroup.{SIGS}", "d", "g", "uid-g", "spec.minMember", "-1 is not between 1 and 1000000")
+    cluster = Cluster(node("n1"), refused, pod("m").cpu(1).gang("g"), pod("other").cpu(1), refused)
+    cluster.run()
+    cluster.show(refused)
+    cluster.run()
+    assert len(reports(cluster.log, report.REFUSED)) == 1
+    assert nodes_of(cluster.log) == {"other": "n1"}
+    assert texts(cluster.log, "m")[-1][1].startswith("PodGroup d/g was refused: spec.minMember: -1")

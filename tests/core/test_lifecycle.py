@@ -18,7 +18,7 @@ PHASES = [
     State.BINDING,
     State.BOUND,
 ]
-HOLDING = PHASES[:4]
+HOLDING = PHASES[:5]
 RESTING = [State.GATHERING, State.QUEUED, State.BACKOFF]
 
 
@@ -112,8 +112,13 @@ def test_giving_up_leaves_nothing_behind() -> None:
     for (state, _), found in TABLE.items():
         if state in HOLDING and found.state in RESTING:
             assert found.do[:3] == (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
-        if state is State.PREBINDING and found.state in RESTING:
-            assert found.do[:3] == (Do.UNASSUME, Do.WITHDRAW, Do.RELEASE)
+
+
+def test_whoever_holds_room_gives_way() -> None:
+    """From the nomination to the last volume a stronger gang may have the room; the weaker one is decided anew."""
+    for state in HOLDING:
+        assert TABLE[(state, Signal.TAKEN_OVER)].state is State.QUEUED
+    assert step(State.BINDING, Signal.TAKEN_OVER) is None
 
 
 def test_a_gang_that_is_incomplete_has_no_record_of_a_plan() -> None:

@@ -2,45 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gangsched.core.actions import Bind, BindVolume, Remove, SelectNode, WithdrawNomination, Write
 from gangsched.model.volumes import ClaimRef, PersistentVolume
 from tests.builders import LATER, MADE, claim, gang, node, pod, reserved, volume
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
-
-G = "d/g"
-
-
-def waiting(*more: Any, **options: Any) -> Cluster:
-    """Gang g of two: m1 with a new volume, m2 with the only one that there is, on n2; both are asked for."""
-    cluster = Cluster(
-        node("n1").cpu(1),
-        node("n2").cpu(1),
-        LATER,
-        MADE,
-        gang("g").min(2),
-        claim("c1", "made"),
-        claim("c2"),
-        volume("v2", "n2"),
-        *(pod(f"m{i}").cpu(1).gang("g").claims(f"c{i}") for i in (1, 2)),
-        *more,
-        **options,
-    )
-    cluster.run()
-    return cluster
-
-
-def bound(cluster: Cluster) -> set[str]:
-    """Names of pods with a node."""
-    return {name for (_, name), found in cluster.pods.items() if found.node}
-
-
-def kinds(cluster: Cluster) -> list[str]:
-    """The kinds of all writes so far, in order."""
-    return [kind for kind, _ in writes(cluster.log)]
+from tests.core.volume_stories import G, bound, kinds, waiting
 
 
 def test_no_member_is_bound_before_the_last_claim_is() -> None:

@@ -311,6 +311,51 @@ def test_a_half_bound_gang_goes_on_with_its_nominated_members() -> None:
     assert names(cluster, WithdrawNomination) == set()
 
 
+def test_a_half_bound_gang_comes_before_others_of_its_priority() -> None:
+    """The process died between its first binding and its second: an older pod does not get the last room."""
+    first = pod("first").cpu(3).priority(5)
+    cluster = Cluster(
+        node("n1"), node("n2"), gang("g").min(2).created(5.0), member(1).on("n1"), member(2).created(5.0), first
+    )
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m2": "n2"}
+    cluster.show(node("n3"))
+    cluster.run()
+    assert nodes_of(cluster.log)["first"] == "n3"
+
+
+def test_plans_of_the_priority_of_a_half_bound_gang_are_made_anew() -> None:
+    """What an older gang waits for in the same place is no obstacle while nobody has been removed for it."""
+    cluster = Cluster(
+        *map(node, ("n1", "n2", "n3")),
+        gang("g").min(2).created(5.0),
+        member(1).on("n1"),
+        member(2),
+        pod("t").cpu(3).on("n3").terminating(),
+        gang("old").min(2),
+        *(intend(member(n, "old"), f"n{n + 1}", victims=0) for n in (1, 2)),
+    )
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m2": "n2"}
+
+
+def test_a_half_bound_gang_leaves_room_to_whom_it_was_freed_for() -> None:
+    """Others of its priority whose victims are leaving already go on."""
+    cluster = Cluster(
+        *map(node, ("n1", "n2", "n3")),
+        gang("h").min(2).created(5.0),
+        member(1, "h").on("n3"),
+        member(2, "h"),
+        gang("g").min(2),
+        *(intend(member(n), f"n{n}") for n in (1, 2)),
+        *(mark(victim(n)).terminating() for n in (1, 2)),
+    )
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m1": "n1", "m2": "n2"}
+
+
 # -- records that belong to nothing ------------------------------------------------------------------------
 
 

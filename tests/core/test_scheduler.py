@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.actions import Bind, Mark, Nominate, Remove, WithdrawNomination, Write
+from gangsched.core.actions import Bind, Mark, Nominate, Remove, Report, SetCondition, WithdrawNomination, Write
 from gangsched.core.events import NodeGone
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
@@ -123,6 +123,51 @@ def test_both_sides_are_told() -> None:
     assert sorted(told) == ["m1", "v1", "v2"]
     cluster.leave()
     assert [r.regarding[3] for r in reports(cluster.run(), "Scheduled")] == ["m1", "m2"]
+
+
+def test_one_event_for_the_gang() -> None:
+    """With one Event per gang its object hears of the bindings, once for all; victims have their own."""
+    cluster = preempting(events_per_gang=True)
+    cluster.run()
+    assert sorted(r.regarding[3] for r in reports(cluster.log, "Preempted")) == ["m1", "v1", "v2"]
+    cluster.leave()
+    (report,) = reports(cluster.run(), "Scheduled")
+    assert report.regarding[1:4] == ("PodGroup", "d", "g")
+    assert report.note == "Successfully assigned 2 pods to 2 node(s): m1 to n1, m2 to n2"
+
+
+def test_one_event_waits_for_the_last_binding() -> None:
+    """A binding that has to be repeated is told of when it has succeeded, the others when nothing is on its way."""
+    cluster = Cluster(node("n1"), gang("g").min(2), *(pod(f"m{i}").gang("g") for i in (1, 2)), events_per_gang=True)
+    cluster.slow = lambda write: write.pod.name == "m2"
+    assert reports(cluster.run(), "Scheduled") == []
+    cluster.judge = lambda _: ("transient", "the server is busy")
+    cluster.answer()
+    notes = [r.note for r in reports(cluster.run(), "Scheduled")]
+    assert notes == ["Successfully assigned 1 pod to 1 node(s): m1 to n1"]
+    cluster.judge, cluster.slow = lambda _: None, lambda _: False
+    notes = [r.note for r in reports(cluster.pass_time(30), "Scheduled")]
+    assert notes == ["Successfully assigned 1 pod to 1 node(s): m2 to n1"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_one_event_says_why_a_gang_waits(known: bool) -> None:
+    """It is on the group object, or on the first member when there is none; every member has its condition."""
+    group = [gang("g").min(2)] if known else []
+    members = [pod(f"m{i}").cpu(9).gang("g") for i in (2, 1)]
+    cluster = Cluster(node("n1"), *group, *members, events_per_gang=True)
+    actions = cluster.run()
+    told = [a for a in actions if isinstance(a, Report)]
+    assert [(a.regarding[1], a.regarding[3]) for a in told] == [("PodGroup", "g") if known else ("Pod", "m1")]
+    assert [a.pod.name for a in actions if isinstance(a, SetCondition)] == ["m1", "m2"]
+    cluster.show(pod("m3").cpu(9).gang("g"))
+    assert reports(cluster.run(), told[0].reason) == []
+
+
+def test_a_pod_without_a_group_has_its_own_event() -> None:
+    """One Event per gang is no different for a gang of one."""
+    cluster = Cluster(node("n1"), pod("a"), pod("b"), events_per_gang=True)
+    assert sorted(r.regarding[1:4] for r in reports(cluster.run(), "Scheduled")) == [("Pod", "d", n) for n in "ab"]
 
 
 def test_finished_counts_as_gone() -> None:

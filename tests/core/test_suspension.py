@@ -255,6 +255,26 @@ def test_a_stronger_gang_takes_the_room_of_a_job_that_starts() -> None:
     assert not cluster.core.world.held
 
 
+def test_a_job_whose_start_fails_after_its_room_was_taken_waits_again() -> None:
+    """Nobody follows that write any more; the Job is still suspended, and starts when there is room."""
+    cluster = preempted()
+    cluster.delete("vip")
+    cluster.slow = lambda write: isinstance(write, ResumeJob)
+    cluster.run()
+    cluster.show(wide("late", priority=5))
+    cluster.run()
+    assert cluster.core.states() == {"d/train": "Bound"}
+    cluster.slow = lambda _: False
+    cluster.judge = lambda write: ("transient", "timeout") if isinstance(write, ResumeJob) else None
+    cluster.answer()
+    cluster.run()
+    assert cluster.core.states() == {"d/train": "Backoff"}
+    cluster.judge = lambda _: None
+    cluster.delete("late")
+    cluster.pass_time(5.0)
+    assert cluster.core.states() == {"d/train": "Starting"}
+
+
 @pytest.mark.parametrize("gone", [True, False])
 def test_the_end_of_the_job_ends_its_wait(gone: bool) -> None:
     """A Job that is deleted, or finishes, holds nothing and is decided no more, before and after it is let go on."""
@@ -365,6 +385,32 @@ def test_another_process_finishes_a_suspension() -> None:
     cluster.leave()
     cluster.run()
     assert cluster.pod("vip").node
+
+
+def test_another_process_finishes_the_list_of_a_suspended_job() -> None:
+    """One of its victims is leaving, the other is marked: that one leaves too, and nobody who would be less harm."""
+    low = [pod(f"low-{i}").cpu(4).priority(-5).on(f"n{i + 1}") for i in range(2)]
+    cluster = Cluster(*nodes(), job(suspended=True, suspended_by=OURS), *low)
+    cluster.slow = lambda write: isinstance(write, Remove) and write.pod.name == "low-1"
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.show(node("n3").cpu(4), pod("cheap").cpu(4).priority(-9).on("n3"))
+    cluster.restart()
+    assert writes(cluster.run()) == [("Remove", "low-1")]
+    cluster.leave()
+    assert writes(cluster.run()) == [("ResumeJob", "train")]
+
+
+def test_another_process_takes_back_the_list_of_a_suspended_job_that_nobody_has_left_for() -> None:
+    """It is decided afresh: a victim that is less harm has turned up."""
+    low = pod("low").cpu(8).priority(-5).on("n1")
+    cluster = Cluster(node("n1").cpu(8), job(suspended=True, suspended_by=OURS), low)
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.show(node("n2").cpu(8), pod("cheap").cpu(8).priority(-9).on("n2"))
+    cluster.restart()
+    assert writes(cluster.run()) == [("Unmark", "low"), ("Mark", "cheap"), ("Remove", "cheap")]
 
 
 def test_another_process_does_not_suspend_over_unmarked_pods() -> None:

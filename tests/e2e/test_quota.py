@@ -50,6 +50,11 @@ async def ready(admin: Client, team: str) -> Object:
     )
 
 
+def conditions(job: Object, status: str) -> dict[str, str]:
+    """Reasons of the Job's conditions with this status, by type."""
+    return {c["type"]: c.get("reason", "") for c in job["status"].get("conditions", ()) if c["status"] == status}
+
+
 async def test_team_a_takes_back_what_team_b_borrows(admin: Client, start_scheduler: Start) -> None:
     """Team B's Job runs, team A's preempts it, B's is suspended and not lost, and comes back when A's is gone."""
     await admin.apply(example("00-nodes.yaml"))
@@ -60,16 +65,43 @@ async def test_team_a_takes_back_what_team_b_borrows(admin: Client, start_schedu
         await ready(admin, "team-b")
         await admin.apply(example("30-team-a-job.yaml"))
         await ready(admin, "team-a")
-        lost = await admin.get("Job", "team-b-job", "team-b")
+        lost = await admin.wait_for(
+            "Job", "team-b-job", lambda j: "QuotaReserved" in conditions(j, "False"), namespace="team-b"
+        )
         pods = await admin.list("Pod", namespace="team-a")
         await admin.delete("Job", "team-a-job", "team-a")
         back = await ready(admin, "team-b")
-        told = await events(admin, "Preempted")
+        again = await admin.wait_for(
+            "Job",
+            "team-b-job",
+            lambda j: "Evicted" in conditions(j, "False") and "Admitted" in conditions(j, "True"),
+            namespace="team-b",
+        )
+    told = await events(admin, "Preempted")  # written by now: the scheduler has ended
+    evicted = await events(admin, "EvictedDueToPreempted")
+    reserved = await events(admin, "QuotaReserved")
+    started = await events(admin, "Admitted")
     assert lost["spec"]["suspend"] is True
     assert lost["status"].get("failed", 0) == 0
     assert [p["spec"]["nodeName"] for p in pods] == ["gpu-node"]
     assert back["spec"]["suspend"] is False
     assert {e["regarding"]["kind"] for e in told} == {"Job", "Pod"}
+    assert (
+        conditions(lost, "True").items()
+        >= {
+            "Suspended": "JobSuspended",
+            "Evicted": "Preempted",
+            "Preempted": "InCohortReclaimWhileBorrowing",
+        }.items()
+    )
+    assert conditions(again, "True").items() >= {"QuotaReserved": "QuotaReserved", "Admitted": "Admitted"}.items()
+    [event] = evicted
+    assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Job", "team-b-job")
+    assert "due to reclamation within the cohort while borrowing; preemptor path: /team-ab/team-a-cq" in event["note"]
+    assert "preemptor: team-a/team-a-job" in event["note"]
+    for each in (reserved, started):
+        assert [e["regarding"]["name"] for e in each].count("team-a-job") == 1
+        assert [e["regarding"]["name"] for e in each].count("team-b-job") == 2
 
 
 async def test_more_quota_starts_who_waits(admin: Client, start_scheduler: Start) -> None:

@@ -134,11 +134,13 @@ async def test_the_reader_understands_what_is_accepted(admin: Client, namespace:
         await admin.patch(f"{GROUP}/v1beta2/LocalQueue", "x", {"spec": {"clusterQueue": "other"}}, namespace)
 
 
-async def test_columns(admin: Client, queue_kinds: None) -> None:
-    """A table of queues shows the cohort and how many workloads wait and run, from the status."""
-    await admin.create(cluster_queue("v1beta2", cohortName="team"))
-    status = {"pendingWorkloads": 3, "admittedWorkloads": 2, "conditions": [{"type": "Active", "status": "True"}]}
-    await admin.patch(f"{GROUP}/v1beta2/ClusterQueue", "cq", {"status": status}, subresource="status")
+@pytest.mark.parametrize(("version", "field"), [("v1beta1", "cohort"), ("v1beta2", "cohortName")])
+async def test_columns(admin: Client, queue_kinds: None, version: str, field: str) -> None:
+    """A table of queues shows the cohort, however it is written, and how many workloads wait and run."""
+    await admin.create(cluster_queue(version, **{field: "team"}))
+    status = {"pendingWorkloads": 3, "reservingWorkloads": 2, "admittedWorkloads": 2}
+    status_now = status | {"conditions": [{"type": "Active", "status": "True"}]}
+    await admin.patch(f"{GROUP}/v1beta2/ClusterQueue", "cq", {"status": status_now}, subresource="status")
     resource = await admin.resource(f"{GROUP}/v1beta2/ClusterQueue")
     shown = await admin.request("GET", resource.path("cq"), accept="application/json;as=Table;v=v1;g=meta.k8s.io")
     names = [c["name"] for c in shown["columnDefinitions"]]
@@ -150,5 +152,6 @@ async def test_columns(admin: Client, queue_kinds: None) -> None:
         "Strategy": "BestEffortFIFO",
         "Active": "True",
         "Pending Workloads": 3,
+        "Reserving Workloads": 2,
         "Admitted Workloads": 2,
     }

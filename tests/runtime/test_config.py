@@ -217,6 +217,7 @@ preemption:
   minimumRunTime: 10m
   delay: 45s
 queue: {backoffInitial: 500ms, backoffMax: 1h}
+events: {members: perGang}
 """
     )
     found = config.parse(text).core_options()
@@ -233,6 +234,7 @@ queue: {backoffInitial: 500ms, backoffMax: 1h}
         backoff_initial_seconds=0.5,
         backoff_max_seconds=3600.0,
         evict_daemonset_pods=True,
+        events_per_gang=True,
         profiles=(("a", found.plugins_of("a")),),
     )
     assert found.plugins_of("b") == PluginSet()

@@ -21,10 +21,11 @@ from gangsched.core.decision import (
     Victim,
 )
 from gangsched.core.events import PodChanged, PodGone, Synced, WriteDone
+from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.model.records import GangId, Pod, PodShape
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import THRESHOLDS, FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import Metrics
+from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
 
 GANG = GangId("scheduling.sigs.k8s.io", "ns", "gang", "ours")
 
@@ -172,9 +173,20 @@ def test_collections_are_counted() -> None:
     }
 
 
+def test_a_scrape_reads_the_stopwatch() -> None:
+    """The core's stopwatch gets the clock of the process, and what it has counted are the values of a scrape."""
+    stopwatch = Stopwatch()
+    times = FilterAndScoreTimes(stopwatch, clock=lambda: 7.0)
+    stopwatch.filter_seconds, stopwatch.score_seconds = 1.5, 0.5
+    values = {sample.name: sample.value for family in times.collect() for sample in family.samples}
+    assert values == {"gangsched_filter_seconds_total": 1.5, "gangsched_score_seconds_total": 0.5}
+    assert stopwatch.clock() == 7.0
+
+
 def test_memory_is_frozen_once_after_the_first_sync() -> None:
     """The caches leave the collector's sight when they are complete, and only then."""
     policy = FreezeAfterSync()
+    gc.unfreeze()  # what the import of commands has frozen
     try:
         policy.handled([], [], 0.0, 0.0)
         assert gc.get_freeze_count() == 0

@@ -17,12 +17,13 @@ import msgspec
 import pytest
 
 from gangsched.cli import main as cli
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.connection import Connection, load_connection
 from gangsched.core.actions import Action
 from gangsched.core.events import Event
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime import process
-from gangsched.runtime.settings import Configuration, Http
+from gangsched.runtime.settings import ClientConnection, Configuration, Http
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -100,6 +101,48 @@ def test_server_that_does_not_answer(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gangsched: http://127.0.0.1:")
     assert f"(kubeconfig {kubeconfig}, context test) cannot be reached: " in line
+
+
+@pytest.mark.parametrize(("status", "starts"), [(429, True), (503, True), (403, False)])
+def test_a_server_that_is_busy_has_not_refused_us(
+    status: int, starts: bool, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What may be over in a moment does not end the process; that we may not is told at once."""
+
+    async def attempt(*_: object, **__: object) -> bytes:
+        raise ApiError(status, "Reason", "words")
+
+    monkeypatch.setattr(Client, "attempt", attempt)
+    wanted = Configuration(client_connection=ClientConnection(kubeconfig=str(kubeconfig)))
+    if starts:
+        assert process.connect(wanted).server.startswith("http://127.0.0.1:")
+    else:
+        with pytest.raises(process.StartError, match="refuses us: 403 Reason: words"):
+            process.connect(wanted)
+
+
+@pytest.mark.parametrize(("breaks", "starts"), [(2, True), (3, False)])
+def test_a_connection_that_breaks_is_tried_again(
+    breaks: int, starts: bool, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once or twice: then the server cannot be reached."""
+    attempts: list[float] = []
+
+    async def attempt(*_: object, timeout_seconds: float) -> bytes:
+        attempts.append(timeout_seconds)
+        if len(attempts) <= breaks:
+            raise UnreachableError("the connection was closed")
+        return b"{}"
+
+    monkeypatch.setattr(Client, "attempt", attempt)
+    monkeypatch.setattr(process, "_PROBE_PAUSES_SECONDS", (0.0, 0.0))
+    wanted = Configuration(client_connection=ClientConnection(kubeconfig=str(kubeconfig)))
+    if starts:
+        process.connect(wanted)
+    else:
+        with pytest.raises(process.StartError, match="cannot be reached: the connection was closed"):
+            process.connect(wanted)
+    assert len(attempts) == 3
 
 
 def test_port_of_the_probes_is_taken(connection: Connection) -> None:

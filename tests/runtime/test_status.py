@@ -9,7 +9,7 @@ import threading
 from gangsched.core.actions import Bind, GangStatus, PodRef
 from gangsched.core.events import LeadershipChanged, WriteDone
 from gangsched.runtime import logs
-from gangsched.runtime.status import LATEST_SECONDS, LateSink, WhenQuiet
+from gangsched.runtime.status import LATEST_SECONDS, QUEUE_SECONDS, LateSink, TellsOfQueues, WhenQuiet
 
 
 class Sink:
@@ -103,7 +103,7 @@ def test_controllers_that_cannot_be_made_are_told_and_cost_nothing() -> None:
     (line,) = [json.loads(each) for each in told.getvalue().splitlines()]
     assert (line["level"], line["message"]) == (
         "error",
-        "the controllers cannot be made, statuses of groups are not written",
+        "the controllers cannot be made, statuses of groups and queues are not written",
     )
     assert "no such package" in line["exception"]
     assert late._kept == {}
@@ -135,3 +135,27 @@ def test_starts_in_the_end_however_busy() -> None:
     now[0] = LATEST_SECONDS + 1
     quiet.handled([], [bind(2)], 0.0, 0.0)
     assert sink.told == [True, "start"]
+
+
+def test_queues_are_told_of_when_idle_and_seldom_under_load() -> None:
+    """Only a leader tells; at first of all queues, then of what has changed, under load from time to time."""
+    sink, now, asked = Sink(), [100.0], []
+
+    def statuses(everything: bool) -> list[GangStatus]:
+        asked.append(everything)
+        return [status("q", f"told {len(asked)}")]
+
+    tells = TellsOfQueues(statuses, sink, lambda: now[0])
+    tells.idle()
+    tells.handled([LeadershipChanged(True)], [], 0.0, 0.0)
+    tells.idle()
+    tells.decided([], [], 0.0, 0.0)
+    assert (asked, sink.told) == ([True], ["told 1"])
+    now[0] += QUEUE_SECONDS
+    tells.decided([], [], 0.0, 0.0)
+    tells.idle()
+    tells.handled([LeadershipChanged(False)], [], 0.0, 0.0)
+    tells.idle()
+    tells.handled([LeadershipChanged(True)], [], 0.0, 0.0)
+    tells.idle()
+    assert asked == [True, False, False, True]

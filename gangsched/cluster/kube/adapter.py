@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import structlog
 
-from gangsched.cluster.kube import discovery
+from gangsched.cluster.kube import discovery, dryrun
 from gangsched.cluster.kube.caches import CacheHealth, Caches
 from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.connection import Connection
@@ -73,7 +73,7 @@ class KubeCluster:
         qps: requests per second on average; ``burst``: at once. Lease and watches do not count.
         controller: who signs Events (``reportingController``).
         on_gang_status: takes the state of group objects; called on the I/O thread, must be quick.
-        observe: takes measurements; called on the I/O thread.
+        observe: takes measurements; called on the I/O thread and on the decision thread.
         loop_factory: makes the event loop (``uvloop.new_event_loop``); None is asyncio's own.
         discovery_seconds: how often to look for gang and queue APIs that came or went.
         quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
@@ -178,7 +178,8 @@ class KubeCluster:
             return
         if self._dry_run:
             for action in actions:
-                _log.info("would do", action=type(action).__name__, what=action)
+                what, details = dryrun.told(action)
+                _log.info(f"would {what}", **details)
             return
         loop, writer = self._loop, self._writer
         if loop is None or writer is None or self._inbox.closed:
@@ -340,6 +341,8 @@ class KubeCluster:
         self._deliver([WriteDone(a.id, TRANSIENT, NOT_LEADING) for a in actions if isinstance(a, Write)])
 
     def _taken_in(self, events: list[Event]) -> list[Event]:
+        if events:
+            self._observe("inbox_events", len(self._inbox), {})
         self._known_term += sum(isinstance(event, LeadershipChanged) for event in events)
         return events
 

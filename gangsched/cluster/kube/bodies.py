@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from gangsched.cluster.kube.client import JSON, MERGE, STRATEGIC_MERGE, segment
+from gangsched.cluster.kube.templates import template_change
 from gangsched.core.actions import (
     Bind,
     BindVolume,
@@ -26,8 +28,10 @@ from gangsched.core.actions import (
     WithdrawNomination,
     Write,
 )
+from gangsched.model import jobsets
 from gangsched.model.convert import INTENT_CONDITION, PREEMPTED_BY, SUSPENDED_BY
 from gangsched.model.convert_volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
+from gangsched.model.directives import ADDED_BY_FLAVOR
 from gangsched.model.times import render_micro_time, render_time
 
 #: Reason of the intent condition while the nomination stands.
@@ -90,17 +94,25 @@ def write_request(action: Write | SetCondition, now: float) -> Request:
 
 
 def job_path(job: JobRef) -> str:
-    """The URL path of a Job."""
-    return f"/apis/batch/v1/namespaces/{segment(job.namespace)}/jobs/{segment(job.name)}"
+    """The URL path of a Job, or of a JobSet."""
+    jobset = job.kind == jobsets.JOBSET
+    api, plural = (f"{jobsets.GROUP}/{jobsets.VERSION}", "jobsets") if jobset else ("batch/v1", "jobs")
+    return f"/apis/{api}/namespaces/{segment(job.namespace)}/{plural}/{segment(job.name)}"
 
 
-def job_request(action: SuspendJob | ResumeJob, version: str) -> Request:
-    """A Job is suspended or goes on, if it still is as it was in this version; who did it is in the same PATCH."""
+def job_request(action: SuspendJob | ResumeJob, version: str, found: Mapping[str, Any] | None = None) -> Request:
+    """A Job or JobSet is suspended or goes on, if it still is as it was in this version; who did it is in the same
+    PATCH. So is what its templates get of their flavors if ``found`` is given: the object as the server has it.
+    """
     notes: dict[str, str | None] = {SUSPENDED_BY: None, PREEMPTED_BY: None}
     if isinstance(action, SuspendJob):
         notes = {SUSPENDED_BY: action.scheduler, PREEMPTED_BY: f"{action.preemptor}, plan {action.plan}"}
     meta = {"uid": action.job.uid, "resourceVersion": version, "annotations": notes}
-    body = {"metadata": meta, "spec": {"suspend": isinstance(action, SuspendJob)}}
+    spec: dict[str, Any] = {"suspend": isinstance(action, SuspendJob)}
+    if isinstance(action, ResumeJob) and action.templates is not None and found is not None:
+        change, notes[ADDED_BY_FLAVOR] = template_change(found, action.templates)
+        spec |= change
+    body = {"metadata": meta, "spec": spec}
     return Request("PATCH", job_path(action.job), msgspec.json.encode(body), MERGE)
 
 

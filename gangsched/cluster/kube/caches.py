@@ -21,6 +21,9 @@ from gangsched.model.convert import Converter
 
 _log = structlog.get_logger(__name__)
 
+#: What the first decision waits for longest is asked for first.
+_LARGE = ("nodes", "pods")
+
 
 class CacheHealth(NamedTuple):
     """State of one resource. ``silent_seconds`` is how long nothing has been heard, bookmarks included."""
@@ -57,7 +60,7 @@ class Caches:
     async def run(self) -> None:
         """Mirror until cancelled; raises when a reflector ends, which none ever should."""
         try:
-            for resource in CORE_RESOURCES:
+            for resource in sorted(CORE_RESOURCES, key=lambda each: each.name not in _LARGE):
                 reflector = Reflector(resource, self._client, self._converter, self._deliver, observe=self._observe)
                 self._start(resource.name, reflector)
             discover = asyncio.create_task(self._discover(), name="discovery")

@@ -7,21 +7,19 @@ Nothing here knows what the objects mean. Reads are retried in here; writes are 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-import aiohttp
 import msgspec
-from aiohttp.abc import AbstractStreamWriter
-from yarl import URL
 
-from gangsched.cluster.kube.connection import Connection, close_session
+from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.hooks import Observe, ignore
-from gangsched.cluster.kube.pool import Pool
+from gangsched.cluster.kube.pool import Http
 from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, retry_after_seconds
 
 JSON = "application/json"
@@ -33,7 +31,6 @@ PAGE_OBJECTS = 500
 READ_ATTEMPT_SECONDS = 30.0
 #: No further attempt at a read begins after this: then its caller shall know, and tell.
 READ_RETRY_SECONDS = 5.0
-CONNECT_SECONDS = 10.0
 #: The server sends a bookmark about every minute: a watch that is silent for longer has lost its connection.
 WATCH_SILENCE_SECONDS = 90.0
 #: How long a watch is asked to last; drawn at random, so that many watches do not end together.
@@ -147,22 +144,17 @@ class Client:
         self.connection = connection
         self.bucket = bucket
         self._observe = observe
-        self._session: aiohttp.ClientSession | None = None
-        self._pool: Pool | None = None
+        self._http: Http | None = None
 
     def open(self) -> None:
-        """Make the session; the event loop must be running."""
-        self._session = self.connection.session()
-        self._pool = self.connection.pool()
+        """Get ready; the event loop must be running."""
+        self._http = self.connection.http()
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await close_session(self._session)
-            self._session = None
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
 
     # ----------------------------------------------------------------------------------------------- one request
 
@@ -176,51 +168,41 @@ class Client:
         content_type: str = JSON,
         timeout_seconds: float = READ_ATTEMPT_SECONDS,
         server_timeout: bool = False,
+        fence: Callable[[], float] = lambda: math.inf,
     ) -> bytes:
         """One attempt at one request; the body of its answer.
 
         ``server_timeout`` asks the server to give up at the same time as we do, so that a write that we have
-        given up cannot take effect much later. Raises :class:`ApiError` and :class:`UnreachableError`.
+        given up cannot take effect much later. A write is not sent after the monotonic time that ``fence`` says in
+        the moment of its sending. Raises :class:`ApiError` and :class:`UnreachableError`.
         """
-        parameters = dict(query or {})
-        if server_timeout:
-            parameters["timeout"] = f"{max(1, round(timeout_seconds * 1000))}ms"
         started, code = time.monotonic(), 0
         try:
             async with asyncio.timeout(timeout_seconds):
                 headers = dict(await self.connection.headers())
                 if body is not None:
                     headers["Content-Type"] = content_type
-                end = started + timeout_seconds
-                # Lists are large; everything else is so small that the client would take longer than the request.
-                if self._pool is not None and method != "GET":
-                    found = await self._pool.request(method, _target(path, parameters), headers, body, end)
-                    code, answer = found.status, found.body
-                    retry_after = retry_after_seconds(found.headers.get("retry-after"))
-                else:
-                    async with self._open_session.request(
-                        method,
-                        self._url(path, parameters),
-                        data=None if body is None else _Punctual(body, end),
-                        headers=headers,
-                        allow_redirects=False,
-                        timeout=_NO_TIMEOUT,
-                        **self.connection.options,
-                    ) as response:
-                        code = response.status
-                        answer = await response.read()
-                        retry_after = retry_after_seconds(response.headers.get("Retry-After"))
+                answer = await self._open.request(
+                    method,
+                    _target(path, query or {}),
+                    headers,
+                    body,
+                    started + timeout_seconds,
+                    fence=fence,
+                    server_timeout=server_timeout,
+                )
+                code = answer.status
         except TimeoutError:
             raise UnreachableError(f"{method} {path}: no answer within {timeout_seconds:.1f} s") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise UnreachableError(f"{method} {path}: {_words(error)}") from error
         finally:
             self._observe("api_request_seconds", time.monotonic() - started, {"verb": method, "code": str(code)})
         if code == 401:
             await self.connection.rejected()
         if not 200 <= code < 300:
-            raise api_error(code, answer, retry_after)
-        return answer
+            raise api_error(code, answer.body, retry_after_seconds(answer.headers.get("retry-after")))
+        return answer.body
 
     async def get(
         self,
@@ -284,58 +266,30 @@ class Client:
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),  # noqa: S311
         }
         try:
-            async with self._open_session.get(
-                self._url(path, parameters),
-                headers=dict(await self.connection.headers()),
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence_seconds),
-                **self.connection.options,
-            ) as response:
-                if response.status != 200:
-                    if response.status == 401:
+            headers = await self.connection.headers()
+            async with self._open.stream(_target(path, parameters), headers, silence_seconds) as answer:
+                if answer.status != 200:
+                    if answer.status == 401:
                         await self.connection.rejected()
-                    retry_after = retry_after_seconds(response.headers.get("Retry-After"))
-                    raise api_error(response.status, await response.read(), retry_after)
+                    body = b"".join([chunk async for chunk in answer.chunks])
+                    raise api_error(answer.status, body, retry_after_seconds(answer.headers.get("retry-after")))
                 yield []
-                async for lines in _lines(response.content.iter_any()):
+                async for lines in _lines(answer.chunks):
                     yield lines
         except TimeoutError:
             raise UnreachableError(f"watch {path}: silent for {silence_seconds:.0f} s") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise UnreachableError(f"watch {path}: {_words(error)}") from error
 
     @property
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
+    def _open(self) -> Http:
+        if self._http is None:
             raise UnreachableError("the client is closed")
-        return self._session
-
-    def _url(self, path: str, parameters: Mapping[str, str]) -> URL:
-        return URL(f"{self.connection.server}{_target(path, parameters)}", encoded=True)
-
-
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+        return self._http
 
 
 def _target(path: str, parameters: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(parameters)}" if parameters else path
-
-
-class _Punctual(aiohttp.BytesPayload):
-    """A body that is not sent after its deadline, in monotonic time.
-
-    A process that was stopped for a while goes on where it was, which may be between its last look at the clock and
-    the sending of a write: another process may be the leader by then.
-    """
-
-    def __init__(self, body: bytes, end: float) -> None:
-        super().__init__(body)
-        self._end = end
-
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        if time.monotonic() >= self._end:
-            raise TimeoutError
-        await super().write_with_length(writer, content_length)
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
@@ -348,7 +302,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
             parts.append(chunk)
             size += len(chunk)
             if size > MAX_LINE_BYTES:
-                raise aiohttp.ClientPayloadError(f"a frame of more than {MAX_LINE_BYTES} bytes")
+                raise ConnectionError(f"a frame of more than {MAX_LINE_BYTES} bytes")
             continue
         parts.append(head)
         yield [line for line in b"".join(parts).split(b"\n") if line]

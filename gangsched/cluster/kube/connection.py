@@ -1,8 +1,9 @@
 """How to reach the API server and who we are there, as kubeconfig files or the pod's service account say it.
 
 kubernetes_asyncio knows the formats (contexts, client certificates, tokens, exec plug-ins, OIDC) and is asked for all
-but the plainest; this module turns every way in which that can fail into :class:`ConnectionConfigError`, and makes the
-aiohttp session from the result.
+but the plainest; this module turns every way in which that can fail into :class:`ConnectionConfigError`, and makes
+from the result what requests are sent with. What only few need is imported when it is: a scheduler that starts late
+decides late.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import structlog
 import yaml
-from aiohttp.helpers import get_env_proxy_for_url
-from yarl import URL
 
 from gangsched import __version__
 from gangsched.cluster.kube.plain import from_kubeconfig, from_service_account
-from gangsched.cluster.kube.pool import Pool
+from gangsched.cluster.kube.pool import Http, Pool
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _log = structlog.get_logger(__name__)
 
@@ -194,6 +195,8 @@ class Connection:
 
     def session(self) -> aiohttp.ClientSession:
         """A session for the running event loop; the caller closes it."""
+        import aiohttp  # noqa: PLC0415
+
         # In-flight requests are bounded by their makers; a shared limit would let watches starve the lease.
         connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True, keepalive_timeout=60.0)
         return aiohttp.ClientSession(
@@ -206,8 +209,17 @@ class Connection:
             headers={"User-Agent": f"gangsched/{__version__}", "Accept-Encoding": "identity"},
         )
 
+    def http(self) -> Http:
+        """What sends requests on the running event loop; the caller closes it."""
+        pool = self.pool()
+        if pool is not None:
+            return pool
+        from gangsched.cluster.kube.proxied import Proxied  # noqa: PLC0415
+
+        return Proxied(self)
+
     def pool(self) -> Pool | None:
-        """Connections for small requests on the running event loop; None where a proxy stands in between."""
+        """Connections for the running event loop; None where a proxy stands in between."""
         configuration = self._configuration
         if configuration.proxy or (urlsplit(self.server).hostname not in _LOOPBACK and _proxied(self.server)):
             return None
@@ -318,11 +330,10 @@ def _tls_context(configuration: Any) -> ssl.SSLContext:
 
 def _proxied(server: str) -> bool:
     """Does the environment send requests to this server through a proxy?"""
-    try:
-        get_env_proxy_for_url(URL(server))
-    except LookupError:
-        return False
-    return True
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
+
+    parts = urlsplit(server)
+    return parts.scheme in getproxies() and not proxy_bypass(parts.hostname or "")
 
 
 def _clean(header: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from gangsched.cluster.kube.client import ApiError, Client
-from gangsched.cluster.kube.resources import SERVED_APIS, QueueApi
+from gangsched.cluster.kube.resources import SERVED_APIS, QueueApi, ServedApi
 
 PERIOD_SECONDS = 60.0
 #: What is done about queue objects: ``auto`` leaves them alone where Kueue runs.
@@ -34,22 +37,32 @@ async def served_versions(client: Client, quota_mode: str = AUTO) -> dict[str, s
     read there with the mode ``own`` only. Raises :class:`~gangsched.cluster.kube.client.ApiError` and
     :class:`~gangsched.cluster.kube.client.UnreachableError` when the server does not say.
     """
-    known: dict[tuple[str, str], frozenset[str]] = {}
-    out: dict[str, str | None] = {}
-    for api in SERVED_APIS:
-        out[api.name] = None
-        if isinstance(api, QueueApi) and quota_mode == OFF:
-            continue
-        for version in api.versions:
-            key = api.family, version
-            if key not in known:
-                known[key] = await _watchable(client, *key)
-            if isinstance(api, QueueApi) and quota_mode == AUTO and KUEUE_RUNS in known[key]:
-                break
-            if api.plural in known[key]:
-                out[api.name] = version
-                break
-    return out
+    asked: dict[tuple[str, str], asyncio.Task[frozenset[str]]] = {}
+    try:
+        async with asyncio.TaskGroup() as tasks:
+
+            def ask(family: str, version: str) -> asyncio.Task[frozenset[str]]:
+                if (family, version) not in asked:
+                    asked[family, version] = tasks.create_task(_watchable(client, family, version))
+                return asked[family, version]
+
+            found = {api.name: tasks.create_task(_version(api, quota_mode, ask)) for api in SERVED_APIS}
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return {name: task.result() for name, task in found.items()}
+
+
+async def _version(api: ServedApi, quota_mode: str, ask: Callable[[str, str], Awaitable[frozenset[str]]]) -> str | None:
+    """Of one API; all are looked for at once, and what several need to know is asked once."""
+    if isinstance(api, QueueApi) and quota_mode == OFF:
+        return None
+    for version in api.versions:
+        found = await ask(api.family, version)
+        if isinstance(api, QueueApi) and quota_mode == AUTO and KUEUE_RUNS in found:
+            return None
+        if api.plural in found:
+            return version
+    return None
 
 
 async def _watchable(client: Client, family: str, version: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Observe(Protocol):
-    """Takes one measurement. Called from the I/O thread; must be quick and must not raise.
+    """Takes one measurement. Called from the I/O thread and the decision thread; must be quick and must not raise.
 
     Names and units (labels in braces; ``_seconds`` are durations, all others are counts of what has just
     happened, except ``inbox_events``, which is a level):

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gangsched.core.actions import Bind, Report, SetCondition, Write
 
-#: The action of Events that say why a pod is not scheduled.
-WHY_NOT = "Scheduling"
+#: The action of Events that say why a pod is not scheduled, and that it was.
+WHY_NOT, BOUND = "Scheduling", "Binding"
 
 Lane: TypeAlias = Literal["write", "condition", "report"]
 
@@ -92,6 +92,8 @@ class Lanes:
         if action.action == WHY_NOT:
             self._put_newest(self._reasons, action.regarding[4], Item("report", action, now), self._max_reports)
             return
+        if action.action == BOUND:  # a group object is bound to nothing, so this is what ends its "not scheduled"
+            self.dropped["replaced"] += self._reasons.pop(action.regarding[4], None) is not None
         if action in self._reports:
             self.dropped["repeated"] += 1
             return

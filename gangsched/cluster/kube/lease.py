@@ -22,6 +22,7 @@ import structlog
 
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
 from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.cluster.kube.seldom import Seldom
 from gangsched.model.times import render_micro_time
 
 _log = structlog.get_logger(__name__)
@@ -187,12 +188,14 @@ class Elector:
     async def _acquire(self) -> float:
         """Take the lease; the monotonic time from which its holder may lead."""
         settings = self._settings
+        seldom = Seldom()
         while True:
             started = self._clock()
             try:
                 standing = await self._try_to_take()
             except (ApiError, UnreachableError) as error:
-                _log.warning("lease cannot be read or taken", lease=self._path, error=str(error))
+                if seldom.due(str(error), started):
+                    _log.warning("lease cannot be read or taken", lease=self._path, error=str(error))
                 standing = None
             if standing is not None and standing != "held":
                 break

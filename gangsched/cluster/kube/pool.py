@@ -1,23 +1,26 @@
 """Small requests over connections that are kept: HTTP/1.1 with no more than a write to an API server needs.
 
 A general client spends several times as long on a small request as the request takes on the wire: it makes objects for
-cookies, redirects, compression and streams that a Binding does not have. Lists and watches, which need streams, and
-everything that goes through a proxy, stay with aiohttp.
+cookies, redirects and compression that a Binding does not have; and it takes as long to import as numpy. What goes
+through a proxy is left to one (:mod:`gangsched.cluster.kube.proxied`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import ssl
 import time
-from collections.abc import Mapping
-from typing import NamedTuple, cast
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 #: A connection that was idle for longer may be closed by the server at any moment.
 IDLE_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
 MAX_HEAD_BYTES = 2**16
+_CLOSING_TURNS = 3  # of the event loop, until a connection that was cut has closed its socket
 _DROPPED = "the connection was closed before the answer was complete"
 
 
@@ -27,6 +30,41 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class Stream(Protocol):
+    """An answer whose body comes bit by bit; ``chunks`` ends where the body does, and raises what ``stream`` raises."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def chunks(self) -> AsyncIterator[bytes]: ...
+
+
+class Http(Protocol):
+    """What :class:`~gangsched.cluster.kube.client.Client` sends requests with; for its methods see :class:`Pool`."""
+
+    async def request(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        end: float,
+        *,
+        fence: Callable[[], float] = ...,
+        server_timeout: bool = ...,
+    ) -> Answer: ...
+
+    def stream(
+        self, target: str, headers: Mapping[str, str], silence_seconds: float
+    ) -> contextlib.AbstractAsyncContextManager[Stream]: ...
+
+    async def aclose(self) -> None: ...
 
 
 class Pool:
@@ -43,26 +81,43 @@ class Pool:
         self._prefix = parts.path.rstrip("/")
         self._tls = tls
         self._server_name = (server_name or self._host) if tls else None
-        self._head = f" HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\nUser-Agent: {agent}\r\n"
+        # Without a word about encodings a proxy in between may ask for one, and pass on what we do not read.
+        self._head = (
+            f" HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\nUser-Agent: {agent}\r\n"
+            "Accept-Encoding: identity\r\n"
+        )
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
 
     async def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, end: float
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        end: float,
+        *,
+        fence: Callable[[], float] = lambda: math.inf,
+        server_timeout: bool = False,
     ) -> Answer:
-        """One request. It is not sent after ``end`` (monotonic seconds), and given up then with :class:`TimeoutError`.
+        """One request. It is given up at ``end`` (monotonic seconds) with :class:`TimeoutError`.
 
-        Raises :class:`OSError` when there is no answer, or none that is HTTP; the request may have taken effect then.
+        When the connection is there and the bytes are about to be written ``fence`` is asked for the time after which
+        they must not be; they are not written after ``end`` either. ``server_timeout`` tells the server to give up
+        at the earlier of the two. Raises :class:`OSError` when there is no answer, or none that is HTTP; the request
+        may have taken effect then.
         """
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         lines.append(f"Content-Length: {len(body or b'')}\r\n\r\n")
-        message = f"{method} {self._prefix}{target}{self._head}{''.join(lines)}".encode() + (body or b"")
+        rest = f"{self._head}{''.join(lines)}".encode() + (body or b"")
         async with asyncio.timeout(max(0.0, end - time.monotonic())):
             connection = self._kept() or await self._connect()
             try:
-                # A process that was stopped for a while goes on here, and somebody else may be the leader by now.
-                _in_time(end)
-                answer = await connection.exchange(message, method)
+                # A process that was stopped for a while goes on here, and somebody else may be the leader by now:
+                # from this look at the clock to the handing over of the bytes nothing else is done.
+                left = _left(min(end, fence()))
+                timed = with_timeout(target, left) if server_timeout else target
+                answer = await connection.exchange(f"{method} {self._prefix}{timed}".encode() + rest, method)
             except BaseException:
                 self._drop(connection)
                 raise
@@ -72,6 +127,28 @@ class Pool:
         else:
             self._drop(connection)
         return answer
+
+    @contextlib.asynccontextmanager
+    async def stream(self, target: str, headers: Mapping[str, str], silence_seconds: float) -> AsyncIterator[Stream]:
+        """GET something whose answer may last; the connection is cut at the end.
+
+        :class:`TimeoutError` when nothing comes for ``silence_seconds``; otherwise raises as :meth:`request` does.
+        """
+        connection = self._kept() or await self._connect()
+        try:
+            lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+            message = f"GET {self._prefix}{target}{self._head}{''.join(lines)}\r\n".encode()
+            incoming = connection.follow(message, silence_seconds)
+            await incoming.head()
+            yield incoming
+        finally:
+            self._drop(connection)
+
+    async def aclose(self) -> None:
+        """Cut all connections, and let their sockets close."""
+        self.close()
+        for _ in range(_CLOSING_TURNS):
+            await asyncio.sleep(0)
 
     def close(self) -> None:
         """Cut all connections."""
@@ -101,9 +178,17 @@ class Pool:
         connection.cut()
 
 
-def _in_time(end: float) -> None:
-    if time.monotonic() >= end:
+def _left(end: float) -> float:
+    """Seconds until a monotonic time; raises :class:`TimeoutError` when it has come."""
+    left = end - time.monotonic()
+    if left <= 0:
         raise TimeoutError
+    return left
+
+
+def with_timeout(target: str, seconds: float) -> str:
+    """The target with a demand that the server gives up after ``seconds``."""
+    return f"{target}{'&' if '?' in target else '?'}timeout={max(1, int(seconds * 1000))}ms"
 
 
 class _Connection(asyncio.Protocol):
@@ -126,6 +211,17 @@ class _Connection(asyncio.Protocol):
             self.reusable = False
             self._transport.write(message)
         return self._answer
+
+    def follow(self, message: bytes, silence_seconds: float) -> _Incoming:
+        """Send a request whose answer may last; the connection is good for nothing else afterwards."""
+        incoming = _Incoming(silence_seconds)
+        self.reusable = False
+        if self._transport is None or self._transport.is_closing():
+            incoming.connection_lost(None)
+        else:
+            self._transport.set_protocol(incoming)
+            self._transport.write(message)
+        return incoming
 
     def cut(self) -> None:
         """Close without a goodbye."""
@@ -159,6 +255,78 @@ class _Connection(asyncio.Protocol):
             self._answer.set_exception(exc if isinstance(exc, OSError) else ConnectionResetError(_DROPPED))
 
 
+class _Incoming(asyncio.Protocol):
+    """What comes on a connection from now on: one answer, in pieces."""
+
+    def __init__(self, silence_seconds: float) -> None:
+        self._silence_seconds = silence_seconds
+        self._reader = _Reader("GET")
+        self._pieces: list[bytes] = []
+        self._ended = False
+        self._error: OSError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def status(self) -> int:
+        """0 before :meth:`head`."""
+        return self._reader.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names are in lower case."""
+        return self._reader.headers
+
+    @property
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        return self._chunks()
+
+    async def head(self) -> None:
+        """Wait for status and headers."""
+        while not self.status:
+            await self._more()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            if self._pieces:
+                pieces, self._pieces = self._pieces, []
+                yield b"".join(pieces)
+            elif self._ended:
+                return
+            else:
+                await self._more()
+
+    async def _more(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self._waiter = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout(self._silence_seconds):
+            await self._waiter
+
+    def data_received(self, data: bytes) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if not self._ended and self._error is None:
+            try:
+                answer = self._reader.take(data)
+            except ValueError as error:
+                self._error = ConnectionError(f"the answer is not HTTP: {error}")
+            else:
+                self._pieces += self._reader.taken()
+                if answer is not None:
+                    self._pieces.append(answer.body)
+                    self._ended = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._error = self._error or (exc if isinstance(exc, OSError) else ConnectionResetError(_DROPPED))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 class _Reader:
     """Puts one answer together from what arrives. :meth:`take` raises ValueError for what is not HTTP/1.1."""
 
@@ -166,15 +334,15 @@ class _Reader:
         self.stays_open = False
         self._bodiless = method == "HEAD"
         self._buffer = bytearray()
-        self._status = 0
-        self._headers: dict[str, str] = {}
+        self.status = 0
+        self.headers: dict[str, str] = {}
         self._length: int | None = None
         self._chunks: list[bytes] = []
 
     def take(self, data: bytes) -> Answer | None:
         """The answer, once it is complete."""
         self._buffer += data
-        while not self._status:
+        while not self.status:
             if not self._take_head():
                 return None
         if self._length is None:
@@ -182,6 +350,11 @@ class _Reader:
         if len(self._buffer) < self._length:
             return None
         return self._complete(bytes(self._buffer[: self._length]), self._length)
+
+    def taken(self) -> list[bytes]:
+        """Pieces of the body that came in chunks so far; they are no part of the answer afterwards."""
+        out, self._chunks = self._chunks, []
+        return out
 
     def _take_head(self) -> bool:
         """Status line and headers; those of 1xx answers are passed over."""
@@ -198,14 +371,14 @@ class _Reader:
         status = int(rest[:3])
         if status < 200:
             return True
-        self._status = status
-        self._headers = {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
-        self.stays_open = version == "HTTP/1.1" and self._headers.get("connection", "").lower() != "close"
+        self.status = status
+        self.headers = {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+        self.stays_open = version == "HTTP/1.1" and self.headers.get("connection", "").lower() != "close"
         if self._bodiless or status in (204, 304):
             self._length = 0
-        elif self._headers.get("transfer-encoding", "").lower() == "chunked":
+        elif self.headers.get("transfer-encoding", "").lower() == "chunked":
             self._length = None
-        elif (length := self._headers.get("content-length", "")).isdigit():
+        elif (length := self.headers.get("content-length", "")).isdigit():
             self._length = int(length)
         else:
             raise ValueError("the length of the answer is missing")
@@ -230,4 +403,4 @@ class _Reader:
     def _complete(self, body: bytes, used: int) -> Answer:
         if len(self._buffer) > used:
             self.stays_open = False  # more than was asked for
-        return Answer(self._status, self._headers, body)
+        return Answer(self.status, self.headers, body)

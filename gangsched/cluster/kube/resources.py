@@ -8,7 +8,17 @@ from typing import Any, TypeAlias
 
 from gangsched.core import events
 from gangsched.core.events import Event
-from gangsched.model import convert_queues, convert_volumes, queues, wire, wire_queues, wire_volumes
+from gangsched.model import (
+    convert_jobsets,
+    convert_queues,
+    convert_volumes,
+    jobsets,
+    queues,
+    wire,
+    wire_jobsets,
+    wire_queues,
+    wire_volumes,
+)
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import coscheduling, koordinator, upstream
 from gangsched.model.queues import QueueObject
@@ -215,6 +225,29 @@ QUEUE_APIS: tuple[QueueApi, ...] = (
     QueueApi("workloadpriorityclasses", wire_queues.WorkloadPriorityClass, convert_queues.workload_priority_class),
 )
 
+
+@dataclass(frozen=True)
+class JobSetApi:
+    """JobSets, watched where they are served. Nothing waits for them where they are not or are forbidden."""
+
+    plural = "jobsets"
+    family = jobsets.GROUP
+    versions = (jobsets.VERSION,)
+    name = f"{plural}.{family}"
+
+    def resource(self, version: str) -> Resource:
+        """The row for one served version."""
+        return Resource(
+            name=self.name,
+            path=f"/apis/{self.family}/{version}/{self.plural}",
+            kind=jobsets.JOBSET,
+            wire_type=wire_jobsets.JobSet,
+            changed=lambda convert, raw: events.JobSetChanged(convert_jobsets.job_set(convert, raw)),
+            gone=lambda namespace, name, _uid: events.JobSetGone(namespace, name),
+            optional=True,
+        )
+
+
 #: All that is watched only where it is served.
-ServedApi: TypeAlias = GroupApi | QueueApi
-SERVED_APIS: tuple[ServedApi, ...] = (*GROUP_APIS, *QUEUE_APIS)
+ServedApi: TypeAlias = GroupApi | QueueApi | JobSetApi
+SERVED_APIS: tuple[ServedApi, ...] = (*GROUP_APIS, *QUEUE_APIS, JobSetApi())

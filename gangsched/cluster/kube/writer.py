@@ -41,9 +41,12 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.events import Event, WriteDone
-from gangsched.model import wire, wire_volumes
+from gangsched.model import wire, wire_jobsets, wire_volumes
 from gangsched.model.convert import SUSPENDED_BY, job_finished
+from gangsched.model.convert_jobsets import jobset_finished
 from gangsched.model.convert_volumes import SELECTED_NODE
+from gangsched.model.directives import ADDED_BY_FLAVOR
+from gangsched.model.jobsets import JOBSET
 
 _log = structlog.get_logger(__name__)
 
@@ -54,6 +57,7 @@ MIN_ATTEMPT_SECONDS = 0.05
 #: What people read is not worth long retries.
 LOW_TOTAL_SECONDS = 5.0
 NOT_LEADING = "not the leader (any more)"
+KEPT_TEMPLATE = "the API server does not let its pod template be changed, which says nothing of the flavor"
 
 
 class WriteSettings(NamedTuple):
@@ -89,7 +93,8 @@ class _Pod(msgspec.Struct):
 
 _pod_decoder = msgspec.json.Decoder(_Pod)
 _volume_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolume)
-_job_decoder = msgspec.json.Decoder(wire.Job)
+_job_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire.Job)
+_jobset_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire_jobsets.JobSet)
 _claim_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolumeClaim)
 
 
@@ -232,8 +237,11 @@ class Writer:
     async def _send(self, item: Item) -> Verdict:
         """One action until it has an outcome. A repeated write meets its own result, so repeating is safe."""
         action = item.action
+        request: Request | None
         if isinstance(action, Report):
             request = report_request(action, self._controller, self._instance, self._now())
+        elif isinstance(action, ResumeJob) and action.templates is not None:
+            request = None  # it depends on what the templates are
         else:
             request = write_request(action, self._now())
         low = item.lane != "write"
@@ -245,13 +253,20 @@ class Writer:
                 return TRANSIENT, NOT_LEADING
             began = time.monotonic()
             try:
+                if request is None:
+                    assert isinstance(action, ResumeJob)
+                    found = await self._client.attempt(
+                        "GET", job_path(action.job), timeout_seconds=self._settings.timeout_seconds
+                    )
+                    request = job_request(action, action.version, msgspec.json.decode(found))
                 await self._attempt(request)
-                verdict: Verdict | None = (OK, "")
+                verdict: Verdict | None = (OK, _left_out(action, request))
                 self._window.answered(time.monotonic() - began, too_many=False)
             except ApiError as error:
                 refused = error.status == 429 and "DisruptionBudget" not in error.causes
                 self._window.answered(time.monotonic() - began, too_many=refused)
-                if error.status in (409, 422) and isinstance(action, SuspendJob | ResumeJob):
+                refused_by = (403, 409, 422) if request is not None and _writes_templates(request) else (409, 422)
+                if request is not None and error.status in refused_by and isinstance(action, SuspendJob | ResumeJob):
                     problem = str(error)
                     verdict, request = await self._look_at_job(action, request, error)
                 else:
@@ -279,6 +294,7 @@ class Writer:
             content_type=request.content_type,
             timeout_seconds=max(MIN_ATTEMPT_SECONDS, seconds),
             server_timeout=True,
+            fence=self._fence,
         )
 
     async def _judge(self, action: Write | SetCondition | Report, error: ApiError) -> Verdict | None:
@@ -364,10 +380,11 @@ class Writer:
     async def _look_at_job(
         self, action: SuspendJob | ResumeJob, request: Request, error: ApiError
     ) -> tuple[Verdict | None, Request]:
-        """What a Job says about an attempt to suspend it, or to let it go on, that was refused.
+        """What a Job or JobSet says about an attempt to suspend it, or to let it go on, that was refused.
 
         Its status changes all the time: if that is all, the same is to be tried again on the newest version. What
-        somebody else has suspended stays so.
+        somebody else has suspended stays so. A template that must not be changed is no reason not to go on; but that
+        of a Job becomes changeable only when its controller has seen that its pods are gone.
         """
         try:
             path = job_path(action.job)
@@ -376,18 +393,24 @@ class Writer:
             return ((GONE, error.message) if failure.status == 404 else None), request
         except UnreachableError:
             return None, request
-        job = _job_decoder.decode(body)
+        what = action.job
+        job = (_jobset_decoder if what.kind == JOBSET else _job_decoder).decode(body)
         if job.metadata.uid != action.job.uid:
             return (GONE, error.message), request
         if job.spec.suspend == isinstance(action, SuspendJob):
             return (OK, ""), request
-        if job_finished(job):
-            return (CONFLICT, f"Job {action.job.key} has finished"), request
-        if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != action.scheduler:
-            return (CONFLICT, f"Job {action.job.key} has been suspended by somebody else"), request
-        if error.status == 422:
-            return (REFUSED, error.message), request
-        return None, job_request(action, job.metadata.resource_version)
+        if jobset_finished(job) if isinstance(job, wire_jobsets.JobSet) else job_finished(job):
+            return (CONFLICT, f"{what.kind} {what.key} has finished"), request
+        by = None if isinstance(action, ResumeJob) and action.held else action.scheduler
+        if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != by:
+            return (CONFLICT, f"{what.kind} {what.key} has been suspended by somebody else"), request
+        version = job.metadata.resource_version
+        if not _writes_templates(request):
+            return ((REFUSED, error.message) if error.status == 422 else None), job_request(action, version)
+        if error.status != 409 and _version_of(request) == version and _at_rest(job):
+            _log.warning("the template keeps its flavor", kind=what.kind, job=what.key, error=error.message)
+            return None, job_request(action, version)
+        return None, job_request(action, version, msgspec.json.decode(body))
 
     async def _restore_mark(self, action: Remove) -> None:
         """An eviction writes a DisruptionTarget of its own over ours; put ours back while the pod still exists."""
@@ -396,3 +419,26 @@ class Writer:
             await self._attempt(mark_request(pod, action.mark, self._now()))
         except (ApiError, UnreachableError) as error:
             _log.debug("the mark was not restored", pod=pod.key, error=str(error))
+
+
+def _writes_templates(request: Request) -> bool:
+    """Does a request that resumes a Job or JobSet change its pod templates?"""
+    return ADDED_BY_FLAVOR.encode() in request.body
+
+
+def _version_of(request: Request) -> str:
+    return str(msgspec.json.decode(request.body)["metadata"]["resourceVersion"])
+
+
+def _left_out(action: Write | SetCondition | Report, request: Request) -> str:
+    """What a request that was accepted does not do of the action."""
+    wanted = isinstance(action, ResumeJob) and action.templates is not None
+    return KEPT_TEMPLATE if wanted and not _writes_templates(request) else ""
+
+
+def _at_rest(job: wire.Job | wire_jobsets.JobSet) -> bool:
+    """Is a Job that is suspended known by its controller to have no pods?"""
+    if isinstance(job, wire_jobsets.JobSet):
+        return True
+    suspended = any(c.type == "Suspended" and c.status == "True" for c in job.status.conditions or ())
+    return suspended and not job.status.active

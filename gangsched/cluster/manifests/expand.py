@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
-from gangsched.cluster.manifests.kinds import JobSet
 from gangsched.model import wire
+from gangsched.model.convert_jobsets import JOBSET_NAME, child, jobset_finished, replicated_jobs
 from gangsched.model.errors import FieldError
+from gangsched.model.wire_jobsets import JobSet
 
 #: More pods than this are not made of one input.
 MAX_PODS = 100_000
@@ -21,7 +20,6 @@ MAX_PODS = 100_000
 JOB_NAME = "batch.kubernetes.io/job-name"
 OLD_JOB_NAME = "job-name"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 _SIMULATION = "sim.gangsched.dev/"
 _TEMPLATE = "spec.template"
 
@@ -107,54 +105,12 @@ def pods_of(job: wire.Job, count: int) -> Iterator[wire.Pod]:
 
 def jobs_of(jobset: JobSet) -> Iterator[tuple[wire.Job, str]]:
     """The Jobs of a JobSet, each with the path of its spec in the JobSet. Raises :class:`FieldError`."""
-    meta = jobset.metadata
-    if _finished(jobset.status.conditions):
+    if jobset_finished(jobset):
         return
-    owner = wire.OwnerReference(
-        api_version="jobset.x-k8s.io/v1alpha2", kind="JobSet", name=meta.name, uid=meta.uid, controller=True
-    )
-    notes = {k: v for k, v in (meta.annotations or {}).items() if k.startswith(_SIMULATION)}
-    names: set[str] = set()
-    for i, replicated in enumerate(jobset.spec.replicated_jobs):
-        path = f"spec.replicatedJobs[{i}]"
-        if not replicated.name or replicated.name in names:
-            problem = f"{replicated.name!r} is given twice" if replicated.name else "is missing"
-            raise FieldError(f"{path}.name", problem)
-        names.add(replicated.name)
-        if not 0 <= replicated.replicas <= MAX_PODS:
-            raise FieldError(f"{path}.replicas", f"{replicated.replicas} is not between 0 and {MAX_PODS}")
-        template = replicated.template
+    for path, replicated in replicated_jobs(jobset):
         for index in range(replicated.replicas):
-            labels = {
-                JOBSET_NAME: meta.name,
-                "jobset.sigs.k8s.io/replicatedjob-name": replicated.name,
-                "jobset.sigs.k8s.io/replicatedjob-replicas": str(replicated.replicas),
-                "jobset.sigs.k8s.io/job-index": str(index),
-            }
-            job = wire.Job(
-                metadata=wire.ObjectMeta(
-                    name=f"{meta.name}-{replicated.name}-{index}",
-                    namespace=meta.namespace,
-                    creation_timestamp=meta.creation_timestamp,
-                    labels=(template.metadata.labels or {}) | labels,
-                    annotations=notes | (template.metadata.annotations or {}),
-                    owner_references=[owner],
-                ),
-                spec=_child_spec(template.spec, labels, jobset.spec.suspend),
-            )
-            yield job, f"{path}.template.spec"
-
-
-def _child_spec(spec: wire.JobSpec, labels: dict[str, str], suspended: bool) -> wire.JobSpec:
-    meta = spec.template.metadata
-    template = wire.PodTemplate(
-        metadata=wire.ObjectMeta(labels=(meta.labels or {}) | labels, annotations=meta.annotations),
-        spec=spec.template.spec,
-    )
-    return msgspec.structs.replace(
-        spec, template=template, suspend=spec.suspend or suspended, completion_mode="Indexed"
-    )
+            yield child(jobset, replicated, index), f"{path}.template.spec"
 
 
 def _finished(conditions: list[wire.Condition] | None) -> bool:
-    return any(c.type in ("Complete", "Completed", "Failed") and c.status == "True" for c in conditions or ())
+    return any(c.type in ("Complete", "Failed") and c.status == "True" for c in conditions or ())

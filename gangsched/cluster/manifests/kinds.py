@@ -4,39 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.model import queues, wire, wire_queues, wire_volumes
+from gangsched.model import jobsets, queues, wire, wire_queues, wire_volumes
+from gangsched.model.wire_jobsets import JobSet
 
 SIGS, COSCHEDULING, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.x-k8s.io", "scheduling.k8s.io"
 STORAGE = "storage.k8s.io"
-
-
-class ReplicatedJob(wire.Wire):
-    """``replicas`` Jobs of one template."""
-
-    name: str = ""
-    replicas: int = 1
-    template: wire.Job = msgspec.field(default_factory=wire.Job)
-
-
-class JobSetSpec(wire.Wire):
-    """The part of a JobSet that says which Jobs it makes."""
-
-    replicated_jobs: list[ReplicatedJob] = msgspec.field(default_factory=list)
-    suspend: bool = False
-
-
-class JobSetStatus(wire.Wire):
-    """Only whether the JobSet is over."""
-
-    conditions: list[wire.Condition] | None = None
-
-
-class JobSet(wire.Wire):
-    """``jobset.x-k8s.io/v1alpha2``."""
-
-    metadata: wire.ObjectMeta = msgspec.field(default_factory=wire.ObjectMeta)
-    spec: JobSetSpec = msgspec.field(default_factory=JobSetSpec)
-    status: JobSetStatus = msgspec.field(default_factory=JobSetStatus)
 
 
 class PodGroupTemplate(wire.Wire):
@@ -139,7 +111,7 @@ KINDS: dict[tuple[str, str], Kind] = {
             wire_queues.WorkloadPriorityClass,
             namespaced=False,
         ),
-        Kind("JobSet", "jobset.x-k8s.io", ("v1alpha2",), JobSet),
+        Kind(jobsets.JOBSET, jobsets.GROUP, (jobsets.VERSION,), JobSet),
     )
 }
 

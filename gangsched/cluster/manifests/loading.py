@@ -11,7 +11,7 @@ from gangsched.cluster.manifests.admission import PriorityAdmission
 from gangsched.cluster.manifests.documents import documents
 from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
 from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
-from gangsched.cluster.manifests.kinds import COSCHEDULING, JobSet, Workload
+from gangsched.cluster.manifests.kinds import COSCHEDULING, Workload
 from gangsched.cluster.manifests.objects import Found, objects
 from gangsched.cluster.manifests.sources import read
 from gangsched.cluster.manifests.storage import StorageAdmission
@@ -20,6 +20,7 @@ from gangsched.core.events import (
     Event,
     GangChanged,
     JobChanged,
+    JobSetChanged,
     NamespaceChanged,
     NodeChanged,
     PodChanged,
@@ -28,13 +29,14 @@ from gangsched.core.events import (
     QueueObjectChanged,
     StorageChanged,
 )
-from gangsched.model import convert_queues, convert_volumes, wire, wire_queues
+from gangsched.model import convert_jobsets, convert_queues, convert_volumes, wire, wire_queues
 from gangsched.model import wire_volumes as storage
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
 from gangsched.model.queues import QueueObject
 from gangsched.model.records import PodSelector
 from gangsched.model.times import parse_time
+from gangsched.model.wire_jobsets import JobSet
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -206,6 +208,7 @@ class _Loading:
 
     def _jobset(self, place: Place, raw: JobSet) -> None:
         _identify(raw.metadata, "JobSet")
+        self._add(place, JobSetChanged(convert_jobsets.job_set(self._convert, raw)))
         if self._owners.is_expanded(raw):
             return
         for job, path in jobs_of(raw):

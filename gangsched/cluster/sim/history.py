@@ -16,7 +16,7 @@ NO_DETAIL: Detail = {}
 #: Who did it.
 INPUT, USER, SCHEDULER, API_SERVER, KUBELET = "input", "user", "scheduler", "api-server", "kubelet"
 DISRUPTION_CONTROLLER, POD_GC = "disruption-controller", "pod-gc"
-VOLUME_CONTROLLER, JOB_CONTROLLER = "volume-controller", "job-controller"
+VOLUME_CONTROLLER, JOB_CONTROLLER, JOBSET_CONTROLLER = "volume-controller", "job-controller", "jobset-controller"
 
 #: What was done to an object.
 EXISTS, CREATE, CHANGE, GONE = "exists", "create", "change", "gone"

@@ -12,11 +12,15 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.replay import Moment, ends_object
 from gangsched.model import dialects
+from gangsched.model.convert_jobsets import JOBSET_NAME
+from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolumeClaim
 
 #: The preemptor in the message of a victim's DisruptionTarget condition.
 _PREEMPTOR = re.compile(r"preemptor: ([^,\s]+)")
+#: The gang in the same message of a member that leaves because its gang is bound in part.
+_ROLLED_BACK = re.compile(r"rolling back a gang that is bound in part: ([^,\s]+)")
 
 
 def violations(history: History) -> list[str]:
@@ -107,7 +111,8 @@ def _minimum(ident: GangId, gangs: Mapping[tuple[str, str, str], Gang], pods: It
 class Round(msgspec.Struct):
     """One plan of one gang as it was carried out: numbers of history entries.
 
-    ``nominated``, ``marked`` and ``removed`` hold the first such entry per pod; ``bound`` those of members.
+    ``nominated``, ``marked`` and ``removed`` hold the first such entry per pod; ``bound`` those of members, and
+    ``withdrawn`` those that ended their nominations.
     """
 
     gang: str
@@ -116,25 +121,33 @@ class Round(msgspec.Struct):
     marked: dict[str, int] = {}
     removed: dict[str, int] = {}
     bound: dict[str, int] = {}
+    withdrawn: dict[str, int] = {}
 
 
 def rounds(history: History) -> list[Round]:
-    """The plans that nominated, in the order of their first nomination, and the suspended Jobs: they have no members to
-    nominate.
+    """The plans that nominated, in the order of their first nomination, and those of suspended Jobs: they have no
+    members to nominate, and a plan of theirs begins with its first mark. That is one after which a list of victims
+    stands when none stood, though the Job has removed some: all on the list before have left, or have been unmarked.
 
     A mark belongs to the newest plan of the gang that its message names, a removal to the plan that it was written
     for if that has marked the victim, else to the mark that its victim
     bears, a bind to the plan whose nomination the pod bears: one that was withdrawn before binds no more.
     """
     out: list[Round] = []
+    jobs: dict[str, str] = {}
+    left: set[str] = set()
     newest: dict[str, Round] = {}
     nominated_for: dict[str, Round] = {}
     by_plan: dict[str, Round] = {}
     marked_for: dict[str, Round] = {}
     for entry in history:
-        if isinstance(entry.record, Job) and entry.record.suspended_by and entry.verb in (log.SUSPEND, log.EXISTS):
-            newest[entry.object] = Round(entry.object, f"of the Job suspended by entry {entry.number}")
+        by_us = isinstance(entry.record, Job | JobSet) and entry.record.suspended_by
+        if by_us and entry.verb in (log.SUSPEND, log.EXISTS):
+            jobs[entry.object] = f"of the Job suspended by entry {entry.number}"
+            newest[entry.object] = Round(entry.object, jobs[entry.object])
             out.append(newest[entry.object])
+        if entry.kind == "Pod" and (ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live)):
+            left.add(entry.uid)
         if entry.outcome != log.OK or entry.kind != "Pod":
             continue
         if entry.verb == log.NOMINATE:
@@ -143,15 +156,22 @@ def rounds(history: History) -> list[Round]:
             if plan not in by_plan:
                 by_plan[plan] = Round(gang, plan)
                 out.append(by_plan[plan])
-            newest[gang] = newest[_job_key(entry)] = nominated_for[entry.uid] = by_plan[plan]
+            nominated_for[entry.uid] = by_plan[plan]
+            newest.update(dict.fromkeys((gang, _job_key(entry), _jobset_key(entry)), by_plan[plan]))
             by_plan[plan].nominated.setdefault(entry.uid, entry.number)
         elif entry.verb == log.MARK:
             found = newest.get(preemptor_of(str(entry.detail["message"])))
+            if found is not None and found.plan == jobs.get(found.gang) and found.removed:
+                listed = (uid for uid in found.marked if marked_for.get(uid) is found)
+                if entry.uid not in found.marked and all(uid in found.removed or uid in left for uid in listed):
+                    found = newest[found.gang] = Round(found.gang, found.plan)
+                    out.append(found)
             if found is not None:
                 marked_for[entry.uid] = found
                 found.marked.setdefault(entry.uid, entry.number)
         elif entry.verb == log.WITHDRAW:
-            nominated_for.pop(entry.uid, None)
+            if (found := nominated_for.pop(entry.uid, None)) is not None:
+                found.withdrawn.setdefault(entry.uid, entry.number)
         elif entry.verb == log.UNMARK:
             marked_for.pop(entry.uid, None)
         elif _removal(entry) and entry.uid in marked_for:
@@ -184,14 +204,24 @@ def phases_out_of_order(history: History) -> list[str]:
 
 
 def early_binds(history: History) -> list[str]:
-    """Members of preempting gangs that were bound before the last victim of their plan was gone or finished."""
+    """Members of preempting gangs that were bound before the last victim of their plan was gone or finished.
+
+    The marks are the list of victims: one that another gang has marked since stands on that gang's list alone, and a
+    process that starts anew cannot know that it ever stood on another.
+    """
     free_at: dict[str, int] = {}
     for entry in history:
         if ends_object(entry) or (isinstance(entry.record, Pod) and entry.record.finished):
             free_at.setdefault(entry.uid, entry.number)
     out = []
-    for each in rounds(history):
-        last = max((free_at.get(uid, len(history)) for uid in each.removed), default=-1)
+    known = rounds(history)
+    for each in known:
+        until: dict[str, int] = {}
+        for uid in each.removed:
+            later = (other.marked[uid] for other in known if uid in other.marked and other.gang != each.gang)
+            moved = min((n for n in later if n > each.marked[uid]), default=len(history))
+            until[uid] = min(free_at.get(uid, len(history)), moved)
+        last = max(until.values(), default=-1)
         out += [
             f"{each.gang} plan {each.plan}: {_name(history, number)} bound while victims were still there"
             for number in each.bound.values()
@@ -201,7 +231,8 @@ def early_binds(history: History) -> list[str]:
 
 
 def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] | None = None) -> list[str]:
-    """Pods that the scheduler removed without having marked them for a gang that had nominated before.
+    """Pods that the scheduler removed without having marked them for a gang that had nominated before, or as members
+    of a gang that it rolls back.
 
     ``planned``, where given, says for each preemptor (``namespace/gang``) which pods (``namespace/name``) its plans
     ever named; a removal outside of them is reported too.
@@ -209,7 +240,7 @@ def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] |
     covered = {uid for each in rounds(history) for uid in each.removed}
     out = []
     for entry in history:
-        if not _removal(entry) or entry.outcome != log.OK:
+        if not _removal(entry) or entry.outcome != log.OK or _rolled_back(history, entry):
             continue
         if entry.uid not in covered:
             out.append(f"{_when(entry)} {entry.object} was removed without a mark")
@@ -289,6 +320,11 @@ def _mark_of(history: History, removal: Entry) -> str:
     return max(((e.number, str(e.detail["message"])) for e in marks), default=(0, ""))[1]
 
 
+def _rolled_back(history: History, removal: Entry) -> bool:
+    found = _ROLLED_BACK.search(_mark_of(history, removal))
+    return found is not None and isinstance(removal.record, Pod) and removal.record.gang.key == found[1]
+
+
 def _gang_key(entry: Entry) -> str:
     assert isinstance(entry.record, Pod)
     return entry.record.gang.key
@@ -299,6 +335,13 @@ def _job_key(entry: Entry) -> str:
     assert isinstance(entry.record, Pod)
     owner = entry.record.owner
     return f"{entry.record.namespace}/{owner.name}" if owner is not None and owner.kind == "Job" else _gang_key(entry)
+
+
+def _jobset_key(entry: Entry) -> str:
+    """The same of the JobSet."""
+    assert isinstance(entry.record, Pod)
+    name = entry.record.labels.get(JOBSET_NAME)
+    return f"{entry.record.namespace}/{name}" if name else _gang_key(entry)
 
 
 def _name(history: History, number: int) -> str:

@@ -16,6 +16,7 @@ from gangsched.cluster.sim.history import COMPLETE, CREATE, DELETE, FAIL, GONE, 
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
 from gangsched.core.events import Event, JobChanged, PodChanged, PodGone
+from gangsched.model.directives import directed
 from gangsched.model.records import JOB, SINGLE, GangId, Job, Pod
 
 JobKey = tuple[str, str]
@@ -42,9 +43,12 @@ class JobController:
                 if old.live:
                     self._pod_lost(old)
             case JobChanged(job):
-                if job.suspended != (isinstance(old, Job) and old.suspended):
-                    if isinstance(old, Job) and not job.suspended:
+                before = (old.suspended, old.finished) if isinstance(old, Job) else (False, job.finished)
+                if (job.suspended, job.finished) != before:
+                    if before[0] and not job.suspended:
                         self._complete.add((job.namespace, job.name))
+                    self._soon((job.namespace, job.name), self._timing.controller_seconds)
+                elif isinstance(old, Job) and job.parallelism != old.parallelism:
                     self._soon((job.namespace, job.name), self._timing.controller_seconds)
 
     def _pod_changed(self, pod: Pod, old: Pod | None) -> None:
@@ -102,6 +106,9 @@ class JobController:
         elif key in self._complete:
             for _ in range(job.wanted - len(active)):
                 self._create(job)
+            for pod in active[job.wanted :]:
+                self._lost.add(pod.uid)  # it is not counted as failed
+                self._delete(pod)
 
     def _active(self, job: Job) -> list[Pod]:
         pods = self._store.pods.values()
@@ -125,5 +132,8 @@ class JobController:
             gang = GangId(SINGLE, job.namespace, name, job.template.scheduler)
         now = self._clock.now
         uid = f"sim:{job.namespace}/{name}#{self._made}"
-        pod = msgspec.structs.replace(job.template, name=name, uid=uid, gang=gang, created=now, started=now)
+        shape = directed(job.template.shape, job.added)
+        pod = msgspec.structs.replace(
+            job.template, name=name, uid=uid, gang=gang, created=now, started=now, shape=shape
+        )
         self._store.put_pod(pod, Cause(JOB_CONTROLLER, CREATE))

@@ -16,6 +16,8 @@ from gangsched.core.events import (
     GangGone,
     JobChanged,
     JobGone,
+    JobSetChanged,
+    JobSetGone,
     NamespaceChanged,
     NamespaceGone,
     NodeChanged,
@@ -32,6 +34,7 @@ from gangsched.core.events import (
     StorageChanged,
     StorageGone,
 )
+from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import Budget, Gang, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
 
@@ -92,6 +95,21 @@ class Store:
         """The Job, or None."""
         found = self._others.get(("Job", namespace, name))
         return found.job if isinstance(found, JobChanged) else None
+
+    def jobset(self, namespace: str, name: str) -> JobSet | None:
+        """The JobSet, or None."""
+        found = self._others.get((JOBSET, namespace, name))
+        return found.jobset if isinstance(found, JobSetChanged) else None
+
+    def jobs_of(self, jobset: JobSet) -> list[Job]:
+        """The Jobs that a JobSet owns, by name."""
+        jobs = (e.job for e in self._others.values() if isinstance(e, JobChanged))
+        owned = (j for j in jobs if j.owner is not None and (j.owner.kind, j.owner.uid) == (JOBSET, jobset.uid))
+        return sorted(owned, key=lambda j: j.name)
+
+    def jobs(self) -> list[Job]:
+        """All Jobs, in the order in which they were created."""
+        return [e.job for e in self._others.values() if isinstance(e, JobChanged)]
 
     def claims(self) -> list[PersistentVolumeClaim]:
         """All claims, in the order in which they were created."""
@@ -177,12 +195,15 @@ class Store:
                 self.budgets[budget.namespace, budget.name] = budget
             case BudgetGone(namespace, name):
                 del self.budgets[namespace, name]
-            case NamespaceGone() | PriorityClassGone() | JobGone() | PodSelectorGone():
+            case NamespaceGone() | PriorityClassGone() | JobGone() | JobSetGone() | PodSelectorGone():
                 del self._others[_other_key(event)]
             case StorageGone() | QueueObjectGone():
                 del self._others[_other_key(event)]
             case JobChanged(job):
                 event = JobChanged(msgspec.structs.replace(job, version=version))
+                self._others[_other_key(event)] = event
+            case JobSetChanged(jobset):
+                event = JobSetChanged(msgspec.structs.replace(jobset, version=version))
                 self._others[_other_key(event)] = event
             case StorageChanged(record):
                 if isinstance(record, PersistentVolume | PersistentVolumeClaim):
@@ -234,6 +255,10 @@ def _other_key(event: Event) -> tuple[str, ...]:
             return "Job", job.namespace, job.name
         case JobGone(namespace, name):
             return "Job", namespace, name
+        case JobSetChanged(jobset):
+            return JOBSET, jobset.namespace, jobset.name
+        case JobSetGone(namespace, name):
+            return JOBSET, namespace, name
         case PodSelectorChanged(found):
             return found.kind, found.namespace, found.name
         case PodSelectorGone(kind, namespace, name):
@@ -254,7 +279,7 @@ def _record(event: Event) -> Any:
             return record
         case NamespaceChanged(record) | PriorityClassChanged(record) | JobChanged(record) | PodSelectorChanged(record):
             return record
-        case StorageChanged(record) | QueueObjectChanged(record):
+        case StorageChanged(record) | QueueObjectChanged(record) | JobSetChanged(record):
             return record
         case ObjectRefused():
             return event

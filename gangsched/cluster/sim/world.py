@@ -12,6 +12,7 @@ from gangsched.cluster.sim.controllers import DisruptionController, PodGarbageCo
 from gangsched.cluster.sim.faults import Faults, NoFaults
 from gangsched.cluster.sim.history import CREATE, EXISTS, INPUT, USER, Cause, History
 from gangsched.cluster.sim.jobs import JobController
+from gangsched.cluster.sim.jobsets import JobSetController
 from gangsched.cluster.sim.kubelet import Kubelet
 from gangsched.cluster.sim.store import Store, describe
 from gangsched.cluster.sim.timing import Timing
@@ -48,6 +49,7 @@ class World:
         self.disruption = DisruptionController(self.clock, self.store, self.timing)
         self.pod_gc = PodGarbageCollector(self.clock, self.store, self.timing)
         self.job_controller = JobController(self.clock, self.store, self.timing)
+        self.jobset_controller = JobSetController(self.clock, self.store, self.timing)
         self.volume_controller = VolumeController(self.clock, self.store, self.timing)
         self.api = ApiServer(self.clock, self.store, self.history, self.timing, self.faults)
         for after_seconds, event in arrivals:

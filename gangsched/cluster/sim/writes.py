@@ -6,7 +6,7 @@ Checks and outcomes are those of a real API server, as the scheduler's HTTP adap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ from gangsched.core.actions import (
     Bind,
     BindVolume,
     GangStatus,
+    JobStatus,
     Mark,
     Nominate,
     PodRef,
@@ -36,8 +37,17 @@ from gangsched.core.actions import (
     WithdrawNomination,
     Write,
 )
-from gangsched.core.events import BudgetChanged, GangChanged, JobChanged, PodGone, StorageChanged, WriteDone
-from gangsched.model.records import Condition, Pod
+from gangsched.core.events import (
+    BudgetChanged,
+    GangChanged,
+    JobChanged,
+    JobSetChanged,
+    PodGone,
+    StorageChanged,
+    WriteDone,
+)
+from gangsched.model.jobsets import JOBSET, JobSet
+from gangsched.model.records import Condition, Directives, Job, Pod
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
 
@@ -149,18 +159,24 @@ class ApiServer:
 
     def _suspend_or_resume(self, action: SuspendJob | ResumeJob) -> Outcome:
         """What the adapter makes of it in the end: another version of the Job alone is no obstacle."""
-        job = self._store.job(action.job.namespace, action.job.name)
-        if job is None or job.uid != action.job.uid:
-            return Outcome("gone", "no Job with this name and UID")
+        ref = action.job
+        find = self._store.jobset if ref.kind == JOBSET else self._store.job
+        job: Job | JobSet | None = find(ref.namespace, ref.name)
+        if job is None or job.uid != ref.uid:
+            return Outcome("gone", f"no {ref.kind} with this name and UID")
         suspend = isinstance(action, SuspendJob)
         if job.suspended == suspend:
             return _OK
         if job.finished:
-            return Outcome("conflict", f"Job {job.key} has finished")
-        if not suspend and job.suspended_by != action.scheduler:
-            return Outcome("conflict", f"Job {job.key} has been suspended by somebody else")
+            return Outcome("conflict", f"{ref.kind} {job.key} has finished")
+        by = "" if isinstance(action, ResumeJob) and action.held else action.scheduler
+        if not suspend and job.suspended_by != by:
+            return Outcome("conflict", f"{ref.kind} {job.key} has been suspended by somebody else")
         changed = msgspec.structs.replace(job, suspended=suspend, suspended_by=action.scheduler if suspend else "")
-        self._store.apply(JobChanged(changed), Cause(SCHEDULER, verb_of(action), _said(action)))
+        if isinstance(action, ResumeJob) and action.templates is not None:
+            changed = _given(changed, action.templates)
+        event = JobSetChanged(changed) if isinstance(changed, JobSet) else JobChanged(changed)
+        self._store.apply(event, Cause(SCHEDULER, verb_of(action), _said(action)))
         return _OK
 
     def _select_node(self, action: SelectNode) -> Outcome:
@@ -250,6 +266,8 @@ class ApiServer:
             self._store.put_pod(changed, Cause(SCHEDULER, log.MARK, {"message": action.mark}))
 
     def _gang_status(self, action: GangStatus) -> Outcome:
+        if isinstance(action, JobStatus):
+            return _OK  # nobody here reads conditions of Jobs
         gang = self._store.gangs.get((action.family, action.namespace, action.name))
         if gang is None or gang.uid != action.uid:
             return _GONE
@@ -274,7 +292,7 @@ class ApiServer:
         if isinstance(action, Report):
             kind, key, uid = action.regarding[1], "/".join(filter(None, action.regarding[2:4])), action.regarding[4]
         elif isinstance(action, SuspendJob | ResumeJob):
-            kind, key, uid = "Job", action.job.key, action.job.uid
+            kind, key, uid = action.job.kind, action.job.key, action.job.uid
         elif isinstance(action, GangStatus):
             kind, key, uid = "PodGroup", f"{action.namespace}/{action.name}", action.uid
         else:
@@ -345,6 +363,17 @@ def _cause(action: Write | SetCondition, pod: Pod | None = None) -> Cause:
     if pod is not None and pod.node and isinstance(action, Remove | Mark):
         detail["node"] = pod.node
     return Cause(SCHEDULER, verb_of(action), detail)
+
+
+def _given(job: Job | JobSet, templates: Sequence[Directives]) -> Job | JobSet:
+    """A Job or JobSet whose templates have this of their flavors."""
+    if isinstance(job, Job):
+        return msgspec.structs.replace(job, added=templates[0])
+    replicated = tuple(
+        msgspec.structs.replace(each, job=msgspec.structs.replace(each.job, added=added))
+        for each, added in zip(job.replicated, templates, strict=True)
+    )
+    return msgspec.structs.replace(job, replicated=replicated)
 
 
 def _since(new: Condition, old: Condition | None) -> Condition:

@@ -16,6 +16,7 @@ from gangsched.core.filters.spread import PodTopologySpread
 from gangsched.core.filters.volumes import VolumeFilter
 from gangsched.core.framework.guard import GuardedFilter, GuardedScore
 from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.core.options import Options
 from gangsched.core.scores.base import Score
 from gangsched.core.state.podclass import PodClass
@@ -29,7 +30,7 @@ class Pipeline:
     """The filters (in the order in which they are asked and reported) and the weighted scores.
 
     ``unlimited`` says of which resources there is always enough, for
-    :class:`~gangsched.core.state.simulation.Simulation`.
+    :class:`~gangsched.core.state.simulation.Simulation`. ``stopwatch`` counts the time that both take.
     """
 
     def __init__(
@@ -37,25 +38,35 @@ class Pipeline:
         filters: list[Filter],
         scores: list[tuple[Score, float]],
         unlimited: Callable[[str], bool] | None = None,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         self.filters = filters
         self.scores = scores
         self.unlimited = unlimited
+        self.stopwatch = stopwatch or Stopwatch()
         #: Labels of pods that plug-ins of others look at; None without such plug-ins.
         self.pod_labels = _pod_labels([*filters, *(score for score, _ in scores)])
         self._static: dict[int, tuple[tuple[int, int], Any, Bools]] = {}
 
     def mask(self, pod: PodClass, sim: Simulation) -> Bools:
         """``(N,)``: nodes that could take one more pod of this class."""
-        mask = self.static_mask(pod, sim).copy()
+        began = self.stopwatch.clock()
+        mask = self._static_mask(pod, sim).copy()
         for rule in self.watching(pod, sim):
             mask &= rule.mask(sim.state(rule, pod))
+        self.stopwatch.filter_seconds += self.stopwatch.clock() - began
         return mask
 
     def static_mask(self, pod: PodClass, sim: Simulation) -> Bools:
         """``(N,)``: nodes that pass the filters blind to pods, and the simulation's restriction; volumes count here as
         far as no other pod can change anything about them. Do not modify.
         """
+        began = self.stopwatch.clock()
+        mask = self._static_mask(pod, sim)
+        self.stopwatch.filter_seconds += self.stopwatch.clock() - began
+        return mask
+
+    def _static_mask(self, pod: PodClass, sim: Simulation) -> Bools:
         mask = self._blind_mask(pod, sim)
         if pod.volumes is not None:
             for rule in self.filters:
@@ -118,6 +129,12 @@ class Pipeline:
         Every node is charged to the first filter that refuses it, as kube-scheduler reports it. Returns the
         reasons sorted by text, and ``(N,)`` the nodes on which removing pods might help.
         """
+        began = self.stopwatch.clock()
+        found = self._diagnose(pod, sim)
+        self.stopwatch.filter_seconds += self.stopwatch.clock() - began
+        return found
+
+    def _diagnose(self, pod: PodClass, sim: Simulation) -> tuple[list[Reason], Bools]:
         size = sim.snapshot.size
         open_nodes = np.ones(size, dtype=np.bool_)
         resolvable = np.zeros(size, dtype=np.bool_)
@@ -161,15 +178,18 @@ class Ranking:
 
     def __init__(self, pipeline: Pipeline, pod: PodClass, sim: Simulation, mask: Bools) -> None:
         self._of = (pipeline, pod, sim)
+        self._stopwatch = pipeline.stopwatch
+        began = self._stopwatch.clock()
         self._parts = [
             (score, weight, score.prepare(pod, sim, mask))
             for score, weight in pipeline.scores
             if weight and score.local and score.applies(pod, sim)
         ]
         self.local = True
-        self._scores = self.values(sim.snapshot.size)
+        self._scores = self._values(sim.snapshot.size)
         self.totals: Floats = self._scores
         self._add_up(mask)
+        self._stopwatch.score_seconds += self._stopwatch.clock() - began
 
     def _add_up(self, mask: Bools) -> None:
         """The totals: local scores as they are known, all others as they are now, with those that apply only now."""
@@ -184,6 +204,12 @@ class Ranking:
 
     def values(self, size: int) -> Floats:
         """``(size,)`` local scores of all ``size`` nodes as they are now, those that may not be used included."""
+        began = self._stopwatch.clock()
+        totals = self._values(size)
+        self._stopwatch.score_seconds += self._stopwatch.clock() - began
+        return totals
+
+    def _values(self, size: int) -> Floats:
         totals = np.zeros(size)
         for score, weight, state in self._parts:
             totals += weight * score.values(state)
@@ -191,8 +217,10 @@ class Ranking:
 
     def placed(self, row: int, mask: Bools) -> None:
         """A pod has come to ``row``, and the nodes of ``mask`` may be used from now on."""
-        self._scores[row] = self.value(row)
+        began = self._stopwatch.clock()
+        self._scores[row] = self._value(row)
         self._add_up(mask)
+        self._stopwatch.score_seconds += self._stopwatch.clock() - began
 
     def best(self) -> int:
         """The row of the best node, the first by name among equals; -1 when none is left."""
@@ -203,6 +231,12 @@ class Ranking:
 
     def value(self, row: int) -> float:
         """The local score of one node as it is now."""
+        began = self._stopwatch.clock()
+        total = self._value(row)
+        self._stopwatch.score_seconds += self._stopwatch.clock() - began
+        return total
+
+    def _value(self, row: int) -> float:
         return sum(weight * score.value(state, row) for score, weight, state in self._parts)
 
     def leaders(self, most: int) -> list[tuple[float, int]]:
@@ -210,6 +244,7 @@ class Ranking:
 
         Placing a pod changes only its own node's score, so ``most`` pods never need more nodes than these.
         """
+        began = self._stopwatch.clock()
         passing = np.flatnonzero(self.totals != -np.inf)
         scores = self.totals[passing]
         if len(passing) > most:
@@ -218,7 +253,9 @@ class Ranking:
             level = np.flatnonzero(scores == floor)[: most - len(above)]
             chosen = np.concatenate([above, level])
             passing, scores = passing[chosen], scores[chosen]
-        return sorted(zip((-scores).tolist(), passing.tolist(), strict=True))
+        found = sorted(zip((-scores).tolist(), passing.tolist(), strict=True))
+        self._stopwatch.score_seconds += self._stopwatch.clock() - began
+        return found
 
 
 def default_pipeline(options: Options) -> Pipeline:
@@ -226,6 +263,7 @@ def default_pipeline(options: Options) -> Pipeline:
     return pipeline_of(options.plugins_of(options.scheduler_names[0]))
 
 
-def pipeline_of(plugins: PluginSet) -> Pipeline:
+def pipeline_of(plugins: PluginSet, stopwatch: Stopwatch | None = None) -> Pipeline:
     """The filters and scores of a profile. Raises what the constructors of foreign plug-ins raise."""
-    return Pipeline(plugins.make_filters(), plugins.make_scores(), plugins.ignores if plugins.ignores_any else None)
+    unlimited = plugins.ignores if plugins.ignores_any else None
+    return Pipeline(plugins.make_filters(), plugins.make_scores(), unlimited, stopwatch)

@@ -8,11 +8,11 @@ from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.groups import Clock, Group, Plan, group_key
-from gangsched.core.lifecycle import report, suspension, telling
+from gangsched.core.lifecycle import admission, report, rollback, suspension, telling
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import BINDING, HOLDING, Do, Signal, State, step
+from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Do, Signal, State, step
 from gangsched.core.lifecycle.takeover import Takeover
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
@@ -111,14 +111,15 @@ class Executor:
         self.world.held.clear()
         self.world.suspended.rooms.clear()
         self.world.binding.clear()
+        self.world.stuck.clear()
         self.world.turns.clear()
+        self.world.membership.begun.clear()
         self.steps.forget()
 
     def refused(self, event: ev.ObjectRefused) -> None:
         """Tell the owner of an object that cannot be understood, once."""
         kind, _, api = event.kind.partition(".")
-        version = {"scheduling.sigs.k8s.io": "v1alpha1", "scheduling.x-k8s.io": "v1alpha1"}.get(api)
-        reference = (f"{api}/{version}" if version else api or "v1", kind, event.namespace, event.name, event.uid)
+        reference = report.group_reference(api, kind, event.namespace, event.name, event.uid)
         note = f"{event.field}: {event.message}"[:1024]
         self.steps.actions.append(Report(reference, "Warning", report.REFUSED, "Reading", note))
 
@@ -159,10 +160,10 @@ class Executor:
         if group.state is State.STARTING:
             self._follow_job(group)
             return
-        if group.state is State.BINDING:
-            return  # members become bound one after another; what is missing afterwards is seen then
-        planned = group.state in (*HOLDING, State.PREBINDING)
-        if planned and group.plan is not None and not self._members_there(group.plan):
+        if group.state in (State.BINDING, State.ROLLING_BACK):
+            return  # members are bound, or leave, one after another; what is missing afterwards is seen then
+        planned = group.state in (*HOLDING, State.MARKING_MEMBERS)
+        if planned and group.plan is not None and not self._as_planned(group, group.plan):
             self.signal(group, Signal.SCATTERED if problem or not pending else Signal.PLAN_BROKEN)
         elif (problem and planned) or (problem and (changed or group.state is not State.GATHERING)):
             self.signal(group, Signal.SCATTERED)
@@ -180,7 +181,7 @@ class Executor:
     def _follow_job(self, group: Group) -> None:
         """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
         gang = group.gangs[0]
-        job = self.world.jobs.get((gang.namespace, gang.name))
+        job = suspension.owner(self.steps, gang)
         if job is None or job.finished or suspension.suspended_anew(self.steps, job):
             self.signal(group, Signal.SCATTERED)
             self._forget_group(group)
@@ -208,13 +209,22 @@ class Executor:
         for gang in group.gangs:
             self._group_of.pop(gang, None)
 
-    def _members_there(self, plan: Plan) -> bool:
+    def _as_planned(self, group: Group, plan: Plan) -> bool:
+        """Do its members still wait? And, as long as nobody has left for it, does the gang need as many as before?"""
+        if group.state in (State.NOMINATED, State.MARKED) and self._required(group) != plan.required:
+            return False
         pods = (self.world.pods.get(uid) for uid in plan.node_of)
         return all(p is not None and p.live and not p.node for p in pods)
+
+    def _required(self, group: Group) -> tuple[int, ...]:
+        membership = self.world.membership
+        return tuple(membership.required(gang, membership.census(gang)) for gang in group.gangs)
 
     def gone(self, uid: str) -> None:
         """A pod no longer takes room: whoever waited for that may go on."""
         self.steps.marks.discard(uid)
+        self.steps.mark_texts.forget(uid)
+        self.world.stuck.discard(uid)
         for key in self.steps.awaited_by.pop(uid, ()):
             group = self.groups.get(key)
             if group is not None and group.plan is not None:
@@ -235,9 +245,7 @@ class Executor:
         changed, self.nodes_changed = self.nodes_changed, set()
         fuller, self.nodes_fuller = self.nodes_fuller, set()
         taken, self.steps.taken_from = self.steps.taken_from, set()
-        if changed or fuller:
-            self._assumed_at_risk(changed | fuller)
-        if not changed and not taken:
+        if not changed and not fuller and not taken:
             return
         for key in sorted(self.world.held):
             group = self.groups.get(key)
@@ -245,28 +253,18 @@ class Executor:
                 self.signal(group, Signal.TAKEN_OVER)
             if group is None or group.plan is None or group.state not in HOLDING:
                 continue
-            on_changed = not changed.isdisjoint(group.plan.node_of.values())
-            if (on_changed or key in taken) and not self._still_holds(group, group.plan):
+            # Who comes while victims leave is found out when they are gone; nobody looks again after volumes.
+            risky = changed | fuller if group.state is State.PREBINDING else changed
+            at_risk = key in taken or not risky.isdisjoint(group.plan.node_of.values())
+            if at_risk and not self.phases.still_holds(group, group.plan):
                 self.signal(group, Signal.TAKEN_OVER if key in taken else Signal.PLAN_BROKEN)
-
-    def _assumed_at_risk(self, changed: set[str]) -> None:
-        """Members that wait for their volumes, which may take minutes, lose their place when their node no longer takes
-        them: the kubelet would refuse some of them, and the gang would run in part.
-        """
-        for group in [g for g in self.groups.values() if g.state is State.PREBINDING]:
-            places = [p for p in group.plan.placements if p.node in changed] if group.plan is not None else []
-            lost = self.steps.lost(places)
-            if lost:
-                group.message = f"{lost[0].node} no longer takes {lost[0].key}"
-                self.signal(group, Signal.PLAN_BROKEN)
-
-    def _still_holds(self, group: Group, plan: Plan) -> bool:
-        return self.decider.still_holds(group.gangs, group.key, self.now, plan.placements, plan.waiting)
 
     def time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
         for group in self._clock.due("deadline", self.now):
-            group.message = f"timed out while {group.state.value}: {group.message}"
+            group.message = f"timed out while {group.state.value}: {telling.waits_for(self.steps, group)}"
+            if group.state is State.WAITING and group.plan is not None:
+                self.world.stuck.update(uid for uid in group.plan.waiting if self._overdue(uid))
             self.signal(group, Signal.TIMEOUT)
             if group.state is State.BOUND:
                 self.refresh(group.gangs[0])
@@ -281,6 +279,11 @@ class Executor:
         for key in self.queue.due(self.now):
             if key in self.groups:
                 self.signal(self.groups[key], Signal.WAKE)
+
+    def _overdue(self, uid: str) -> bool:
+        """Should a pod that terminates be gone by now?"""
+        pod = self.world.pods.get(uid)
+        return pod is not None and pod.deleting_since is not None and pod.deleting_since < self.now
 
     def wake(self, changes: Sequence[Change]) -> None:
         """Something happened that may help parked gangs."""
@@ -324,15 +327,31 @@ class Executor:
 
     def adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
-        ident = f"{int(self.now * 1000):x}-{self._next_plan}"
-        self._next_plan += 1
+        ident = self._new_ident()
+        admission.reserved(self.steps, group, verdict)
         for use in (d.quota for d in verdict.decisions if d.quota is not None):
             self.world.managed.choose(use.by_pod, self.now)
         group.plan = Plan(ident, verdict.placements, verdict.victims, [a.uid for a in verdict.awaiting])
+        group.plan.required = self._required(group)
         self.steps.look_around(group.plan)
         if signal is Signal.PLAN:
             hold(self.steps, group, group.plan)
         self.signal(group, self.phases.onward(group, signal, group.plan))
+
+    def _new_ident(self) -> str:
+        self._next_plan += 1
+        return f"{int(self.now * 1000):x}-{self._next_plan - 1}"
+
+    def roll_back(self, group: Group, verdict: Verdict) -> bool:
+        """If a decided gang is to leave as a whole, because it is bound in part and cannot be whole, start on that."""
+        leaving = rollback.leaving(self.steps, group, verdict)
+        if not leaving:
+            return False
+        group.plan = Plan(self._new_ident(), (), leaving, ())
+        group.plan.waiting.clear()
+        group.message = verdict.message
+        self.signal(group, Signal.ROLL_BACK)
+        return True
 
     def volumes_changed(self) -> None:
         """Gangs that wait for their volumes are looked at again."""
@@ -342,12 +361,17 @@ class Executor:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
         found = Takeover(self.world, self.decider, self.now)
         needed: set[str] = set()
+        completed_first = self._begun()
         for key in self.queue.active():  # the strongest first: what it holds is not there for the others
             group = self.groups[key]
             plan = found.plan(group)
-            if plan is not None:
+            goes_on = key in self.world.membership.begun or self._priority(group) not in completed_first
+            if plan is not None and (plan.announced or goes_on):
                 needed.update(plan.victims)
                 self.steps.marks.update(plan.victims)
+                for uid in plan.victims:
+                    said = self.world.pods[uid].disruption
+                    self.steps.mark_texts.asked(uid, key, said.message if said is not None else "")
                 self._resume(group, plan)
         for group in self.groups.values():
             if group.plan is None and self.steps.on_record(group):
@@ -355,6 +379,20 @@ class Executor:
         for pod, mark in found.marked:
             if pod.uid not in needed:
                 self.steps.unmark(pod.uid, mark.preemptor)
+
+    def _begun(self) -> set[int]:
+        """Gangs that are bound in part come first among those of their priority; returns these priorities. Nothing
+        is held there for others that have not removed anybody yet: they are decided when these gangs have been.
+        """
+        membership = self.world.membership
+        begun = [g for g in self.groups.values() if g.state is State.QUEUED and membership.half_bound(g.gangs)]
+        membership.begun = {group.key for group in begun}
+        for group in begun:
+            self.steps.carry_out(Do.ENQUEUE, group)
+        return {self._priority(group) for group in begun}
+
+    def _priority(self, group: Group) -> int:
+        return -queue_order(self.world.membership, group.gangs)[0]
 
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan
@@ -372,17 +410,15 @@ class Executor:
         found = step(group.state, signal)
         if found is None:
             return
-        bound = group.plan.placements if group.state in BINDING and group.plan is not None else ()
+        bound = group.plan.placements if group.state is State.BINDING and group.plan is not None else ()
         group.state = found.state
         for do in found.do:
             self.steps.carry_out(do, group)
-        if Do.UNASSUME in found.do:
-            group.look = self.world.membership.look(group.gangs)  # that its members are pending again is no news
-        if found.state in (*HOLDING, *BINDING, State.STARTING):
+        if found.state in (*HOLDING, State.BINDING, State.STARTING, *ROLLING_BACK):
             self.steps.check.add(group.key)
-        if found.state not in (*HOLDING, State.PREBINDING, State.STARTING):
+        if found.state not in (*HOLDING, State.STARTING, *ROLLING_BACK):
             group.deadline = None
-        if found.state in BINDING:
+        if found.state is State.BINDING:
             self.world.binding.update(group.gangs)
         else:
             self.world.binding.difference_update(group.gangs)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def hold(steps: Steps, group: Group, plan: Plan) -> None:
     """Keep the room for the members, for as long as the gang has, until the pods that are in the way are gone."""
     steps.wait_for(group, plan, tuple(plan.waiting))
-    group.deadline = steps.now + _timeout(steps, group)
+    group.deadline = steps.now + time_of(steps, group)
     world = steps.world
     priority = world.membership.preemptor_priority(group.gangs)
     world.held[group.key] = [
@@ -24,7 +24,8 @@ def hold(steps: Steps, group: Group, plan: Plan) -> None:
     steps.may_have_taken(group, priority)
 
 
-def _timeout(steps: Steps, group: Group) -> float:
+def time_of(steps: Steps, group: Group) -> float:
+    """Seconds that the gang has from nomination to binding."""
     specs = [steps.world.membership.spec(g) for g in group.gangs]
     times = [s.timeout_seconds for s in specs if s is not None and s.timeout_seconds]
     return min(times, default=steps.options.timeout_seconds)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from gangsched.core.actions import Bind, Remove, ResumeJob, SuspendJob, Unmark, WithdrawNomination
-from gangsched.core.decision import BIND, WAIT
+from gangsched.core.actions import Action, Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark, WithdrawNomination
+from gangsched.core.decision import BIND, WAIT, Victim
 from gangsched.core.groups import Group, Plan
-from gangsched.core.lifecycle import prebind, report, suspension, telling
+from gangsched.core.lifecycle import admission, prebind, report, rollback, suspension, telling
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.repeats import Repeated
 from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import BINDING, HOLDING, Signal, State
+from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Signal, State
+from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.removal import incomplete
 from gangsched.core.queueing.queue import Change, Hint
@@ -56,30 +57,46 @@ class Phases:
             return
         key, action = known
         self._steps.answered(key)
+        self._answered(key, action, action_id, outcome, message)
+        if not self._steps.writes.any_of(key):
+            telling.bound_by_now(self._steps, key)
+
+    def _answered(self, key: str, action: Action, action_id: int, outcome: str, message: str) -> None:
         group = self._groups.get(key)
         failure = "" if outcome == "ok" else f"{outcome}: {message}"
         if group is None or group.barrier.arrive(action_id, failure) is None:
-            if isinstance(action, Bind | Unmark | WithdrawNomination):
-                self._apart(action, outcome)
+            if isinstance(action, Bind | Mark | Unmark | WithdrawNomination):
+                self._apart(key, action, outcome)
             elif isinstance(action, Remove) and outcome not in ("ok", "gone"):
                 self._steps.not_removed(action)
             elif isinstance(action, SuspendJob) and outcome not in ("ok", "gone"):
                 suspension.not_suspended(self._steps, action)
+            elif isinstance(action, ResumeJob) and outcome != "ok" and group is not None:
+                self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
             return
         if isinstance(action, Bind):
-            self._bound(group, action, outcome)
+            self._bound(key, group, action, outcome)
         if isinstance(action, Remove) and group.plan is not None and outcome == "ok":
-            victim = group.plan.victims[action.pod.uid]
-            trigger = self._steps.trigger(group)
-            priority = self._world.membership.preemptor_priority(group.gangs)
-            self._steps.actions.append(report.victim_evicted(victim, group.name, trigger, priority))
+            self._removed(group, group.plan.victims[action.pod.uid])
         if isinstance(action, SuspendJob) and group.plan is not None and outcome == "ok":
             suspension.suspended(self._steps, group, group.plan, action.job)
         if isinstance(action, ResumeJob) and group.plan is not None and outcome == "ok":
-            self._steps.actions.append(report.job_resumed(action.job, len(group.plan.placements)))
+            self._steps.actions.append(report.job_resumed(action.job, len(group.plan.placements), message))
+            admission.admitted(self._steps, group)
         self._steps.check.add(key)
 
-    def _apart(self, action: Repeated, outcome: str) -> None:
+    def _removed(self, group: Group, victim: Victim) -> None:
+        pod = self._world.pods.get(victim.uid)
+        if pod is not None and pod.finished:
+            return  # it has ended by itself just before
+        if group.state is State.ROLLING_BACK:
+            rollback.removed(self._steps, group, victim)
+            return
+        trigger = self._steps.trigger(group)
+        priority = self._world.membership.preemptor_priority(group.gangs)
+        self._steps.actions.append(report.victim_evicted(victim, group.name, trigger, priority))
+
+    def _apart(self, key: str, action: Repeated, outcome: str) -> None:
         """The outcome of a write that no phase waits for (any more)."""
         repeats, uid = self._steps.repeats, action.pod.uid
         if isinstance(action, Bind) and not repeats.has(Bind, uid):
@@ -88,16 +105,16 @@ class Phases:
         if failures:
             self._steps.repeat_later(action, failures)
         elif isinstance(action, Bind):
-            self._bound(None, action, outcome)
+            self._bound(key, None, action, outcome)
             pod = self._world.pods.get(uid)
             if pod is not None:
                 self._refresh(pod.gang)
 
-    def _bound(self, group: Group | None, action: Bind, outcome: str) -> None:
+    def _bound(self, key: str, group: Group | None, action: Bind, outcome: str) -> None:
         if outcome == "ok":
-            self._steps.actions.append(report.scheduled(action.pod, action.node))
+            telling.bound(self._steps, key, group, action)
             if group is not None:
-                group.told.pop(action.pod.uid, None)
+                group.begun.add(action.pod.uid)
             return
         if outcome != "transient":
             self._world.forget(action.pod.uid)
@@ -117,7 +134,7 @@ class Phases:
                 if not self._world.held.get(key):
                     self._signal(group, Signal.ADOPTED)
                     self._recheck(group)
-            elif group.state in (*HOLDING, *BINDING, State.STARTING):
+            elif group.state in (*HOLDING, State.BINDING, State.STARTING, *ROLLING_BACK):
                 self._phase_over(group, group.plan)
 
     def _phase_over(self, group: Group, plan: Plan) -> None:
@@ -126,21 +143,28 @@ class Phases:
         if group.state is State.PREBINDING and not failures:
             done, problem = prebind.done(self._steps, plan)
             if done:
-                self._signal(group, Signal.VOLUMES_BOUND)
+                whole = prebind.whole(self._steps, group, plan) and self.still_holds(group, plan)
+                self._signal(group, Signal.VOLUMES_BOUND if whole else Signal.PLAN_BROKEN)
             if not problem:
                 return
             failures = [("", f"conflict: {problem}")]
         if not failures:
-            if group.state is State.MARKED and (
-                incomplete(plan.victims.values(), self._world) or self._needless(group, plan)
-            ):
+            if group.state is State.MARKING_MEMBERS and not self._hopeless(group):
+                self._signal(group, Signal.PLAN_BROKEN)
+                return
+            if group.state is State.MARKED and not self._right(group, plan):
                 self._signal(group, Signal.PLAN_BROKEN)
                 return
             self._written(group)
             return
-        if group.state is State.EVICTING and all(text.startswith("transient") for _, text in failures):
+        if group.state in (State.EVICTING, State.ROLLING_BACK) and all(t.startswith("transient") for _, t in failures):
             plan.removed.difference_update(pod for uid, _ in failures for pod in plan.meant(uid))
-            self._steps.remove(group)  # the same list again, until the gang's time is over
+            if group.state is State.ROLLING_BACK:
+                rollback.remove(self._steps, group)
+            elif self._right(group, plan):
+                self._steps.remove(group)  # the same list again, until the gang's time is over
+            else:
+                self._signal(group, Signal.PLAN_BROKEN)
             return
         if group.state is State.BINDING and any(text.startswith("transient") for _, text in failures):
             # It may have taken effect: only the same binding again can tell without giving the room away twice.
@@ -148,6 +172,7 @@ class Phases:
             group.attempts += 1
             group.retry_at = self._steps.now + self._steps.backoff(group)
             return
+        group.failed_binds += group.state is State.BINDING
         # They stay: their marks are taken back.
         plan.removed.difference_update(pod for uid, _ in failures for pod in plan.meant(uid))
         group.message = f"{group.state.value}: {failures[0][1]}"
@@ -168,12 +193,18 @@ class Phases:
 
     def _written(self, group: Group) -> None:
         was = group.state
+        if was is State.BINDING:
+            admission.admitted(self._steps, group)
         self._signal(group, Signal.WRITTEN)
         if was is State.BINDING:
             group.attempts = 0
             group.rounds = 0
             group.conflicts = 0
             group.message = ""
+            group.rollbacks = 0
+        if was in (State.BINDING, State.ROLLING_BACK):
+            group.begun.clear()
+            group.failed_binds = 0
             self._recheck(group)
 
     def _recheck(self, group: Group) -> None:
@@ -184,7 +215,33 @@ class Phases:
     @staticmethod
     def _harmless(group: Group, failure: str) -> bool:
         """A victim that is gone already has left all by itself."""
-        return group.state in (State.MARKED, State.EVICTING) and failure.startswith("gone")
+        return group.state in (State.MARKED, State.EVICTING, *ROLLING_BACK) and failure.startswith("gone")
+
+    def still_holds(self, group: Group, plan: Plan) -> bool:
+        """Do the plan's members still fit on their nodes, once the pods that it waits for are gone? A gang that only
+        waits for its volumes counts on nobody to leave.
+        """
+        awaits = group.state is not State.PREBINDING
+        return self._decider.still_holds(
+            group.gangs, group.key, self._steps.now, plan.placements, plan.waiting, terminating_leave=awaits
+        )
+
+    def _hopeless(self, group: Group) -> bool:
+        """Is the gang still bound in part, and still without a place for the others?"""
+        if not self._world.membership.half_bound(group.gangs):
+            return False
+        if group.failed_binds >= self._steps.options.max_rounds:
+            return True  # there is a place as far as is known here, and yet they cannot be bound
+        verdict = self._decider.decide(group.gangs, group.key, self._steps.now, may_preempt=False)
+        return verdict.outcome not in (BIND, WAIT)
+
+    def _right(self, group: Group, plan: Plan) -> bool:
+        """May all victims that have not been removed yet still be evicted, and does the gang need them to go?"""
+        options = self._steps.options
+        standing = [self._world.pods[uid] for uid in self._steps.standing(plan) if uid not in plan.removed]
+        if not all(may_leave(self._world, pod, group.gangs, options.evict_daemonset_pods) for pod in standing):
+            return False
+        return not incomplete(plan.victims.values(), self._world) and not self._needless(group, plan)
 
     def _needless(self, group: Group, plan: Plan) -> bool:
         """Nobody is evicted any more when room has turned up since the plan was made."""

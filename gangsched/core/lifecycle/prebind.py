@@ -1,7 +1,8 @@
 """PreBind: the volumes of all members are bound before the first member is.
 
-The members' room and their volumes are assumed from the decision on. Claims that the cluster already knows about
-(after a restart) are not asked for again, only waited for.
+The members' room is held like that of nominated ones, so a gang of higher priority may have it; their volumes are
+assumed from the decision on. Claims that the cluster already knows about (after a restart, or when the gang had to give
+way) are not asked for again, only waited for.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import BindVolume, PodRef, SelectNode
+from gangsched.core.lifecycle import suspension
+from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.volumes.binding import ClaimBinding, assign, progress
@@ -19,15 +22,18 @@ if TYPE_CHECKING:
 
 
 def begin(steps: Steps, group: Group) -> None:
-    """Assume the members and their volumes, and ask for those that nobody has asked for yet."""
+    """Hold the members' room, assume their volumes, and ask for those that nobody has asked for yet."""
     plan = group.plan
     if plan is None:
         return
     world, index = steps.world, steps.world.snapshot.volumes
     group.barrier = Barrier()
-    group.deadline = steps.now + steps.options.bind_timeout_seconds
     found = assign(world, plan.placements)
-    steps.assume_members(group, plan)
+    for place in plan.placements:
+        suspension.take_room(steps, world.pods[place.uid], place.node)
+    steps.give_back(group)
+    hold(steps, group, plan)
+    group.deadline = steps.now + steps.options.bind_timeout_seconds
     if isinstance(found, str):
         # What the decision counted on is gone: the phase fails before it has written anything.
         group.barrier.failed.append((plan.placements[0].uid, f"conflict: {found}"))
@@ -74,12 +80,14 @@ def done(steps: Steps, plan: Plan) -> tuple[bool, str]:
     return everything, ""
 
 
-def undo(steps: Steps, group: Group) -> None:
-    """The members are pending again, on no node. Claims keep what the cluster was told of them."""
-    for place in group.plan.placements if group.plan is not None else ():
-        if steps.world.assumed(place.uid):
-            steps.world.forget(place.uid)
-            steps.changes.append(Change(Hint.ROOM, place.node))
+def whole(steps: Steps, group: Group, plan: Plan) -> bool:
+    """Are the plan's members as many as the gangs need? While volumes were bound, members that ran may have gone."""
+    membership = steps.world.membership
+    for gang in group.gangs:
+        census = membership.census(gang)
+        if sum(p.uid in plan.node_of for p in census.pending) < membership.required(gang, census):
+            return False
+    return True
 
 
 def forget_claims(steps: Steps, plan: Plan) -> None:

@@ -1,18 +1,18 @@
 """Writes that have to take effect in the end, whatever becomes of the gang that asked for them.
 
-Taking back a nomination or a mark, and a binding of which nobody knows whether it took effect: the gang that they
-belonged to may be forgotten by the time of the answer. They are repeated, with growing pauses, until an answer is
-final.
+Taking back a nomination or a mark, a mark that another had overwritten, and a binding of which nobody knows whether it
+took effect: the gang that they belonged to may be forgotten by the time of the answer. They are repeated, with growing
+pauses, until an answer is final.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from gangsched.core.actions import Bind, Unmark, WithdrawNomination
+from gangsched.core.actions import Bind, Mark, Unmark, WithdrawNomination
 
-Repeated = WithdrawNomination | Unmark | Bind
-Kind = type[WithdrawNomination] | type[Unmark] | type[Bind]
+Repeated = WithdrawNomination | Mark | Unmark | Bind
+Kind = type[WithdrawNomination] | type[Mark] | type[Unmark] | type[Bind]
 
 
 class _Open(msgspec.Struct):

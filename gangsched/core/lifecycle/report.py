@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gangsched.core.actions import JobRef, PodRef, Report, pod_reference
 from gangsched.core.decision import Placement, Victim
 from gangsched.core.state.membership import Census
-from gangsched.model.records import Gang, Pod
+from gangsched.model.records import Gang, Owner, Pod
 
 #: Reasons of Events and of the PodScheduled condition.
 SCHEDULED = "Scheduled"
@@ -21,12 +21,21 @@ REFUSED = "InvalidObject"
 SCHEDULER_ERROR = "SchedulerError"
 ROOM_TAKEN = "FreedRoomTaken"
 RESUMED = "Resumed"
+ROLLED_BACK = "RolledBack"
 
 #: Reason of a victim's DisruptionTarget condition.
 MARK_REASON = "PreemptionByScheduler"
 
 #: Events are cut at this length by the API server.
 _NOTE_LIMIT = 1024
+#: So many pods are named by an Event about several.
+_NAMES = 10
+
+#: (apiVersion, kind, namespace, name, uid).
+Reference: TypeAlias = tuple[str, str, str, str, str]
+
+#: The version under which the objects of gang APIs are named in Events, by group.
+_VERSIONS = {"scheduling.sigs.k8s.io": "v1alpha1", "scheduling.x-k8s.io": "v1alpha1", "scheduling.k8s.io": "v1alpha2"}
 
 
 def reference(pod: Pod) -> PodRef:
@@ -34,30 +43,52 @@ def reference(pod: Pod) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid)
 
 
+def group_reference(family: str, kind: str, namespace: str, name: str, uid: str) -> Reference:
+    """The object of a gang API (group ``family``; empty: core) that an Event is about."""
+    version = _VERSIONS.get(family)
+    return (f"{family}/{version}" if version else family or "v1", kind, namespace, name, uid)
+
+
+def event(about: Reference, kind: str, reason: str, action: str, note: str, related: Reference | None = None) -> Report:
+    """An Event (``kind`` is Normal or Warning) whose note is cut where the API server would refuse it."""
+    return Report(about, kind, reason, action, note[:_NOTE_LIMIT], related)
+
+
 def scheduled(pod: PodRef, node: str) -> Report:
     """The pod was bound."""
     return Report(pod_reference(pod), "Normal", SCHEDULED, "Binding", f"Successfully assigned {pod.key} to {node}")
 
 
-def failed_scheduling(pod: PodRef, message: str) -> Report:
+def members_scheduled(about: Reference, bound: Iterable[tuple[PodRef, str]]) -> Report:
+    """These members of a gang were bound, each to its node."""
+    places = sorted((pod.name, node) for pod, node in bound)
+    shown = ", ".join(f"{name} to {node}" for name, node in places[:_NAMES])
+    more = f" and {len(places) - _NAMES} more" if len(places) > _NAMES else ""
+    pods = f"{len(places)} pod{'' if len(places) == 1 else 's'}"
+    note = f"Successfully assigned {pods} to {len({node for _, node in places})} node(s): {shown}{more}"
+    return Report(about, "Normal", SCHEDULED, "Binding", note[:_NOTE_LIMIT])
+
+
+def failed_scheduling(about: Reference, message: str) -> Report:
     """The pod's gang does not fit."""
-    return Report(pod_reference(pod), "Warning", FAILED_SCHEDULING, "Scheduling", message[:_NOTE_LIMIT])
+    return Report(about, "Warning", FAILED_SCHEDULING, "Scheduling", message[:_NOTE_LIMIT])
 
 
-def scheduler_error(pod: PodRef, message: str) -> Report:
+def scheduler_error(about: Reference, message: str) -> Report:
     """Nothing could be decided about the pod's gang."""
-    return Report(pod_reference(pod), "Warning", SCHEDULER_ERROR, "Scheduling", message[:_NOTE_LIMIT])
+    return Report(about, "Warning", SCHEDULER_ERROR, "Scheduling", message[:_NOTE_LIMIT])
 
 
-def not_ready(pod: PodRef, message: str) -> Report:
+def not_ready(about: Reference, message: str) -> Report:
     """The pod waits for the rest of its gang."""
-    return Report(pod_reference(pod), "Normal", GANG_NOT_READY, "Scheduling", message[:_NOTE_LIMIT])
+    return Report(about, "Normal", GANG_NOT_READY, "Scheduling", message[:_NOTE_LIMIT])
 
 
 def victim_evicted(victim: Victim, preemptor: str, trigger: PodRef, priority: int) -> Report:
-    """Told on the victim: for whom it had to go."""
+    """Told on the victim: for whom it had to go, and by which rule."""
     ref = PodRef(victim.namespace, victim.name, victim.uid)
-    note = f"Preempted by gang {preemptor} (priority {priority}, pod {trigger.key}) on node {victim.node}: {victim.why}"
+    note = f"Preempted by gang {preemptor} (priority {priority}, pod {trigger.key}) on node {victim.node}"
+    note += f" ({victim.reason}): {victim.why}"
     return Report(pod_reference(ref), "Normal", PREEMPTED, "Preempting", note[:_NOTE_LIMIT], pod_reference(trigger))
 
 
@@ -68,16 +99,16 @@ def job_suspended(job: JobRef, preemptor: str, trigger: PodRef, priority: int, p
     return Report(pod_reference(job), "Normal", PREEMPTED, "Suspending", note[:_NOTE_LIMIT], pod_reference(trigger))
 
 
-def job_resumed(job: JobRef, pods: int) -> Report:
-    """Told on a Job that goes on."""
+def job_resumed(job: JobRef, pods: int, but: str = "") -> Report:
+    """Told on a Job that goes on; ``but`` is what could not be done with it."""
     note = f"There is room for its {pods} pod{'' if pods == 1 else 's'} again: its suspension has ended"
-    return Report(pod_reference(job), "Normal", RESUMED, "Resuming", note)
+    return Report(pod_reference(job), "Normal", RESUMED, "Resuming", f"{note}; {but}"[:_NOTE_LIMIT] if but else note)
 
 
 def preemptor_evicts(trigger: PodRef, preemptor: str, victims: Iterable[Victim], plan: str) -> Report:
     """Told on the preemptor: who had to go."""
     names = sorted(v.key for v in victims)
-    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    shown = ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
     note = f"Preempted {len(names)} pod{'s' if len(names) != 1 else ''} for gang {preemptor} (plan {plan}): {shown}"
     return Report(pod_reference(trigger), "Normal", PREEMPTED, "Preempting", note[:_NOTE_LIMIT])
 
@@ -87,8 +118,17 @@ def room_taken(trigger: PodRef, message: str) -> Report:
     return Report(pod_reference(trigger), "Warning", ROOM_TAKEN, "Preempting", message[:_NOTE_LIMIT])
 
 
+def rolled_back(victim: Victim, owner: Owner, gang: str, why: str) -> Report:
+    """Told on a member that ran: the others of its gang have no place."""
+    ref = PodRef(victim.namespace, victim.name, victim.uid)
+    note = f"Removed from {victim.node}: gang {gang} is bound in part only; {owner.kind} {owner.name} creates it"
+    return event(pod_reference(ref), "Warning", ROLLED_BACK, "RollingBack", f"{note} again: {why}")
+
+
 class Mark(NamedTuple):
-    """What the message of a victim's mark says; ``preemptor`` is ``ns/gang``, joined by commas for a GangGroup."""
+    """What the message of a victim's mark says; ``preemptor`` is ``ns/gang``, joined by commas for a GangGroup. On a
+    member that is rolled back it is its own gang.
+    """
 
     scheduler: str
     preemptor: str
@@ -102,13 +142,21 @@ class Intent(NamedTuple):
     victims: int
 
 
-_MARK = re.compile(r"(\S+): preempting to accommodate higher priority pods, preemptor: (\S+), triggerpod: ([^\s,]+)")
+_MARK = re.compile(
+    r"(\S+): (?:preempting to accommodate higher priority pods, preemptor|rolling back a gang that is bound in part):"
+    r" (\S+), triggerpod: ([^\s,]+)"
+)
 _INTENT = re.compile(r"plan (\S+): nominated to \S+; waiting for ([0-9]+) victims")
 
 
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
     return f"{scheduler}: preempting to accommodate higher priority pods, preemptor: {preemptor}, triggerpod: {trigger}"
+
+
+def rollback_message(scheduler: str, gang: str, trigger: str) -> str:
+    """The same for a member that is removed because the rest of its gang has no place."""
+    return f"{scheduler}: rolling back a gang that is bound in part: {gang}, triggerpod: {trigger}"
 
 
 def intent_message(plan: str, placement: Placement, victims: int, awaited: int) -> str:

@@ -19,10 +19,11 @@ from gangsched.core.actions import (
 )
 from gangsched.core.decision import Placement
 from gangsched.core.groups import Group, Plan
-from gangsched.core.lifecycle import prebind, report, suspension, telling
+from gangsched.core.lifecycle import admission, prebind, report, rollback, shared_marks, suspension, telling
 from gangsched.core.lifecycle.outstanding import Outstanding
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.repeats import Repeated, Repeats
+from gangsched.core.lifecycle.shared_marks import MarkTexts
 from gangsched.core.lifecycle.table import Do
 from gangsched.core.options import Options
 from gangsched.core.queueing.queue import Change, Hint, Queue, queue_order
@@ -37,7 +38,9 @@ class Steps:
     that wait for a pod to be gone. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those
     whose held room a gang of higher priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by
     whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed. ``statuses`` are
-    those of group objects that were told last.
+    those of group objects that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang will
+    tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
+    not run yet, by key: the ClusterQueue, and since when.
     """
 
     def __init__(self, world: World, options: Options) -> None:
@@ -49,6 +52,7 @@ class Steps:
         self.writes = Outstanding()
         self.awaited_by = world.awaited
         self.marks: set[str] = set()
+        self.mark_texts = MarkTexts()
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
@@ -56,16 +60,19 @@ class Steps:
         self._next_id = 1
         self._withdraw_later: dict[str, list[WithdrawNomination]] = {}
         self.statuses: dict[GangId, object] = {}
+        self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
+        self.reserved: dict[str, tuple[str, float]] = {}
         self._do: dict[Do, Callable[[Group], None]] = {
             Do.NOMINATE: self._nominate,
             Do.MARK: self._mark,
             Do.REMOVE: self.remove,
             Do.PREBIND: lambda group: prebind.begin(self, group),
-            Do.UNASSUME: lambda group: prebind.undo(self, group),
             Do.BIND: self._bind,
+            Do.MARK_MEMBERS: lambda group: rollback.mark(self, group),
+            Do.REMOVE_MEMBERS: lambda group: rollback.remove(self, group),
             Do.LET_GO_ON: lambda group: suspension.let_go_on(self, group),
             Do.WITHDRAW: self._withdraw,
-            Do.UNMARK: self._unmark,
+            Do.UNMARK: lambda group: shared_marks.take_back(self, group),
             Do.RELEASE: self.release,
             Do.REPORT: lambda group: telling.where_it_stands(self, group),
             Do.ENQUEUE: self._enqueue,
@@ -83,11 +90,14 @@ class Steps:
         self.writes.clear()
         self.awaited_by.clear()
         self.marks.clear()
+        self.mark_texts.clear()
         self.queue = Queue()
         self.check.clear()
         self.taken_from.clear()
         self.actions.clear()
         self.statuses.clear()
+        self.unsaid.clear()
+        self.reserved.clear()
         self.repeats.clear()
         self._withdraw_later.clear()
 
@@ -113,7 +123,7 @@ class Steps:
         group.barrier.expect(action_id, uid)
         self.actions.append(action)
 
-    def _write_apart(self, action: Repeated) -> None:
+    def write_apart(self, action: Repeated) -> None:
         """A write that no phase waits for, and that is repeated until it succeeds."""
         self.writes.add(action.id, "", action)
         self.repeats.sent(action)
@@ -131,7 +141,7 @@ class Steps:
         for action in self.repeats.due(self.now):
             pod = self.world.pods.get(action.pod.uid)
             if pod is not None and self._wanted(action, pod):
-                self._write_apart(msgspec.structs.replace(action, id=self.new_id()))
+                self.write_apart(msgspec.structs.replace(action, id=self.new_id()))
                 continue
             self.repeats.drop(type(action), action.pod.uid)
             if pod is not None and isinstance(action, Bind) and self.world.assumed(pod.uid):
@@ -146,6 +156,8 @@ class Steps:
                 return self.still_takes(pod.uid, node)
             case WithdrawNomination():
                 return not pod.node
+            case Mark():
+                return pod.live and pod.uid in self.marks
         return pod.live
 
     def new_id(self) -> int:
@@ -164,9 +176,9 @@ class Steps:
         return self._ref(first) if first is not None else PodRef("", group.name, "")
 
     def job(self, gang: GangId) -> JobRef:
-        """The Job that a gang without pods stands for."""
+        """The Job or JobSet that a gang without pods stands for."""
         spec = self.world.membership.spec(gang)
-        return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "")
+        return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "", gang.family)
 
     def _nominate(self, group: Group) -> None:
         plan = group.plan
@@ -191,10 +203,12 @@ class Steps:
         group.barrier = Barrier()
         scheduler = group.gangs[0].scheduler
         text = report.mark_message(scheduler, group.name, self.trigger(group).key)
-        for uid in self._standing(plan):
+        for uid in self.standing(plan):
             action_id = self.new_id()
             self.marks.add(uid)
+            self.mark_texts.asked(uid, group.key, text)
             self.repeats.drop(Unmark, uid)
+            self.repeats.drop(Mark, uid)
             ref = report.reference(self.world.pods[uid])
             self.write(group, Mark(action_id, ref, text), action_id, uid)
 
@@ -205,24 +219,23 @@ class Steps:
             return
         scheduler = group.gangs[0].scheduler
         mark = report.mark_message(scheduler, group.name, self.trigger(group).key)
-        first = not plan.announced
-        plan.announced = True
-        if first and plan.victims:
-            group.rounds += 1
-        standing = [uid for uid in self._standing(plan) if uid not in plan.removed]
+        standing = [uid for uid in self.standing(plan) if uid not in plan.removed]
+        first = bool(standing) and not plan.announced
+        plan.announced |= first
+        group.rounds += first
         for uid in suspension.suspend(self, group, plan, standing):
             action_id = self.new_id()
             plan.removed.add(uid)
             ref = report.reference(self.world.pods[uid])
             action = Remove(action_id, ref, evict=self.options.strict_budgets, mark=mark)
             self.write(group, action, action_id, uid)
-        if first and plan.victims:
-            self.actions.append(
-                report.preemptor_evicts(self.trigger(group), group.name, plan.victims.values(), plan.ident)
-            )
+        if first:
+            leaving = [plan.victims[uid] for uid in standing]
+            self.actions.append(report.preemptor_evicts(self.trigger(group), group.name, leaving, plan.ident))
+            admission.evicted(self, group, plan)
         self.check.add(group.key)
 
-    def _standing(self, plan: Plan) -> list[str]:
+    def standing(self, plan: Plan) -> list[str]:
         """Victims that are still there and not terminating, by name."""
         pods = [self.world.pods[uid] for uid in plan.victims if uid in self.world.pods]
         return [p.uid for p in sorted(pods, key=lambda p: p.key) if p.live]
@@ -241,7 +254,7 @@ class Steps:
     def assume_members(self, group: Group, plan: Plan) -> None:
         """From now on the members take room on their nodes as if they were bound."""
         priority = self.world.membership.preemptor_priority(group.gangs)
-        self._give_back(group)
+        self.give_back(group)
         for place in plan.placements:
             self.world.assume(place.uid, place.node)
             suspension.take_room(self, self.world.pods[place.uid], place.node)
@@ -295,7 +308,7 @@ class Steps:
         moved = {p.uid: p for p in placements if p.uid in plan.nominated and plan.node_of.get(p.uid) != p.node}
         for place in moved.values():
             text = f"{place.node} is taken instead"
-            self._write_apart(WithdrawNomination(self.new_id(), self._ref(place), "Withdrawn", text))
+            self.write_apart(WithdrawNomination(self.new_id(), self._ref(place), "Withdrawn", text))
         return set(moved)
 
     def on_record(self, group: Group) -> bool:
@@ -310,7 +323,7 @@ class Steps:
                     self._withdraw_later.setdefault(group.key, []).append(action)
                     self.repeats.sent(action)
                 else:
-                    self._write_apart(action)
+                    self.write_apart(action)
 
     def answered(self, key: str) -> None:
         """A write of a phase of this group has been answered. When it was the last one the nominations are cleared that
@@ -319,21 +332,12 @@ class Steps:
         if key in self._withdraw_later and not self.writes.any_of(key):
             for action in self._withdraw_later.pop(key):
                 if self.repeats.has(WithdrawNomination, action.pod.uid):
-                    self._write_apart(action)
+                    self.write_apart(action)
 
     def _unplaced(self, group: Group) -> Iterator[Pod]:
         for gang in group.gangs:
             census = self.world.membership.census(gang)
             yield from (*census.pending, *census.gated)
-
-    def _unmark(self, group: Group) -> None:
-        plan = group.plan
-        if plan is None:
-            return
-        stay = {pod for uid, _ in group.barrier.failed for pod in plan.meant(uid)} | (set(plan.victims) - plan.removed)
-        for uid in sorted(stay & self.marks):
-            if self.awaited_by.get(uid, set()) <= {group.key}:
-                self.unmark(uid, group.name)
 
     def not_removed(self, action: Remove) -> None:
         """A removal has failed that no plan follows any more: its victim stays, unless another plan needs its room."""
@@ -344,10 +348,12 @@ class Steps:
     def unmark(self, uid: str, preemptor: str) -> None:
         """Take back the mark of a victim that need not leave for this gang, if it is still there."""
         self.marks.discard(uid)
+        self.mark_texts.forget(uid)
+        self.repeats.drop(Mark, uid)
         pod = self.world.pods.get(uid)
         if pod is not None and pod.live and not self.repeats.has(Unmark, uid):
             text = f"no longer needed for {preemptor}"
-            self._write_apart(Unmark(self.new_id(), report.reference(pod), text))
+            self.write_apart(Unmark(self.new_id(), report.reference(pod), text))
 
     def release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""
@@ -357,6 +363,7 @@ class Steps:
             prebind.forget_claims(self, plan)
         group.retry_at = None
         group.barrier = Barrier()
+        self.reserved.pop(group.key, None)
         suspension.give_up_room(self, group)
         if plan is not None:
             for uid in plan.waiting:
@@ -365,9 +372,9 @@ class Steps:
                     waiting.discard(group.key)
                     if not waiting:
                         del self.awaited_by[uid]
-        self._give_back(group)
+        self.give_back(group)
 
-    def _give_back(self, group: Group) -> None:
+    def give_back(self, group: Group) -> None:
         """Room is no longer held, nor are volumes, which others may use elsewhere."""
         given = self.world.held.pop(group.key, [])
         self.changes += [Change(Hint.ROOM, p.node) for p in given]

@@ -1,4 +1,6 @@
-"""The writes that suspend a Job to make room and let it go on, and the room that is kept for its pods meanwhile."""
+"""The writes that suspend a Job (or JobSet) to make room and let it go on, and the room that is kept for its pods
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,11 @@ from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.lifecycle.templates import changed
 from gangsched.core.preemption.removal import SUSPEND
 from gangsched.core.queueing.queue import Change, Hint
-from gangsched.core.state.suspended import Room
-from gangsched.model.records import JOB, Job, Pod
+from gangsched.core.state.suspended import WITHOUT_PODS, Room, Suspendable, family_of
+from gangsched.model.records import GangId, Pod
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group, Plan
@@ -19,13 +22,18 @@ if TYPE_CHECKING:
 
 
 def is_suspended_job(group: Group) -> bool:
-    """Is the group a Job without pods? Nothing can be written to its members, and they cannot be bound."""
-    return group.gangs[0].family == JOB
+    """Is the group a Job or JobSet without pods? Nothing can be written to its members, and they cannot be bound."""
+    return group.gangs[0].family in WITHOUT_PODS
 
 
-def reference(job: Job) -> JobRef:
-    """The incarnation of a Job that a write means."""
-    return JobRef(job.namespace, job.name, job.uid)
+def owner(steps: Steps, gang: GangId) -> Suspendable | None:
+    """The Job or JobSet that a gang without pods stands for."""
+    return steps.world.suspended.find(gang.family, gang.namespace, gang.name)
+
+
+def reference(job: Suspendable) -> JobRef:
+    """The incarnation of a Job or JobSet that a write means."""
+    return JobRef(job.namespace, job.name, job.uid, family_of(job))
 
 
 # -- suspending -----------------------------------------------------------------------------------------------
@@ -38,7 +46,7 @@ def suspend(steps: Steps, group: Group, plan: Plan, uids: list[str]) -> list[str
     others, jobs = [], {}
     for uid in uids:
         pod = steps.world.pods[uid]
-        job = steps.world.suspended.job_of(pod) if plan.victims[uid].method == SUSPEND else None
+        job = steps.world.suspended.owner_of(pod) if plan.victims[uid].method == SUSPEND else None
         if job is None:
             others.append(uid)
         else:
@@ -63,7 +71,7 @@ def suspended(steps: Steps, group: Group, plan: Plan, job: JobRef) -> None:
 
 def not_suspended(steps: Steps, action: SuspendJob) -> None:
     """A suspension has failed that no plan follows any more: the Job's pods stay, unless another plan needs them."""
-    job = steps.world.jobs.get((action.job.namespace, action.job.name))
+    job = steps.world.suspended.find(action.job.kind, action.job.namespace, action.job.name)
     if job is None or job.uid != action.job.uid or job.suspended:
         return
     for pod in steps.world.suspended.pods_of(job):
@@ -77,30 +85,33 @@ def not_suspended(steps: Steps, action: SuspendJob) -> None:
 def let_go_on(steps: Steps, group: Group) -> None:
     """End the suspension; the room that the stand-ins hold is now for the pods that will come."""
     gang = group.gangs[0]
-    job = steps.world.jobs.get((gang.namespace, gang.name))
+    job = owner(steps, gang)
     group.barrier = Barrier()
     if group.plan is None or job is None:
         return
     hold(steps, group, group.plan)
-    group.message = f"waiting for the pods of Job {job.key}"
+    group.message = f"waiting for the pods of {gang.family} {job.key}"
     steps.world.suspended.rooms[job.uid] = Room(group.key)
     action_id = steps.new_id()
-    steps.write(group, ResumeJob(action_id, reference(job), job.version, gang.scheduler), action_id, job.uid)
+    held, templates = steps.world.suspended.held(job), changed(steps, group, job)
+    action = ResumeJob(action_id, reference(job), job.version, gang.scheduler, held=held, templates=templates)
+    steps.write(group, action, action_id, job.uid)
 
 
-def suspended_anew(steps: Steps, job: Job) -> bool:
+def suspended_anew(steps: Steps, job: Suspendable) -> bool:
     """Has a Job that was let go on been suspended since, by us or by others? No pods come then. Until the cluster shows
     that it goes on, it only looks so.
     """
     room = steps.world.suspended.rooms.get(job.uid)
     if room is not None and not job.suspended:
         room.goes_on = True
-    return job.suspended and (not job.suspended_by or (room is not None and room.goes_on))
+    ours = job.suspended_by or steps.world.suspended.held(job)
+    return job.suspended and (not ours or (room is not None and room.goes_on))
 
 
 def take_room(steps: Steps, pod: Pod, node: str) -> None:
     """A pod of a Job takes room on a node: as much is no longer kept for the Job, there if possible."""
-    room = steps.world.suspended.rooms.get(pod.owner.uid) if pod.owner is not None else None
+    room = steps.world.suspended.room_for(pod)
     if room is None or not pod.live or pod.uid in room.taken_by:
         return
     held = steps.world.held.get(room.group)

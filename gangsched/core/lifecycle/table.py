@@ -24,6 +24,8 @@ class State(enum.Enum):
     WAITING = "WaitingForVictims"  # removed and awaited pods are terminating
     PREBINDING = "PreBinding"  # volumes of the members are being bound; no member is bound yet
     BINDING = "Binding"  # bindings are on their way
+    MARKING_MEMBERS = "MarkingMembers"  # bound in part and given up: its bound members are being marked
+    ROLLING_BACK = "RollingBack"  # these members are being removed, for their controllers to create them again
     STARTING = "Starting"  # the Job that we had suspended is let go on; its room is kept until its pods take it
     BOUND = "Bound"  # everything that was decided is bound
 
@@ -47,6 +49,7 @@ class Signal(enum.Enum):
     TAKEN_OVER = "taken-over"  # a gang of higher priority took the room
     TIMEOUT = "timeout"  # the gang's time for nominated to binding is over
     WAKE = "wake"  # an event that may help, or the backoff is over
+    ROLL_BACK = "roll-back"  # decided: the members that are bound leave, for the others have no place
     MORE = "more"  # further members are pending
     CONFLICT = "conflict"  # once more the cluster was not what the plan assumed
     RESUME = "resume"  # an earlier process has left a plan that can be finished
@@ -59,9 +62,10 @@ class Do(enum.Enum):
     NOMINATE = "nominate every placed member"
     MARK = "mark every victim"
     REMOVE = "remove every victim, by suspending its Job where the plan says so"
-    PREBIND = "assume the members on their nodes and bind their volumes"
-    UNASSUME = "give back the assumed room"
+    PREBIND = "hold the members' room and bind their volumes"
     BIND = "bind every placed member"
+    MARK_MEMBERS = "mark the members that are bound"
+    REMOVE_MEMBERS = "remove the marked members"
     LET_GO_ON = "end the suspension of the Job and keep its room"
     WITHDRAW = "withdraw nominations"
     UNMARK = "take back unused marks"
@@ -81,11 +85,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 #: Room is held for the members, and not taken yet.
-HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING)
-#: The members take their room.
-BINDING = (State.PREBINDING, State.BINDING)
+HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING, State.PREBINDING)
+#: The members that are bound are leaving again.
+ROLLING_BACK = (State.MARKING_MEMBERS, State.ROLLING_BACK)
 _GIVE_UP = (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
-_UNDO = (Do.UNASSUME, Do.WITHDRAW, Do.RELEASE)
 
 
 def _table() -> dict[tuple[State, Signal], Step]:
@@ -112,11 +115,6 @@ def _table() -> dict[tuple[State, Signal], Step]:
         (s.WAITING, e.START): Step(s.STARTING, (Do.LET_GO_ON,)),
         (s.WAITING, e.VOLUMES): Step(s.PREBINDING, (Do.PREBIND,)),
         (s.PREBINDING, e.VOLUMES_BOUND): Step(s.BINDING, (Do.BIND,)),
-        (s.PREBINDING, e.WRITE_FAILED): Step(s.BACKOFF, (*_UNDO, Do.REPORT, Do.RETRY)),
-        (s.PREBINDING, e.CONFLICT): Step(s.BACKOFF, (*_UNDO, Do.REPORT, Do.RETRY)),
-        (s.PREBINDING, e.TIMEOUT): Step(s.BACKOFF, (*_UNDO, Do.REPORT, Do.RETRY)),
-        (s.PREBINDING, e.PLAN_BROKEN): Step(s.QUEUED, (*_UNDO, Do.ENQUEUE)),
-        (s.PREBINDING, e.SCATTERED): Step(s.GATHERING, (*_UNDO, Do.REPORT)),
         (s.BINDING, e.WRITTEN): Step(s.BOUND, (Do.RELEASE,)),
         (s.BINDING, e.WRITE_FAILED): Step(s.BACKOFF, (Do.WITHDRAW, Do.RELEASE, Do.REPORT, Do.RETRY)),
         (s.BINDING, e.CONFLICT): Step(s.BACKOFF, (Do.WITHDRAW, Do.RELEASE, Do.REPORT, Do.RETRY)),
@@ -140,6 +138,14 @@ def _table() -> dict[tuple[State, Signal], Step]:
         table[(state, e.PLAN_BROKEN)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE))
         table[(state, e.TAKEN_OVER)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE))
         table[(state, e.SCATTERED)] = Step(s.GATHERING, (*_GIVE_UP, Do.REPORT))
+    table[(s.QUEUED, e.ROLL_BACK)] = Step(s.MARKING_MEMBERS, (Do.DEQUEUE, Do.WITHDRAW, Do.REPORT, Do.MARK_MEMBERS))
+    table[(s.MARKING_MEMBERS, e.WRITTEN)] = Step(s.ROLLING_BACK, (Do.REMOVE_MEMBERS,))
+    table[(s.MARKING_MEMBERS, e.SCATTERED)] = Step(s.GATHERING, (*_GIVE_UP, Do.REPORT))
+    table[(s.ROLLING_BACK, e.WRITTEN)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.RETRY))
+    for state in ROLLING_BACK:
+        table[(state, e.PLAN_BROKEN)] = Step(s.QUEUED, (*_GIVE_UP, Do.ENQUEUE))
+        for signal in (e.WRITE_FAILED, e.CONFLICT, e.TIMEOUT):
+            table[(state, signal)] = Step(s.BACKOFF, (*_GIVE_UP, Do.REPORT, Do.RETRY))
     return table
 
 
@@ -186,13 +192,15 @@ IGNORED: dict[Signal, tuple[tuple[State, ...], str]] = {
         "there is no plan",
     ),
     Signal.TAKEN_OVER: (
-        (State.GATHERING, State.QUEUED, State.BACKOFF, State.PREBINDING, State.BINDING, State.BOUND),
+        (State.GATHERING, State.QUEUED, State.BACKOFF, State.BINDING, *ROLLING_BACK, State.BOUND),
         "no room is held, or it is assumed already",
     ),
     Signal.TIMEOUT: (
         (State.GATHERING, State.QUEUED, State.BACKOFF, State.BINDING, State.BOUND),
         "the time runs from nominated to binding, and while volumes are bound",
     ),
+    Signal.ROLL_BACK: (tuple(s for s in State if s is not State.QUEUED), "only a queued gang is decided"),
+    Signal.SCATTERED: ((State.ROLLING_BACK,), "its members are meant to leave; seen when all were asked to"),
     Signal.WAKE: (tuple(s for s in State if s is not State.BACKOFF), "only a parked gang is woken"),
     Signal.MORE: (
         tuple(s for s in State if s not in (State.BACKOFF, State.BOUND)),

@@ -1,7 +1,8 @@
 """What an earlier process of this scheduler has left behind: its records on pods, read back into plans.
 
 The intent records of the members say where they were to go, the marks of the victims who was to leave for them. A
-nomination without an intent record is somebody's wish and holds nothing.
+nomination without an intent record is somebody's wish and holds nothing. A suspended Job has no members that could bear
+a record: its plan is read from the marks alone.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from collections.abc import Sequence
 from gangsched.core.decision import BIND, WAIT, Placement, UnitRef, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.suspension import is_suspended_job
+from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.removal import as_begun, incomplete
 from gangsched.core.state.world import World
-from gangsched.model.marks import protected
-from gangsched.model.records import PREEMPT_NEVER, SINGLE, Pod
+from gangsched.model.records import SINGLE, Pod
 
 _WHY = "it was marked by an earlier process of this scheduler"
 
@@ -46,6 +48,8 @@ class Takeover:
         that are marked for them have left. As long as nobody has been removed, a plan that is no longer needed, or
         whose marks may be incomplete, is not finished.
         """
+        if is_suspended_job(group):
+            return self._plan_of_job(group)
         intent, placements = self._nominations(group)
         if intent is None or not self._all_required(group, placements):
             return None
@@ -65,6 +69,25 @@ class Takeover:
         plan = Plan(intent.plan, placements, chosen, ())
         plan.nominated = {p.uid for p in placements}
         plan.announced = bool(leaving)
+        return plan
+
+    def _plan_of_job(self, group: Group) -> Plan | None:
+        """A suspended Job has no members to nominate: only its victims bear a record. What was begun to be removed is
+        finished, and the room for its pods is where they fit then.
+        """
+        marked = self._marked_for(group)
+        leaving = [p for p in marked if p.bound and p.deleting_since is not None]
+        victims = [p for p in marked if self._may_leave(p, group)]
+        suspended = (self._world.suspended.owner_of(p) for p in victims)
+        if not victims or not (leaving or any(job is not None and job.suspended for job in suspended)):
+            return None
+        staying = [p.uid for p in victims]
+        placements = self._decider.places_without(group.gangs, group.key, self._now, staying)
+        chosen = as_begun([self._victim(p) for p in (*victims, *leaving)], self._world, self._decider.options)
+        if not placements or incomplete(chosen, self._world):
+            return None
+        plan = Plan(f"{int(self._now * 1000):x}-0", placements, chosen, ())
+        plan.announced = True
         return plan
 
     def _nominations(self, group: Group) -> tuple[report.Intent | None, list[Placement]]:
@@ -104,20 +127,7 @@ class Takeover:
 
     def _may_leave(self, pod: Pod, group: Group) -> bool:
         """Is a marked pod that lives still one that this gang may evict?"""
-        membership = self._world.membership
-        return (
-            pod.live
-            and pod.bound
-            and pod.gang not in group.gangs
-            and (pod.priority < membership.preemptor_priority(group.gangs) or self._for_quota(pod, group))
-            and membership.policy(group.gangs) != PREEMPT_NEVER
-            and not protected(pod, self._decider.options.evict_daemonset_pods)
-        )
-
-    def _for_quota(self, pod: Pod, group: Group) -> bool:
-        """Do both need quota? Then it is not the pods' priority that has made one the victim of the other."""
-        managed = self._world.managed
-        return managed.is_managed(group.gangs) and managed.is_managed(self._world.membership.group(pod.gang)[0])
+        return may_leave(self._world, pod, group.gangs, self._decider.options.evict_daemonset_pods)
 
     def _torn(self, victims: Sequence[Pod]) -> bool:
         """Is a gang marked in part, so that marking the whole of it may not have come to an end?"""

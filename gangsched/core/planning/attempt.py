@@ -217,6 +217,7 @@ class Attempt(Trial):
         budgets = self.budgets()
         victims = explain.victims(units, choice, budgets, self.options)
         victims = by_suspension(victims, self.world, self.options, self.priority, budgets)
+        leaving = {("Pod", v.key) for v in victims}  # those that only leave with their owner too
         gone = {v.uid for v in victims}
         awaiting = self._awaiting(placed.rows, gone)
         if waits:  # further members join only where no more pods have to be awaited
@@ -230,7 +231,7 @@ class Attempt(Trial):
             extras.failed,
             awaiting=awaiting,
             victims=victims,
-            spared=explain.spared(units, choice),
+            spared=tuple(s for s in explain.spared(units, choice) if (s.unit.kind, s.unit.name) not in leaving),
             warnings=explain.warnings(victims, self.world),
             stopped=choice.stopped,
             steps=choice.steps,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from gangsched.core.decision import (
     BIND,
@@ -20,6 +21,7 @@ from gangsched.core.decision import (
 from gangsched.core.framework.guard import PluginError
 from gangsched.core.framework.pipeline import Pipeline, pipeline_of
 from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.core.options import Options
 from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.joint import Joint, QueuedAttempt
@@ -76,13 +78,14 @@ class Decider:
         self.world = world
         self.options = options
         self.watchdog = Watchdog()
+        self.stopwatch = Stopwatch()
         made: list[tuple[PluginSet, Placer]] = []
         self._placers: dict[str, Placer] = {}
         for name in options.scheduler_names:
             plugins = options.plugins_of(name)
             placer = next((known for of, known in made if of == plugins), None)
             if placer is None:
-                placer = Placer(pipeline_of(plugins))
+                placer = Placer(pipeline_of(plugins, self.stopwatch))
                 made.append((plugins, placer))
                 if placer.pipeline.pod_labels is not None:
                     world.snapshot.tell_apart(placer.pipeline.pod_labels)
@@ -147,7 +150,7 @@ class Decider:
             found = _without_placements(self.world, gangs, UNSCHEDULABLE, claim.problem)
             use = QuotaUse(claim.workload.queue)
             decisions = tuple(msgspec.structs.replace(d, quota=use) for d in found.decisions)
-            return msgspec.structs.replace(found, decisions=decisions, short_of_quota=True)
+            return msgspec.structs.replace(found, decisions=decisions, short_of_quota=True, nodes_unseen=True)
         placer = self._placers[gangs[0].scheduler]
 
         def attempt(gate: Gate) -> QueuedAttempt:
@@ -206,17 +209,39 @@ class Decider:
         now: float,
         placements: Sequence[Placement],
         victims: Iterable[str],
+        *,
+        terminating_leave: bool = True,
     ) -> bool:
         """Would these members still fit on these nodes, and be in one domain where that is required, once the victims
-        (UIDs) and terminating pods are gone? Not as far as is known when a plug-in of others fails over it.
+        (UIDs) and terminating pods are gone? Not as far as is known when a plug-in of others fails over it. If not
+        ``terminating_leave``, terminating pods stay.
         """
         try:
             job = self.attempt(gangs, group, now)
             job.ignore_turns()
             gone = frozenset(victims)
-            return self._holds(job, placements, gone) and self._quota_holds(gangs, gone)
+            return self._holds(job, placements, gone, terminating_leave) and self._quota_holds(gangs, gone)
         except PluginError:
             return False
+
+    def places_without(
+        self, gangs: Sequence[GangId], group: str, now: float, victims: Iterable[str]
+    ) -> Sequence[Placement]:
+        """Where the members would go once these pods (UIDs) and the terminating ones are gone; nowhere when they would
+        not fit even then, or a plug-in of others fails over it.
+        """
+        try:
+            job = self.attempt(gangs, group, now)
+            job.ignore_turns()
+            gone = frozenset(victims)
+            slot_of = self.world.snapshot.table.slot_of
+            leaving = {*job.terminating().tolist(), *(slot_of[uid] for uid in gone if uid in slot_of)}
+            found = job.fit(np.array(sorted(leaving), dtype=np.int64))
+            if found is None or not self._quota_holds(gangs, gone):
+                return ()
+            return job.placed(WAIT, *found).placements
+        except PluginError:
+            return ()
 
     def _quota_holds(self, gangs: Sequence[GangId], victims: Iterable[str]) -> bool:
         """Is there quota enough once the victims and terminating pods are gone?"""
@@ -227,12 +252,15 @@ class Decider:
         leaving += [p for p in known.values() if p.bound and p.deleting_since is not None]
         return self.world.managed.still_holds(gangs, leaving)
 
-    def _holds(self, job: Attempt, placements: Sequence[Placement], victims: Iterable[str]) -> bool:
+    def _holds(
+        self, job: Attempt, placements: Sequence[Placement], victims: Iterable[str], terminating_leave: bool
+    ) -> bool:
         sim = job.simulation()
         rows = sim.snapshot.row_of
         if not job.topology.allows([rows[p.node] for p in placements if p.node in rows]):
             return False
-        job.lift_terminating(sim)
+        if terminating_leave:
+            job.lift_terminating(sim)
         table = self.world.snapshot.table
         for uid in victims:
             slot = table.slot_of.get(uid)

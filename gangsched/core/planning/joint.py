@@ -170,7 +170,7 @@ class Joint:
             options.append(job)
         short = all(j.gate.assignment.mode in (Mode.NO_FIT, Mode.NO_CANDIDATES) for j in options)
         if short:
-            return self._short(options[0])
+            return msgspec.structs.replace(self._short(options[0]), nodes_unseen=True)
         return self._preempt([j for j in options if j.gate.assignment.mode not in (Mode.NO_FIT, Mode.NO_CANDIDATES)])
 
     def _gates(self) -> Iterator[Gate]:

@@ -114,10 +114,13 @@ class Trial:
         return bool(len(leaving))
 
     def terminating(self) -> Ints:
-        """Slots of the pods that are on their way out."""
+        """Slots of the pods that are on their way out, and not stuck there."""
         table = self.world.snapshot.table
         slots = table.occupied()
         leaving: Ints = slots[(table.flags[slots] & TERMINATING) != 0]
+        if self.world.stuck:
+            stuck = [table.slot_of[uid] for uid in self.world.stuck if uid in table.slot_of]
+            leaving = np.setdiff1d(leaving, np.array(stuck, dtype=np.int64))
         return leaving
 
     def ignore_turns(self) -> None:

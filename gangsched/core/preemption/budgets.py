@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gangsched.model.records import Budget, Labels, Pod
@@ -18,9 +19,12 @@ class Budgets:
 
     def __init__(self, budgets: Iterable[Budget], pods: Iterable[Pod] = ()) -> None:
         self._by_namespace: dict[str, list[Budget]] = {}
+        self._charged: set[str] = set()  # namespaces with budgets that name pods whose eviction is under way
         for budget in sorted(budgets, key=lambda b: b.key):
             self._by_namespace.setdefault(budget.namespace, []).append(budget)
-        self._matches: dict[tuple[str, int], tuple[Labels, tuple[Budget, ...]]] = {}
+            if budget.disrupted:
+                self._charged.add(budget.namespace)
+        self._matches: dict[tuple[str, int], tuple[Labels, tuple[Budget, ...], tuple[str, ...]]] = {}
         unknown = {b.key: b for group in self._by_namespace.values() for b in group if b.allowed is None}
         healthy = dict.fromkeys(unknown, 0)
         if unknown:
@@ -40,16 +44,39 @@ class Budgets:
 
     def matching(self, pod: Pod) -> tuple[Budget, ...]:
         """The budgets that a disruption of this pod would be charged to."""
+        found = self._selecting(pod)[0]
+        if pod.namespace not in self._charged:
+            return found
+        # A pod in disruptedPods has been charged already: the API server counts it as gone.
+        return tuple(b for b in found if pod.name not in b.disrupted)
+
+    def keys(self, pod: Pod) -> tuple[str, ...]:
+        """Their keys."""
+        if pod.namespace in self._charged:
+            return tuple(b.key for b in self.matching(pod))
+        found = self._matches.get((pod.namespace, id(pod.labels)))
+        return found[2] if found is not None else self._selecting(pod)[1]
+
+    def draws(self, pods: Iterable[Pod]) -> Counter[str]:
+        """How many of these pods each budget would be charged for."""
+        out: Counter[str] = Counter()
+        for pod in pods:
+            for key in self.keys(pod):
+                out[key] += 1
+        return out
+
+    def _selecting(self, pod: Pod) -> tuple[tuple[Budget, ...], tuple[str, ...]]:
+        """The budgets whose selector selects the pod, and their keys."""
         group = self._by_namespace.get(pod.namespace)
         if not group:
-            return ()
+            return (), ()
         key = (pod.namespace, id(pod.labels))
         found = self._matches.get(key)
         if found is None:
-            found = (pod.labels, tuple(b for b in group if selector_matches(b.selector, pod.labels)))
-            self._matches[key] = found
-        # A pod in disruptedPods has been charged already: the API server counts it as gone.
-        return tuple(b for b in found[1] if pod.name not in b.disrupted)
+            matching = tuple(b for b in group if selector_matches(b.selector, pod.labels))
+            # The labels are kept so that their id stays their own.
+            found = self._matches[key] = pod.labels, matching, tuple(b.key for b in matching)
+        return found[1], found[2]
 
     def unbreakable(self, pods: Iterable[Pod]) -> set[str]:
         """UIDs of the pods that the eviction API lets go under no circumstances: those whose budget allows nothing
@@ -73,12 +100,12 @@ class Budgets:
         left = dict(self.allowed)
         out: set[str] = set()
         for pod in sorted(victims, key=lambda p: (-p.priority, p.key)):
-            matching = self.matching(pod)
-            if any(left[b.key] <= 0 for b in matching):
+            keys = self.keys(pod)
+            if any(left[key] <= 0 for key in keys):
                 out.add(pod.uid)
                 continue
-            for budget in matching:
-                left[budget.key] -= 1
+            for key in keys:
+                left[key] -= 1
         return out
 
 

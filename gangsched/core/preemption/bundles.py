@@ -8,6 +8,7 @@ completed with the fewest single pods; the best is then improved by exchanging o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from gangsched.core.preemption.harm import Harm
 from gangsched.core.preemption.packed import PackedFit
 from gangsched.core.preemption.search import PODS_PER_STEP, Item
 from gangsched.core.preemption.units import Part, Units
+from gangsched.core.state.snapshot import Ints
 
 #: Sets of gangs kept at each size, and sets of one size that are completed with single pods.
 _WIDTH = 5
@@ -36,14 +38,15 @@ _SETS_PER_STEP = 120
 
 class _Level(msgspec.Struct):
     """What one level has to offer: gangs as wholes, single pods by slot, and those of lower priority that stay taken
-    unless their gang goes as a whole. ``base`` is the state with nothing of this level taken.
+    unless their gang goes as a whole. ``room`` ``(budgets,)`` is what budgets allow beside what is decided, ``draws``
+    ``(gangs, budgets)`` what each gang takes of it. ``base`` is the state with nothing of this level taken.
     """
 
     level: int
     gangs: list[Item]
     options: list[np.ndarray[tuple[int], np.dtype[np.int64]]]
-    drawn: Counter[str]
-    draws: list[Counter[str]]
+    room: Ints
+    draws: Ints
     pool: dict[int, Item]
     later: dict[int, Item]
     below: set[int]
@@ -107,15 +110,16 @@ class Bundles(Attempts):
                     if slot not in pool and slot not in self.taken and self.units.pod(slot).priority == level:
                         pool[slot] = self._single(block, slot)
         options = [i.block.array for i in blocks]
-        decided = self._drawn(self._charged(self._below(level)))
-        draws = [self._drawn(set(i.slots) - self.taken) for i in blocks]
+        decided = self._by_budget(self._charged(self._below(level)))
+        draws = [self._by_budget(set(i.slots) - self.taken) for i in blocks]
+        allowed = np.array([max(0, n) for n in self.budgets.allowed.values()], dtype=np.int64)
         until = self._spent() + int(self._share * (self.max_steps - self._spent()))
         return _Level(
             level,
             blocks,
             options,
-            decided,
-            draws,
+            allowed - decided,
+            np.array(draws).reshape(len(blocks), len(allowed)),
             pool,
             later,
             self._below(level),
@@ -124,9 +128,14 @@ class Bundles(Attempts):
             until,
         )
 
-    def _drawn(self, slots: set[int]) -> Counter[str]:
-        """How many of these pods each budget is charged with."""
-        return Counter(b.key for s in sorted(slots) for b in self.budgets.matching(self.units.pod(s)))
+    def _draws(self, slots: Iterable[int]) -> Counter[str]:
+        """How many of these pods each budget is charged for."""
+        return self.budgets.draws(map(self.units.pod, slots))
+
+    def _by_budget(self, slots: Iterable[int]) -> Ints:
+        """The same, ``(budgets,)``."""
+        drawn = self._draws(slots)
+        return np.array([drawn[key] for key in self.budgets.allowed], dtype=np.int64)
 
     def _charged(self, below: set[int]) -> set[int]:
         """What is taken and draws on budgets: what of lower priority is taken does so only where it was chosen so that
@@ -134,16 +143,11 @@ class Bundles(Attempts):
         """
         return set(self.taken) if self._reserved else self.taken - below
 
-    def _affordable(self, lot: _Level, chosen: frozenset[int]) -> bool:
-        """Do the budgets allow these gangs to go, as far as budgets can be kept at all?"""
-        if not self.budgets:
-            return True
-        drawn = dict(lot.drawn)
-        for number in chosen:
-            for key, count in lot.draws[number].items():
-                drawn[key] = drawn.get(key, 0) + count
-        allowed = self.budgets.allowed
-        return sum(max(0, n - max(0, allowed[key])) for key, n in drawn.items()) <= self._allowance
+    def _affordable(self, lot: _Level, chosen: frozenset[int]) -> list[bool]:
+        """Of each gang: do the budgets allow it to go beside those chosen, as far as budgets can be kept at all?"""
+        room = lot.room - lot.draws[sorted(chosen)].sum(axis=0)
+        found: list[bool] = (np.maximum(0, lot.draws - room).sum(axis=1) <= self._allowance).tolist()
+        return found
 
     def _below(self, level: int) -> set[int]:
         """What is taken and counts under a lower priority: it is decided later."""
@@ -170,9 +174,10 @@ class Bundles(Attempts):
                     return None
                 soft = self._shortfalls(lot, chosen, True)
                 bare = self._shortfalls(lot, chosen, False)
+                affordable = self._affordable(lot, chosen)
                 for n, (s, h) in enumerate(zip(soft, bare, strict=True)):
                     child = chosen | {n}
-                    if n not in chosen and (child in children or self._affordable(lot, child)):
+                    if n not in chosen and (child in children or affordable[n]):
                         children[child] = min(children.get(child, (np.inf, np.inf)), (s, h))
             if not children:
                 return None
@@ -202,8 +207,8 @@ class Bundles(Attempts):
                 rest = best - {out}
                 soft = self._shortfalls(lot, rest, True)
                 hard = self._shortfalls(lot, rest, False)
-                others = {rest | {n}: hard[n] for n, s in enumerate(soft) if s <= 0 and n not in best}
-                others = {c: h for c, h in others.items() if self._affordable(lot, c)}
+                affordable = self._affordable(lot, rest)
+                others = {rest | {n}: hard[n] for n, s in enumerate(soft) if s <= 0 and n not in best and affordable[n]}
                 sizes = {c: sum(len(lot.gangs[n].slots) for n in c) for c in others}
                 for other in self._promising(lot, others, sizes, _EXCHANGED):
                     if self._late(lot):
@@ -379,7 +384,7 @@ class _Groups:
         """How many more pods of each group may go beside those taken, of which some are charged to budgets."""
         used: Counter[str] = Counter()
         if self._budgets:
-            used.update(b.key for s in charged for b in self._budgets.matching(self._units.pod(s)))
+            used = self._budgets.draws(map(self._units.pod, charged))
         return {
             number: self._budgets.allowed[source] - used[source]
             if isinstance(source, str)

@@ -41,7 +41,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 class Exact:
     """One exhaustive search below a known choice. ``spend`` is asked before each test and says if there is budget;
-    ``entangled`` says that some pod is under more than two disruption budgets.
+    ``entangled``, asked when there are few decisions, says whether some pod is under more than two disruption budgets.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Exact:
         cost: Callable[[set[int]], Harm],
         spend: Callable[[int], bool],
         work: Callable[[int], float],
-        entangled: bool = False,
+        entangled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._units = units
         self._fit = fit
@@ -62,7 +62,8 @@ class Exact:
         self._best: tuple[Harm, frozenset[int]] | None = None
         self._bound: Bound | None = None
         self._tested = True  # sets that do not fit are left out as soon as that is known
-        self._entangled = entangled
+        self._ask_entangled = entangled
+        self._entangled = False
         self.complete = True
 
     @property
@@ -77,6 +78,7 @@ class Exact:
     def run(self, best: Harm, taken: frozenset[int]) -> tuple[Harm, frozenset[int]]:
         """The best choice, at least as good as the one given. The fit holds nothing afterwards."""
         self._best = (best, taken)
+        self._entangled = self._ask_entangled()
         self._decisions = sorted(
             (d for block in self._units.blocks for d in _decisions(self._units, block, self._work)),
             key=lambda d: (-d.level, d.part is not None, -d.weight, d.name),

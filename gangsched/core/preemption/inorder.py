@@ -21,6 +21,7 @@ from gangsched.core.preemption.harm import Harm, Loss, harm
 from gangsched.core.preemption.search import Item, SearchState
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.holders import Holder
+from gangsched.core.quota.preemption import Target
 from gangsched.core.quota.tree import Tree
 
 #: Above every priority: places in the order are no priorities.
@@ -43,6 +44,9 @@ class Candidates(Protocol):
 
     def fits(self, borrowing: bool) -> bool:
         """Is there quota enough now?"""
+
+    def victims(self) -> Sequence[Target]:
+        """The choice where quota alone counts; nobody if that would not help."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -90,6 +94,9 @@ class InOrder(SearchState):
 
     def run(self) -> Found | None:
         """The victims, or None if nobody's leaving would help."""
+        found = self._for_quota_alone()
+        if found is not None:
+            return found
         for borrowing in self._candidates.ways():
             good = self._take_until_it_fits(borrowing)
             if good:
@@ -103,6 +110,27 @@ class InOrder(SearchState):
             for taken in self._chosen:
                 self._returns(taken)
             self._chosen = []
+        return None
+
+    def _for_quota_alone(self) -> Found | None:
+        """The victims of the quota rules, if they are enough for the nodes too: then the order leads to the same ones.
+
+        Going through the order takes everybody who borrows before the first of the own queue; the search for quota
+        knows how to pass over them.
+        """
+        if self._candidates.fits(True):
+            return None
+        for target in self._candidates.victims():
+            slots = self._slots_of(target.holder, target.reason)
+            if slots is None or not self._allowed(slots):
+                break
+            self._goes(Taken(tuple(slots), len(self._chosen), target.holder, target.reason))
+        else:
+            if self._chosen and self._fits():
+                return self._found()
+        for taken in self._chosen:
+            self._returns(taken)
+        self._chosen = []
         return None
 
     # -- forwards ------------------------------------------------------------------------------------------

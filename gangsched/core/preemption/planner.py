@@ -9,7 +9,6 @@ reprieve. At the end small exchanges are tried. No victim is left that could be 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -146,11 +145,14 @@ class Search(Exchange):
         return None if cost is _WORST else Choice(taken, cost, self._spent(), self.stopped, self.fit.rows(taken))
 
     def _exact(self) -> Exact:
+        work = self._works
+        return Exact(self.units, self.fit, self._harm_of, self._spend, lambda s: float(work[s]), self._entangled)
+
+    def _entangled(self) -> bool:
         matching = self.budgets.matching
-        entangled = bool(self.budgets) and any(
+        return bool(self.budgets) and any(
             len(matching(self.units.pod(s))) > 2 for b in self.units.blocks for s in (*b.whole, *b.singles)
         )
-        return Exact(self.units, self.fit, self._harm_of, self._spend, lambda s: float(self._works[s]), entangled)
 
     def _proved(self, cost: Harm, taken: frozenset[int]) -> tuple[Harm, frozenset[int]]:
         """With few units, look through everything that could be better."""
@@ -217,7 +219,3 @@ class Search(Exchange):
             core = [s for s in item.slots if s not in surplus]
             if surplus and self._give_back(core):
                 used.subtract(self._draws(core))
-
-    def _draws(self, slots: Sequence[int]) -> Counter[str]:
-        """How many of these pods each budget is charged for."""
-        return Counter(b.key for s in slots for b in self.budgets.matching(self.units.pod(s)))

@@ -1,8 +1,9 @@
-"""How victims leave: deleted, evicted, or with the Job that owns them, which is suspended.
+"""How victims leave: deleted, evicted, or with the Job that owns them, or the JobSet of it, which is suspended.
 
 The Job controller counts a deleted pod as a failed one: with the default backoffLimit of 6 a Job of eight dies at its
 first preemption. When it is suspended instead, its controller deletes the pods without counting them, and the Job can
 go on later. (https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job)
+A Job of a JobSet is suspended with its JobSet: https://jobset.sigs.k8s.io/docs/tasks/ .
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.core.state.suspended import LENIENT, Suspendable, family_of
+from gangsched.model.jobsets import JobSet
 from gangsched.model.marks import protected
 from gangsched.model.records import Job, Pod
 
@@ -24,16 +27,15 @@ if TYPE_CHECKING:
     from gangsched.core.state.world import World
 
 SUSPEND = "suspend"
-#: Controllers that leave it to others whether their Jobs are suspended. That of a JobSet, say, would end it at once.
-_LENIENT = ("CronJob",)
 
 
 def by_suspension(
     victims: Sequence[Victim], world: World, options: Options, priority: int, budgets: Budgets
 ) -> tuple[Victim, ...]:
-    """The victims with those that leave with their Job, by namespace/name.
+    """The victims with those that leave with their Job or JobSet, by namespace/name.
 
     That is so where deleting them would end the Job, which would end its other pods too: these become victims as well.
+    A JobSet also leaves so when all of its pods are victims anyway: none of them counts then, and it comes back whole.
     If one of them may not be evicted for a preemptor of ``priority``, or its budgets do not allow it where they may not
     be broken, the Job's pods are deleted after all. So are members of a gang that goes on without them.
     """
@@ -73,8 +75,8 @@ def as_begun(victims: Sequence[Victim], world: World, options: Options) -> list[
     return list(out.values())
 
 
-def staying(job: Job, world: World, leaving: Container[str]) -> list[Pod]:
-    """The pods of a Job that run and are not among those that leave (UIDs)."""
+def staying(job: Suspendable, world: World, leaving: Container[str]) -> list[Pod]:
+    """The pods of a Job or JobSet that run and are not among those that leave (UIDs)."""
     return [p for p in world.suspended.pods_of(job) if p.bound and p.live and p.uid not in leaving]
 
 
@@ -85,9 +87,9 @@ def incomplete(victims: Iterable[Victim], world: World) -> bool:
     return any(not job.suspended and staying(job, world, leaving) for job, _ in _by_job(with_job, world))
 
 
-def may_suspend(job: Job, world: World, options: Options) -> bool:
+def may_suspend(job: Suspendable, world: World, options: Options) -> bool:
     """May we suspend it, and would that last? Whoever else admits Jobs by their queue would let it go on at once."""
-    lasts = job.owner is None or job.owner.kind in _LENIENT
+    lasts = isinstance(job, JobSet) or job.owner is None or job.owner.kind in LENIENT
     if job.queue.local_queue and not world.managed.active:
         return False
     return options.suspend_jobs and lasts and job.template is not None and not job.finished
@@ -98,8 +100,21 @@ def _holds_quota(chosen: Sequence[Victim]) -> bool:
     return any(v.reason in REASON_TEXT for v in chosen)
 
 
-def _would_end(job: Job, chosen: Sequence[Victim], world: World) -> bool:
-    """Would it end the Job if these were deleted? Others that are leaving may not have been counted yet."""
+def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World) -> bool:
+    """Would it end the Job, or a Job of the JobSet, if these were deleted? Or would nothing be left of the JobSet?"""
+    if isinstance(owner, Job):
+        return _would_fail(owner, chosen, world)
+    mine = {v.uid for v in chosen}
+    jobs = world.suspended.jobs_of(owner)
+    of_job = {job.name: {p.uid for p in world.suspended.pods_of(job)} & mine for job in jobs}
+    touched = [job for job in jobs if of_job[job.name]]
+    if any(_would_fail(job, [v for v in chosen if v.uid in of_job[job.name]], world) for job in touched):
+        return True
+    return not staying(owner, world, mine) and not all(job.ignores_disruption for job in touched)
+
+
+def _would_fail(job: Job, chosen: Sequence[Victim], world: World) -> bool:
+    """Would the Job fail if these were deleted? Others that are leaving may not have been counted yet."""
     if job.ignores_disruption:
         return False
     mine = {v.uid for v in chosen}
@@ -107,35 +122,40 @@ def _would_end(job: Job, chosen: Sequence[Victim], world: World) -> bool:
     return job.fails_on_disruption or job.failed + leaving + len(chosen) > job.backoff_limit
 
 
-def _by_job(victims: Iterable[Victim], world: World) -> list[tuple[Job, list[Victim]]]:
+def _by_job(victims: Iterable[Victim], world: World) -> list[tuple[Suspendable, list[Victim]]]:
+    owners: dict[tuple[str, str], Suspendable] = {}
     found: dict[tuple[str, str], list[Victim]] = defaultdict(list)
     for victim in victims:
         pod = world.pods.get(victim.uid)
-        job = world.suspended.job_of(pod) if pod is not None else None
-        if job is not None:
-            found[job.namespace, job.name].append(victim)
-    return [(world.jobs[key], chosen) for key, chosen in sorted(found.items())]
+        owner = world.suspended.owner_of(pod) if pod is not None else None
+        if owner is not None:
+            key = owner.key, family_of(owner)
+            owners[key] = owner
+            found[key].append(victim)
+    return [(owners[key], chosen) for key, chosen in sorted(found.items())]
 
 
-def _with_job(victim: Victim, job: Job) -> Victim:
+def _with_job(victim: Victim, job: Suspendable) -> Victim:
     """A victim that leaves with its Job; if it has no group, the Job is its unit."""
     if victim.unit.kind != "Pod":
         return msgspec.structs.replace(victim, method=SUSPEND)
     why = f"{victim.why}; {_whole(job)}"
-    return msgspec.structs.replace(victim, method=SUSPEND, unit=UnitRef("Job", job.key), why=why)
+    return msgspec.structs.replace(victim, method=SUSPEND, unit=UnitRef(family_of(job), job.key), why=why)
 
 
-def _whole(job: Job) -> str:
+def _whole(job: Suspendable) -> str:
+    if isinstance(job, JobSet):
+        return f"JobSet {job.key} is suspended as a whole: its Jobs count deleted pods as failed"
     return f"Job {job.key} is suspended as a whole: it would not survive the loss of pods"
 
 
-def _other(pod: Pod, job: Job, over_budget: bool) -> Victim:
+def _other(pod: Pod, job: Suspendable, over_budget: bool) -> Victim:
     return Victim(
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,
         node=pod.node,
-        unit=UnitRef("Job", job.key),
+        unit=UnitRef(family_of(job), job.key),
         partial=False,
         priority=pod.priority,
         over_budget=over_budget,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from gangsched.core.state.podclass import PodClass
 
@@ -20,13 +21,18 @@ class Likeness(msgspec.Struct, frozen=True, eq=False):
     preempts: bool
     topology: tuple[tuple[tuple[str, bool], ...], ...]
     queue: tuple[str, int, str] | None = None
+    #: All of the above, and its hash: made once, since all parked gangs are compared by it again and again.
+    key: tuple[object, ...] = ()
+    number: int = 0
 
-    def _key(self) -> tuple[object, ...]:
+    def __post_init__(self) -> None:
         idents = tuple(c.ident for c in self.classes)
-        return idents, self.needs, self.scheduler, self.priority, self.preempts, self.topology, self.queue
+        key = idents, self.needs, self.scheduler, self.priority, self.preempts, self.topology, self.queue
+        force_setattr(self, "key", key)
+        force_setattr(self, "number", hash(key))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Likeness) and self._key() == other._key()
+        return self is other or (isinstance(other, Likeness) and self.key == other.key)
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return self.number

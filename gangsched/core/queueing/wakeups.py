@@ -65,26 +65,26 @@ class Wakeups:
         self._decider = decider
         self._strict_budgets = strict_budgets
         self._changes = changes
-        self._kinds = Hint(0)
-        for change in changes:
-            self._kinds |= change.kind
+        # Asked of every parked group: under strict order, what those ahead could use depends on the nodes and on where
+        # their volumes are.
+        turning = Hint.TURN | Hint.NODE | Hint.VOLUMES if world.turns.strict else Hint.TURN
+        self._turns = any(c.kind & turning for c in changes)
+        self._nodes = {c.node for c in changes if c.kind & Hint.NODE}
+        self._trees = {c.tree for c in changes if c.kind & Hint.QUOTA}
         self._known: dict[Likeness, bool] = {}
 
     def helps(self, group: Group, now: float) -> bool:
         """May any of the events help this parked group?"""
-        # Under strict order, what those ahead could use depends on the nodes and on where their volumes are.
-        turning = Hint.TURN | Hint.NODE | Hint.VOLUMES if self._world.turns.strict else Hint.TURN
-        if group.behind and self._kinds & turning:
+        if group.behind and self._turns:
             return True
-        blocked = self._world.turns.get(group.key)
-        if blocked is not None and blocked.room:
-            nodes = {p.node for p in blocked.room}
-            if any(c.kind & Hint.NODE and c.node in nodes for c in self._changes):
+        if self._nodes:
+            blocked = self._world.turns.get(group.key)
+            if blocked is not None and any(p.node in self._nodes for p in blocked.room):
                 return True  # what is reserved for it may be worth nothing now
         like = group.likeness
         if like is None:
             return True
-        if self._kinds & Hint.QUOTA and self._gives_quota(like):
+        if self._trees and self._gives_quota(like):
             return True
         if like not in self._known:
             try:
@@ -98,8 +98,7 @@ class Wakeups:
 
     def _gives_quota(self, like: Likeness) -> bool:
         """May the gang have quota that it had not? Any gang may be managed when a queue object has changed."""
-        tree = like.queue[2] if like.queue is not None else None
-        return any(c.kind & Hint.QUOTA and (not c.tree or c.tree == tree) for c in self._changes)
+        return "" in self._trees or (like.queue is not None and like.queue[2] in self._trees)
 
     def _may_help(self, judge: _Judge, change: Change) -> bool:
         if judge.preempts and self._frees(judge, change):

@@ -17,6 +17,9 @@ from gangsched.core.quota.workloads import Amounts, PodSet, Workload, quantity
 from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import Pod, PodShape
 
+#: So many shapes of pods in flavors are kept; those of pods that are long gone are among them.
+MAX_SHAPES = 4096
+
 
 class Gate:
     """An assignment of flavors to a claim.
@@ -52,6 +55,8 @@ class Gate:
         known = self.managed.shapes
         shape = known.get(key)
         if shape is None:
+            if len(known) >= MAX_SHAPES:
+                known.clear()  # only a cache: a shape that is made again costs others their caches, too
             found = [self.managed.quota.flavors.get(name) for name in dict.fromkeys(name for _, name in flavors)]
             shape = known[key] = in_flavors(pod.shape, [f for f in found if f is not None])
         return pod if shape is pod.shape else msgspec.structs.replace(pod, shape=shape)

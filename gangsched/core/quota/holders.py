@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from functools import partial
 
+from gangsched.core.quota.ranking import Rankings
 from gangsched.core.quota.tree import Node, Tree
 from gangsched.core.quota.workloads import Admission
 
@@ -43,6 +45,7 @@ class Holders:
         self.taken: frozenset[str] = frozenset()
         self._live: dict[str, list[Entry]] = {name: [] for name in tree.queues}
         self._evicted: dict[str, list[Entry]] = {name: [] for name in tree.queues}
+        self._rankings = {evicted: Rankings(partial(self.first, evicted=evicted)) for evicted in (True, False)}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self.by_uid
@@ -54,6 +57,15 @@ class Holders:
         """Holders of a queue in the order in which they are displaced."""
         return (self._evicted if evicted else self._live)[queue]
 
+    def first(self, queue: Node, evicted: bool) -> Order | None:
+        """The place of the first of :meth:`entries`."""
+        entries = self.entries(queue.name, evicted)
+        return entries[0][0] if entries else None
+
+    def rankings(self, evicted: bool) -> Rankings:
+        """Queues above their quota by :meth:`first`."""
+        return self._rankings[evicted]
+
     def add(self, admission: Admission) -> None:
         """A workload got quota (or its admission changed)."""
         self.discard(admission.workload.uid)
@@ -62,6 +74,7 @@ class Holders:
         self.by_uid[admission.workload.uid] = holder
         insort(self.entries(node.name, admission.evicted), (holder.order, holder))
         self.tree.add(node, holder.amounts)
+        node.changed()
 
     def discard(self, uid: str) -> Holder | None:
         """The workload's quota is free; None if it held none."""
@@ -70,4 +83,5 @@ class Holders:
             entries = self.entries(holder.node.name, holder.admission.evicted)
             del entries[bisect_left(entries, holder.order, key=lambda e: e[0])]
             self.tree.remove(holder.node, holder.amounts)
+            holder.node.changed()
         return holder

@@ -13,10 +13,13 @@ from contextlib import contextmanager
 
 import msgspec
 
+from gangsched.core.actions import QueueStatus
 from gangsched.core.groups import group_key
 from gangsched.core.quota.holdings import Flavors, flavors_of_node, holds_less, used
 from gangsched.core.quota.ordering import Place, place
 from gangsched.core.quota.quota import FairSharing, Quota
+from gangsched.core.quota.status import QueueStatuses
+from gangsched.core.quota.tally import Tally
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Workload, pod_sets, workload_priority
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
@@ -28,13 +31,10 @@ from gangsched.model.queues import (
     queue_labels,
 )
 from gangsched.model.records import (
-    JOB,
     NAMESPACE_NAME,
     NO_LABELS,
     NO_QUEUE,
-    QUEUED_JOB,
     GangId,
-    Job,
     Labels,
     Node,
     Pod,
@@ -46,11 +46,13 @@ from gangsched.model.records import (
 class Known(msgspec.Struct, frozen=True):
     """What the quota side may read of the cluster; the containers are those of the world and change with it.
 
-    ``rooms_of`` has the keys of the groups that keep room for pods of a Job that goes on.
+    ``queue_of_gang`` and ``queue_of_pod`` have the labels of the Job or JobSet that a gang stands for, or that owns a
+    pod. ``rooms_of`` has the keys of the groups that keep room for pods of a Job that goes on.
     """
 
     membership: Membership
-    jobs: Mapping[tuple[str, str], Job]
+    queue_of_gang: Callable[[GangId], QueueLabels]
+    queue_of_pod: Callable[[Pod], QueueLabels]
     node: Callable[[str], Node | None]
     namespaces: Mapping[str, Labels]
     held: Mapping[str, Sequence[Phantom]]
@@ -77,6 +79,8 @@ class Managed:
 
     def __init__(self, known: Known, fair_sharing: FairSharing | None = None) -> None:
         self.quota = Quota(fair_sharing)
+        self.tally = Tally()
+        self._statuses = QueueStatuses(self.quota, self.tally)
         self._known = known
         self._dirty: set[GangId] = set()
         self._key_of: dict[GangId, str] = {}
@@ -110,6 +114,7 @@ class Managed:
         self._objects_changed(was)
 
     def _objects_changed(self, was_active: bool) -> None:
+        self._statuses.objects_changed()
         self.shapes.clear()
         if self.active:
             self._dirty.update(self._known.membership.members)
@@ -150,22 +155,22 @@ class Managed:
     # -- gangs as workloads --------------------------------------------------------------------------------
 
     def labels_of(self, gangs: Sequence[GangId]) -> QueueLabels:
-        """The first labels that say anything: of a group object, of the Job that owns a member, of a member."""
+        """The first labels that say anything: of a group object, of the Job (or its JobSet) that owns a member, of
+        a member.
+        """
         membership = self._known.membership
         for gang in gangs:
-            if gang.family in (JOB, QUEUED_JOB):
-                owner = self._known.jobs.get((gang.namespace, gang.name))
-                if owner is not None and owner.queue.local_queue:
-                    return owner.queue
+            found = self._known.queue_of_gang(gang)
+            if found.local_queue:
+                return found
             spec = membership.objects.get((gang.family, gang.namespace, gang.name))
             if spec is not None and spec.queue.local_queue:
                 return spec.queue
         for gang in gangs:
             for pod in membership.pods(gang):
-                if pod.owner is not None and pod.owner.kind == "Job":
-                    job = self._known.jobs.get((pod.namespace, pod.owner.name))
-                    if job is not None and job.queue.local_queue:
-                        return job.queue
+                found = self._known.queue_of_pod(pod)
+                if found.local_queue:
+                    return found
                 found = queue_labels(pod.labels)
                 if found.local_queue:
                     return found
@@ -337,6 +342,7 @@ class Managed:
             self._key_of.pop(gang, None)
         self._release(key)
         self._wait(key, None)
+        self.tally.waits(key, None)
 
     def _settle(self, key: str) -> None:
         gangs = self._gangs_of.get(key, ())
@@ -344,6 +350,7 @@ class Managed:
         if not labels.local_queue:
             self._release(key)
             self._wait(key, None)
+            self.tally.waits(key, None)
             if not any(g in self._known.membership.members for g in gangs):
                 self._forget(key)
             return
@@ -357,7 +364,10 @@ class Managed:
             workload, problem = before.workload, ""  # a Job that goes on has no pods for a moment
         else:
             workload, problem = self._workload(gangs, labels, pods)
-        self._wait(key, None if problem else self._waiting(gangs, workload))
+        waiting = None if problem else self._waiting(gangs, workload)
+        self._wait(key, waiting)
+        # Pods of a Job that goes on are no second workload beside it: their quota is promised to the Job.
+        self.tally.waits(key, None if self._known.rooms_of(asking) else waiting)
         if not (pods or promised) or workload.queue not in self.quota.queues:
             self._release(key)
             return
@@ -389,6 +399,11 @@ class Managed:
         self.settle()
         return {queue: len(found) for queue, found in self._pending.items() if found}
 
+    def statuses(self, again: bool = False) -> list[QueueStatus]:
+        """What queue objects should say: those statuses that have changed since the last call, or all."""
+        self.settle()
+        return self._statuses.take(again)
+
     def _admit(self, workload: Workload, pods: Sequence[Pod], promised: Sequence[Phantom]) -> None:
         queue = self.quota.queues[workload.queue]
         usage: dict[Cell, int] = {}
@@ -406,11 +421,13 @@ class Managed:
             self._changed.add(self._root(before.workload.queue))
         if before != admission:
             self.quota.admit(admission)
+        self.tally.holds(workload.uid, admission, admitted=bool(pods))
 
     def _release(self, key: str) -> None:
         before = self.quota.admissions.get(key)
         if before is not None:
             self.quota.release(key)
+            self.tally.holds(key, None)
             self._changed.add(self._root(before.workload.queue))
 
     def _since(self, pod: Pod) -> float:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gangsched.core.quota.fairsharing import Shares
 from gangsched.core.quota.flavors import Assignment
+from gangsched.core.quota.shares import Shares
 from gangsched.core.quota.tree import Node, Tree
 from gangsched.core.quota.workloads import PodSet, Workload
 from gangsched.model.queues import STRICT_FIFO
@@ -22,6 +22,7 @@ from gangsched.model.queues import STRICT_FIFO
 #: Priority first, then who has waited longest, then UID.
 Place = tuple[int, float, str]
 
+_Likeness = tuple[int, tuple[PodSet, ...]]
 _Rank = tuple[bool, tuple[int, float], int, float, str]
 
 
@@ -34,12 +35,59 @@ class Again(enum.Enum):
     """What becomes of a head that was not admitted.
 
     ``NOW``: it may do better in the next cycle (it lost to another head, it waits for its victims, or there are flavors
-    left to try). ``LATER``: it has to wait for a change; others like it too. ``ALONE``: as LATER, for itself only.
+    left to try). ``LATER``: it has to wait for a change; others like it too.
     """
 
     NOW = "now"
     LATER = "later"
-    ALONE = "alone"
+
+
+class _Line:
+    """Workloads in the order of their places."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Workload] = {}
+        self.heap: list[Place] = []
+        self._in_heap: dict[str, Place] = {}
+
+    def push(self, workload: Workload) -> None:
+        self.members[workload.uid] = workload
+        where = place(workload)
+        if self._in_heap.get(workload.uid) != where:
+            self._in_heap[workload.uid] = where
+            heapq.heappush(self.heap, where)
+
+    def first(self) -> Place | None:
+        while self.heap:
+            first = self.heap[0]
+            found = self.members.get(first[2])
+            if found is not None and place(found) == first:
+                return first
+            heapq.heappop(self.heap)
+            if self._in_heap.get(first[2]) == first:
+                del self._in_heap[first[2]]
+        return None
+
+    def joined(self, other: _Line) -> _Line:
+        """Both as one, neither of which is to be used any more: the shorter goes into the longer."""
+        short, long = sorted((self, other), key=lambda line: len(line.members))
+        for workload in short.members.values():
+            long.push(workload)
+        return long
+
+
+class _Alike:
+    """Pending workloads of one queue that are alike: those that wait, and those that are set aside."""
+
+    def __init__(self) -> None:
+        self.waiting = _Line()
+        self.aside = _Line()
+
+    def set_aside(self) -> None:
+        self.waiting, self.aside = _Line(), self.aside.joined(self.waiting)
+
+    def wake(self) -> None:
+        self.waiting, self.aside = self.waiting.joined(self.aside), _Line()
 
 
 class _Lane:
@@ -47,31 +95,35 @@ class _Lane:
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict
-        self.waiting: dict[str, Workload] = {}
-        self.heap: list[Place] = []
-        self.in_heap: dict[str, Place] = {}
-        self.aside: dict[str, Workload] = {}
+        self.groups: dict[_Likeness, _Alike] = {}
+        self.group_of: dict[str, _Alike] = {}
         self.sticky = ""
 
     def push(self, workload: Workload) -> None:
-        self.waiting[workload.uid] = workload
-        where = place(workload)
-        if self.in_heap.get(workload.uid) != where:
-            self.in_heap[workload.uid] = where
-            heapq.heappush(self.heap, where)
+        group = self.groups.setdefault(_likeness(workload), _Alike())
+        group.waiting.push(workload)
+        self.group_of[workload.uid] = group
+
+    def drop(self, uid: str) -> None:
+        group = self.group_of.pop(uid)
+        workload = group.waiting.members.pop(uid, None) or group.aside.members.pop(uid)
+        if not group.waiting.members and not group.aside.members:
+            del self.groups[_likeness(workload)]
+        if self.sticky == uid:
+            self.sticky = ""
+
+    def waits(self, uid: str) -> bool:
+        """Is it neither gone nor set aside?"""
+        return uid in self.group_of and uid in self.group_of[uid].waiting.members
 
     def head(self) -> Workload | None:
-        if self.sticky in self.waiting:
-            return self.waiting[self.sticky]
-        while self.heap:
-            first = self.heap[0]
-            found = self.waiting.get(first[2])
-            if found is not None and place(found) == first:
-                return found
-            heapq.heappop(self.heap)
-            if self.in_heap.get(first[2]) == first:
-                del self.in_heap[first[2]]
-        return None
+        if self.waits(self.sticky):
+            return self.group_of[self.sticky].waiting.members[self.sticky]
+        places = [first for group in self.groups.values() if (first := group.waiting.first()) is not None]
+        if not places:
+            return None
+        uid = min(places)[2]
+        return self.group_of[uid].waiting.members[uid]
 
 
 class Pending:
@@ -98,11 +150,7 @@ class Pending:
         queue = self._queue_of.pop(uid, None)
         self.resume.pop(uid, None)
         if queue is not None:
-            lane = self._lanes[queue]
-            lane.waiting.pop(uid, None)
-            lane.aside.pop(uid, None)
-            if lane.sticky == uid:
-                lane.sticky = ""
+            self._lanes[queue].drop(uid)
 
     def heads(self) -> list[Workload]:
         """The head of each queue that has one, by queue name. They stay where they are."""
@@ -122,7 +170,7 @@ class Pending:
         ``resume`` is that of its assignment; it is forgotten when the queue is woken.
         """
         lane = self._lanes.get(workload.queue)
-        if lane is None or workload.uid not in lane.waiting:
+        if lane is None or not lane.waits(workload.uid):
             return
         self.resume.pop(workload.uid, None)
         if resume and not waits_for_victims:
@@ -131,14 +179,8 @@ class Pending:
             return
         if waits_for_victims:
             lane.sticky = workload.uid
-        if again is Again.NOW:
-            return
-        alike = [workload]
         if again is Again.LATER:
-            alike = [w for w in lane.waiting.values() if _likeness(w) == _likeness(workload)]
-        for each in alike:
-            del lane.waiting[each.uid]
-            lane.aside[each.uid] = each
+            lane.group_of[workload.uid].set_aside()
 
     def wake(self, queues: Iterable[str]) -> int:
         """Something happened that may help these queues; how many workloads are looked at again."""
@@ -146,25 +188,28 @@ class Pending:
         for name in queues:
             lane = self._lanes.get(name)
             if lane is not None:
-                count += len(lane.aside)
-                back, lane.aside = lane.aside, {}
-                for workload in back.values():
-                    lane.push(workload)
+                for group in lane.groups.values():
+                    if group.aside.members:
+                        count += len(group.aside.members)
+                        group.wake()
                 if self.resume:
-                    for uid in lane.waiting:
+                    for uid in lane.group_of:
                         self.resume.pop(uid, None)
         return count
 
     def counts(self, queue: str) -> tuple[int, int]:
         """``(active, set aside)`` of one queue."""
         lane = self._lanes.get(queue)
-        return (0, 0) if lane is None else (len(lane.waiting), len(lane.aside))
+        if lane is None:
+            return 0, 0
+        aside = sum(len(g.aside.members) for g in lane.groups.values())
+        return len(lane.group_of) - aside, aside
 
     def _lane(self, name: str) -> _Lane:
         return self._lanes.setdefault(name, _Lane(strict=False))
 
 
-def _likeness(workload: Workload) -> tuple[int, tuple[PodSet, ...]]:
+def _likeness(workload: Workload) -> _Likeness:
     """Workloads of a queue that are alike are turned down for the same reasons."""
     return workload.priority, workload.pod_sets
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import enum
 import heapq
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import msgspec
 
 from gangsched.core.quota.flavors import Mode
-from gangsched.core.quota.holders import Entry, Holder, Holders
+from gangsched.core.quota.holders import Entry, Holder, Holders, Order
+from gangsched.core.quota.ranking import merged
 from gangsched.core.quota.tree import Node, Tree, fits_in_quota, lowest_fitting
 from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import ANY, LOWER, LOWER_OR_NEWER, NEVER, ClusterQueue
@@ -97,11 +99,14 @@ def fill_back(tree: Tree, taken: list[Target], fits: Callable[[], bool]) -> list
     return kept[::-1]
 
 
-class Pool(msgspec.Struct):
-    """Candidates of one queue (not the preemptor's). ``meeting`` is the lowest cohort that both queues are in."""
+class Pool(msgspec.Struct, frozen=True):
+    """Queues directly below ``cohort`` as candidates. ``meeting`` is the lowest cohort that they and the preemptor's
+    queue are in; ``skip`` is the preemptor's queue where it is one of them.
+    """
 
-    node: Node
+    cohort: Node
     meeting: Node
+    skip: Node
     hierarchical: bool
 
 
@@ -119,7 +124,7 @@ class Search:
     # -- candidates ----------------------------------------------------------------------------------------
 
     def _pools(self) -> list[Pool]:
-        """Queues that use more than their quota of what is needed, from the nearest cohort up to the root."""
+        """Cohorts in which queues may use more than their quota of what is needed, from the nearest up to the root."""
         out: list[Pool] = []
         ahead, rest = fits_in_quota(self.node, self.need.requests)
         below = self.node
@@ -131,12 +136,9 @@ class Search:
         return out
 
     def _collect(self, cohort: Node, meeting: Node, skip: Node, hierarchical: bool, out: list[Pool]) -> None:
-        for child in cohort.over_children(self.need.cells):
-            if child is skip:
-                continue
-            if child.is_queue:
-                out.append(Pool(child, meeting, hierarchical))
-            else:
+        out.append(Pool(cohort, meeting, skip, hierarchical))
+        for child in cohort.cohorts_over(self.need.cells):
+            if child is not skip:
                 self._collect(child, meeting, skip, hierarchical, out)
 
     def variant(self, holder: Holder, hierarchical: bool) -> Variant:
@@ -157,9 +159,10 @@ class Search:
     def _passing(self, entries: Sequence[Entry], policy: str) -> Iterator[Entry]:
         """Entries that the policy lets go and that use what is needed."""
         workload, cells, taken = self.need.workload, self.need.cells, self.holders.taken
+        highest = self._highest(policy)
         for entry in entries:
             holder = entry[1]
-            if policy != ANY and holder.priority > workload.priority:
+            if holder.priority > highest:
                 return  # entries are sorted by priority
             candidate = holder.admission.workload
             if cells.isdisjoint(holder.cells) or candidate.uid in taken:
@@ -167,44 +170,67 @@ class Search:
             if satisfies(policy, workload, candidate):
                 yield entry
 
-    def _from_pool(self, pool: Pool, evicted: bool) -> Iterator[tuple[tuple[int, float, str], Holder, Pool]]:
-        for order, holder in self._passing(self.holders.entries(pool.node.name, evicted), self.policy.reclaim):
-            # Within an attempt usage only falls: a queue that is within its quota stays so.
-            if pool.node.within(self.need.cells):
+    def _highest(self, policy: str) -> float:
+        """No workload of a higher priority may go."""
+        if policy == ANY:
+            return math.inf
+        return self.need.workload.priority - (policy == LOWER)
+
+    def _others(self, evicted: bool, hierarchical: bool) -> Iterator[tuple[Order, Holder, Node]]:
+        """Candidates of other queues in order, each with the cohort in which its queue meets the preemptor's.
+
+        Within an attempt usage only falls: who is above its quota when it is asked for was so from the beginning.
+        """
+        rankings, highest = self.holders.rankings(evicted), self._highest(self.policy.reclaim)
+        pools = [p for p in self.pools if p.hierarchical == hierarchical]
+
+        def queues(pool: Pool) -> Iterator[tuple[Order, Node, Node]]:
+            for first, node in rankings.of(pool.cohort).above(self.need.cells):
+                if first[0] > highest:
+                    return
+                if node is not pool.skip:
+                    yield first, node, pool.meeting
+
+        found = heapq.merge(*map(queues, pools), key=lambda q: q[0])
+        return merged((first, self._from_queue(node, meeting, evicted)) for first, node, meeting in found)
+
+    def _from_queue(self, node: Node, meeting: Node, evicted: bool) -> Iterator[tuple[Order, Holder, Node]]:
+        for order, holder in self._passing(self.holders.entries(node.name, evicted), self.policy.reclaim):
+            if node.within(self.need.cells):
                 return
-            yield order, holder, pool
+            yield order, holder, meeting
 
     def _ordered(self, borrowing: bool) -> Iterator[tuple[Holder, Variant]]:
         """Candidates in order: those already evicted first; among these by entitlement, then priority and age.
 
         With ``borrowing`` those are left out that may only go to somebody who does not borrow.
         """
+        for evicted in (True, False):
+            yield from self._of_others(borrowing, evicted)
+            yield from self._of_own(evicted)
+
+    def _of_others(self, borrowing: bool, evicted: bool) -> Iterator[tuple[Holder, Variant]]:
         # Without borrowWithinCohort nobody but those with a better right to the quota may borrow at others' expense.
         rights = (True,) if borrowing and self.policy.borrow == NEVER else (True, False)
-        for evicted in (True, False):
-            for hierarchical in rights:
-                streams = [
-                    self._from_pool(p, evicted)
-                    for p in self.pools
-                    if p.hierarchical == hierarchical and self.holders.entries(p.node.name, evicted)
-                ]
-                for _, holder, pool in heapq.merge(*streams):
-                    variant = self.variant(holder, hierarchical)
-                    if borrowing and variant is Variant.NOT_BORROWING:
-                        continue
-                    if self._lends(pool):
-                        continue
+        for hierarchical in rights:
+            for _, holder, meeting in self._others(evicted, hierarchical):
+                variant = self.variant(holder, hierarchical)
+                if borrowing and variant is Variant.NOT_BORROWING:
+                    continue
+                if not self._lends(holder.node, meeting):
                     yield holder, variant
-            if self.policy.within != NEVER:
-                for _, holder in self._passing(self.holders.entries(self.node.name, evicted), self.policy.within):
-                    yield holder, Variant.OWN_QUEUE
 
-    def _lends(self, pool: Pool) -> bool:
+    def _of_own(self, evicted: bool) -> Iterator[tuple[Holder, Variant]]:
+        if self.policy.within != NEVER:
+            for _, holder in self._passing(self.holders.entries(self.node.name, evicted), self.policy.within):
+                yield holder, Variant.OWN_QUEUE
+
+    def _lends(self, queue: Node, meeting: Node) -> bool:
         """Is the queue, or a cohort between it and the preemptor, within its own quota by now?"""
-        if pool.node.within(self.need.cells):
+        if queue.within(self.need.cells):
             return True
-        for cohort in pool.node.ancestors():
-            if cohort is pool.meeting:
+        for cohort in queue.ancestors():
+            if cohort is meeting:
                 return False
             if cohort.within(self.need.cells):
                 return True
@@ -212,13 +238,7 @@ class Search:
 
     def _any(self, hierarchical: bool) -> bool:
         """Is there any candidate of another queue with (without) hierarchical advantage?"""
-        return any(
-            True
-            for evicted in (True, False)
-            for pool in self.pools
-            if pool.hierarchical == hierarchical
-            for _ in self._from_pool(pool, evicted)
-        )
+        return any(True for evicted in (True, False) for _ in self._others(evicted, hierarchical))
 
     def attempts(self) -> tuple[bool, ...]:
         """Whether to borrow, in the order in which it is tried."""
@@ -249,16 +269,65 @@ class Search:
     def _attempt(self, borrowing: bool) -> list[Target]:
         if not borrowing and not self._own_quota_suffices():
             return []
+        found = self._own_first(borrowing)
+        if found:
+            return found
         taken: list[Target] = []
-        for holder, variant in self._ordered(borrowing):
-            self.tree.remove(holder.node, holder.amounts)
-            taken.append(Target(holder, variant.reason))
-            if self.fits(borrowing):
-                kept = fill_back(self.tree, taken, lambda: self.fits(borrowing))
-                restore(self.tree, kept)
-                return kept
+        if self._take(self._ordered(borrowing), taken, lambda: self.fits(borrowing)):
+            taken = fill_back(self.tree, taken, lambda: self.fits(borrowing))
+            restore(self.tree, taken)
+            return taken
         restore(self.tree, taken)
         return []
+
+    def _take(self, walk: Iterator[tuple[Holder, Variant]], taken: list[Target], enough: Callable[[], bool]) -> bool:
+        """Take one after another until it is enough; False when it never is."""
+        for holder, variant in walk:
+            self.tree.remove(holder.node, holder.amounts)
+            taken.append(Target(holder, variant.reason))
+            if enough():
+                return True
+        return False
+
+    def _own_first(self, borrowing: bool) -> list[Target]:
+        """The victims where the queue's own workloads have to make room in the queue's own limits.
+
+        They are the last in the order of candidates: taking everybody before them only to put them back would cost as
+        much as is lent in the whole cohort. What others use does not matter to these limits, so it is known at once
+        who of the own queue goes, and of the others only the first in order are needed. Empty when this is not the
+        case, or when there may be victims that are not found in this way.
+        """
+        if self._within_limits(borrowing):
+            return []
+        taken: list[Target] = []
+        own: list[Target] = []
+        for holder, variant in (*self._of_others(borrowing, True), *self._of_own(True)):
+            self.tree.remove(holder.node, holder.amounts)
+            taken.append(Target(holder, variant.reason))
+        good = False
+        if not self._within_limits(borrowing):
+            good = self._take(self._of_own(False), own, lambda: self._within_limits(borrowing))
+        if good:
+            own = fill_back(self.tree, own, lambda: self._within_limits(borrowing))
+            if not self.fits(borrowing):
+                good = self._take(self._of_others(borrowing, False), taken, lambda: self.fits(borrowing))
+        if good:
+            # The very last in order is one of the own queue, so that everybody else may be put back.
+            taken = fill_back(self.tree, [*taken, own[-1]], lambda: self.fits(borrowing))[:-1]
+        restore(self.tree, [*taken, *own])
+        return [*taken, *own] if good else []
+
+    def _within_limits(self, borrowing: bool) -> bool:
+        """Would the workload be within what the queue may use at most, whatever others use?"""
+        node = self.node
+        return all(
+            (borrowing or not node.borrows(cell, units))
+            and (
+                (limit := node.borrowing[cell]) is None
+                or units <= max(0, node.subtree[cell] + limit - node.usage[cell])
+            )
+            for cell, units in self.need.requests
+        )
 
     def _own_quota_suffices(self) -> bool:
         """Could the workload be within nominal quota if all candidates of its own queue went? Saves a vain walk."""

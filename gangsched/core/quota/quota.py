@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gangsched.core.quota import flavors as flavor_rules
-from gangsched.core.quota.fairsharing import DEFAULT_STRATEGIES, FairSearch, Shares
+from gangsched.core.quota.fairsharing import FairSearch
 from gangsched.core.quota.flavors import Assignment, Mode
 from gangsched.core.quota.holders import Holder, Holders
 from gangsched.core.quota.preemption import REASON_TEXT, Need, Search, Target, has_room, judged, restore
+from gangsched.core.quota.shares import DEFAULT_STRATEGIES, Shares
 from gangsched.core.quota.tree import Node, Tree
 from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import (
@@ -120,7 +121,7 @@ class Quota:
         if self._tree is None:
             self._tree = Tree(self.queues, self.cohorts)
             self._holders = Holders(self._tree)
-            self._shares = Shares(self._tree)
+            self._shares = Shares(self._holders)
             for admission in self.admissions.values():
                 if admission.workload.queue in self._tree.queues:
                     self._holders.add(admission)

@@ -31,8 +31,9 @@ class Node:
     """A queue or cohort. All lists are indexed by cell number; ``borrowing`` and ``lending`` are None for no limit.
 
     ``potential`` is what would be available without any usage. ``height`` is the distance to the farthest leaf.
-    ``over`` are, by cell, the children that use more than their subtree's quota. ``stamp`` is the tree's clock when
-    usage last changed here.
+    ``over`` are, by cell, the cohorts below that use more than their subtree's quota. ``watchers`` are sets to which
+    queues directly below are added when something about them changes. ``stamp`` is the tree's clock when usage last
+    changed here.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Node:
         "stamp",
         "subtree",
         "usage",
+        "watchers",
         "weight",
     )
 
@@ -70,6 +72,7 @@ class Node:
         self.potential = [0] * cells
         self.usage = [0] * cells
         self.over: list[set[Node]] = []
+        self.watchers: list[set[Node]] = []
         self.stamp = 0
 
     @property
@@ -117,8 +120,8 @@ class Node:
         """Is it within its subtree's quota in all of these?"""
         return all(self.usage[c] <= self.subtree[c] for c in cells)
 
-    def over_children(self, cells: Iterable[int]) -> list[Node]:
-        """The children that are not within their quota in some of these, in the tree's order."""
+    def cohorts_over(self, cells: Iterable[int]) -> list[Node]:
+        """The cohorts below that are not within their quota in some of these, in the tree's order."""
         found = {n for c in cells for n in self.over[c]}
         return sorted(found, key=lambda n: n.number)
 
@@ -141,11 +144,19 @@ class Node:
     def _set(self, cell: int, usage: int, stamp: int) -> None:
         self.usage[cell] = usage
         self.stamp = stamp
-        if self.parent is not None:
+        if self.is_queue:
+            self.changed()
+        elif self.parent is not None:
             if usage > self.subtree[cell]:
                 self.parent.over[cell].add(self)
             else:
                 self.parent.over[cell].discard(self)
+
+    def changed(self) -> None:
+        """What this queue uses, or who holds it, is not what it was."""
+        if self.parent is not None:
+            for changed in self.parent.watchers:
+                changed.add(self)
 
 
 class Tree:

@@ -31,6 +31,11 @@ class Census(msgspec.Struct):
         return len(self.pending) + len(self.bound) + self.succeeded
 
 
+def rules_of(gang: Gang) -> Gang:
+    """A group without what changes all the time, by our own doing too, and means nothing to a decision."""
+    return msgspec.structs.replace(gang, status=None, generation=0)
+
+
 class Membership:
     """Pods by gang, and group objects. ``ours`` are the scheduler names whose pods we place.
 
@@ -43,6 +48,8 @@ class Membership:
         self.members: dict[GangId, dict[str, Pod]] = {}
         self.refused: dict[tuple[str, str, str], str] = {}
         self.assumed: Container[str] = ()
+        #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
+        self.begun: set[str] = set()
         #: The priority of a gang in the queue where it is not that of its pods.
         self.queue_priority: Callable[[Sequence[GangId]], int | None] = lambda _: None
         self._told: dict[GangId, Gang | None] = {}  # what members say, where no object does
@@ -215,6 +222,11 @@ class Membership:
         have = 0 if spec.match_policy == ONLY_WAITING else len(census.bound) + census.succeeded
         return max(0, spec.min_member - have)
 
+    def half_bound(self, gangs: Iterable[GangId]) -> bool:
+        """Are some members bound, and fewer than these gangs need together?"""
+        seen = [(gang, self.census(gang)) for gang in gangs]
+        return any(c.bound for _, c in seen) and any(self.required(g, c) for g, c in seen)
+
     def created(self, gangs: Iterable[GangId]) -> float:
         """Age for the queue: the group object's, or the oldest member's; of a GangGroup the oldest gang's."""
         out = []
@@ -234,6 +246,7 @@ class Membership:
         out: list[object] = []
         for gang in gangs:
             spec = self.spec(gang)
+            spec = rules_of(spec) if spec is not None else None
             census = self.census(gang)
             looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
             out.append((spec, looks, [p.uid for p in census.bound]))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int32]
+Ints = npt.NDArray[np.int64]
 
 ABSENT = -1
 _OLD_TAINTS = 256
@@ -58,11 +59,17 @@ class NodeColumns:
         self._taint_code_of: dict[tuple[Taint, ...], int] = {}
         self._flags: dict[str, Bools] = {}
 
-    def reset(self) -> None:
-        """Rows were renumbered: everything is made anew when asked for."""
-        self._labels.clear()
-        self._taint_codes = None
-        self._flags.clear()
+    def renumber(self, take: Ints) -> None:
+        """New row i is the old row ``take[i]``; :meth:`update` has to follow for each that is -1."""
+        if not (take >= 0).any():  # nothing to go by: made anew when asked for
+            self._labels.clear()
+            self._taint_codes = None
+            self._flags.clear()
+        for column in self._labels.values():
+            column.codes = column.codes[take]
+        if self._taint_codes is not None:
+            self._taint_codes = self._taint_codes[take]
+        self._flags = {name: flags[take] for name, flags in self._flags.items()}
 
     def update(self, row: int, node: Node) -> None:
         """One node changed."""

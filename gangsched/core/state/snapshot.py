@@ -7,7 +7,7 @@ equals" means the same whatever order the nodes arrived in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -125,23 +125,37 @@ class Snapshot:
         kept = take >= 0
         new_row = np.full(len(self.nodes), -1, dtype=np.int64)
         new_row[take[kept]] = np.flatnonzero(kept)
-        self.nodes = [self._known[n] for n in names]
+        old_nodes, self.nodes = self.nodes, [self._known[n] for n in names]
         self.row_of = {n: i for i, n in enumerate(names)}
         self.labels_generation += 1
         self.volumes.attachments.rows_are(self.nodes, self.row_of)
         self.node_ids.place(self.row_of)
         self.used = _moved(self.used, take)
         self.scored = _moved(self.scored, take)
-        self.allocatable = np.zeros((len(self.resources), len(names)))
+        self.allocatable = _moved(self.allocatable, take)
         self.table.renumber_rows(new_row)
-        self.columns.reset()
+        self.columns.renumber(take)
         self.static_generation += 1
-        for row, node in enumerate(self.nodes):
-            self._write_node(row, node, renumbered=True)
-            if take[row] < 0:
-                for pod in self._pods_on.get(node.name, {}).values():
-                    self._charge(pod, row, +1.0)
-                    self.table.row[self.table.slot_of[pod.uid]] = row
+        for row, (node, old) in enumerate(zip(self.nodes, take.tolist(), strict=True)):
+            if old < 0 or old_nodes[old] is not node:
+                self._write_node(row, node, renumbered=True)
+                self.columns.update(row, node)
+        self._charge_rows(np.flatnonzero(~kept).tolist())
+
+    def _charge_rows(self, rows: Sequence[int]) -> None:
+        """What is bound to the nodes at these rows, which are new, takes its room: all at once, since after the first
+        listing that is every pod of the cluster.
+        """
+        slot_of = self.table.slot_of
+        found = [(slot_of[uid], row) for row in rows for uid in self._pods_on.get(self.nodes[row].name, ())]
+        if not found:
+            return
+        slots, at = np.array(found, dtype=np.int64).T
+        self.table.row[slots] = at
+        shapes = self.table.shape[slots]
+        for totals, amounts in ((self.used, self._shape_matrix), (self.scored, self._scored)):
+            for number, total in enumerate(totals):
+                total += np.bincount(at, weights=amounts[shapes, number], minlength=len(total))
 
     def _write_node(self, row: int, node: Node, renumbered: bool = False) -> None:
         old, self.nodes[row] = self.nodes[row], node

@@ -1,7 +1,9 @@
-"""Jobs that this scheduler has suspended: as gangs that wait for room, and the room that is kept until they have it.
+"""Suspended Jobs and JobSets: as gangs that wait for room, and the room that is kept until they have it.
 
-A suspended Job has no pods. It is planned by *stand-ins*: pods as its template describes them, which no cluster knows.
-They are made when the last of its pods is gone, and end when the Job goes on.
+A Job of a JobSet is suspended and let go on by the JobSet only, so the JobSet stands for all of its Jobs here: the
+*owner* of a pod is the JobSet above its Job, or else the Job. While it is suspended it has no pods. It is planned by
+*stand-ins*: pods as its template describes them, which no cluster knows. They are made when the last of its pods is
+gone, and end when it goes on.
 """
 
 from __future__ import annotations
@@ -11,17 +13,38 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from gangsched.model.records import JOB, PREEMPT_LOWER, PREEMPT_NEVER, Gang, GangId, Job, Pod, PodVolumes
+from gangsched.model.directives import directed_as
+from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
+from gangsched.model.records import (
+    JOB,
+    NO_QUEUE,
+    PREEMPT_LOWER,
+    PREEMPT_NEVER,
+    QUEUED_JOB,
+    Gang,
+    GangId,
+    Job,
+    Pod,
+    PodVolumes,
+    QueueLabels,
+)
 
 if TYPE_CHECKING:
     from gangsched.core.state.world import World
 
-#: Namespace and name.
-JobKey: TypeAlias = tuple[str, str]
+#: What is suspended, and goes on, as a whole.
+Suspendable: TypeAlias = Job | JobSet
+#: Family (which is the API kind), namespace and name.
+OwnerKey: TypeAlias = tuple[str, str, str]
+#: Controllers that leave it to others whether their Jobs are suspended. That of a JobSet, say, would end it at once.
+LENIENT = ("CronJob",)
+#: The families of gangs without pods.
+WITHOUT_PODS = (JOB, JOBSET)
+_OWNER_OF_QUEUED = {QUEUED_JOB: JOB, QUEUED_JOBSET: JOBSET}
 
 
 class Room(msgspec.Struct):
-    """Room that is kept for the pods of a Job, by the group with this key.
+    """Room that is kept for the pods of a Job or JobSet, by the group with this key.
 
     ``taken_by`` are UIDs of its pods; ``goes_on`` says that the cluster has shown that it is not suspended any more.
     """
@@ -32,19 +55,22 @@ class Room(msgspec.Struct):
 
 
 class SuspendedJobs:
-    """Keeps the stand-ins in line with what is known of Jobs and their pods. ``rooms`` is by the Job's UID."""
+    """Keeps the stand-ins in line with what is known of Jobs, JobSets and their pods. ``rooms`` is by the UID of the
+    Job or JobSet.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.rooms: dict[str, Room] = {}
         self._pods: dict[str, set[str]] = {}
-        self._standing: dict[JobKey, list[Pod]] = {}
+        self._jobs_of: dict[str, dict[str, Job]] = {}
+        self._standing: dict[OwnerKey, list[Pod]] = {}
 
     # -- pods of Jobs --------------------------------------------------------------------------------------
 
     def pod_set(self, pod: Pod) -> None:
         """A pod was created or changed."""
-        if pod.owner is not None and pod.owner.kind == JOB and pod.gang.family != JOB:
+        if pod.owner is not None and pod.owner.kind == JOB and pod.gang.family not in WITHOUT_PODS:
             self._pods.setdefault(pod.owner.uid, set()).add(pod.uid)
 
     def pod_dropped(self, pod: Pod) -> None:
@@ -54,9 +80,30 @@ class SuspendedJobs:
             if not self._pods[pod.owner.uid]:
                 del self._pods[pod.owner.uid]
 
-    def pods_of(self, job: Job) -> list[Pod]:
-        """The pods of a Job that have not finished, by name."""
-        found = (self._world.pods[uid] for uid in self._pods.get(job.uid, ()))
+    def job_set(self, job: Job, before: Job | None) -> None:
+        """A Job was created or changed."""
+        if before is not None and (before.uid, before.owner) != (job.uid, job.owner):
+            self.job_dropped(before)
+        if job.owner is not None and job.owner.kind == JOBSET:
+            self._jobs_of.setdefault(job.owner.uid, {})[job.name] = job
+
+    def job_dropped(self, job: Job) -> None:
+        """A Job is gone."""
+        siblings = self._jobs_of.get(job.owner.uid) if job.owner is not None else None
+        if job.owner is not None and siblings is not None and job.name in siblings:
+            del siblings[job.name]
+            if not siblings:
+                del self._jobs_of[job.owner.uid]
+
+    def jobs_of(self, owner: Suspendable) -> list[Job]:
+        """The Jobs of a JobSet that there are, by name; a Job itself."""
+        if isinstance(owner, Job):
+            return [owner]
+        return [job for _, job in sorted(self._jobs_of.get(owner.uid, {}).items())]
+
+    def pods_of(self, owner: Suspendable) -> list[Pod]:
+        """The pods of a Job or JobSet that have not finished, by name."""
+        found = (self._world.pods[uid] for job in self.jobs_of(owner) for uid in self._pods.get(job.uid, ()))
         return sorted((p for p in found if not p.finished), key=lambda p: (p.name, p.uid))
 
     def job_of(self, pod: Pod) -> Job | None:
@@ -66,27 +113,94 @@ class SuspendedJobs:
         job = self._world.jobs.get((pod.namespace, pod.owner.name))
         return job if job is not None and job.uid == pod.owner.uid else None
 
+    def jobset_of(self, job: Job) -> JobSet | None:
+        """The JobSet that owns a Job, if it is known."""
+        if job.owner is None or job.owner.kind != JOBSET:
+            return None
+        found = self._world.jobsets.get((job.namespace, job.owner.name))
+        return found if found is not None and found.uid == job.owner.uid else None
+
+    def owner_of(self, pod: Pod) -> Suspendable | None:
+        """The JobSet of a pod, or else its Job, if they are known."""
+        job = self.job_of(pod)
+        return job if job is None else self.jobset_of(job) or job
+
+    def find(self, family: str, namespace: str, name: str) -> Suspendable | None:
+        """The Job or JobSet that a gang of this family stands for."""
+        if family == JOBSET:
+            return self._world.jobsets.get((namespace, name))
+        return self._world.jobs.get((namespace, name)) if family == JOB else None
+
+    def queue_of(self, owner: Suspendable) -> QueueLabels:
+        """What the labels say about quota: those of a Job, or else of its JobSet."""
+        if isinstance(owner, Job) and not owner.queue.local_queue and owner.owner is not None:
+            jobset = self.jobset_of(owner)
+            return jobset.queue if jobset is not None else owner.queue
+        return owner.queue
+
+    def queue_of_pod(self, pod: Pod) -> QueueLabels:
+        """The same of the Job that owns a pod."""
+        job = self._world.jobs.get((pod.namespace, pod.owner.name)) if pod.owner and pod.owner.kind == JOB else None
+        return self.queue_of(job) if job is not None else NO_QUEUE
+
+    def queue_of_gang(self, gang: GangId) -> QueueLabels:
+        """The same of the Job or JobSet that a gang stands for."""
+        family = _OWNER_OF_QUEUED.get(gang.family, gang.family)
+        owner = self.find(family, gang.namespace, gang.name)
+        return self.queue_of(owner) if owner is not None else NO_QUEUE
+
+    def room_for(self, pod: Pod) -> Room | None:
+        """The room that is kept for the Job or JobSet of a pod."""
+        owner = self.owner_of(pod) if self.rooms else None
+        return self.rooms.get(owner.uid) if owner is not None else None
+
     def rooms_of(self, pods: Iterable[Pod]) -> set[str]:
         """Keys of the groups that keep room for these pods."""
-        if not self.rooms:
-            return set()
-        return {room.group for p in pods if p.owner is not None and (room := self.rooms.get(p.owner.uid)) is not None}
+        return {room.group for p in pods if (room := self.room_for(p)) is not None}
 
     # -- stand-ins -----------------------------------------------------------------------------------------
 
     @property
-    def standing(self) -> list[JobKey]:
-        """The Jobs that have stand-ins."""
+    def standing(self) -> list[OwnerKey]:
+        """The Jobs and JobSets that have stand-ins."""
         return list(self._standing)
 
-    def ours(self, job: Job) -> bool:
-        """Is the Job suspended, by us, and may it go on?"""
-        by_us = job.suspended_by in self._world.membership.ours
-        return by_us and job.suspended and not job.finished and job.template is not None and job.wanted > 0
+    def with_queue(self) -> list[OwnerKey]:
+        """The Jobs and JobSets that are suspended and have a queue."""
+        owners: list[Suspendable] = [*self._world.jobs.values(), *self._world.jobsets.values()]
+        return [(family_of(o), o.namespace, o.name) for o in owners if o.suspended and o.queue.local_queue]
 
-    def renew(self, key: JobKey) -> set[GangId]:
-        """Make or end the stand-ins of a Job as what is known of it asks for; returns the gangs that this touches."""
-        job = self._world.jobs.get(key)
+    def ours(self, owner: Suspendable) -> bool:
+        """Is it suspended, by us or until its queue has room, and may it go on?"""
+        return bool(self.scheduler_of(owner)) and owner.suspended and not owner.finished and owner.wanted > 0
+
+    def scheduler_of(self, owner: Suspendable) -> str:
+        """By which of our scheduler names it goes on when it is suspended; empty where that is not up to us.
+
+        What bears no record of ours waits for its queue if its pods are to be ours.
+        """
+        template, by = owner.template, owner.suspended_by
+        if template is None:
+            return ""
+        if self.held(owner):
+            by = template.scheduler
+        return by if by in self._world.membership.ours else ""
+
+    def held(self, owner: Suspendable) -> bool:
+        """Is it, where it is suspended without a record of ours, to start when its queue has room?
+
+        That is what ``suspend: true`` means beside a queue label; so Jobs are written for Kueue, too. What has a
+        controller above it is left to that.
+        """
+        if isinstance(owner, Job) and owner.owner is not None and owner.owner.kind not in LENIENT:
+            return False
+        return bool(owner.queue.local_queue) and not owner.suspended_by and self._world.managed.active
+
+    def renew(self, key: OwnerKey) -> set[GangId]:
+        """Make or end the stand-ins of a Job or JobSet as what is known of it asks for; returns the gangs that this
+        touches.
+        """
+        job = self.find(*key)
         wanted = self._stand_ins(job) if job is not None and self.ours(job) and not self.pods_of(job) else []
         standing = self._standing.get(key, [])
         if wanted == standing:
@@ -100,33 +214,55 @@ class SuspendedJobs:
             for pod in wanted:
                 self._world.set_pod(pod)
         else:
-            self._world.membership.drop_object(JOB, *key)
+            self._world.membership.drop_object(*key)
         return {pod.gang for pod in (*standing, *wanted)}
 
-    def _stand_ins(self, job: Job) -> list[Pod]:
-        template = job.template
-        if template is None:
-            return []
-        priority, policy = self._priority(template)
-        gang = GangId(JOB, job.namespace, job.name, job.suspended_by)
-        return [
-            msgspec.structs.replace(
-                template,
-                name=f"{job.name}-{index}",
-                uid=f"{job.uid}/{index}",
-                gang=gang,
-                scheduler=job.suspended_by,
-                priority=priority,
-                preemption_policy=policy,
-                node="",
-                phase="Pending",
-                created=job.created,
-                started=job.created,
-                gates=(),
-                volumes=_claims_that_stay(template.volumes),
-            )
-            for index in range(job.wanted)
-        ]
+    def _stand_ins(self, owner: Suspendable) -> list[Pod]:
+        scheduler = self.scheduler_of(owner)
+        gang = GangId(family_of(owner), owner.namespace, owner.name, scheduler)
+        out: list[Pod] = []
+        for job in self._planned(owner):
+            template = job.template
+            if template is None or job.finished:
+                continue
+            priority, policy = self._priority(template)
+            out += [
+                msgspec.structs.replace(
+                    template,
+                    name=f"{job.name}-{index}",
+                    uid=f"{job.uid}/{index}",
+                    gang=gang,
+                    scheduler=scheduler,
+                    priority=priority,
+                    preemption_policy=policy,
+                    node="",
+                    phase="Pending",
+                    created=owner.created,
+                    started=owner.created,
+                    gates=(),
+                    volumes=_claims_that_stay(template.volumes),
+                )
+                for index in range(job.wanted)
+            ]
+        return out
+
+    def _planned(self, owner: Suspendable) -> list[Job]:
+        """The Job, or all Jobs that a JobSet has or will have. What has started already may have succeeded in part."""
+        if isinstance(owner, Job):
+            return [owner]
+        there = self._jobs_of.get(owner.uid, {})
+        out = []
+        for each in owner.replicated:
+            for index in range(each.replicas):
+                name = f"{each.job.name}-{index}"
+                found = there.get(name)
+                if found is None:
+                    found = msgspec.structs.replace(each.job, name=name, uid=f"{owner.uid}/{name}")
+                elif found.template is not None:  # it may still be in the flavor that the JobSet had
+                    template = directed_as(found.template, each.job.template)
+                    found = msgspec.structs.replace(found, template=template)
+                out.append(found)
+        return out
 
     def _priority(self, template: Pod) -> tuple[int, str]:
         """What admission gives the pods of a template: the class that it names, else the default class, says it."""
@@ -140,12 +276,17 @@ class SuspendedJobs:
         return template.priority or (found.value if found is not None else 0), policy
 
 
-def _gang(job: Job, members: int) -> Gang:
+def family_of(owner: Suspendable) -> str:
+    """The family of its gang while it has no pods, which is its API kind."""
+    return JOB if isinstance(owner, Job) else JOBSET
+
+
+def _gang(job: Suspendable, members: int) -> Gang:
     return Gang(
-        JOB,
+        family_of(job),
         job.namespace,
         job.name,
-        kind="Job",
+        kind=family_of(job),
         uid=job.uid,
         created=job.created,
         min_member=members,

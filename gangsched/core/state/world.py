@@ -13,10 +13,11 @@ from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.state.suspended import SuspendedJobs
+from gangsched.core.state.suspended import WITHOUT_PODS, Suspendable, SuspendedJobs, family_of
+from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
 from gangsched.model.marks import protected
 from gangsched.model.queues import QueueObject
-from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Budget, Gang, GangId, Job, Node, Pod, PriorityClass
+from gangsched.model.records import NO_QUEUE, QUEUED_JOB, SINGLE, Budget, Gang, GangId, Job, Node, Pod, PriorityClass
 
 #: Shapes that may be known beside two for each pod, before those that no pod has any more are forgotten. Every image
 #: tag is a new shape, and some questions of each decision go through all of them.
@@ -45,10 +46,13 @@ class World:
         self.membership = Membership(ours)
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.jobs: dict[tuple[str, str], Job] = {}
+        self.jobsets: dict[tuple[str, str], JobSet] = {}
         self.suspended = SuspendedJobs(self)
         self.classes: dict[str, PriorityClass] = {}
         self.held: dict[str, list[Phantom]] = {}
         self.awaited: dict[str, set[str]] = {}
+        #: UIDs of terminating pods that a gang has waited for in vain: nobody counts on them to leave any more.
+        self.stuck: set[str] = set()
         self.binding: set[GangId] = set()
         self.turns = Turns(strict_order)
         self.pods: dict[str, Pod] = {}
@@ -60,7 +64,8 @@ class World:
         self.managed = Managed(
             Known(
                 self.membership,
-                self.jobs,
+                self.suspended.queue_of_gang,
+                self.suspended.queue_of_pod,
                 self.node,
                 self.snapshot.namespaces,
                 self.held,
@@ -90,20 +95,52 @@ class World:
         if not self.managed.active or pod.gang.family != SINGLE or pod.owner is None or pod.owner.kind != "Job":
             return pod
         job = self.jobs.get((pod.namespace, pod.owner.name))
-        if job is None or not job.queue.local_queue:
+        if job is None or not self.suspended.queue_of(job).local_queue:
             return pod
-        return msgspec.structs.replace(pod, gang=GangId(QUEUED_JOB, job.namespace, job.name, pod.scheduler))
+        whole = self._starts_with(job)
+        family = QUEUED_JOB if isinstance(whole, Job) else QUEUED_JOBSET
+        return msgspec.structs.replace(pod, gang=GangId(family, whole.namespace, whole.name, pod.scheduler))
+
+    def _starts_with(self, job: Job) -> Suspendable:
+        """A Job with a queue, or its JobSet where all Jobs start together and the queue is that of the JobSet."""
+        jobset = self.suspended.jobset_of(job)
+        together = jobset is not None and not jobset.in_order and jobset.queue.local_queue
+        return jobset if jobset is not None and together and not job.queue.local_queue else job
 
     def set_job(self, job: Job) -> list[Pod]:
         """Insert or replace a Job; returns its pods where they are in another gang because of it."""
         key = (job.namespace, job.name)
+        self.suspended.job_set(job, self.jobs.get(key))
         self.jobs[key] = job
         return self._regang(key, job)
 
     def drop_job(self, namespace: str, name: str) -> list[Pod]:
         """Remove a Job; returns its pods where they are in another gang because of it."""
-        self.jobs.pop((namespace, name), None)
+        gone = self.jobs.pop((namespace, name), None)
+        if gone is not None:
+            self.suspended.job_dropped(gone)
         return self._regang((namespace, name), None)
+
+    def set_jobset(self, jobset: JobSet) -> list[Pod]:
+        """Insert or replace a JobSet; returns its pods where they are in another gang because of it."""
+        before = self.jobsets.get((jobset.namespace, jobset.name))
+        self.jobsets[(jobset.namespace, jobset.name)] = jobset
+        if before is not None and _as_gang(before) == _as_gang(jobset):
+            return []  # its status changes all the time
+        return self._regang_jobset(jobset)
+
+    def drop_jobset(self, namespace: str, name: str) -> list[Pod]:
+        """Remove a JobSet; returns its pods where they are in another gang because of it."""
+        gone = self.jobsets.pop((namespace, name), None)
+        return self._regang_jobset(gone) if gone is not None else []
+
+    def _regang_jobset(self, jobset: JobSet) -> list[Pod]:
+        there = self.jobsets.get((jobset.namespace, jobset.name)) is jobset
+        if there and self.managed.active and jobset.queue.local_queue and not jobset.in_order:
+            self.membership.set_object(_gang_of(jobset))
+        elif (QUEUED_JOBSET, jobset.namespace, jobset.name) in self.membership.objects:
+            self.membership.drop_object(QUEUED_JOBSET, jobset.namespace, jobset.name)
+        return [p for job in self.suspended.jobs_of(jobset) for p in self._regang((job.namespace, job.name), job)]
 
     def put_queue_object(self, record: QueueObject) -> list[Pod]:
         """Insert or replace a queue object; returns the pods of Jobs that are in another gang because of it."""
@@ -119,19 +156,22 @@ class World:
 
     def _regang_all(self) -> list[Pod]:
         jobs = [(key, job) for key, job in self.jobs.items() if job.queue.local_queue]
-        return [pod for key, job in jobs for pod in self._regang(key, job)]
+        sets = [pod for s in self.jobsets.values() if s.queue.local_queue for pod in self._regang_jobset(s)]
+        return [pod for key, job in jobs for pod in self._regang(key, job)] + sets
 
     def _regang(self, key: tuple[str, str], job: Job | None) -> list[Pod]:
-        if self.managed.active and job is not None and job.queue.local_queue:
-            self.membership.set_object(_gang_of(job))
+        queue = self.suspended.queue_of(job) if self.managed.active and job is not None else NO_QUEUE
+        if job is not None and queue.local_queue and self._starts_with(job) is job:
+            self.membership.set_object(msgspec.structs.replace(_gang_of(job), queue=queue))
         elif (QUEUED_JOB, *key) in self.membership.objects:
             self.membership.drop_object(QUEUED_JOB, *key)
-        else:
+        elif job is None or job.owner is None or job.owner.kind != JOBSET:
             return []
         pods = [self.pods[uid] for uid in sorted(self._of_job.get(key, ())) if uid in self.pods]
         for gang in {p.gang for p in pods}:
             self.managed.touch(gang)
-        alone = (p if p.gang.family != QUEUED_JOB else msgspec.structs.replace(p, gang=_alone(p)) for p in pods)
+        queued = (QUEUED_JOB, QUEUED_JOBSET)
+        alone = (p if p.gang.family not in queued else msgspec.structs.replace(p, gang=_alone(p)) for p in pods)
         return [now for was, now in zip(pods, map(self.in_its_gang, alone), strict=True) if now.gang != was.gang]
 
     # -- pods ----------------------------------------------------------------------------------------------
@@ -139,7 +179,7 @@ class World:
     def set_pod(self, pod: Pod) -> Pod | None:
         """Insert or replace a pod; returns the previous record of the same incarnation."""
         old = self.pods.get(pod.uid)
-        if pod.gang.family != JOB:  # a stand-in bears the name of no pod
+        if pod.gang.family not in WITHOUT_PODS:  # a stand-in bears the name of no pod
             earlier = self._uid_of.get((pod.namespace, pod.name))
             if earlier is not None and earlier != pod.uid:
                 self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
@@ -280,14 +320,21 @@ def _alone(pod: Pod) -> GangId:
     return GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
 
 
-def _gang_of(job: Job) -> Gang:
-    """A Job with a queue starts with as many pods as it runs at once."""
-    members = job.parallelism if job.completions is None else min(job.parallelism, job.completions)
+def _as_gang(jobset: JobSet) -> tuple[object, ...]:
+    """What the gang of a JobSet with a queue follows from."""
+    return jobset.uid, jobset.queue, jobset.in_order, jobset.wanted
+
+
+def _gang_of(job: Suspendable) -> Gang:
+    """A Job or JobSet with a queue starts with as many pods as it runs at once."""
+    members = job.wanted if isinstance(job, JobSet) else job.parallelism
+    if isinstance(job, Job) and job.completions is not None:
+        members = min(members, job.completions)
     return Gang(
-        QUEUED_JOB,
+        QUEUED_JOB if isinstance(job, Job) else QUEUED_JOBSET,
         job.namespace,
         job.name,
-        kind="Job",
+        kind=family_of(job),
         uid=job.uid,
         created=job.created,
         min_member=max(1, members),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 from aiohttp.abc import AbstractStreamWriter
 
 from gangsched.cluster.kube.bodies import write_request
-from gangsched.cluster.kube.client import Client, _Punctual
+from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.proxied import Punctual
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import MIN_ATTEMPT_SECONDS, Writer, WriteSettings
 from gangsched.core.actions import (
@@ -55,10 +57,14 @@ class Server:
     def __init__(self) -> None:
         self.bucket = TokenBucket(1000.0, 1000)
         self.timeouts: list[float] = []
+        self.fences: list[Callable[[], float]] = []
 
-    async def attempt(self, *_: object, timeout_seconds: float, server_timeout: bool, **__: object) -> bytes:
+    async def attempt(
+        self, *_: object, timeout_seconds: float, server_timeout: bool, fence: Callable[[], float], **__: object
+    ) -> bytes:
         """Succeeds."""
         assert server_timeout
+        self.fences.append(fence)
         self.timeouts.append(timeout_seconds)
         return b"{}"
 
@@ -103,6 +109,13 @@ async def test_a_write_ends_before_the_fence() -> None:
     assert server.timeouts == [0.7]
 
 
+async def test_the_fence_goes_with_the_write() -> None:
+    """What sends the bytes asks the fence itself, which may have come nearer or have been taken away meanwhile."""
+    server, _ = await write(fence_seconds=5.0, timeout_seconds=60.0)
+    [fence] = server.fences
+    assert 0 < fence() - time.monotonic() <= 5.0
+
+
 class Wire:
     """Where a body is written to."""
 
@@ -118,7 +131,8 @@ class Wire:
 async def test_a_body_is_not_sent_after_its_deadline(left_seconds: float, sent: bytes) -> None:
     """A process that slept between its look at the clock and the sending of a write does not send it."""
     wire: Any = Wire()
-    body = _Punctual(b"body", time.monotonic() + left_seconds)
+    end = time.monotonic() + left_seconds
+    body = Punctual(b"body", lambda: end)
     try:
         await body.write_with_length(cast("AbstractStreamWriter", wire), None)
     except TimeoutError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 
+from gangsched.cluster.kube.adapter import KubeCluster
+from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.inbox import Inbox, WallClock
-from gangsched.core.events import NodeGone
+from gangsched.core.events import NodeGone, Synced
 
 
 def test_clock_never_runs_backwards_and_never_stands_still() -> None:
@@ -61,3 +63,15 @@ def test_put_and_close_wake_a_waiting_thread() -> None:
     assert got == [NodeGone("a"), ()]
     inbox.put([NodeGone("late")])
     assert inbox.poll()[1] == []
+
+
+def test_how_many_events_wait_is_told_when_they_come_and_when_they_are_fetched() -> None:
+    """Whoever looks at the metric after a flood sees that it is over."""
+    told: list[float] = []
+    connection = Connection("none", None)
+    cluster = KubeCluster(connection, lease=None, observe=lambda name, value, _: told.append(value))
+    cluster._deliver([Synced(), Synced()])
+    cluster._deliver([Synced()])
+    assert len(cluster.poll()[1]) == 3
+    cluster.poll()
+    assert told == [2, 3, 0]

@@ -189,3 +189,16 @@ def test_reasons_are_kept_back_and_outlived_by_a_binding() -> None:
     actions = [item.action if item else None for item in taken]
     assert actions == [Bind(1, pod("b"), "n"), SetCondition(pod("a"), "r", "2 of 3"), not_ready("a", "2 of 3"), None]
     assert lanes.ready_in(1.5) is None
+
+
+def test_a_group_that_is_bound_does_not_say_why_it_waited() -> None:
+    """The Event that members were bound replaces the one about the same object that still waits."""
+    about = ("scheduling.k8s.io/v1alpha2", "PodGroup", "d", "g", "u")
+    lanes = Lanes(kept_back_seconds=0.5)
+    lanes.put_report(Report(about, "Normal", "GangNotReady", WHY_NOT, "1/2 members"), 0.0)
+    told = Report(about, "Normal", "Scheduled", "Binding", "2 pods")
+    lanes.put_report(told, 0.1)
+    taken = lanes.take(9.0)
+    assert taken is not None
+    assert taken.action == told
+    assert (len(lanes), lanes.dropped["replaced"]) == (0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -77,6 +78,7 @@ async def test_requests_are_complete_and_share_a_connection() -> None:
     lines = head.split(b"\r\n")
     assert lines[0] == b"POST /base/path?x=y HTTP/1.1"
     assert {b"Authorization: Bearer t", b"Content-Length: 2", b"User-Agent: test/1"} <= set(lines)
+    assert b"Accept-Encoding: identity" in lines  # what else comes back is not read
     assert body == b"{}"
     assert server.connections == 1
 
@@ -128,6 +130,44 @@ async def test_nothing_is_sent_after_the_deadline() -> None:
             await ask(pool, seconds=-1.0)
         await asyncio.sleep(0.02)
     assert server.seen == []
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["on a new connection", "on a kept one"])
+async def test_nothing_is_sent_behind_the_fence(kept: bool) -> None:
+    """The fence is asked when the connection is there: what it says then decides, not what it said before."""
+    server = Server([PLAIN], [PLAIN])
+    asked: list[int] = []
+
+    def fence() -> float:
+        asked.append(server.connections)
+        return time.monotonic() - 0.001
+
+    async with pool_of(server) as pool:
+        if kept:
+            await ask(pool)
+        with pytest.raises(TimeoutError):
+            await pool.request("POST", "/path", {}, b"{}", time.monotonic() + 5.0, fence=fence)
+        await asyncio.sleep(0.02)
+    assert len(asked) == 1
+    assert len(server.seen) == int(kept)
+
+
+@pytest.mark.parametrize(
+    ("end_seconds", "fence_seconds", "least_ms", "most_ms"), [(60.0, 5.0, 2000, 5000), (5.0, math.inf, 2000, 5000)]
+)
+async def test_the_server_is_told_what_is_left(
+    end_seconds: float, fence_seconds: float, least_ms: int, most_ms: int
+) -> None:
+    """Its deadline is counted from the sending, and is the fence if that comes before our own."""
+    server = Server([PLAIN])
+    now = time.monotonic()
+    async with pool_of(server) as pool:
+        await pool.request(
+            "POST", "/path?x=y", {}, b"{}", now + end_seconds, fence=lambda: now + fence_seconds, server_timeout=True
+        )
+    target = server.seen[0].split(b" ", 2)[1].decode()
+    assert target.startswith("/base/path?x=y&timeout=")
+    assert least_ms <= int(target.removesuffix("ms").rpartition("=")[2]) <= most_ms
 
 
 @given(st.lists(st.integers(min_value=1, max_value=len(CHUNKED)), max_size=6))

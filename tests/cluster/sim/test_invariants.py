@@ -3,8 +3,10 @@
 import pytest
 
 from gangsched.cluster.sim import invariants
+from gangsched.cluster.sim.history import CREATE, SCHEDULER, SUSPEND, USER, Cause
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark
-from tests.cluster.sim.objects import gang, node, outcomes, pod, ref, world
+from gangsched.model.records import Job
+from tests.cluster.sim.objects import event, gang, node, outcomes, pod, ref, world
 
 MESSAGE = "sched: preempting to accommodate higher priority pods, preemptor: ns/g, triggerpod: ns/a"
 
@@ -111,6 +113,28 @@ def test_a_new_plan_may_nominate_again():
     there = preemption()
     outcomes(there, *PHASES, nominate("a", "n2", "p2"), nominate("b", "n1", "p2"))
     assert invariants.phases_out_of_order(there.history) == []
+
+
+@pytest.mark.parametrize(("between", "found"), [([], 1), ([REMOVE_Y], 0), ([Unmark(3, ref("y"), "stay")], 0)])
+def test_a_suspended_job_has_a_new_plan_when_nothing_is_left_on_its_list(between, found):
+    """It nominates nobody: a mark after a removal is of a second plan if the first list is done with, else too late."""
+    there = preemption()
+    job = Job("ns", "g", "uid-job", suspended=True, suspended_by="sched")
+    there.store.apply(event(job), Cause(SCHEDULER, SUSPEND))
+    there.store.put_pod(pod("z", 4, node="n1"), Cause(USER, CREATE))
+    outcomes(there, MARK_X, MARK_Y, REMOVE_X, *between, Mark(2, ref("z"), MESSAGE))
+    assert len(invariants.phases_out_of_order(there.history)) == found
+    assert len(invariants.rounds(there.history)) == 2 - found
+
+
+def test_a_victim_that_another_gang_has_marked_since_is_on_its_list():
+    """Whoever takes over reads the marks: the first gang is bound although the shared victim still leaves."""
+    there = preemption()
+    outcomes(there, *PHASES)
+    there.store.put_pod(pod("h", 1), Cause(USER, CREATE))
+    outcomes(there, Nominate(1, ref("h"), "n2", "p3", "plan p3"))
+    outcomes(there, *(Mark(2, ref(name), MESSAGE.replace("ns/g", "ns/h")) for name in "xy"), BIND_A)
+    assert invariants.early_binds(there.history) == []
 
 
 def test_binding_before_the_last_victim_is_gone_is_found():

@@ -10,7 +10,7 @@ import pytest
 from gangsched.cluster.sim import World
 from gangsched.core.actions import JobRef, Mark, Remove, ResumeJob, SuspendJob
 from gangsched.core.events import PodChanged
-from gangsched.model.records import Job, Owner, Pod
+from gangsched.model.records import Directives, Job, Owner, Pod, Toleration
 from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod, ref, world
 
 OWNER = Owner("Job", "j", "job-uid")
@@ -89,6 +89,22 @@ def test_pods_of_a_suspended_job_do_not_count() -> None:
     assert live(found) == ["j-3", "j-4", "j-5"]
     assert {p.gang.name for p in found.store.pods.values()} == set(live(found))
     assert (known(found).failed, known(found).suspended, known(found).suspended_by) == (0, False, "")
+
+
+def test_pods_of_a_job_that_goes_on_in_a_flavor_have_its_directives() -> None:
+    """Those of the flavor it has now, not of one before; the template stays as it was."""
+    found = there(2)
+    spot = Directives((("kind", "spot"),), (Toleration("spot", "Exists"),))
+    for number, added in ((1, spot), (3, Directives((("kind", "steady"),)))):
+        outcomes(found, suspend(number))
+        found.clock.advance_to(found.clock.now + 30.0)
+        assert outcomes(found, ResumeJob(number + 1, JOB, "1", SCHEDULER, templates=(added,))) == ["ok"]
+        found.clock.advance_to(found.clock.now + 30.0)
+        shapes = {p.shape for p in found.store.pods.values() if p.live}
+        assert {(s.node_selector, s.tolerations) for s in shapes} == {(added.node_selector, added.tolerations)}
+    template = known(found).template
+    assert template is not None
+    assert template.shape.node_selector == ()
 
 
 def test_success_is_counted_until_the_job_is_complete() -> None:

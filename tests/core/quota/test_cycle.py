@@ -201,20 +201,27 @@ def test_who_waits_for_victims_stays_at_the_head():
         assert names(queues) == ["urgent"]
 
 
-def test_set_aside_alone():
-    """Some troubles are a workload's own, such as its namespace."""
-    queues = pending("BestEffortFIFO", LARGE, OTHER)
-    queues.failed(LARGE, Again.ALONE)
+def test_a_newcomer_is_looked_at():
+    """One that is like those set aside gets its turn first, and then shares their fate."""
+    queues = pending("BestEffortFIFO", LARGE)
+    queues.failed(LARGE, Again.LATER)
+    queues.add(OTHER)
     assert names(queues) == ["other"]
+    queues.failed(OTHER, Again.LATER)
+    assert queues.counts("q") == (0, 2)
+    queues.wake(["q"])
+    assert names(queues) == ["large"]
 
 
 def test_heaps_do_not_grow_by_waiting():
     """Being set aside and woken a thousand times leaves one entry for each workload."""
     queues = pending("BestEffortFIFO", SMALL, LARGE, OTHER)
     for _ in range(1000):
-        queues.failed(OTHER, Again.ALONE)
+        queues.failed(OTHER, Again.LATER)
+        queues.failed(SMALL, Again.LATER)
         queues.wake(["q"])
-    assert len(queues._lanes["q"].heap) == 3
+    groups = queues._lanes["q"].groups.values()
+    assert sum(len(line.heap) for g in groups for line in (g.waiting, g.aside)) == 3
 
 
 def test_a_changed_workload_moves():

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gangsched.core.quota.cycle import Cycle
-from gangsched.core.quota.fairsharing import FINAL_SHARE, INITIAL_SHARE, Share, passes
 from gangsched.core.quota.quota import FairSharing
+from gangsched.core.quota.shares import FINAL_SHARE, INITIAL_SHARE, Share, passes
 from tests.core.quota.world import World, cohort, flavor, group, queue, workload
 
 OWN, RECLAIM, FAIR = "InClusterQueue", "InCohortReclamation", "InCohortFairSharing"

@@ -1,0 +1,99 @@
+"""Rollback: a gang that was bound in part, and whose other members have no place, leaves as a whole and starts anew.
+
+There is no unbind: a bound pod can only be deleted. So this is off unless it is asked for, touches only members that
+their controllers create again, and only when all bound members are of this kind and nothing of the gang ran before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangsched.core.actions import Mark, Remove, Unmark
+from gangsched.core.decision import UNSCHEDULABLE, UnitRef, Verdict, Victim
+from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.holding import time_of
+from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.preemption.explain import warnings
+from gangsched.model.marks import protected
+
+if TYPE_CHECKING:
+    from gangsched.core.groups import Group
+    from gangsched.core.lifecycle.steps import Steps
+    from gangsched.model.records import Pod
+
+
+def leaving(steps: Steps, group: Group, verdict: Verdict) -> list[Victim]:
+    """The members to remove; none when the gang has to go on as it is.
+
+    It is rolled back when its other members have no place, or when their bindings fail again and again; not more often
+    in a row than a gang may evict.
+    """
+    options, membership = steps.options, steps.world.membership
+    if not options.rollback or not group.begun:
+        return []
+    if not membership.half_bound(group.gangs):
+        group.begun.clear()
+        return []
+    hopeless = verdict.outcome == UNSCHEDULABLE or group.failed_binds >= options.max_rounds
+    if not hopeless or group.rollbacks >= options.max_rounds:
+        return []
+    members = [membership.census(gang) for gang in group.gangs]
+    bound = [pod for census in members for pod in census.bound]
+    if any(census.succeeded for census in members) or not all(_may_go(group, pod) for pod in bound):
+        return []
+    found = [_as_victim(pod) for pod in bound]
+    return [] if warnings(found, steps.world) else found  # a Job would count them as failed, and end
+
+
+def _may_go(group: Group, pod: Pod) -> bool:
+    return pod.uid in group.begun and pod.owner is not None and not protected(pod, evict_daemonset_pods=False)
+
+
+def _as_victim(pod: Pod) -> Victim:
+    unit = UnitRef("PodGroup", pod.gang.key)
+    return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, False, pod.priority, False, reason="Rollback")
+
+
+def mark(steps: Steps, group: Group) -> None:
+    """Mark the members that will be removed: a restart finds out by it that this was under way, and takes it back."""
+    group.barrier = Barrier()
+    group.deadline = steps.now + time_of(steps, group)
+    if group.plan is None:
+        return
+    text = _mark_text(steps, group)
+    for uid in steps.standing(group.plan):
+        action_id = steps.new_id()
+        steps.marks.add(uid)
+        steps.repeats.drop(Unmark, uid)
+        steps.write(group, Mark(action_id, report.reference(steps.world.pods[uid]), text), action_id, uid)
+
+
+def remove(steps: Steps, group: Group) -> None:
+    """Remove the marked members that are still there and have not been removed."""
+    plan = group.plan
+    if plan is None:
+        return
+    group.rollbacks += not plan.announced
+    plan.announced = True
+    text = _mark_text(steps, group)
+    for uid in steps.standing(plan):
+        if uid not in plan.removed:
+            plan.removed.add(uid)
+            action_id = steps.new_id()
+            ref = report.reference(steps.world.pods[uid])
+            action = Remove(action_id, ref, evict=steps.options.strict_budgets, mark=text)
+            steps.write(group, action, action_id, uid)
+    steps.check.add(group.key)
+
+
+def removed(steps: Steps, group: Group, victim: Victim) -> None:
+    """A member's removal has been accepted: say so on it."""
+    pod = steps.world.pods.get(victim.uid)
+    if pod is not None and pod.owner is not None:
+        steps.actions.append(report.rolled_back(victim, pod.owner, group.name, group.message))
+
+
+def _mark_text(steps: Steps, group: Group) -> str:
+    pending = [pod for gang in group.gangs for pod in steps.world.membership.census(gang).pending]
+    trigger = min((pod.key for pod in pending), default=group.gangs[0].key)
+    return report.rollback_message(group.gangs[0].scheduler, group.name, trigger)

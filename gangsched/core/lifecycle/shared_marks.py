@@ -1,0 +1,75 @@
+"""A mark names one preemptor, and two plans may need the same pod to leave: whose name it bears when one gives up.
+
+The marks are the durable list of a plan's victims, so a pod must not stay on the list of a gang that no longer needs
+it: after a restart it would be read as one of that gang's next plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gangsched.core.actions import Mark
+from gangsched.core.groups import Group
+from gangsched.core.lifecycle import report
+
+if TYPE_CHECKING:
+    from gangsched.core.lifecycle.steps import Steps
+
+
+class MarkTexts:
+    """What the marks of pods say, by UID and by the key of the group that asked for them."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, dict[str, str]] = {}
+
+    def asked(self, uid: str, key: str, text: str) -> None:
+        """The newest mark of a pod is that of this group; one of another that needs its room is overwritten."""
+        texts = self._texts.setdefault(uid, {})
+        texts.pop(key, None)
+        texts[key] = text
+
+    def given_up(self, uid: str, key: str) -> bool:
+        """This group needs the pod no longer to leave: is its mark the one that the pod bears?"""
+        texts = self._texts.get(uid, {})
+        newest = next(reversed(texts), "") == key
+        texts.pop(key, None)
+        return newest
+
+    def of(self, uid: str) -> Mapping[str, str]:
+        """The texts of those that have asked for a mark and not given up, the newest last."""
+        return self._texts.get(uid, {})
+
+    def forget(self, uid: str) -> None:
+        """The pod bears no mark any more, or is gone."""
+        self._texts.pop(uid, None)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._texts.clear()
+
+
+def take_back(steps: Steps, group: Group) -> None:
+    """The group gives up its plan: its marks on pods that stay are taken back, or handed over to who needs them."""
+    plan = group.plan
+    if plan is None:
+        return
+    stay = {pod for uid, _ in group.barrier.failed for pod in plan.meant(uid)} | (set(plan.victims) - plan.removed)
+    for uid in sorted(stay & steps.marks):
+        was_ours = steps.mark_texts.given_up(uid, group.key)
+        if steps.awaited_by.get(uid, set()) <= {group.key}:
+            steps.unmark(uid, group.name)
+        elif was_ours:
+            _hand_over(steps, uid, group.name)
+
+
+def _hand_over(steps: Steps, uid: str, preemptor: str) -> None:
+    """Another plan needs the pod to leave: its own mark, if it has been overwritten, is written again. If it has not
+    come to its marks yet the pod is on nobody's list until then.
+    """
+    needed = [text for key, text in steps.mark_texts.of(uid).items() if key in steps.awaited_by[uid]]
+    pod = steps.world.pods.get(uid)
+    if not needed:
+        steps.unmark(uid, preemptor)
+    elif pod is not None and pod.live:
+        steps.write_apart(Mark(steps.new_id(), report.reference(pod), needed[-1]))

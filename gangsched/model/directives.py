@@ -1,0 +1,85 @@
+"""What a pod template gains while its Job runs in a flavor: node labels as a selector, and tolerations.
+
+These are scheduling directives, which a suspended Job may change
+(https://kubernetes.io/docs/concepts/workloads/controllers/job/#mutable-scheduling-directives). What has been added is
+kept in an annotation of the Job or JobSet, one entry for each template, so that it can be taken off again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gangsched.model import wire
+from gangsched.model.errors import FieldError
+from gangsched.model.records import Directives, Pod, PodShape, Toleration
+
+#: Annotation of Jobs and JobSets: a JSON list of what its templates have of their flavors.
+ADDED_BY_FLAVOR = "gangsched.dev/added-by-flavor"
+
+
+class WireDirectives(wire.Wire):
+    """One entry of the annotation, in the fields of a pod's spec."""
+
+    node_selector: dict[str, str] | None = None
+    tolerations: list[wire.Toleration] | None = None
+
+
+_decoder = msgspec.json.Decoder(list[WireDirectives])
+
+
+def added_by_flavor(annotations: Mapping[str, str] | None) -> list[WireDirectives]:
+    """What the annotation says; empty without one. Raises :class:`FieldError`."""
+    text = (annotations or {}).get(ADDED_BY_FLAVOR)
+    if text is None:
+        return []
+    try:
+        return _decoder.decode(text)
+    except msgspec.MsgspecError as error:
+        raise FieldError(f"metadata.annotations[{ADDED_BY_FLAVOR}]", str(error)) from None
+
+
+def without(spec: wire.PodSpec, added: WireDirectives) -> wire.PodSpec:
+    """A template's spec as it was before. What others have changed since stays as they want it."""
+    if not added.node_selector and not added.tolerations:
+        return spec
+    gone = (added.node_selector or {}).items()
+    selector = {k: v for k, v in (spec.node_selector or {}).items() if (k, v) not in gone}
+    tolerations = list(spec.tolerations or ())
+    for each in added.tolerations or ():
+        if each in tolerations:
+            tolerations.remove(each)
+    return msgspec.structs.replace(spec, node_selector=selector or None, tolerations=tolerations or None)
+
+
+def toleration(raw: wire.Toleration) -> Toleration:
+    """A toleration whose operator is known to be one."""
+    return Toleration(raw.key, raw.operator or "Equal", raw.value, raw.effect, raw.toleration_seconds)
+
+
+def directives(raw: WireDirectives) -> Directives:
+    """The record of one entry."""
+    selector = tuple(sorted((raw.node_selector or {}).items()))
+    return Directives(selector, tuple(toleration(t) for t in raw.tolerations or ()))
+
+
+def directed(shape: PodShape, added: Directives) -> PodShape:
+    """A shape with directives added; its own selector goes first."""
+    if not added:
+        return shape
+    selector = tuple(sorted({**dict(added.node_selector), **dict(shape.node_selector)}.items()))
+    more = tuple(t for t in added.tolerations if t not in shape.tolerations)
+    return msgspec.structs.replace(shape, node_selector=selector, tolerations=(*shape.tolerations, *more))
+
+
+def directed_as(template: Pod, model: Pod | None) -> Pod:
+    """A pod with the node selector and the tolerations of another."""
+    shape = template.shape
+    if model is None:
+        return template
+    selector, tolerations = model.shape.node_selector, model.shape.tolerations
+    if (shape.node_selector, shape.tolerations) == (selector, tolerations):
+        return template
+    shape = msgspec.structs.replace(shape, node_selector=selector, tolerations=tolerations)
+    return msgspec.structs.replace(template, shape=shape)

@@ -1,0 +1,124 @@
+"""The simulated JobSet controller suspends, resumes and ends as the real one does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gangsched.cluster.sim import World
+from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
+from gangsched.core.events import JobChanged, JobSetChanged, NodeChanged, PodChanged
+from gangsched.model.jobsets import JOBSET, JobSet, ReplicatedJob
+from gangsched.model.records import Directives, Job, Owner
+from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod
+
+OWNER = Owner(JOBSET, "js", "js-uid")
+REF = JobRef("ns", "js", "js-uid", JOBSET)
+
+
+def there(**fields: Any) -> World:
+    """A JobSet of two Jobs of two pods, all of which run."""
+    found: list[Any] = [NodeChanged(node("n1", cpu=16)), JobSetChanged(JobSet("ns", "js", "js-uid", **fields))]
+    for name in ("js-a-0", "js-b-0"):
+        owner = Owner("Job", name, f"uid-{name}")
+        template = pod(name, uid="", owner=owner, grace_seconds=2.0)
+        known: dict[str, Any] = {"parallelism": 2, "completions": 2, "backoff_limit": 0, "template": template}
+        found.append(JobChanged(Job("ns", name, owner.uid, owner=OWNER, **known)))
+        found += [PodChanged(pod(f"{name}-{i}", node="n1", owner=owner, grace_seconds=2.0)) for i in range(2)]
+    return World.of(found)
+
+
+def jobs(found: World) -> list[Job]:
+    """The Jobs as they are now."""
+    return [job for name in ("js-a-0", "js-b-0") if (job := found.store.job("ns", name)) is not None]
+
+
+def known(found: World) -> JobSet:
+    """The JobSet as it is now."""
+    jobset = found.store.jobset("ns", "js")
+    assert jobset is not None
+    return jobset
+
+
+def live(found: World) -> int:
+    """How many pods stay."""
+    return sum(p.live for p in found.store.pods.values())
+
+
+def test_a_suspended_jobset_suspends_its_jobs_and_no_pod_counts() -> None:
+    """All pods leave with their grace period; with a backoffLimit of 0 both Jobs are still there."""
+    found = there()
+    assert outcomes(found, SuspendJob(1, REF, "1", SCHEDULER, "ns/vip", "p-1")) == ["ok"]
+    found.clock.advance_to(10.0)
+    assert (known(found).suspended, known(found).suspended_by) == (True, SCHEDULER)
+    assert [(j.suspended, j.suspended_by, j.failed, j.finished) for j in jobs(found)] == [(True, "", 0, False)] * 2
+    assert not found.store.pods
+
+
+def test_it_goes_on_with_new_pods() -> None:
+    """Only for whom it was suspended by may end that; then each Job gets its pods."""
+    found = there()
+    outcomes(found, SuspendJob(1, REF, "1", SCHEDULER, "ns/vip", "p-1"))
+    found.clock.advance_to(10.0)
+    assert outcomes(found, ResumeJob(2, REF, "1", "another"), ResumeJob(3, REF, "1", SCHEDULER, held=True)) == [
+        "conflict",
+        "conflict",
+    ]
+    assert outcomes(found, ResumeJob(4, REF, "1", SCHEDULER)) == ["ok"]
+    found.clock.advance_to(20.0)
+    assert [j.suspended for j in jobs(found)] == [False, False]
+    assert live(found) == 4
+
+
+def test_each_of_its_jobs_gets_the_flavor_of_its_template() -> None:
+    """By the name of the template; a Job keeps nothing of a flavor that it had before."""
+    spot = Directives((("kind", "spot"),))
+    like = tuple(ReplicatedJob(1, Job("ns", f"js-{n}", template=pod(f"js-{n}", uid=""))) for n in "ab")
+    found = there(replicated=like)
+    for number, given in ((1, (spot, Directives())), (3, (Directives(), spot))):
+        outcomes(found, SuspendJob(number, REF, "1", SCHEDULER, "ns/vip", "p-1"))
+        found.clock.advance_to(found.clock.now + 10.0)
+        assert outcomes(found, ResumeJob(number + 1, REF, "1", SCHEDULER, templates=given)) == ["ok"]
+        found.clock.advance_to(found.clock.now + 10.0)
+        assert tuple(job.added for job in jobs(found)) == given
+        selectors = {p.name[:4]: p.shape.node_selector for p in found.store.pods.values()}
+        assert selectors == {"js-a": given[0].node_selector, "js-b": given[1].node_selector}
+
+
+def test_a_job_that_somebody_else_suspends_goes_on_at_once() -> None:
+    """Why it is the JobSet that is suspended."""
+    found = there()
+    first = jobs(found)[0]
+    outcomes(found, SuspendJob(1, JobRef("ns", first.name, first.uid), "1", SCHEDULER, "ns/vip", "p-1"))
+    found.clock.advance_to(20.0)
+    assert [j.suspended for j in jobs(found)] == [False, False]
+
+
+def test_a_failed_job_ends_the_jobset_and_its_other_jobs() -> None:
+    """Without a failure policy one failure is the end, of all pods too."""
+    found = there()
+    lost = next(p for p in found.store.pods.values() if p.name == "js-a-0-0")
+    found.apply(PodChanged(msgspec.structs.replace(lost, phase="Failed")))
+    found.clock.advance_to(20.0)
+    assert known(found).finished
+    assert [j.finished for j in jobs(found)] == [True, True]
+    assert live(found) == 0
+
+
+def test_it_is_complete_when_all_its_jobs_are() -> None:
+    """Not before."""
+    found = there()
+    for name, finished in (("js-a-0", False), ("js-b-0", True)):
+        for each in [p for p in found.store.pods.values() if p.name.startswith(name)]:
+            found.apply(PodChanged(msgspec.structs.replace(each, phase="Succeeded")))
+        found.clock.advance_to(found.clock.now + 10.0)
+        assert known(found).finished is finished
+
+
+def test_writes_to_jobsets_that_are_gone_or_over() -> None:
+    """Another incarnation, and one that has finished."""
+    found = there(finished=True)
+    other = msgspec.structs.replace(REF, uid="another")
+    writes = (SuspendJob(n, ref, "1", SCHEDULER, "ns/vip", "p-1") for n, ref in enumerate((REF, other)))
+    assert outcomes(found, *writes) == ["conflict", "gone"]

@@ -1,0 +1,131 @@
+"""What is told of gangs with a queue, in the words of Kueue: reserved, admitted, pending, evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gangsched.core.actions import Action, JobStatus, Report
+from gangsched.core.lifecycle.admission import ADMITTED, EVICTED, PENDING, RESERVED
+from gangsched.model.records import Job, QueueLabels
+from tests.builders import PodBuilder, gang, pod
+from tests.core.harness import Cluster, reports
+from tests.core.quota.world import queue
+from tests.core.test_joint import big, objects, queued
+
+#: Queue a owns 4 cores and asks them back; b owns none and borrows.
+LENT = objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=0))
+PATHS = "preemptor path: /co/a; preemptee path: /co/b"
+
+
+def job(name: str, queue_name: str, cpu: float) -> Job:
+    """A Job of one pod, with a queue."""
+    return Job(
+        "d",
+        name,
+        f"uid-Job-{name}",
+        parallelism=1,
+        completions=1,
+        template=owned(name, cpu).obj(),
+        version="1",
+        queue=QueueLabels(f"q-{queue_name}", ""),
+    )
+
+
+def owned(name: str, cpu: float, pod_name: str = "") -> PodBuilder:
+    """The pod of such a Job."""
+    return pod(pod_name or f"{name}-0").cpu(cpu).owner("Job", name)
+
+
+def told(actions: Iterable[Action]) -> list[tuple[str, str, str]]:
+    """Reason, kind and name of the Events in Kueue's words."""
+    words = (RESERVED, ADMITTED, PENDING, EVICTED)
+    return [(a.reason, a.regarding[1], a.regarding[3]) for a in actions if isinstance(a, Report) and a.reason in words]
+
+
+def conditions(actions: Iterable[Action], name: str) -> dict[str, tuple[str, str, str]]:
+    """The conditions that a Job was given last, by type: status, reason, message."""
+    found = [a.status["conditions"] for a in actions if isinstance(a, JobStatus) and a.name == name]
+    return {kind: (status, reason, message) for each in found for kind, status, reason, message in each}
+
+
+def test_a_gang_is_reserved_and_admitted_once():
+    """The group object hears of both, with the times that they took; a member that comes later changes nothing."""
+    group = gang("g").min(2).field(queue=QueueLabels("q-a", ""))
+    members = [pod(f"m{i}").cpu(1).gang("g") for i in range(2)]
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), group, *members)
+    actions = cluster.run()
+    assert told(actions) == [(RESERVED, "PodGroup", "g"), (ADMITTED, "PodGroup", "g")]
+    assert [r.note for r in reports(actions, RESERVED) + reports(actions, ADMITTED)] == [
+        "Quota reserved in ClusterQueue a, wait time since queued was 0s",
+        "Admitted by ClusterQueue a, wait time since reservation was 0s",
+    ]
+    cluster.show(pod("m2").cpu(1).gang("g"))
+    assert told(cluster.run()) == []
+    assert cluster.pod("m2").node == "n1"
+
+
+def test_without_a_queue_nothing_is_told():
+    """Gangs without a queue hear nothing of quota, beside those with one."""
+    cluster = Cluster(big(cpu=1), *objects(queue("a", cpu=4)), pod("x").cpu(1), pod("y").cpu(1))
+    assert told(cluster.run()) == []
+
+
+def test_reclaiming_is_told_on_both_sides():
+    """The borrower's Job hears who takes its quota back and why, waits, and is told so; the owner waits for it."""
+    cluster = Cluster(big(), *LENT, job("old", "b", 3), owned("old", 3))
+    first = cluster.run()
+    assert told(first) == [(RESERVED, "Job", "old"), (ADMITTED, "Job", "old")]
+    assert conditions(first, "old") == {
+        "QuotaReserved": ("True", "QuotaReserved", "Quota reserved in ClusterQueue b"),
+        "Admitted": ("True", "Admitted", "The workload is admitted"),
+    }
+    cluster.show(job("new", "a", 4), owned("new", 4))
+    taking = cluster.run()
+    assert told(taking) == [(RESERVED, "Job", "new"), (EVICTED, "Job", "old")]
+    said = (
+        "Preempted to accommodate a workload (UID: uid-Job-new, JobUID: uid-Job-new) due to reclamation within the"
+        f" cohort; {PATHS}"
+    )
+    [evicted] = reports(taking, EVICTED)
+    assert evicted.note.startswith(f"{said}; preemptor: d/new (priority 0, plan ")
+    assert evicted.related is not None
+    assert evicted.related[1:4] == ("Job", "d", "new")
+    [pod_told] = [r for r in reports(taking, "Preempted") if r.regarding[3] == "old-0"]
+    assert "(InCohortReclamation): reclamation within the cohort" in pod_told.note
+    assert conditions(taking, "old") == {
+        "Evicted": ("True", "Preempted", said),
+        "Preempted": ("True", "InCohortReclamation", said),
+    }
+    cluster.pass_time(7)
+    cluster.leave()
+    freed = cluster.run()
+    [admitted] = reports(freed, ADMITTED)
+    assert admitted.regarding[3] == "new"
+    assert admitted.note.endswith("wait time since reservation was 7s")
+
+
+def test_pending_says_why():
+    """A Job whose pods find no quota gets an Event with the reason, and the condition; its pods have their own."""
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), job("x", "a", 5), owned("x", 5), queued("single", "a", 5))
+    actions = cluster.run()
+    why = (
+        "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, previously considered"
+        " podsets requests (0) + current podset request (5) > maximum capacity (4)"
+    )
+    assert told(actions) == [(PENDING, "Job", "x")]
+    assert [r.note for r in reports(actions, PENDING)] == [why]
+    assert conditions(actions, "x") == {
+        "QuotaReserved": ("False", "Pending", why),
+        "Admitted": ("False", "NoReservation", "The workload has no reservation"),
+    }
+    cluster.pass_time(600)
+    assert told(cluster.run()) == []
+
+
+def test_one_event_per_gang_says_it_once():
+    """Where the reason stands on the group object already, there is no second Event for it."""
+    group = gang("g").min(1).field(queue=QueueLabels("q-a", ""))
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), group, pod("m").cpu(5).gang("g"), events_per_gang=True)
+    actions = cluster.run()
+    assert told(actions) == []
+    assert [r.regarding[3] for r in reports(actions, "FailedScheduling")] == ["g"]

@@ -1,0 +1,98 @@
+"""Two plans that need the same pod to leave: its one mark never stays on the list of a gang that has given up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from gangsched.core.actions import Mark, Nominate, PodRef
+from gangsched.core.groups import Group
+from gangsched.core.lifecycle.repeats import Repeats
+from gangsched.core.lifecycle.report import mark_of
+from gangsched.core.lifecycle.shared_marks import MarkTexts, take_back
+from gangsched.core.lifecycle.steps import Steps
+from tests.builders import gang, pod
+from tests.core.harness import Cluster
+from tests.core.stories import evicted, stopped_in
+
+
+def preemptors(cluster: Cluster) -> dict[str, str]:
+    """For whom the victims are marked now; pods without a mark are not in it."""
+    marks = {name: mark_of(cluster.pod(name)) for name in ("v1", "v2")}
+    return {name: mark.preemptor for name, mark in marks.items() if mark is not None}
+
+
+def test_a_mark_does_not_wait_for_that_of_who_needs_the_pod_next() -> None:
+    """The stronger gang has not come to its marks: until then the pod is on nobody's list, and on its list after."""
+    cluster = stopped_in(Mark)
+    cluster.answer("v1")
+    cluster.slow = lambda write: isinstance(write, Nominate)
+    cluster.show(gang("h").min(2), *(pod(f"h{i}").cpu(3).priority(9).gang("h") for i in (1, 2)))
+    cluster.run()
+    cluster.answer("v2")
+    cluster.run()
+    assert preemptors(cluster) == {}
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.answer()
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    assert preemptors(cluster) == {"v1": "d/h", "v2": "d/h"}
+    assert evicted(cluster) == {"v1", "v2"}
+
+
+class Victim:
+    """As much of the steps of a life cycle as giving up a mark needs; two groups wait for the pod ``v`` to leave."""
+
+    def __init__(self, *asked: str) -> None:
+        self.marks = {"v"}
+        self.mark_texts = MarkTexts()
+        self.awaited_by = {"v": {"mine", "other"}}
+        self.world = SimpleNamespace(pods={"v": pod("v").on("n").obj()})
+        self.written: list[str] = []
+        for key in asked:
+            self.mark_texts.asked("v", key, f"mark for {key}")
+        plan = SimpleNamespace(victims={"v": None}, removed=set(), meant=lambda uid: {uid})
+        group = SimpleNamespace(key="mine", name="d/mine", plan=plan, barrier=SimpleNamespace(failed=[]))
+        take_back(cast("Steps", self), cast("Group", group))
+
+    def unmark(self, _: str, preemptor: str) -> None:
+        """Take it back."""
+        self.written.append(f"none for {preemptor}")
+
+    def write_apart(self, action: Mark) -> None:
+        """Write it until it is done."""
+        self.written.append(action.message)
+
+    def new_id(self) -> int:
+        """Any."""
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        (("other", "mine"), ["mark for other"]),
+        (("mine", "other"), []),
+        (("mine",), ["none for d/mine"]),
+        (("other",), []),
+    ],
+    ids=["overwritten by mine", "mine is overwritten", "the other has not marked yet", "mine has not marked yet"],
+)
+def test_whose_name_a_shared_victim_bears_when_one_plan_is_given_up(asked: tuple[str, ...], written: list[str]) -> None:
+    """That of the plan that goes on, once it has come to its marks."""
+    assert Victim(*asked).written == written
+
+
+def test_a_mark_that_is_written_again_is_tried_until_it_is_done() -> None:
+    """As everything that must take effect in the end; taking it back makes it void."""
+    repeats, action = Repeats(), Mark(1, PodRef("d", "v", "uid"), "text")
+    repeats.sent(action)
+    assert repeats.answered(action, "transient") == 1
+    repeats.again(action, 5.0)
+    assert repeats.due(5.0) == [action]
+    repeats.drop(Mark, "uid")
+    assert repeats.due(5.0) == []

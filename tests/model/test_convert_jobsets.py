@@ -1,0 +1,78 @@
+"""JobSets as records, and the Jobs that their controller makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangsched.model.convert import Converter
+from gangsched.model.convert_jobsets import child, job_set
+from gangsched.model.errors import FieldError
+from gangsched.model.records import Owner, QueueLabels
+from gangsched.model.wire_jobsets import JobSet
+
+POD = {"spec": {"schedulerName": "us", "containers": [{"resources": {"requests": {"cpu": "2"}}}]}}
+
+
+def jobset(**fields: Any) -> JobSet:
+    """A JobSet with a driver and three workers of two pods."""
+    driver = {"name": "driver", "template": {"spec": {"template": POD}}}
+    workers = {"name": "w", "replicas": 3, "template": {"spec": {"parallelism": 2, "completions": 2, "template": POD}}}
+    raw = {
+        "metadata": {"name": "js", "namespace": "ns", "uid": "u", "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+        "spec": {"replicatedJobs": [driver, workers], **fields.pop("spec", {})},
+        **fields,
+    }
+    return msgspec.convert(raw, JobSet)
+
+
+def test_a_jobset_is_its_templates_times_their_replicas() -> None:
+    """One driver pod and six worker pods, whose Jobs bear its name, and its queue."""
+    found = job_set(Converter(), jobset())
+    assert [(r.replicas, r.job.name, r.job.wanted) for r in found.replicated] == [(1, "js-driver", 1), (3, "js-w", 2)]
+    assert (found.wanted, found.queue) == (7, QueueLabels("q"))
+    assert found.template is not None
+    assert found.template.scheduler == "us"
+    assert (found.suspended, found.finished, found.in_order, found.suspended_by) == (False, False, False, "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"spec": {"suspend": True}}, "suspended"),
+        ({"spec": {"startupPolicy": {"startupPolicyOrder": "InOrder"}}}, "in_order"),
+        ({"status": {"conditions": [{"type": "Completed", "status": "True"}]}}, "finished"),
+        ({"status": {"conditions": [{"type": "Failed", "status": "True"}]}}, "finished"),
+    ],
+)
+def test_what_is_said_of_the_whole(fields: dict[str, Any], name: str) -> None:
+    """Suspended, in an order, or over."""
+    assert getattr(job_set(Converter(), jobset(**fields)), name) is True
+
+
+def test_jobs_that_depend_on_others_start_in_order() -> None:
+    """A name that does not come before is an error: its Jobs would never start."""
+    raw = jobset()
+    raw.spec.replicated_jobs[1].depends_on = msgspec.convert([{"name": "driver", "status": "Ready"}], list[Any])
+    raw = msgspec.convert(msgspec.to_builtins(raw), JobSet)
+    assert job_set(Converter(), raw).in_order
+    raw.spec.replicated_jobs.reverse()
+    with pytest.raises(FieldError, match=r"spec.replicatedJobs\[0\].dependsOn\[0\].name"):
+        job_set(Converter(), raw)
+
+
+def test_a_child_is_named_labelled_and_owned_as_its_controller_does() -> None:
+    """Both the Job and its pods bear the labels by which they are found."""
+    raw = jobset(spec={"suspend": True})
+    made = child(raw, raw.spec.replicated_jobs[1], 2)
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "js",
+        "jobset.sigs.k8s.io/replicatedjob-name": "w",
+        "jobset.sigs.k8s.io/replicatedjob-replicas": "3",
+        "jobset.sigs.k8s.io/job-index": "2",
+    }
+    assert (made.metadata.name, made.metadata.labels, made.spec.template.metadata.labels) == ("js-w-2", labels, labels)
+    job = Converter().job(made)
+    assert (job.owner, job.suspended, job.queue.local_queue) == (Owner("JobSet", "js", "u"), True, "")
