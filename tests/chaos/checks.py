@@ -11,11 +11,11 @@ from collections import defaultdict
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
-from gangsched.cluster.sim.history import Entry, History
+from gangsched.cluster.sim.history import History
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Synced
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.records import Gang, GangId, Node, Pod
+from gangsched.model.records import JOB, Gang, GangId, Job, Node, Pod
 from tests.chaos.play import Played
 from tests.chaos.scenario import MAX_WRITE_DELAY
 
@@ -178,12 +178,26 @@ def _owner(pod: Pod) -> str:
 
 
 def too_many_rounds(played: Played) -> list[str]:
-    """Gangs that evicted in more rounds than they may, per process life."""
-    removed: dict[str, int] = defaultdict(int)
-    for each in invariants.rounds(played.world.history):
-        removed[each.gang] += bool(each.removed)
-    most = played.scenario.options.max_rounds * played.processes
-    return [f"{gang} evicted in {n} rounds" for gang, n in removed.items() if n > most]
+    """Gangs that evicted in more rounds in a row than they may, per process life.
+
+    After so many a gang sits out its backoff before it evicts again, which ends the row: so long none of its
+    nominations stands.
+    """
+    history, options = played.world.history, played.scenario.options
+    in_a_row: dict[str, int] = defaultdict(int)
+    most: dict[str, int] = defaultdict(int)
+    ended_at: dict[str, float] = {}
+    for each in invariants.rounds(history):
+        if not each.removed:
+            continue
+        began = min((*each.nominated.values(), *each.marked.values()))
+        ended = max((*each.removed.values(), *each.withdrawn.values()))
+        rested = history.entries[began].at_seconds - ended_at.get(each.gang, 0.0) >= options.backoff_initial_seconds
+        in_a_row[each.gang] = 1 if rested else in_a_row[each.gang] + 1
+        most[each.gang] = max(most[each.gang], in_a_row[each.gang])
+        ended_at[each.gang] = history.entries[ended].at_seconds
+    allowed = options.max_rounds * played.processes
+    return [f"{gang} evicted in {n} rounds in a row" for gang, n in most.items() if n > allowed]
 
 
 def left_over(played: Played) -> list[str]:
@@ -220,9 +234,9 @@ def asleep(played: Played) -> list[str]:
 
 
 def _busy(history: History, gang: GangId, now: float) -> bool:
-    """Has the scheduler done something for this gang lately?"""
-    last: Entry | None = None
-    for entry in history:
-        if entry.actor == log.SCHEDULER and isinstance(entry.record, Pod) and entry.record.gang == gang:
-            last = entry
-    return last is not None and now - last.at_seconds < 60.0
+    """Has the scheduler done something for this gang lately, with success or without?"""
+    mine = {e.uid for e in history if isinstance(e.record, Pod) and e.record.gang == gang}
+    mine |= {e.uid for e in history if isinstance(e.record, Job) and e.record.key == gang.key and gang.family == JOB}
+    done = (e for e in history if e.actor == log.SCHEDULER and e.verb != log.EVENT and e.uid in mine)
+    last = max((e.at_seconds for e in done), default=None)
+    return last is not None and now - last < 60.0

@@ -20,6 +20,7 @@ from gangsched.core.events import (
     GangChanged,
     GangGone,
     JobChanged,
+    JobGone,
     NodeChanged,
     NodeGone,
     PodChanged,
@@ -77,7 +78,7 @@ def scenario(
         [*made.events, *_jobs(seed, made.events)] if jobs else made.events,
         options,
         _faults(seed) if faults else NoFaults(),
-        _troubles(seed) if troubles else [],
+        sorted([*_troubles(seed), *_job_troubles(seed)], key=lambda t: t.at_seconds) if troubles else [],
         _crashes(seed) if crashes else [],
     )
 
@@ -165,6 +166,18 @@ def _troubles(seed: int) -> list[Trouble]:
         moment = round(chance.uniform(FIRST_TROUBLE, LAST_TROUBLE if chance.random() < 0.5 else 3.0), 3)
         out.append(Trouble(moment, kind.__name__.strip("_"), _at_random(kind, f"{seed}/trouble/{n}")))
     return sorted(out, key=lambda t: t.at_seconds)
+
+
+def _job_troubles(seed: int) -> list[Trouble]:
+    """What users do to Jobs: most of it while they are suspended, or just before or after."""
+    chance = random.Random(f"{seed}/job troubles")
+    kinds = (_delete_job, _recreate_job, _suspend_job, _resume_job, _resize_job)
+    out = []
+    for n in range(chance.choice((0, 0, 1, 2, 3))):
+        kind = chance.choice(kinds)
+        moment = round(chance.uniform(FIRST_TROUBLE, LAST_TROUBLE * chance.choice((0.2, 1.0, 2.0))), 3)
+        out.append(Trouble(moment, kind.__name__.strip("_"), _at_random(kind, f"{seed}/job trouble/{n}")))
+    return out
 
 
 def _at_random(kind: Callable[[World, random.Random], None], seed: str) -> Callable[[World], None]:
@@ -323,3 +336,60 @@ def _change_minimum(world: World, chance: random.Random) -> None:
     if gang is not None:
         wanted = max(1, gang.min_member + chance.choice((-1, 1)))
         world.store.apply(GangChanged(msgspec.structs.replace(gang, min_member=wanted)), CHANGED)
+
+
+def _pick_job(world: World, chance: random.Random) -> Job | None:
+    jobs = [j for j in sorted(world.store.jobs(), key=lambda j: j.key) if not j.finished]
+    return chance.choice(jobs) if jobs else None
+
+
+def _delete_job(world: World, chance: random.Random) -> None:
+    """The Job at once, its pods as they are garbage."""
+    job = _pick_job(world, chance)
+    if job is None:
+        return
+    world.store.apply(JobGone(job.namespace, job.name), GONE_BY_USER)
+    for pod in sorted(world.store.pods.values(), key=lambda p: p.key):
+        if pod.owner is not None and pod.owner.uid == job.uid:
+            _delete(world, pod)
+
+
+def _recreate_job(world: World, chance: random.Random) -> None:
+    """Another Job of the same name, at once; it goes on, and makes pods of its own."""
+    job = _pick_job(world, chance)
+    if job is None or job.template is None:
+        return
+    for pod in sorted(world.store.pods.values(), key=lambda p: p.key):
+        if pod.owner is not None and pod.owner.uid == job.uid:
+            _delete(world, pod)
+    uid = f"{job.uid}-again"
+    template = msgspec.structs.replace(job.template, owner=Owner("Job", job.name, uid))
+    fresh = msgspec.structs.replace(
+        job, uid=uid, template=template, suspended=True, suspended_by="", failed=0, succeeded=0, created=world.clock.now
+    )
+    world.store.apply(JobGone(job.namespace, job.name), GONE_BY_USER)
+    world.store.apply(JobChanged(fresh), CREATED)
+    world.store.apply(JobChanged(msgspec.structs.replace(fresh, suspended=False)), CHANGED)
+
+
+def _change_job(world: World, job: Job | None, **fields: object) -> None:
+    if job is not None:
+        world.store.apply(JobChanged(msgspec.structs.replace(job, **fields)), CHANGED)
+
+
+def _suspend_job(world: World, chance: random.Random) -> None:
+    """One that we have suspended stays as it is: there is nothing to change about it."""
+    job = _pick_job(world, chance)
+    if job is not None and not job.suspended:
+        _change_job(world, job, suspended=True, suspended_by="")
+
+
+def _resume_job(world: World, chance: random.Random) -> None:
+    """As ``kubectl patch`` does it: the name of whoever has suspended it stays on record."""
+    _change_job(world, _pick_job(world, chance), suspended=False)
+
+
+def _resize_job(world: World, chance: random.Random) -> None:
+    job = _pick_job(world, chance)
+    if job is not None:
+        _change_job(world, job, parallelism=max(1, job.parallelism + chance.choice((-1, 1))))

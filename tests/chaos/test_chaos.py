@@ -28,4 +28,5 @@ def test_the_seeds_are_worth_playing() -> None:
     assert seen["pods evicted"] > 100
     assert seen["writes that failed"] > 1000
     kinds = {"delete_pod", "recreate_pod", "delete_node", "cordon", "taint", "shrink", "thief", "stronger_gang"}
+    kinds |= {"delete_job", "recreate_job", "suspend_job", "resume_job", "resize_job"}
     assert kinds | {"tighten_budget", "delete_group", "change_minimum"} <= set(seen)

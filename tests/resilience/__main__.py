@@ -2,6 +2,7 @@
 
     python -m tests.resilience kills [--count 100] [--only one|two|frozen]
     python -m tests.resilience proxy
+    python -m tests.resilience load [--pods 100000]
     python -m tests.resilience mutants
 
 Each prints a table and ends with 1 when anything in it is wrong.
@@ -19,7 +20,7 @@ from typing import Any
 
 from tests.bench.table import table
 from tests.controlplane.plane import ControlPlane
-from tests.resilience import crashes, mutants, overload, proxyload
+from tests.resilience import crashes, crowd, mutants, overload, proxyload
 from tests.resilience.crashes import FROZEN, ONE, TWO, Outcome
 
 _SHORT = {"one": ONE, "two": TWO, "frozen": FROZEN}
@@ -44,10 +45,13 @@ def main() -> int:
     proxy.add_argument("--seed", type=int, default=0)
     proxy.add_argument("--only", choices=("stories", "load", "rival", "overload"), help="one part")
     proxy.add_argument("--keep", type=Path, help="keep logs and the audit log in this folder")
+    load = commands.add_parser("load", help="very many pods: memory, requests on their way, probes, lease, loop lag")
+    load.add_argument("--pods", type=int, default=100_000, help="how many (default: 100000)")
+    load.add_argument("--keep", type=Path, help="keep logs in this folder")
     mutants_ = commands.add_parser("mutants", help="the tests tested: each safeguard is removed once")
     mutants_.add_argument("--only", default="", help="mutants whose name contains this")
     args = parser.parse_args()
-    return {"kills": _kills, "proxy": _proxy, "mutants": _mutants}[args.command](args)
+    return {"kills": _kills, "proxy": _proxy, "load": _load, "mutants": _mutants}[args.command](args)
 
 
 def _kills(args: argparse.Namespace) -> int:
@@ -107,6 +111,13 @@ async def _beside(plane: ControlPlane, folder: Path, args: argparse.Namespace) -
     )
 
 
+def _load(args: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="resilience-") as name:
+        outcome = asyncio.run(crowd.crowd(args.pods, args.keep or Path(name)))
+    print(render_crowd(outcome))
+    return 0 if outcome.good else 1
+
+
 def _mutants(args: argparse.Namespace) -> int:
     chosen = [m for m in mutants.MUTANTS if args.only in m.name]
     first, *verdicts = [mutants.run(m) for m in (mutants.unchanged(chosen), *chosen)]
@@ -129,6 +140,8 @@ def render_loads(outcomes: list[proxyload.Outcome]) -> str:
         "pods of the other",
         "beyond room, by us / the other",
         "oldest picture ms",
+        "longest underway ms",
+        "known when it left",
         "gangs planned again",
         "violations",
     )
@@ -144,8 +157,10 @@ def render_loads(outcomes: list[proxyload.Outcome]) -> str:
             sum(o.faults.values()),
             o.late,
             o.rivals,
-            f"{o.overcommitted.get('by us, in a race', 0)} / {o.overcommitted.get('by the other, in a race', 0)}",
+            f"{o.beyond_by_us} / {o.beyond_by_others}",
             f"{o.oldest_picture_ms:.0f}",
+            f"{o.underway_ms:.0f}",
+            o.learned,
             o.planned_again,
             sum(map(len, o.violations.values())),
         )
@@ -193,6 +208,25 @@ def render_overloads(outcomes: list[overload.Outcome]) -> str:
     return "\n".join(lines)
 
 
+def render_crowd(o: crowd.Outcome) -> str:
+    """The table of very many pods, one figure a line."""
+    rows = [
+        ("pods", f"{o.pods}"),
+        ("loaded per second", f"{o.loaded_per_second:.0f}"),
+        ("bound by us", f"{o.bound}"),
+        ("seconds", f"{o.seconds:.0f}"),
+        *((f"resident memory, {when}", f"{mb:.0f} MB") for when, mb in o.rss_mb.items()),
+        ("resident memory, highest", f"{o.peak_mb:.0f} MB"),
+        ("most requests at once", f"{o.at_once}"),
+        ("longest time between two renewals of the lease", f"{o.lease_gap_seconds:.1f} s"),
+        ("holders of the lease", f"{o.leaders}"),
+        ("probes answered, slowest", f"{o.probes}, {o.slowest_probe_ms:.0f} ms"),
+        ("loop lag, p99 below", f"{o.lag_ms:.0f} ms"),
+        ("lag of a loop that does nothing, p99", f"{o.idle_lag_ms:.1f} ms"),
+    ]
+    return "\n".join([table(("what", "how much"), rows), *(f"wrong: {text}" for text in o.problems)])
+
+
 def _wrong(name: str, violations: Mapping[str, list[str]], problems: list[str]) -> list[str]:
     lines = []
     for kind, texts in violations.items():
@@ -216,7 +250,7 @@ def render(outcomes: list[Outcome]) -> str:
         "evicted",
         "writes judged",
         "late, given up",
-        "late, on waking",
+        "late, sent before",
         "violations",
         "hand-over p50/max s",
     )
@@ -234,7 +268,7 @@ def render(outcomes: list[Outcome]) -> str:
             o.evicted,
             o.writes,
             o.late,
-            o.on_waking,
+            o.on_the_wire,
             sum(map(len, o.violations.values())),
             _handovers(o),
         )

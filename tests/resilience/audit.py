@@ -32,13 +32,15 @@ _PLAN = re.compile(r"plan (\S+): nominated to \S+; waiting for (\d+) victims")
 class Write(msgspec.Struct, kw_only=True, frozen=True):
     """One request that writes. Times are seconds since the epoch by the server's clock: its arrival and its answer.
 
-    ``uid`` is the incarnation that the request names as its condition (empty: it names none). ``process`` is the tag of
-    the process that sent it. ``node`` is of bindings and nominations, ``plan`` and ``victims`` of nominations,
-    ``preemptor`` of marks, ``holder`` of a Lease.
+    ``audit_id`` is its sender's name for it. ``uid`` is the incarnation that the request names as its condition (empty:
+    it names none). ``process`` is the tag of the process that sent it. ``node`` is of bindings and nominations,
+    ``plan`` and ``victims`` of nominations, ``preemptor`` of marks, ``holder`` of a Lease. ``whole`` is False where the
+    server has never read a body, because the sender had gone: it has failed then.
     """
 
     kind: str
     object: str
+    audit_id: str = ""
     uid: str = ""
     process: str = ""
     user: str = ""
@@ -51,6 +53,7 @@ class Write(msgspec.Struct, kw_only=True, frozen=True):
     victims: int = 0
     preemptor: str = ""
     holder: str = ""
+    whole: bool = True
 
     @property
     def done(self) -> bool:
@@ -71,6 +74,8 @@ def _write(event: Mapping[str, Any]) -> Write:
     kind, more = _meaning(event["verb"], ref, body)
     return Write(
         kind=kind,
+        audit_id=event.get("auditID", ""),
+        whole="requestObject" in event or (event.get("responseStatus") or {}).get("code", 0) < 400,
         object=f"{ref.get('namespace', '')}/{ref.get('name', '')}",
         process=agent[1] if agent else "",
         user=event["user"]["username"],

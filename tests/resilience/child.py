@@ -2,6 +2,7 @@
 
 python -m tests.resilience.child TAG run --kubeconfig ... --config ...
 
+It writes down what it knew and when (:mod:`tests.resilience.evidence`); what it does is not changed.
 It waits for a line on its input before it begins: reading its modules is no part of what is measured.
 """
 
@@ -12,6 +13,7 @@ import sys
 from gangsched.cli.main import main
 from gangsched.cluster.kube import connection
 from gangsched.runtime import process
+from tests.resilience import evidence
 
 
 def tagged() -> int:
@@ -19,6 +21,7 @@ def tagged() -> int:
     assert process.Process is not None
     tag = sys.argv.pop(1)
     vars(connection)["__version__"] += f" ({tag})"  # what it calls itself
+    evidence.collect(tag)
     sys.stdin.readline()
     return main()
 

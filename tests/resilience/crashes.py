@@ -15,7 +15,7 @@ import msgspec
 
 from tests.controlplane.client import Client, Object, wait_until
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
-from tests.resilience import audit
+from tests.resilience import audit, evidence
 from tests.resilience.load import Life, Load, fillers, furnish, stream
 from tests.resilience.replicas import LEASE_SECONDS, QUICK, RENEW_SECONDS, REQUEST_SECONDS, Replica
 from tests.resilience.rules import REMARKS, Rules
@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct):
     struck: int = 0
     writes: int = 0
     late: int = 0
-    on_waking: int = 0
+    on_the_wire: int = 0
     handovers: dict[str, list[float]] = msgspec.field(default_factory=dict)
     violations: dict[str, list[str]] = msgspec.field(default_factory=dict)
     problems: list[str] = msgspec.field(default_factory=list)
@@ -97,10 +97,10 @@ class Run:
         self.moments = Moments(load, outcome.seed)
         self.chance = random.Random(outcome.seed + 1)
         self.signals: list[tuple[str, str, float]] = []
-        self.woken: list[tuple[str, float]] = []
+        self.frozen: list[tuple[str, float]] = []
         self._kubeconfig = kubeconfig
         self._folder = folder
-        self._all: list[Replica] = []
+        self.all: list[Replica] = []
         self._next: Replica | None = None
 
     async def replica(self) -> Replica:
@@ -111,8 +111,8 @@ class Run:
         return made
 
     async def _prepared(self) -> Replica:
-        made = Replica(f"p{len(self._all):03d}", self._kubeconfig, self._folder, QUICK)
-        self._all.append(made)
+        made = Replica(f"p{len(self.all):03d}", self._kubeconfig, self._folder, QUICK)
+        self.all.append(made)
         await made.prepare()
         return made
 
@@ -124,7 +124,7 @@ class Run:
 
     async def end(self) -> None:
         """Kill whoever lives."""
-        for each in self._all:
+        for each in self.all:
             if each.alive:
                 each.send(signal.SIGCONT)
                 await each.kill()
@@ -196,12 +196,14 @@ async def frozen(run: Run, count: int) -> None:
     for _ in range(count):
         sign = await run.moments.next(1.5)
         run.outcome.struck += sign not in ("time", "nothing")
-        run.struck("freeze", leader, leader.send(signal.SIGSTOP))
+        stopped = leader.send(signal.SIGSTOP)
+        run.struck("freeze", leader, stopped)
+        run.frozen.append((leader.tag, stopped))
         run.outcome.freezes += 1
         probing = asyncio.create_task(run.probe())
         await asyncio.sleep(LEASE_SECONDS * run.chance.uniform(1.2, 2.5))
         await standby.until_leads()
-        run.woken.append((leader.tag, leader.send(signal.SIGCONT)))
+        leader.send(signal.SIGCONT)
         await probing
         await wait_until(partial(_follows, leader), 10.0, f"{leader.tag} knows that it does not lead")
         leader, standby = standby, leader
@@ -262,11 +264,12 @@ async def _play(mode: str, count: int, seed: int, plane: ControlPlane, folder: P
 def judge(outcome: Outcome, plane: ControlPlane, run: Run) -> None:
     """Read the audit log into the outcome."""
     log = audit.writes(plane.audit_events())
-    rules = Rules(log, run.load.lives, SCHEDULER_USER, run.woken)
+    known = evidence.read(each.evidence for each in run.all)
+    rules = Rules(log, run.load.lives, SCHEDULER_USER, known, run.frozen)
     found = rules.violations(
         request_timeout_seconds=REQUEST_SECONDS, renew_deadline_seconds=RENEW_SECONDS, duration_seconds=LEASE_SECONDS
     )
-    outcome.late, outcome.on_waking = (len(found.pop(kind)) for kind in REMARKS)
+    outcome.late, outcome.on_the_wire = (len(found.pop(kind)) for kind in REMARKS)
     outcome.violations = found
     outcome.planned, outcome.evicted = rules.planned()
     outcome.preemptions = len({w.plan for w in log if w.kind == audit.NOMINATE and w.victims})

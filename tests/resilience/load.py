@@ -34,7 +34,7 @@ class Life(msgspec.Struct):
     """One incarnation of a pod. Times are seconds since the epoch when the watch told of it; None: it has not.
 
     ``marked_for`` are the preemptors whose marks it has borne, ``plans`` those that have nominated it, ``withdrawn_at``
-    is when it was seen without a nomination that it had had.
+    is when it was seen without a nomination that it had had, ``unmarked_at`` without a mark.
     """
 
     uid: str
@@ -48,6 +48,7 @@ class Life(msgspec.Struct):
     marked_for: set[str] = msgspec.field(default_factory=set)
     plans: set[str] = msgspec.field(default_factory=set)
     withdrawn_at: list[float] = msgspec.field(default_factory=list)
+    unmarked_at: list[float] = msgspec.field(default_factory=list)
     bound_at: float | None = None
     leaving_at: float | None = None
     gone_at: float | None = None
@@ -247,6 +248,8 @@ class Load:
                 life.plans.add(each.get("message", "").removeprefix("plan ").partition(":")[0])
             elif each["type"] == INTENT_CONDITION:
                 life.withdrawn_at.append(now)
+            elif each["status"] == "False" and each["type"] == "DisruptionTarget":
+                life.unmarked_at.append(now)
         for listener in self.listeners:
             listener(change, pod, life)
 
@@ -256,8 +259,10 @@ class Load:
         while True:
             self._changed.clear()
             self._step(time.time())
+            # Not asyncio.wait_for, which forgets now and then in Python 3.11 that it has been cancelled.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), 0.2)
+                async with asyncio.timeout(0.2):
+                    await self._changed.wait()
             await asyncio.sleep(0.02)
 
     def _step(self, now: float) -> None:

@@ -87,11 +87,13 @@ def run(mutant: Mutant) -> Verdict:
 
 
 _BODIES = "gangsched/cluster/kube/bodies.py"
-_CLIENT = "gangsched/cluster/kube/client.py"
+_POOL = "gangsched/cluster/kube/pool.py"
+_PROXIED = "gangsched/cluster/kube/proxied.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _TRIAL = "gangsched/core/planning/trial.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
 _STEPS = "gangsched/core/lifecycle/steps.py"
+_SHARED = "gangsched/core/lifecycle/shared_marks.py"
 _LIFECYCLE = "gangsched/core/lifecycle/table.py"
 _CHAOS = "tests/chaos/test_chaos.py::test_what_may_never_happen_does_not[0]"
 _REMOVED_FIRST = "(s.NOMINATED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,))"
@@ -135,7 +137,12 @@ MUTANTS = (
     ),
     Mutant(
         "no fence: a body is sent however late it is",
-        ((_CLIENT, "if time.monotonic() >= self._end:", "if time.monotonic() < 0:"),),
+        ((_POOL, "if left <= 0:", "if left is None:"),),
+        ("tests/cluster/kube/test_pool.py",),
+    ),
+    Mutant(
+        "no fence: a body is sent through a proxy however late it is",
+        ((_PROXIED, "if time.monotonic() >= self._end():", "if time.monotonic() < 0:"),),
         ("tests/cluster/kube/test_fence.py",),
     ),
     Mutant(
@@ -153,6 +160,11 @@ MUTANTS = (
             ),
         ),
         ("tests/core/test_faults.py",),
+    ),
+    Mutant(
+        "a mark stays for a gang that has given up while another needs the pod",
+        ((_SHARED, "elif was_ours:", "elif was_ours is None:"),),
+        ("tests/core/test_shared_victims.py",),
     ),
     Mutant(
         "nominated room is not held",

@@ -74,7 +74,7 @@ async def overload(name: str, seconds: float, folder: Path, weather: Callable[[S
                     async with work.running():
                         await replica.until_leads()
                         await _endure(outcome, seconds, plane, proxy, replica, work, weather)
-                        outcome.lag_ms = _lag(await replica.answers("/metrics"))
+                        outcome.lag_ms = lag_ms(await replica.answers("/metrics"))
                 except AssertionError as error:
                     outcome.problems.append(str(error))
                 finally:
@@ -157,7 +157,7 @@ async def _crowd(plane: ControlPlane) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _lag(page: tuple[int, str]) -> float:
+def lag_ms(page: tuple[int, str]) -> float:
     """The bound of the bucket in which the 99th of 100 probes lies, in milliseconds."""
     buckets = [(float(bound), float(count)) for bound, count in _LAG.findall(page[1])]
     total = buckets[-1][1] if buckets else 0.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,11 @@ from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
 from tests.e2e.test_stories import EXAMPLES, Story, play
 from tests.faulty_proxy import FaultyProxy
-from tests.resilience import audit
-from tests.resilience.load import HIGH, LOW, OURS, TOP, Gang, Life, Load, furnish
+from tests.resilience import audit, evidence
+from tests.resilience.load import HIGH, LOW, OURS, TOP, Gang, Load, furnish
 from tests.resilience.replicas import Replica
-from tests.resilience.rules import REMARKS, WAY_SECONDS, Rules
+from tests.resilience.rivals import judge, planned_again
+from tests.resilience.rules import REMARKS, Rules
 from tests.resilience.weather import Storm
 
 RIVAL = "rival"
@@ -31,8 +31,6 @@ SETTINGS: dict[str, Any] = {
     "logging": {"format": "json", "level": "info"},
 }
 LIMITS = {"request_timeout_seconds": 2.0, "renew_deadline_seconds": 10.0, "duration_seconds": 15.0}
-#: How long after somebody else's binding one of ours may still rest on a picture without it.
-RACE_SECONDS = 1.0
 #: A run that takes longer has failed.
 STORY_SECONDS, LOAD_SECONDS = 120.0, 900.0
 
@@ -50,8 +48,11 @@ class Outcome(msgspec.Struct):
     late: int = 0
     faults: dict[str, int] = msgspec.field(default_factory=dict)
     rivals: int = 0
-    overcommitted: dict[str, int] = msgspec.field(default_factory=dict)
+    beyond_by_us: int = 0
+    beyond_by_others: int = 0
     oldest_picture_ms: float = 0.0
+    underway_ms: float = 0.0
+    learned: int = 0
     planned_again: int = 0
     violations: dict[str, list[str]] = msgspec.field(default_factory=dict)
     problems: list[str] = msgspec.field(default_factory=list)
@@ -161,48 +162,16 @@ async def load(
     outcome.gangs = sum(g.scheduler == OURS for g in done)
     outcome.rivals = sum(g.scheduler == RIVAL for g in done)
     outcome.pods = sum(1 for w in log if w.kind == audit.BIND and w.done and w.user == SCHEDULER_USER)
-    rules = Rules(log, work.lives, SCHEDULER_USER)
+    known = evidence.read([replica.evidence])
+    rules = Rules(log, work.lives, SCHEDULER_USER, known)
     outcome.violations = rules.violations(**LIMITS)
     outcome.late = sum(len(outcome.violations.pop(kind)) for kind in REMARKS)
     outcome.planned, outcome.evicted = rules.planned()
     outcome.preemptions = len({w.plan for w in rules.ours if w.kind == audit.NOMINATE and w.victims})
-    plans = Counter(
-        {(work.lives[w.uid].preemptor, w.plan) for w in rules.ours if w.kind == audit.NOMINATE and w.uid in work.lives}
-    )
-    outcome.planned_again = sum(n > 1 for n in Counter(gang for gang, _ in plans).values())
-    _overcommitted(outcome, log, work.lives, cpu * 1000)
+    outcome.planned_again = planned_again((w for w in rules.ours if w.kind == audit.NOMINATE), work.lives)
+    beyond = judge(log, work.lives, SCHEDULER_USER, cpu * 1000, known)
+    outcome.beyond_by_us, outcome.beyond_by_others = beyond.by_us, beyond.by_others
+    outcome.oldest_picture_ms = beyond.oldest_seconds * 1000.0
+    outcome.underway_ms, outcome.learned = beyond.underway_seconds * 1000.0, beyond.learned
+    outcome.problems += beyond.faults
     return outcome
-
-
-def _overcommitted(outcome: Outcome, log: list[audit.Write], lives: Mapping[str, Life], room: int) -> None:
-    """Who bound beyond a node's room, and whether the binding that took the room could have been known."""
-    steps: list[tuple[float, bool, str]] = []  # time, has it left, which pod
-    binds = {w.uid: w for w in log if w.kind == audit.BIND and w.done and w.uid in lives}
-    for uid, w in binds.items():
-        steps.append((w.answered, False, uid))
-        gone = lives[uid].gone_at
-        if gone is not None:
-            steps.append((max(gone - WAY_SECONDS, w.answered), True, uid))
-    used: Counter[str] = Counter()
-    there: dict[str, list[str]] = {}
-    found: Counter[str] = Counter()
-    for at, left, uid in sorted(steps):
-        node = binds[uid].node
-        others = there.setdefault(node, [])
-        used[node] += -lives[uid].milli if left else lives[uid].milli
-        if left:
-            others.remove(uid)
-            continue
-        if used[node] > room:
-            mine = binds[uid].user == SCHEDULER_USER
-            newest = max((binds[o].answered for o in others if binds[o].user != SCHEDULER_USER), default=0.0)
-            if not mine:
-                found["by the other, in a race"] += 1
-            elif binds[uid].received - newest <= RACE_SECONDS:
-                found["by us, in a race"] += 1
-                age = max(0.0, binds[uid].received - newest) * 1000.0
-                outcome.oldest_picture_ms = max(outcome.oldest_picture_ms, age)
-            else:
-                outcome.problems.append(f"{at:.3f}: {lives[uid].name} was bound to {node} beyond its room")
-        others.append(uid)
-    outcome.overcommitted = dict(found)

@@ -15,6 +15,7 @@ import yaml
 
 from tests.controlplane.client import wait_until
 from tests.e2e.scheduler import configuration, free_port
+from tests.resilience import evidence
 
 LEASE_SECONDS, RENEW_SECONDS, REQUEST_SECONDS = 2.0, 1.2, 0.7
 #: A lease that passes soon; a request has to fit between the renew deadline and the lease.
@@ -27,13 +28,17 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class Replica:
-    """One process; ``tag`` is how the audit log calls it. What it has said about its lease is read from its log."""
+    """One process; ``tag`` is how the audit log calls it. What it has said about its lease is read from its log.
+
+    ``evidence`` is the file in which it writes down what it knew and did.
+    """
 
     def __init__(self, tag: str, kubeconfig: Path, folder: Path, settings: dict[str, Any]) -> None:
         self.tag = tag
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.log = folder / f"{tag}.log"
+        self.evidence = folder / f"{tag}.evidence"
         config = folder / f"{tag}.yaml"
         config.write_text(yaml.safe_dump(configuration(port, settings)))
         self._command = ["run", "--kubeconfig", str(kubeconfig), "--config", str(config)]
@@ -52,7 +57,7 @@ class Replica:
                 stdout=out,
                 stderr=out,
                 cwd=_ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", evidence.VARIABLE: str(self.evidence)},
             )
 
     def go(self) -> None:

@@ -1,7 +1,8 @@
 """What may never stand in an audit log: sentences by kind, none if all is well.
 
-The rules are those of docs/resilience.md. They look at requests alone (when they arrived, when they were answered), and
-at the lives of pods where a request says nothing about them.
+The rules are those of docs/resilience.md. They look at requests (when they arrived, when they were answered), at the
+lives of pods where a request says nothing about them, and at what the processes have written down about what no request
+says: who was on the list of a plan, and when the bytes of a request had left.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import msgspec
 
 from tests.resilience import audit
 from tests.resilience.audit import Write
+from tests.resilience.evidence import Evidence
 from tests.resilience.load import Life
 
 #: A fence is kept by the sender's clock; on its way to the server a request may lose so much.
 WAY_SECONDS = 0.5
+#: The watch shows so late at most that a mark has been taken back by a request that nobody got an answer to.
+SHOWN_SECONDS = 2.0
 
 KINDS = (
     "no UID precondition",
@@ -37,37 +41,44 @@ KINDS = (
     "write of a deposed leader",
     "identity used twice",
 )
-#: After SIGCONT a process sends what it had handed over before it was stopped; then it looks at the clock.
-WAKING_SECONDS = 0.1
-GIVEN_UP, ON_WAKING = "late write that was given up", "late write of a process that woke up"
-#: Counted and shown, but no violation: see docs/resilience.md.
-REMARKS = (GIVEN_UP, ON_WAKING)
+GIVEN_UP, ON_THE_WIRE = "late write that was given up", "late write that had left before its sender was stopped"
+#: Counted and shown, but no violation: see docs/resilience.md. Every other rule holds for these writes, too.
+REMARKS = (GIVEN_UP, ON_THE_WIRE)
 
 
 class Rules:
-    """The log of one run. ``user`` is the scheduler's, ``lives`` are the pods by UID, ``woken`` are the processes that
-    had been stopped, each with the time at which it went on.
+    """The log of one run. ``user`` is the scheduler's, ``lives`` are the pods by UID, ``frozen`` are the processes that
+    were stopped for a while, each with the time at which that was.
     """
 
     def __init__(
-        self, log: Iterable[Write], lives: Mapping[str, Life], user: str, woken: Sequence[tuple[str, float]] = ()
+        self,
+        log: Sequence[Write],
+        lives: Mapping[str, Life],
+        user: str,
+        evidence: Evidence,
+        frozen: Sequence[tuple[str, float]] = (),
     ) -> None:
-        self._woken = woken
+        self._frozen = frozen
+        self._evidence = evidence
         self.lives = lives
         self.log = [self._settled(w) for w in log if w.user == user]
         self.ours = [w for w in self.log if w.process]
-        self.removals = [w for w in self.ours if w.kind == audit.REMOVE]
+        self.removals = [w for w in self.ours if w.kind == audit.REMOVE and w.whole]
         self._intents = _Timeline(w for w in self.ours if w.kind in (audit.NOMINATE, audit.WITHDRAW))
         self._marks = _Timeline(w for w in self.ours if w.kind in (audit.MARK, audit.UNMARK))
         self._members: dict[str, list[Life]] = defaultdict(list)
         for life in lives.values():
             self._members[life.preemptor].append(life)
         self._gone = _first(w for w in self.ours if w.kind == audit.REMOVE and w.done)
+        self._deleted = _first(w for w in log if w.kind == audit.REMOVE and w.done)  # by whomever
         self._marked_for: dict[str, list[Write]] = defaultdict(list)
         self._plans: dict[str, list[Write]] = defaultdict(list)
+        self._vain: dict[str, list[Write]] = defaultdict(list)
         for w in self.ours:
             if w.kind == audit.MARK:
                 self._marked_for[w.preemptor].append(w)
+                self._vain[w.uid] += [w] if w.code == 404 else []
             elif w.kind == audit.NOMINATE and w.done:
                 self._plans[w.plan].append(w)
 
@@ -80,7 +91,9 @@ class Rules:
         nominated = w.kind == audit.NOMINATE and w.plan in life.plans
         seen = any(0 <= at - w.received <= WAY_SECONDS for at in life.withdrawn_at)
         withdrawn = w.kind == audit.WITHDRAW and seen
-        return msgspec.structs.replace(w, code=200) if marked or nominated or withdrawn else w
+        shown = any(0 <= at - w.received <= SHOWN_SECONDS for at in life.unmarked_at)
+        unmarked = w.kind == audit.UNMARK and shown
+        return msgspec.structs.replace(w, code=200) if marked or nominated or withdrawn or unmarked else w
 
     def violations(
         self, *, request_timeout_seconds: float, renew_deadline_seconds: float, duration_seconds: float
@@ -105,8 +118,8 @@ class Rules:
         """
         listed: set[str] = set()
         for w in self.evicted:
-            preemptor, plan, _ = self._owner(w)
-            listed |= self._listed(preemptor, plan, w.received) | {w.uid}
+            _, plan, _ = self._owner(w)
+            listed |= (self._evidence.victims(plan, w.received) or frozenset()) | {w.uid}
         kept = {uid for uid in listed if (last := self._marks.last(uid, math.inf)) and last.kind == audit.UNMARK}
         return len(listed - kept), len(self.evicted)
 
@@ -130,26 +143,41 @@ class Rules:
         """For whom a pod is marked when a write to it arrives, the last mark first: two plans may need its room."""
         marks = self._marks.until(write.uid, write.received)
         unmarked = max((n for n, m in enumerate(marks) if m.kind == audit.UNMARK), default=-1)
-        return list(dict.fromkeys(m.preemptor for m in reversed(marks[unmarked + 1 :])))
+        # Whose mark has found that the pod is gone may find it again, by a removal that comes to nothing.
+        vain = [m.preemptor for m in self._vain[write.uid] if m.answered <= write.received and write.code == 404]
+        return list(dict.fromkeys([*(m.preemptor for m in reversed(marks[unmarked + 1 :])), *vain]))
 
     def _owner(self, write: Write) -> tuple[str, str, str]:
-        """The preemptor and the plan that a removal is for, and what is wrong with it for the best of them."""
+        """The preemptor and the plan that a removal is for, and what is wrong with it.
+
+        Its sender has said for which plan it asked; if two have asked for the same pod the request is good if it is for
+        either. Without a word of the sender it is for whoever the pod is marked.
+        """
+        owners = self._owners(write)
+        if not owners:
+            return "", "", "removal without mark: nobody has marked it"
+        asked = self._evidence.purposes(write.uid, write.received)
         problems: list[tuple[str, str, str]] = []
-        for preemptor in self._owners(write):
-            plan, _, victims = self.standing(preemptor, write.received)
-            if not plan:
-                problems.append((preemptor, plan, f"removal outside intent: nothing stands for {preemptor}"))
-                continue
-            listed = self._listed(preemptor, plan, write.received)
-            others = self._open_lists(preemptor, listed, write.received)
-            if len(listed) + self._leaving(preemptor, plan, listed, write.received) < victims:
-                text = f"removal before all marks: {len(listed)} of {victims} victims of plan {plan} are marked"
-            elif others:
-                text = f"second list of victims: plan {plan} of {preemptor} while {others} stand"
-            else:
+        for preemptor, plan in asked or [(x, self.standing(x, write.received)[0]) for x in owners]:
+            problem = self._problem(write, preemptor, plan)
+            if not problem:
                 return preemptor, plan, ""
-            problems.append((preemptor, plan, text))
-        return problems[0] if problems else ("", "", "removal without mark: nobody has marked it")
+            problems.append((preemptor, plan, problem))
+        return problems[0]
+
+    def _problem(self, write: Write, preemptor: str, plan: str) -> str:
+        """What is wrong with a removal for a plan of a preemptor; empty if nothing is."""
+        stands, _, number = self.standing(preemptor, write.received)
+        if not plan or stands != plan:
+            return f"removal outside intent: plan {plan or '(none)'} does not stand for {preemptor}"
+        victims = self._evidence.victims(plan, write.received) or frozenset()
+        if write.uid not in victims or len(victims) > number:
+            return f"removal outside intent: {write.object} is none of the {number} victims of plan {plan}"
+        missing = self._missing(preemptor, plan, victims, write.received)
+        if missing:
+            return f"removal before all marks: {missing} of plan {plan} live without a mark"
+        others = self._open_lists(preemptor, victims, write.received)
+        return f"second list of victims: plan {plan} of {preemptor} while {others} stand" if others else ""
 
     def _bound_members(self, preemptor: str, at: float) -> int:
         # The watch tells of a binding after the server has made it: what it tells a little later may be so already.
@@ -163,7 +191,7 @@ class Rules:
 
     def _preconditions(self, out: dict[str, list[str]]) -> None:
         for w in self.ours:
-            if w.kind not in (audit.LEASE, audit.GROUP_STATUS, audit.OTHER) and not w.uid:
+            if w.kind not in (audit.LEASE, audit.GROUP_STATUS, audit.OTHER) and w.whole and not w.uid:
                 out["no UID precondition"].append(_say(w))
 
     def _lists(self, out: dict[str, list[str]]) -> None:
@@ -194,8 +222,8 @@ class Rules:
             if preemptor and (highest is None or victim is None or victim.priority >= highest):
                 out["victim not lower"].append(f"{_say(w)}: for {preemptor}")
 
-    def _listed(self, preemptor: str, plan: str, at: float) -> set[str]:
-        """The victims of a plan by then: marked for the gang since its nomination, or while an earlier mark stands.
+    def _marked(self, preemptor: str, plan: str, at: float) -> set[str]:
+        """Who had been marked for the gang by then, after the nominations of this plan.
 
         A mark that found its pod gone counts: that victim has left all by itself.
         """
@@ -208,26 +236,25 @@ class Rules:
                     out.add(w.uid)
         return out
 
-    def _leaving(self, preemptor: str, plan: str, listed: set[str], at: float) -> int:
-        """Pods that are not on the list and may have been victims of the plan: they began to leave after it was made.
+    def _missing(self, preemptor: str, plan: str, victims: Iterable[str], at: float) -> list[str]:
+        """Victims of a plan that live at a moment without having been marked for it.
 
-        Who is on the way out already is not marked. A plan's id begins with the time at which it was made.
+        Who has left or is on the way out, by whatever hand, is not marked.
         """
-        made = int(plan.partition("-")[0], 16) / 1000.0
-        highest = max((x.priority for x in self._members[preemptor]), default=0)
-        count = 0
-        for x in self.lives.values():
-            if x.bound_at is None or x.uid in listed or x.priority >= highest:
-                continue
-            ours = self._gone.get(x.uid)
-            if ours is not None:
-                count += made - WAY_SECONDS <= ours.received < at
-                continue
-            left = [t for t in (x.leaving_at, x.gone_at) if t is not None]
-            count += bool(left) and made - WAY_SECONDS <= min(left) <= at + WAY_SECONDS
-        return count
+        marked = self._marked(preemptor, plan, at)
+        out = []
+        for uid in sorted(set(victims) - marked):
+            deleted, life = self._deleted.get(uid), self.lives.get(uid)
+            if deleted is not None:
+                left = deleted.received < at
+            else:
+                times = (life.leaving_at, life.gone_at) if life is not None else ()
+                left = any(t is not None and t <= at + WAY_SECONDS for t in times)
+            if not left:
+                out.append(life.name if life is not None else uid)
+        return out
 
-    def _open_lists(self, preemptor: str, listed: set[str], at: float) -> list[str]:
+    def _open_lists(self, preemptor: str, listed: Iterable[str], at: float) -> list[str]:
         """Victims of earlier plans of the gang that still live under their mark and are not on this plan's list."""
         out = []
         for uid in self._marks.objects:
@@ -277,11 +304,12 @@ class Rules:
             past = last is None or late or w.answered > last + duration
             position = bisect_right(times, w.received)
             deposed = not position or changes[position - 1][1] != w.process
-            waking = any(tag == w.process and 0 <= w.received - at <= WAKING_SECONDS for tag, at in self._woken)
+            left = self._evidence.sent.get(w.audit_id, math.inf)
+            on_the_wire = any(tag == w.process and left <= at < w.received for tag, at in self._frozen)
             if (past or deposed) and not w.done:
                 out[GIVEN_UP].append(_say(w))
-            elif (past or deposed) and waking:
-                out[ON_WAKING].append(_say(w))
+            elif (past or deposed) and on_the_wire:
+                out[ON_THE_WIRE].append(_say(w))
             elif past or deposed:
                 out["write of a deposed leader" if deposed else "write past the lease"].append(_say(w))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.plane import ControlPlane
-from tests.resilience import crashes, mutants, proxyload
-from tests.resilience.__main__ import render, render_loads
+from tests.resilience import crashes, crowd, mutants, proxyload
+from tests.resilience.__main__ import render, render_crowd, render_loads
 
 
 @pytest.mark.controlplane
@@ -29,9 +29,6 @@ async def test_a_standby_takes_over(tmp_path: Path) -> None:
     assert set(outcome.handovers) == {"kill", "stop"}
 
 
-@pytest.mark.skip(
-    reason="some runs see a removal with one mark missing, not explained yet (`python -m tests.resilience proxy`)"
-)
 @pytest.mark.controlplane
 async def test_gangs_behind_a_network_that_fails(tmp_path: Path) -> None:
     """Forty gangs in a storm of errors: all become whole, and exactly the planned victims are evicted."""
@@ -44,6 +41,22 @@ async def test_gangs_behind_a_network_that_fails(tmp_path: Path) -> None:
     assert outcome.good, render_loads([outcome])
     assert outcome.gangs == 40
     assert sum(outcome.faults.values()) > 50
+
+
+@pytest.mark.controlplane
+async def test_a_frozen_scheduler_sends_nothing_when_it_wakes_up(tmp_path: Path) -> None:
+    """Two leaders sleep for longer than the lease: the standby goes on, and nothing arrives behind its back."""
+    outcome = await crashes.play(crashes.FROZEN, 2, 1, tmp_path)
+    assert outcome.good, render([outcome])
+    assert outcome.freezes == 2
+
+
+@pytest.mark.controlplane
+async def test_many_pods(tmp_path: Path) -> None:
+    """Memory and requests on their way stay bounded while the pods come and are listed anew; the lease is kept."""
+    outcome = await crowd.crowd(1500, tmp_path)
+    assert outcome.good, render_crowd(outcome)
+    assert outcome.bound == 10
 
 
 @pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda m: m.name)

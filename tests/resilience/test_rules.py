@@ -8,8 +8,10 @@ import pytest
 
 from tests.resilience import audit
 from tests.resilience.audit import BIND, LEASE, MARK, NOMINATE, REMOVE, UNMARK, WITHDRAW, Write
+from tests.resilience.evidence import Decided, Evidence, Known, Listed, Removing, Sent
 from tests.resilience.load import Life
-from tests.resilience.rules import ON_WAKING, REMARKS, Rules
+from tests.resilience.rivals import judge
+from tests.resilience.rules import ON_THE_WIRE, REMARKS, Rules
 
 US = "us"
 #: When the plan was made, in the seconds that its id says.
@@ -20,12 +22,10 @@ LIMITS = {"request_timeout_seconds": 0.7, "renew_deadline_seconds": 1.2, "durati
 
 def write(kind: str, at: float, uid: str = "", process: str = "p1", **more: Any) -> Write:
     """A request that arrived so long after the plan was made, and was answered at once."""
-    told = {"code": 200, "timeout_seconds": 0.7, **more}
+    told = {"code": 200, "timeout_seconds": 0.7, "user": US, **more}
     name = f"default/{uid or 'lease'}"
     moment = MADE + at
-    return Write(
-        kind=kind, object=name, uid=uid, process=process, user=US, received=moment, answered=moment + 0.01, **told
-    )
+    return Write(kind=kind, object=name, uid=uid, process=process, received=moment, answered=moment + 0.01, **told)
 
 
 def lives(**changes: dict[str, Any]) -> dict[str, Life]:
@@ -68,12 +68,22 @@ GOOD = [
 ]
 
 
+#: Who is on the lists of the plans.
+LISTS = (Listed(MADE + 0.05, PLAN, ("v1", "v2")), Listed(MADE + 0.45, NEXT, ("v3",)))
+
+
 def found(
-    log: list[Write], known: dict[str, Life] | None = None, woken: list[tuple[str, float]] | None = None
+    log: list[Write],
+    known: dict[str, Life] | None = None,
+    frozen: list[tuple[str, float]] | None = None,
+    lists: tuple[Listed, ...] = LISTS,
+    sent: tuple[Sent, ...] = (),
+    said: tuple[Removing, ...] = (),
 ) -> set[str]:
     """The kinds of violations and remarks in a log."""
     known = known or lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 0.3})
-    rules = Rules(sorted(log, key=lambda w: w.received), known, US, woken or [])
+    log = sorted(log, key=lambda w: w.received)
+    rules = Rules(log, known, US, Evidence([*lists, *sent, *said]), frozen or [])
     return {kind for kind, texts in rules.violations(**LIMITS).items() if texts}
 
 
@@ -86,7 +96,7 @@ def test_a_log_as_it_should_be() -> None:
     """Nominate, mark, remove, bind, each complete before the next: nothing to say, and two planned, two evicted."""
     assert found(GOOD) == set()
     known = lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 0.3})
-    assert Rules(GOOD, known, US).planned() == (2, 2)
+    assert Rules(GOOD, known, US, Evidence(LISTS)).planned() == (2, 2)
 
 
 CASES: dict[str, tuple[list[Write], str]] = {
@@ -103,7 +113,16 @@ CASES: dict[str, tuple[list[Write], str]] = {
         [*GOOD, write(WITHDRAW, 0.25, "m1"), write(WITHDRAW, 0.25, "m2")],
         "removal outside intent",
     ),
-    "one more than planned": ([*GOOD, mark(0.2, "v3"), write(REMOVE, 0.3, "v3")], "more victims than planned"),
+    "nobody knows of the list": (
+        [
+            *without(6, 7, 8, 9),
+            *(nominate(0.5, m, plan="unheard-of") for m in ("m1", "m2")),
+            mark(0.6, "v1"),
+            write(REMOVE, 0.7, "v1"),
+        ],
+        "removal outside intent",
+    ),
+    "one more than planned": ([*GOOD, mark(0.2, "v3"), write(REMOVE, 0.3, "v3")], "removal outside intent"),
     "another list while the first stands": (
         [
             *without(6, 7, 8, 9),
@@ -152,12 +171,79 @@ def test_a_write_without_an_answer_counts_if_the_pod_shows_it() -> None:
     assert found(lost, lives(v1={"leaving_at": MADE + 0.3}, v2=seen)) == set()
 
 
-def test_what_a_process_sends_as_it_wakes_up_is_told_apart() -> None:
-    """Only at that moment: later it knows that it does not lead."""
-    log = [*GOOD, lease(0.45, "p2"), write(WITHDRAW, 0.55, "m1")]
-    assert found(log, woken=[("p1", MADE + 0.5)]) == {ON_WAKING}
-    assert found(log, woken=[("p1", MADE + 0.2)]) == {"write of a deposed leader"}
-    assert ON_WAKING in REMARKS
+def test_a_victim_that_left_by_itself_is_not_marked() -> None:
+    """However long before: what the plan rested on may have been old. But the one that is missing must be that one."""
+    log, at = without(5, 7), MADE - 30.0
+    assert found(log, lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": at, "gone_at": at})) == set()
+    others = lives(v1={"leaving_at": MADE + 0.3}, v3={"leaving_at": MADE + 0.1, "gone_at": MADE + 0.1})
+    assert found(log, others) == {"removal before all marks"}
+    by_hand = write(REMOVE, 0.1, "v2", user="somebody else")
+    assert found([*log, by_hand], lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 5.0})) == set()
+
+
+def test_taking_back_a_mark_without_an_answer_counts_if_the_pod_shows_it() -> None:
+    """The sender had lost the lease meanwhile, and found the pod without a mark when it led again."""
+    log = [*without(7, 8, 9), write(UNMARK, 0.35, "v2", code=504)]
+    assert found(log, lives(v1={"leaving_at": MADE + 0.3})) == {"mark left behind"}
+    assert found(log, lives(v1={"leaving_at": MADE + 0.3}, v2={"unmarked_at": [MADE + 0.6]})) == set()
+
+
+def test_a_request_whose_body_never_came_is_not_judged_by_it() -> None:
+    """Its sender had gone; it has failed."""
+    torn = [write(kind, 0.4, "", code=500, whole=False) for kind in (BIND, REMOVE)]
+    assert found([*GOOD, *torn]) == set()
+    assert found([*GOOD, write(BIND, 0.4, "")]) == {"no UID precondition"}
+
+
+def test_a_removal_in_vain_needs_no_more_than_a_mark_in_vain() -> None:
+    """The pod was gone when it was to be marked: that its removal finds the same harms nobody. One that works does."""
+    pods = lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE - 1.0, "gone_at": MADE - 1.0})
+    log = [*without(5, 7), mark(0.2, "v2", code=404)]
+    assert found([*log, write(REMOVE, 0.3, "v2", code=404)], pods) == set()
+    assert found([*log, write(REMOVE, 0.3, "v2")], pods) == {"removal without mark"}
+    assert found([*without(5, 7), write(REMOVE, 0.3, "v2", code=404)], pods) == {"removal without mark"}
+
+
+def test_a_late_write_is_excused_only_if_it_had_left_before_its_sender_was_stopped() -> None:
+    """A process that wakes up looks at the clock before it sends: what it sends then is no accident."""
+    log = [*GOOD, lease(0.45, "p2"), write(WITHDRAW, 0.55, "m1", audit_id="p1-9")]
+    frozen = [("p1", MADE + 0.42)]
+    assert found(log, frozen=frozen, sent=(Sent(MADE + 0.4, MADE + 0.41, "p1-9"),)) == {ON_THE_WIRE}
+    assert found(log, frozen=frozen, sent=(Sent(MADE + 0.41, MADE + 0.54, "p1-9"),)) == {"write of a deposed leader"}
+    assert found(log, frozen=frozen) == {"write of a deposed leader"}
+    assert found(log, frozen=[("p2", MADE + 0.42)], sent=(Sent(MADE + 0.4, MADE + 0.41, "p1-9"),)) == {
+        "write of a deposed leader"
+    }
+    assert ON_THE_WIRE in REMARKS
+
+
+#: When the other's binding was known (None: never) and gone again (None: never), when ours came; innocent and guilty.
+BEYOND: dict[str, tuple[float | None, float | None, float, tuple[int, int]]] = {
+    "known only after our decision": (0.25, None, 0.3, (1, 0)),
+    "never known": (None, None, 0.3, (1, 0)),
+    "known before": (0.1, None, 0.3, (0, 1)),
+    "not known for too long": (2.0, None, 1.5, (0, 1)),
+    "known while ours was on its way": (0.25, None, 1.5, (1, 0)),
+    "gone again when ours came": (0.1, 0.25, 0.3, (0, 0)),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_who_could_have_known_of_a_binding_of_somebody_else(case: str) -> None:
+    """Room for one: ours is innocent if its decision had not been told of the other, which had just been made."""
+    known_at, gone_at, ours, expected = BEYOND[case]
+    decided = 0.2 if "on its way" in case else ours - 0.1
+    pods = {
+        uid: Life(uid, f"default/{uid}", f"default/{uid}", 1, 1, 1000, "s", "n", bound_at=MADE) for uid in ("o", "u")
+    }
+    log = [write(BIND, 0.0, "o", user="rival", node="n"), write(BIND, ours, "u", node="n")]
+    if gone_at is not None:
+        log.append(write(REMOVE, gone_at, "o", user="rival"))
+        pods["o"].gone_at = MADE + 5.0  # when we heard of it
+    told = [Known(MADE + known_at, "o", "n")] if known_at is not None else []
+    verdict = judge(log, pods, US, 1000, Evidence([*told, Decided(MADE + decided, "u", "n")]))
+    assert (verdict.by_us, len(verdict.faults)) == expected
+    assert verdict.by_others == 0
 
 
 def test_the_log_is_read() -> None:
@@ -186,3 +272,20 @@ def test_the_log_is_read() -> None:
     assert (read.kind, read.object, read.uid, read.process) == (NOMINATE, "default/m1", "m1", "p7")
     assert (read.node, read.plan, read.victims, read.timeout_seconds) == ("n", PLAN, 2, 0.7)
     assert read.received == MADE + 0.1
+
+
+def test_a_removal_is_judged_by_the_plan_that_it_was_asked_for() -> None:
+    """Two plans share a victim, and the other has marked it last: its own marks are of no concern, ours are."""
+    pods = lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 0.3})
+    pods["o1"] = Life("o1", "default/o1", "default/o", 1, 200, 1000, "s")
+    theirs = f"{int(MADE * 1000) + 20:x}-7"
+    log = [
+        *GOOD,
+        nominate(0.15, "o1", plan=theirs, victims=2),
+        write(MARK, 0.25, "v1", preemptor="default/o1"),
+    ]
+    lists = (*LISTS, Listed(MADE + 0.1, theirs, ("v1", "v3")))
+    ours = tuple(Removing(MADE + 0.28, uid, PLAN, "default/g") for uid in ("v1", "v2"))
+    assert found(log, pods, lists=lists, said=ours) == set()
+    wrong = tuple(Removing(MADE + 0.28, uid, theirs, "default/o1") for uid in ("v1", "v2"))
+    assert found(log, pods, lists=lists, said=wrong) == {"removal before all marks", "removal outside intent"}
