@@ -6,7 +6,7 @@ import pytest
 from gangsched.core.decision import BIND, PREEMPT
 from gangsched.core.groups import group_key
 from gangsched.model.records import Gang
-from tests.bench import peers, placement, quality_large, rivals, speed
+from tests.bench import budget, peers, placement, quality_large, rivals, scale, speed
 from tests.bench.table import table
 from tests.bench.worlds import World
 from tests.oracle import exact
@@ -136,3 +136,34 @@ def test_a_backlog_has_room(size):
 def test_tables_are_aligned():
     """Numbers stand right, words left."""
     assert table(["name", "n"], [["a", 5], ["long", 12.5]]) == "name     n\n----  ----\na        5\nlong  12.5\n"
+
+
+def test_a_small_cluster_has_a_price_for_everything():
+    """What is measured at each size happens: all gangs are decided as they should be, every change is taken in."""
+    found = scale.measure(120, large=10)
+    values = {name: getattr(found, name) for _, _, name in scale._COLUMNS if name not in ("core_mib", "simulate_s")}
+    assert found.pods == 2400
+    assert [name for name, value in values.items() if value <= 0] == []
+    assert "120 / 2,400" in scale.show([found])
+
+
+def test_what_gives_in_first_comes_first():
+    """Exponents are those of the power law, and limits stand in the order in which they are reached."""
+    assert scale.exponent([10, 100, 1000], [3, 30, 300]) == pytest.approx(1.0)
+    assert scale.exponent([10, 100, 1000], [7, 7, 7]) == pytest.approx(0.0)
+    names = [name for name in scale.Figures.__struct_fields__ if name not in ("nodes", "pods", "cut_short")]
+    found = [
+        scale.Figures(nodes=n, pods=20 * n, cut_short=False, **{**dict.fromkeys(names, 1.0), "evicts_ms": n / 10})
+        for n in (1000, 2000)
+    ]
+    rows = scale.breaking_points(found)
+    assert rows[0] == ["gang of 100 that evicts", "200", "1.00", "500 ms: the budget of a search", "100,000"]
+    assert rows[-1][-1] == "never"
+
+
+def test_every_phase_of_a_pod_costs_something():
+    """Pods are read, taken in, decided and followed up to the end, and what is written is answered."""
+    assert min(budget.reading(20)) > 0
+    assert min(budget.write_costs(20)) > 0
+    for size in (1, 8):
+        assert min(budget.deciding(64, size)) > 0

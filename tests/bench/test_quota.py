@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench import quota
+from tests.bench import quota, quota_joint
 
 
 @pytest.mark.parametrize("fair", [False, True], ids=["classic", "fair"])
@@ -25,3 +25,14 @@ def test_the_tables_are_complete():
     assert [row[0] for row in quota.rows(found)] == ["large", "medium", "small"]
     line, _ = quota.verdict(found)
     assert line.startswith(f"{len(found.cpu)} decisions in {found.cycles} cycles")
+
+
+@pytest.mark.parametrize("fair", [False, True], ids=["classic", "fair"])
+def test_the_whole_core_runs_the_mix(fair):
+    """Through quota and nodes together every pod runs at last, and large ones displace smaller ones for it."""
+    found = quota_joint.measure(1, 2, fair)
+    assert found.workloads == 2 * 50
+    assert sum(map(len, found.waits.values())) == found.workloads + found.preempted
+    assert found.preempted > 0
+    assert max(found.waits["large"]) < max(found.waits["small"])
+    assert 0 < found.used <= 100

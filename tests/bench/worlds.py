@@ -67,11 +67,13 @@ def cluster(
     shapes: int = 1,
     rule: str = "",
     member: tuple[int, int] = (24, 32),
+    victim: tuple[int, int] = (4, 8),
     blocked: int = 0,
     budgets: int = 0,
     seed: int = 1,
 ) -> Case:
-    """Nodes of 64 CPU / 256 Gi, victims of 4 CPU / 8 Gi at three priorities in gangs of ``gang_size`` (1: single pods).
+    """Nodes of 64 CPU / 256 Gi, each ``victim`` (CPU, GiB) of one of three priorities, in gangs of ``gang_size`` (1: no
+    gangs).
 
     Victims are spread evenly, up to four of a gang on a node; no member of ``member`` (CPU, GiB) fits without
     evictions as long as it asks for more than the nodes have left. ``blocked`` nodes also hold a pod of 8 CPU that
@@ -80,7 +82,8 @@ def cluster(
     """
     chance, make = random.Random(seed), Maker()
     records = [make.node(f"n{i:05d}", {"cpu": 64_000, "memory": 256 * GI}, zone=f"z{i % 3}") for i in range(nodes)]
-    victim, guard = make.shape({"cpu": 4000, "memory": 8 * GI}), make.shape({"cpu": 8000, "memory": 8 * GI})
+    running = make.shape({"cpu": victim[0] * 1000, "memory": victim[1] * GI})
+    guard = make.shape({"cpu": 8000, "memory": 8 * GI})
     out: list[Pod] = [
         make.pod(f"guard{i:05d}", guard, node=records[i].name, priority=1000, started=NOW - 9) for i in range(blocked)
     ]
@@ -100,7 +103,7 @@ def cluster(
             out.append(
                 make.pod(
                     f"{name}-{i}",
-                    victim,
+                    running,
                     gang=(SIGS, name) if gang_size > 1 else None,
                     labels={"app": f"a{len(out) // 4 % budgets}"} if budgets and len(out) % 4 == 0 else None,
                     node=records[row].name,

@@ -14,11 +14,13 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
+from gangsched.cluster.kube.pool import Pool
 from tests.bench.live.cells import GROUP_API, NAMESPACE, Object
 from tests.controlplane.plane import TOKENS, ControlPlane
 
 #: Requests in flight while loading.
 LOADERS = 32
+REQUEST_SECONDS = 60.0
 PATHS = {
     "Node": "/api/v1/nodes",
     "Pod": f"/api/v1/namespaces/{NAMESPACE}/pods",
@@ -26,6 +28,7 @@ PATHS = {
     "Workload": f"/apis/{GROUP_API}/namespaces/{NAMESPACE}/workloads",
     "PodGroup": f"/apis/{GROUP_API}/namespaces/{NAMESPACE}/podgroups",
 }
+_AUTHORIZATION = {"Authorization": f"Bearer {TOKENS['admin'][0]}"}
 _REQUESTS = re.compile(r"^apiserver_request_total\{([^}]*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
@@ -60,11 +63,12 @@ class Api:
         self._context = ssl.create_default_context(cafile=str(plane.ca_file))
         self._server = plane.server
         self._session: aiohttp.ClientSession | None = None
+        self._pool = Pool(plane.server, self._context, None, "bench")
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             self._server,
-            headers={"Authorization": f"Bearer {TOKENS['admin'][0]}"},
+            headers=_AUTHORIZATION,
             connector=aiohttp.TCPConnector(ssl=self._context, limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
             read_bufsize=2**20,
@@ -76,6 +80,7 @@ class Api:
     ) -> None:
         assert self._session is not None
         await self._session.close()
+        await self._pool.aclose()
 
     async def request(self, method: str, path: str, body: Any = None, **more: Any) -> bytes:
         """One request; RuntimeError with the server's words when it fails."""
@@ -87,6 +92,24 @@ class Api:
             if response.status >= 400:
                 raise RuntimeError(f"{method} {path}: {response.status} {text[:500].decode(errors='replace')}")
             return text
+
+    async def write(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> None:
+        """One small request, with as little work for this process as possible: it shares the machine.
+
+        RuntimeError with the server's words when it fails, OSError without an answer.
+        """
+        data = b"" if body is None else msgspec.json.encode(body)
+        headers = {**_AUTHORIZATION, "Content-Type": content_type}
+        found = await self._pool.request(method, path, headers, data, time.monotonic() + REQUEST_SECONDS)
+        if found.status >= 400:
+            raise RuntimeError(f"{method} {path}: {found.status} {found.body[:500].decode(errors='replace')}")
+
+    async def remove(self, each: Object) -> None:
+        """Delete an object, and let go of a group, as the controller manager would: it has a finalizer."""
+        path = f"{PATHS[each['kind']]}/{each['metadata']['name']}"
+        await self.write("DELETE", path)
+        if each["kind"] == "PodGroup":
+            await self.write("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
 
     async def stream(self, path: str, params: dict[str, str]) -> AsyncIterator[bytes]:
         """The lines of a watch, until the server ends it."""
@@ -106,7 +129,7 @@ class Api:
         async def work() -> None:
             nonlocal count
             for each in left:
-                await self.request("POST", PATHS[each["kind"]], each)
+                await self.write("POST", PATHS[each["kind"]], each)
                 count += 1
 
         await asyncio.gather(*(work() for _ in range(LOADERS)))
@@ -125,6 +148,19 @@ class Api:
         return out
 
 
+class _Waiting:
+    """Somebody waits for pods; woken once, however many others wait for others."""
+
+    def __init__(self, left: set[str]) -> None:
+        self.done = asyncio.Event()
+        self._left = left
+
+    def arrived(self, name: str) -> None:
+        self._left.discard(name)
+        if not self._left:
+            self.done.set()
+
+
 class Ruler:
     """When pods were bound and removed, as the API server's watch tells it; seconds on the monotonic clock."""
 
@@ -135,6 +171,7 @@ class Ruler:
         self.created: dict[str, float] = {}
         self.cuts = 0
         self._changed = asyncio.Event()
+        self._waiting: dict[str, _Waiting] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -166,6 +203,20 @@ class Ruler:
                 continue
         return True
 
+    async def until_bound(self, names: Iterable[str], seconds: float) -> bool:
+        """Wait until all of these are bound; False when that takes longer, or the watch has failed."""
+        left = {name for name in names if name not in self.bound}
+        if not left:
+            return True
+        waiting = _Waiting(left)
+        self._waiting.update(dict.fromkeys(left, waiting))
+        try:
+            async with asyncio.timeout(seconds):
+                await waiting.done.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def _watch(self) -> None:
         while True:
             async for line in self._lines():
@@ -194,4 +245,7 @@ class Ruler:
                 self.created[name] = now
             if pod.spec.node and name not in self.bound:
                 self.bound[name] = now
+                waiting = self._waiting.pop(name, None)
+                if waiting is not None:
+                    waiting.arrived(name)
         self._changed.set()

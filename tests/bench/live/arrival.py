@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +23,33 @@ from tests.bench.live import cells
 from tests.bench.live.api import PATHS, Api, Ruler
 from tests.bench.live.backlog import SERVER_ARGS, load
 from tests.bench.live.candidates import OURS, Process, ours_listening
-from tests.bench.live.cells import Cell
+from tests.bench.live.cells import Cell, Object
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.scheduler import free_port
 
 #: A scheduler that is not ready by then never will be.
 READY_SECONDS = 120.0
+#: Pods that have arrived are given so long to be bound.
+LAST_SECONDS = 60.0
+#: Latency and memory are told for each of these.
+WINDOW_SECONDS = 30.0
+#: As many calls at once as the scheduler makes.
+IN_FLIGHT = 48
 _BUCKET = re.compile(r'^gangsched_io_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """Gangs of ``cell`` arrive at ``rate`` pods per second; bound pods live ``life_seconds`` (0: for ever)."""
+    """Gangs of ``cell`` arrive at ``rate`` pods per second; bound pods live ``life_seconds`` (0: for ever).
+
+    With a ``share`` the rate is that part of the floor's, and as many gangs arrive as ``seconds`` have room for: the
+    floor is a bare loop that creates, binds and deletes the same objects, and is measured just before.
+    """
 
     cell: Cell
-    rate: float
+    rate: float = 0.0
     life_seconds: float = 0.0
+    share: float = 0.0
+    seconds: float = 0.0
     smoke: int = 20
 
     @property
@@ -48,7 +62,27 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
         small = msgspec.structs.replace(
             cell, nodes=max(10, cell.nodes // self.smoke), gangs=max(3, cell.gangs // self.smoke)
         )
-        return msgspec.structs.replace(self, cell=small, rate=min(self.rate, 50.0))
+        return msgspec.structs.replace(
+            self,
+            cell=small,
+            rate=min(self.rate, 50.0),
+            seconds=self.seconds / self.smoke,
+            life_seconds=min(self.life_seconds, 1.0),
+        )
+
+    def at(self, rate: float) -> Arrival:
+        """The same at this rate."""
+        cell = msgspec.structs.replace(self.cell, gangs=max(1, int(rate * self.seconds / self.cell.size)))
+        return msgspec.structs.replace(self, cell=cell, rate=rate)
+
+
+class Window(msgspec.Struct):
+    """What was created in a part of the run: pods, and of those that were bound the latencies; the mean RSS in it."""
+
+    pods: int
+    p50: float
+    p99: float
+    rss_mb: float
 
 
 class Sample(msgspec.Struct):
@@ -58,13 +92,15 @@ class Sample(msgspec.Struct):
     rss_mb: float
 
 
-class Outcome(msgspec.Struct):
+class Outcome(msgspec.Struct, kw_only=True):
     """Seconds, MB and counts of one run. Latencies are from the creation of a pod, of a gang from that of its last
-    member, to the binding, as the watch brings them; ``halves`` are the p99 of pods in each half of the run.
+    member, to the binding, as the watch brings them. ``floor`` is the rate of the floor in pods per second, where the
+    cell has one.
     """
 
     cell: str
     rate: float
+    floor: float = 0.0
     pods: int
     bound: int
     bare_list: float
@@ -73,9 +109,8 @@ class Outcome(msgspec.Struct):
     pod_p99: float
     gang_p50: float
     gang_p99: float
-    halves: tuple[float, float]
+    windows: list[Window] = []
     rss_ready_mb: float
-    rss_middle_mb: float
     rss_end_mb: float
     peak_mb: float
     cpu_seconds: float
@@ -84,6 +119,7 @@ class Outcome(msgspec.Struct):
     calls: dict[str, int]
     samples: list[Sample]
     finished: bool
+    note: str = ""
 
 
 #: 5,000 nodes with ten pods each; 2,000 pods in gangs of 8.
@@ -99,17 +135,15 @@ LARGE = Arrival(
     rate=100.0,
     smoke=50,
 )
-#: Gangs of 4 come and go on 1,000 nodes, for three minutes at this rate.
-CHURN_SECONDS, CHURN_PODS_PER_SECOND = 180.0, 100.0
-#: Of the rate at which the floor binds, so much is the churn where the floor was measured in the same run.
-CHURN_SHARE = 0.25
-
-
-def churn(rate: float = CHURN_PODS_PER_SECOND) -> Arrival:
-    """The cell in which pods come and go at this rate."""
-    gangs = int(rate * CHURN_SECONDS / 4)
-    cell = Cell(name="churn on 1,000 nodes; gangs of 4", nodes=1000, gangs=gangs, size=4)
-    return Arrival(cell=cell, rate=rate, life_seconds=10.0, smoke=300)
+#: Gangs of 4 come and go on 1,000 nodes for three minutes, at a quarter of the rate of the floor.
+CHURN = Arrival(
+    cell=Cell(name="churn on 1,000 nodes; gangs of 4", nodes=1000, size=4),
+    life_seconds=10.0,
+    share=0.25,
+    seconds=180.0,
+    smoke=60,
+)
+ALL = (LARGE, CHURN)
 
 
 async def measure(arrival: Arrival) -> Outcome:
@@ -125,10 +159,14 @@ async def measure(arrival: Arrival) -> Outcome:
 
 
 async def _measure(arrival: Arrival, plane: ControlPlane, folder: Path) -> Outcome:
-    cell = arrival.cell
     async with Api(plane) as api:
-        await load(api, plane, cell, OURS, pending=False)
-        bare = await bare_list(api)
+        await load(api, plane, arrival.cell, OURS, pending=False)
+        floor = 0.0
+        if arrival.share:
+            floor = await bare_churn(api, arrival)
+            arrival = arrival.at(arrival.share * floor)
+        cell = arrival.cell
+        bare = min([await bare_list(api) for _ in range(2)])
         before = await api.calls()
         async with Ruler(api) as ruler:
             port = free_port()
@@ -141,9 +179,9 @@ async def _measure(arrival: Arrival, plane: ControlPlane, folder: Path) -> Outco
                 _note(process, began, samples)
                 rss_ready = samples[-1].rss_mb
                 started = time.monotonic()
-                await _arrive(api, arrival, ruler)
-                finished = await ruler.until(lambda: len(ruler.bound) >= cell.pods, time.monotonic() + 30.0)
-                middle = (started + time.monotonic()) / 2.0
+                failed = await _arrive(api, arrival, ruler)
+                last = time.monotonic() + LAST_SECONDS
+                finished = await ruler.until(lambda: len(ruler.bound) >= cell.pods or process.ended is not None, last)
                 _note(process, began, samples)
                 lag = await _loop_lag(port)
             finally:
@@ -153,10 +191,10 @@ async def _measure(arrival: Arrival, plane: ControlPlane, folder: Path) -> Outco
     calls = {k: n for k, v in after.items() if (n := v - before.get(k, 0)) > 0}
     ours = {k: n for k, n in calls.items() if k not in _LOADING}
     pods, gangs = _latencies(ruler, cell)
-    halves = [[w for name, w in pods.items() if (ruler.created[name] < middle) == first] for first in (True, False)]
     return Outcome(
         cell=cell.name,
-        rate=arrival.rate,
+        rate=round(arrival.rate, 1),
+        floor=round(floor, 1),
         pods=cell.pods,
         bound=len(ruler.bound),
         bare_list=round(bare, 2),
@@ -165,9 +203,8 @@ async def _measure(arrival: Arrival, plane: ControlPlane, folder: Path) -> Outco
         pod_p99=_quantile(list(pods.values()), 0.99),
         gang_p50=_quantile(gangs, 0.5),
         gang_p99=_quantile(gangs, 0.99),
-        halves=(_quantile(halves[0], 0.99), _quantile(halves[1], 0.99)),
+        windows=_windows(ruler, pods, samples, began, started),
         rss_ready_mb=rss_ready,
-        rss_middle_mb=min(samples, key=lambda s: abs(began + s.seconds - middle)).rss_mb,
         rss_end_mb=samples[-1].rss_mb,
         peak_mb=round(process.peak_bytes / 1e6, 1),
         cpu_seconds=round(process.cpu_seconds, 1),
@@ -175,12 +212,23 @@ async def _measure(arrival: Arrival, plane: ControlPlane, folder: Path) -> Outco
         calls_per_pod=round(sum(ours.values()) / max(1, len(ruler.bound)), 2),
         calls=dict(sorted(ours.items(), key=lambda item: -item[1])),
         samples=samples,
-        finished=finished,
+        finished=finished and len(ruler.bound) >= cell.pods,
+        note=f"{failed} gangs could not be created" if failed else "",
     )
 
 
 #: What this benchmark itself asks for while the scheduler runs.
-_LOADING = frozenset({"POST pods", "POST podgroups", "POST workloads", "DELETE pods", "DELETE podgroups"})
+_LOADING = frozenset(
+    {
+        "POST pods",
+        "POST podgroups",
+        "POST workloads",
+        "DELETE pods",
+        "DELETE podgroups",
+        "DELETE workloads",
+        "PATCH podgroups",
+    }
+)
 
 
 async def bare_list(api: Api) -> float:
@@ -200,31 +248,72 @@ class _Page(msgspec.Struct):
     metadata: dict[str, Any]
 
 
-async def _arrive(api: Api, arrival: Arrival, ruler: Ruler) -> None:
-    """Create the gangs on time, whatever each takes to be created; delete them when they have lived."""
-    cell, started = arrival.cell, time.monotonic()
+async def bare_churn(api: Api, arrival: Arrival) -> float:
+    """Pods per second at which gangs can be created, bound and deleted by somebody who does nothing else."""
+    cell = msgspec.structs.replace(arrival.cell, gangs=max(IN_FLIGHT, int(_FLOOR_GANGS * arrival.seconds)))
+    gangs = iter(list(_gangs(cell, "nobody")))
+    began = time.monotonic()
+
+    async def work() -> None:
+        for number, (group, members) in enumerate(gangs):
+            for each in (*group, *members):
+                await api.write("POST", PATHS[each["kind"]], each)
+            for member in members:
+                name = member["metadata"]["name"]
+                target = {"apiVersion": "v1", "kind": "Node", "name": f"node-{number % cell.nodes:05d}"}
+                body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+                await api.write("POST", f"{PATHS['Pod']}/{name}/binding", body)
+            for each in (*members, *reversed(group)):
+                await api.remove(each)
+
+    await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
+    return cell.pods / (time.monotonic() - began)
+
+
+#: The floor is measured with this many gangs for each second of the cell.
+_FLOOR_GANGS = 6
+
+
+def _gangs(cell: Cell, scheduler: str) -> Iterator[tuple[tuple[Object, Object], list[Object]]]:
+    """The two group objects and the members of each gang."""
     objects = cells.groups(msgspec.structs.replace(cell, victim_gang=1))
-    groups = dict(zip(range(cell.gangs), zip(objects[: cell.gangs], objects[cell.gangs :], strict=True), strict=True))
-    pods = iter(cells.pending(cell, OURS))
+    pods = cells.pending(cell, scheduler)
+    for group in zip(objects[: cell.gangs], objects[cell.gangs :], strict=True):
+        yield group, [next(pods) for _ in range(cell.size)]
+
+
+async def _arrive(api: Api, arrival: Arrival, ruler: Ruler) -> int:
+    """Create the gangs on time, whatever each takes to be created; delete them when they have lived.
+
+    Returns how many could not be created.
+    """
+    failed = 0
+    started = time.monotonic()
+
+    async def live(group: tuple[Object, Object], members: list[Object]) -> None:
+        nonlocal failed
+        try:
+            await _gang(api, arrival, ruler, group, members)
+        except (RuntimeError, OSError):  # an overloaded server; the pods that are missing tell it
+            failed += 1
+
     async with asyncio.TaskGroup() as work:
-        for number in range(cell.gangs):
-            members = [next(pods) for _ in range(cell.size)]
-            await asyncio.sleep(max(0.0, started + number * cell.size / arrival.rate - time.monotonic()))
-            work.create_task(_gang(api, arrival, ruler, groups[number], members))
+        for number, (group, members) in enumerate(_gangs(arrival.cell, OURS)):
+            await asyncio.sleep(max(0.0, started + number * arrival.cell.size / arrival.rate - time.monotonic()))
+            work.create_task(live(group, members))
+    return failed
 
 
-async def _gang(api: Api, arrival: Arrival, ruler: Ruler, group: tuple[Any, Any], members: list[Any]) -> None:
+async def _gang(api: Api, arrival: Arrival, ruler: Ruler, group: tuple[Object, Object], members: list[Object]) -> None:
     for each in (*group, *members):
-        await api.request("POST", PATHS[each["kind"]], each)
+        await api.write("POST", PATHS[each["kind"]], each)
     if not arrival.life_seconds:
         return
-    names = [m["metadata"]["name"] for m in members]
-    await ruler.until(lambda: all(name in ruler.bound for name in names), time.monotonic() + 60.0)
+    await ruler.until_bound((m["metadata"]["name"] for m in members), LAST_SECONDS)
     await asyncio.sleep(arrival.life_seconds)
-    with contextlib.suppress(RuntimeError):  # what an overloaded server does not delete does no harm
-        for name in names:
-            await api.request("DELETE", f"{PATHS['Pod']}/{name}")
-        await api.request("DELETE", f"{PATHS['PodGroup']}/{group[1]['metadata']['name']}")
+    with contextlib.suppress(RuntimeError, OSError):  # what an overloaded server does not delete does no harm
+        for each in (*members, *reversed(group)):
+            await api.remove(each)
 
 
 async def _until_ready(port: int, process: Process, began: float) -> float:
@@ -270,6 +359,20 @@ def _latencies(ruler: Ruler, cell: Cell) -> tuple[dict[str, float], list[float]]
         if len(names) == cell.size and all(n in ruler.bound for n in names)
     ]
     return pods, whole
+
+
+def _windows(ruler: Ruler, pods: dict[str, float], samples: list[Sample], began: float, started: float) -> list[Window]:
+    """Whole windows only, but at least one."""
+    end = max(ruler.created.values(), default=started)
+    out = []
+    for number in range(max(1, int((end - started + 1.0) / WINDOW_SECONDS))):
+        first = started + number * WINDOW_SECONDS
+        waits = [wait for name, wait in pods.items() if first <= ruler.created[name] < first + WINDOW_SECONDS]
+        rss = [s.rss_mb for s in samples if first <= began + s.seconds < first + WINDOW_SECONDS]
+        out.append(
+            Window(len(waits), _quantile(waits, 0.5), _quantile(waits, 0.99), round(statistics.fmean(rss or [0.0]), 1))
+        )
+    return out
 
 
 def _quantile(values: list[float], part: float) -> float:

@@ -22,7 +22,9 @@ LIMIT_SECONDS = 180.0
 
 
 class Result(msgspec.Struct):
-    """Seconds from the start of the process; None for what did not happen. ``calls`` per bound pod, by kind."""
+    """Seconds from the start of the process; None for what did not happen. ``calls`` of all pods, by kind; ``runs`` are
+    the seconds to the last bind of all runs, of which this was the median one.
+    """
 
     cell: str
     candidate: str
@@ -39,6 +41,7 @@ class Result(msgspec.Struct):
     calls: dict[str, int]
     finished: bool
     note: str = ""
+    runs: list[float] = []
 
     @property
     def seconds(self) -> float:

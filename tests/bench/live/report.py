@@ -17,11 +17,12 @@ from tests.bench.table import table
 
 
 class Report(msgspec.Struct):
-    """One run of the suite: where, and what came out of it."""
+    """One run of the suite: where, what came out of it, and what could not be measured, in words."""
 
     machine: str
     backlog: list[Result]
     arrival: list[Outcome]
+    failed: list[str] = []
 
 
 def machine() -> str:
@@ -76,6 +77,7 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
     header = (
         "cell",
         "pods/s",
+        "floor's",
         "pods",
         "bare list s",
         "ready s",
@@ -83,10 +85,9 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
         "pod p99 s",
         "gang p50 s",
         "gang p99 s",
-        "p99 of halves s",
         "RSS MB ready",
-        "middle",
         "end",
+        "peak",
         "CPU s",
         "lag p99 s",
         "calls/pod",
@@ -95,6 +96,7 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
         (
             o.cell,
             f"{o.rate:.0f}",
+            f"{o.floor:.0f}" if o.floor else "",
             f"{o.bound}/{o.pods}",
             o.bare_list,
             o.ready,
@@ -102,10 +104,9 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
             o.pod_p99,
             o.gang_p50,
             o.gang_p99,
-            " ".join(map(str, o.halves)),
             o.rss_ready_mb,
-            o.rss_middle_mb,
             o.rss_end_mb,
+            o.peak_mb,
             o.cpu_seconds,
             o.loop_lag_p99,
             o.calls_per_pod,
@@ -113,6 +114,16 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
         for o in outcomes
     ]
     return table(header, rows)
+
+
+def windows_table(outcomes: Sequence[Outcome]) -> str:
+    """How latency and memory go, half a minute after another."""
+    rows = [
+        (o.cell, f"{30 * n}-{30 * n + 30}", w.pods, w.p50, w.p99, w.rss_mb)
+        for o in outcomes
+        for n, w in enumerate(o.windows)
+    ]
+    return table(("cell", "seconds", "pods", "pod p50 s", "pod p99 s", "RSS MB"), rows)
 
 
 def calls_table(results: Sequence[Result]) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.bench.live import arrival, backlog, cells
 from tests.bench.live.candidates import ALL, FLOOR, OURS, Candidate
-from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, picture
+from tests.bench.live.report import Report, arrival_table, windows_table
 
 
 @pytest.mark.controlplane
@@ -25,35 +25,11 @@ async def test_backlog(cell: cells.Cell, candidate: Candidate) -> None:
 @pytest.mark.controlplane
 async def test_arrival_and_the_reports() -> None:
     """Gangs that come and go on a small cluster; tables, JSON and the picture can be made of what comes out."""
-    found = await arrival.measure(arrival.churn().smaller())
-    assert found.finished
+    found = await arrival.measure(arrival.CHURN.smaller())
+    assert found.finished, found.note
+    assert found.rate == pytest.approx(found.floor * arrival.CHURN.share, abs=0.1)
     assert 0.0 < found.pod_p50 <= found.pod_p99
     report = Report("here", [], [found])
     assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
     assert "churn" in arrival_table(report.arrival)
-
-
-def test_picture_and_tables() -> None:
-    """A candidate that was cut off shows as such."""
-    done = backlog.Result(
-        cell="c < d",
-        candidate=OURS,
-        pods=2,
-        bound=2,
-        removed=0,
-        first_bind=0.5,
-        last_bind=1.0,
-        first_removal=None,
-        last_removal=None,
-        cpu_seconds=0.1,
-        peak_mb=50.0,
-        calls_per_pod=2.0,
-        calls={"POST pods/binding": 2, "POST events": 2},
-        finished=True,
-    )
-    cut = msgspec.structs.replace(done, candidate="kube-scheduler", bound=1, finished=False)
-    drawn = picture([done, cut])
-    assert "c &lt; d" in drawn
-    assert "not done in 180 s" in drawn
-    assert "> 180" in backlog_table([done, cut])
-    assert "POST pods/binding 1.00" in calls_table([done, cut])
+    assert "0-30" in windows_table(report.arrival)

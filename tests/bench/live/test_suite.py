@@ -1,0 +1,121 @@
+"""What is made of measurements: tables, goals, the picture; and how a run goes on where something fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.bench.live import arrival, backlog, cells, suite
+from tests.bench.live.candidates import ALL, FLOOR, KUBE, OURS, Candidate
+from tests.bench.live.goals import WANTED, goals, goals_table
+from tests.bench.live.report import Report, backlog_table, calls_table, picture
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def result(cell: str, candidate: str, seconds: float) -> backlog.Result:
+    """A run that was done after so many seconds."""
+    return backlog.Result(
+        cell=cell,
+        candidate=candidate,
+        pods=2,
+        bound=2,
+        removed=0,
+        first_bind=0.5,
+        last_bind=seconds,
+        first_removal=seconds / 2.0,
+        last_removal=None,
+        cpu_seconds=0.1,
+        peak_mb=50.0,
+        calls_per_pod=2.0,
+        calls={"POST pods/binding": 2, "POST events": 2},
+        finished=True,
+    )
+
+
+def outcome(cell: str, p99: list[float]) -> arrival.Outcome:
+    """A run whose windows have these latencies."""
+    return arrival.Outcome(
+        cell=cell,
+        rate=100.0,
+        pods=8,
+        bound=8,
+        bare_list=1.0,
+        ready=3.0,
+        pod_p50=0.1,
+        pod_p99=0.2,
+        gang_p50=0.1,
+        gang_p99=0.2,
+        windows=[arrival.Window(8, 0.1, each, 100.0) for each in p99],
+        rss_ready_mb=90.0,
+        rss_end_mb=100.0,
+        peak_mb=100.0,
+        cpu_seconds=1.0,
+        loop_lag_p99=0.05,
+        calls_per_pod=2.0,
+        calls={},
+        samples=[],
+        finished=True,
+    )
+
+
+def test_picture_and_tables() -> None:
+    """A candidate that was cut off shows as such."""
+    done = result("c < d", OURS, 1.0)
+    cut = msgspec.structs.replace(done, candidate=KUBE, bound=1, finished=False)
+    drawn = picture([done, cut])
+    assert "c &lt; d" in drawn
+    assert "not done in 180 s" in drawn
+    assert "> 180" in backlog_table([done, cut])
+    assert "POST pods/binding 1.00" in calls_table([done, cut])
+
+
+def test_goals() -> None:
+    """Each is met, missed, or not measured; whoever was cut off counts with the whole limit."""
+    slow = msgspec.structs.replace(result(cells.BACKLOG[0].name, KUBE, 0.0), finished=False)
+    backlogs = [result(cells.BACKLOG[0].name, OURS, 10.0), result(cells.BACKLOG[0].name, FLOOR, 5.0), slow]
+    report = Report("here", backlogs, [outcome(arrival.CHURN.name, [9.0, 1.0, 1.0, 1.6])])
+    found = goals(report)
+    assert {g.cell for g in found} == {c.name for c in cells.ALL} | {a.name for a in arrival.ALL}
+    assert [(g.measured, g.met) for g in found if g.cell == cells.BACKLOG[0].name] == [("2", False), ("18", True)]
+    assert [g.met for g in found if g.cell == arrival.CHURN.name] == [True, False, True]
+    assert {g.met for g in found if g.cell not in (cells.BACKLOG[0].name, arrival.CHURN.name)} == {None}
+    assert "MISSED" in goals_table(report)
+    assert set(WANTED) == {c.name for c in cells.ALL}
+
+
+def test_a_suite_that_fails_goes_on_and_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is kept after each measurement; a failure is noted, and tried again when the run is resumed."""
+    broken = [cells.ALL[1].name]
+
+    async def measure(cell: cells.Cell, candidate: Candidate, limit_seconds: float) -> backlog.Result:
+        if cell.name in broken:
+            raise RuntimeError("no control plane")
+        return result(cell.name, candidate.name, 1.0)
+
+    monkeypatch.setattr(backlog, "measure", measure)
+    todo = list(suite.steps("", [FLOOR], smoke=False, limit_seconds=180.0))
+    kept: list[int] = []
+    found = suite.run(todo, limit_seconds=180.0, repeat=3, keep=lambda report: kept.append(len(report.backlog)))
+    assert kept == [1, 1, 2, 3, 4, 5, 6]
+    assert found.failed == [f"{broken[0]}: {FLOOR}: RuntimeError: no control plane"]
+    assert found.backlog[0].runs == [1.0, 1.0, 1.0]
+    broken.clear()
+    found = suite.run(todo, limit_seconds=180.0, found=found)
+    assert not found.failed
+    assert [r.cell for r in found.backlog] == [cells.ALL[0].name, *(c.name for c in cells.ALL[2:]), cells.ALL[1].name]
+
+
+def test_all_of_it_takes_little_more_than_an_hour() -> None:
+    """The estimate, which counts kube-scheduler as cut off in every cell."""
+    every = [c.name for c in ALL]
+    assert sum(step.seconds for step in suite.steps("", every, smoke=False, limit_seconds=180.0)) < 75 * 60
+
+
+def test_the_picture_of_the_readme_is_there() -> None:
+    """The README shows the picture that the benchmark draws, with all cells and everybody in it."""
+    assert "](docs/performance.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    drawn = (ROOT / "docs" / "performance.svg").read_text(encoding="utf-8")
+    assert [name for name in (*(c.name for c in cells.ALL), OURS, FLOOR) if name not in drawn] == []
