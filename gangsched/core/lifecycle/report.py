@@ -35,7 +35,13 @@ _NAMES = 10
 Reference: TypeAlias = tuple[str, str, str, str, str]
 
 #: The version under which the objects of gang APIs are named in Events, by group.
-_VERSIONS = {"scheduling.sigs.k8s.io": "v1alpha1", "scheduling.x-k8s.io": "v1alpha1", "scheduling.k8s.io": "v1alpha2"}
+_VERSIONS = {
+    "scheduling.sigs.k8s.io": "v1alpha1",
+    "scheduling.x-k8s.io": "v1alpha1",
+    "scheduling.k8s.io": "v1alpha2",
+    "batch": "v1",
+    "jobset.x-k8s.io": "v1alpha2",
+}
 
 
 def reference(pod: Pod) -> PodRef:
