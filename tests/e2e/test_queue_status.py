@@ -37,17 +37,17 @@ async def test_statuses_follow_the_workloads(admin: Client, start_scheduler: Sta
     """One Job runs on borrowed cores, one waits: both queues say so, in numbers and in tables, and change with them."""
     await admin.apply(example("00-nodes.yaml"))
     await nodes_ready(admin)
-    await install_queues(admin, "crew")
-    [job] = [o for o in example("20-team-b-job.yaml", "crew") if o["kind"] == "Job"]
+    await install_queues(admin, "rota")
+    [job] = [o for o in example("20-team-b-job.yaml", "rota") if o["kind"] == "Job"]
     greedy = copy.deepcopy(job)
     greedy["metadata"]["name"] = "greedy"
     greedy["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "7"
     async with start_scheduler():
         await admin.apply([job])
-        await ready(admin, "crew-b")
+        await ready(admin, "rota-b")
         await admin.apply([greedy])
         kind = f"{GROUP}/v1beta2/ClusterQueue"
-        queue = await admin.wait_for(kind, "crew-b-cq", lambda q: q.get("status", {}).get("pendingWorkloads") == 1)
+        queue = await admin.wait_for(kind, "rota-b-cq", lambda q: q.get("status", {}).get("pendingWorkloads") == 1)
         assert [queue["status"][f"{name}Workloads"] for name in ("reserving", "admitted")] == [1, 1]
         assert of_cpu(queue, "flavorsReservation") == of_cpu(queue, "flavorsUsage") == {"total": "5", "borrowed": "5"}
         [active] = queue["status"]["conditions"]
@@ -56,21 +56,21 @@ async def test_statuses_follow_the_workloads(admin: Client, start_scheduler: Sta
             f"{GROUP}/v1beta2/LocalQueue",
             "local-queue",
             lambda q: q.get("status", {}).get("pendingWorkloads") == 1,
-            namespace="crew-b",
+            namespace="rota-b",
         )
         assert of_cpu(local, "flavorsUsage") == {"total": "5"}
-        row = (await table(admin, "ClusterQueue"))["crew-b-cq"]
+        row = (await table(admin, "ClusterQueue"))["rota-b-cq"]
         assert [row[c] for c in ("Cohort", "Active", "Pending Workloads", "Admitted Workloads")] == [
-            "crew-ab",
+            "rota-ab",
             "True",
             1,
             1,
         ]
-        await admin.delete("Job", "greedy", "crew-b")
-        await admin.delete("Job", "crew-b-job", "crew-b")
+        await admin.delete("Job", "greedy", "rota-b")
+        await admin.delete("Job", "rota-b-job", "rota-b")
         await admin.wait_for(
             kind,
-            "crew-b-cq",
+            "rota-b-cq",
             lambda q: (
                 [q["status"][f"{n}Workloads"] for n in ("pending", "reserving", "admitted")] == [0, 0, 0]
                 and of_cpu(q, "flavorsUsage") == {"total": "0", "borrowed": "0"}
