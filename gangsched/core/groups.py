@@ -118,8 +118,8 @@ class Group:
     were have been removed for it.
 
     While it does not fit, ``likeness`` is what it shares with gangs that are helped by the same, and ``behind`` says
-    that gangs ahead keep something from it, ``short_of_quota`` that no room on nodes would help; until ``quiet_until``
-    nobody is told a new reason, which is made up for at ``tell_at``.
+    that gangs ahead keep something from it, ``short_of_quota`` that no room on nodes would help, ``nodes_unseen`` that
+    quota alone refused it; until ``quiet_until`` nobody is told a new reason, which is made up for at ``tell_at``.
     ``clock`` is that of all groups, and ``known`` is False once this one has been forgotten.
     """
 
@@ -149,6 +149,7 @@ class Group:
         self.likeness: Likeness | None = None
         self.behind = False
         self.short_of_quota = False
+        self.nodes_unseen = False
         self.quiet_until = 0.0
         self.problem = ""
         self.look: object = None

@@ -135,3 +135,19 @@ def test_the_status_of_a_queue_is_no_news():
     assert len(cluster.decisions) == before
     cluster.show(QueueObjectChanged(queue("a", cpu=2)))
     assert nodes_of(cluster.run()) == {"x": "n1"}
+
+
+def test_a_queue_that_begins_to_borrow_wakes_its_reclaimers():
+    """No node has room for the owner, and nobody may leave for it until their queue borrows: then it is decided again,
+    although nothing has been given back and everybody else has the higher priority.
+    """
+    rules = objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=4))
+    cluster = Cluster(big(cpu=6), *rules, queued("old", "b", 4, priority=10))
+    cluster.run()
+    cluster.show(queued("owner", "a", 4))
+    assert nodes_of(cluster.run()) == {}
+    cluster.pass_time(60)
+    cluster.show(queued("borrower", "b", 1, priority=20))
+    assert writes(cluster.run())[-1] == ("Remove", "old")
+    cluster.leave()
+    assert nodes_of(cluster.run()) == {"owner": "n1"}

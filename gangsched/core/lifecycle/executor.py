@@ -14,11 +14,11 @@ from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Do, Signal, State, step
 from gangsched.core.lifecycle.takeover import Takeover
+from gangsched.core.lifecycle.waking import Waking
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.queueing.queue import Change, Hint, Queue, queue_order
 from gangsched.core.queueing.waiting import Waiting
-from gangsched.core.queueing.wakeups import Wakeups
 from gangsched.core.state.world import World
 from gangsched.model.records import GangId, Pod
 
@@ -40,6 +40,7 @@ class Executor:
         self._waiting = Waiting(world, decider, options, self.steps)
         self.groups: dict[str, Group] = {}
         self._clock = Clock()
+        self._waking = Waking(world, decider, options, self.steps, self.groups, self.signal)
         self.phases = Phases(world, decider, self.steps, self.groups, self.signal, self.refresh)
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
@@ -108,6 +109,7 @@ class Executor:
         self._clock = Clock()
         self._group_of.clear()
         self._restless.clear()
+        self._waking.clear()
         self.world.held.clear()
         self.world.suspended.rooms.clear()
         self.world.binding.clear()
@@ -150,6 +152,7 @@ class Executor:
             other, group.look = look != group.look, look
             if other:
                 group.likeness = None
+                self._waking.moved(group)
             self._follow(group, problem, pending, other)
         telling.object_status(self.steps, gang, self.groups.get(self._group_of.get(gang, "")))
 
@@ -208,6 +211,7 @@ class Executor:
         self.steps.check.discard(group.key)
         for gang in group.gangs:
             self._group_of.pop(gang, None)
+        self._waking.forget(group)
 
     def _as_planned(self, group: Group, plan: Plan) -> bool:
         """Do its members still wait? And, as long as nobody has left for it, does the gang need as many as before?"""
@@ -287,10 +291,7 @@ class Executor:
 
     def wake(self, changes: Sequence[Change]) -> None:
         """Something happened that may help parked gangs."""
-        wakeups = Wakeups(self.world, self.decider, self.options.strict_budgets, changes)
-        for key in self.queue.sleeping():
-            if wakeups.helps(self.groups[key], self.now) and self.queue.wake(key, self.now):
-                self.signal(self.groups[key], Signal.WAKE)
+        self._waking.wake(changes)
 
     # -- decisions -----------------------------------------------------------------------------------------
 
@@ -302,24 +303,28 @@ class Executor:
         may_preempt = group.rounds < self.options.max_rounds
         verdict = self.decider.decide(group.gangs, group.key, self.now, may_preempt=may_preempt, waiting_since=since)
         group.waiting_since = None if verdict.outcome == BIND else since
-        if early and verdict.outcome == UNSCHEDULABLE:  # so it would be for others like it
-            for key in self.queue.eager():
-                if self.groups[key].likeness == group.likeness:
-                    self.queue.calm(key)
+        if early and verdict.outcome == UNSCHEDULABLE and group.likeness is not None:
+            self._waking.calm(group.likeness)  # so it would be for others like it
         group.behind = verdict.behind
-        group.short_of_quota = verdict.short_of_quota
+        group.short_of_quota, group.nodes_unseen = verdict.short_of_quota, verdict.nodes_unseen
         group.look_again_at = self._waiting.look_again(group, verdict.retry_at)
         return verdict
 
     def no_fit(self, group: Group, verdict: Verdict) -> None:
         """A decided group does not fit. Of single pods, neither do those like it that have been tried before: behind it
-        in the queue they cannot see more room than it did. They are not tried again in vain.
+        in the queue they cannot see more room than it did. They are not tried again in vain. Nor are gangs of one class
+        of pods that are alike, when quota alone refused the first of them.
         """
         speaks = group.single and not group.rounds and verdict.retry_at is None and not verdict.failed_plugin
+        uniform = group.likeness is not None and len(group.likeness.classes) == 1
+        if speaks or (verdict.nodes_unseen and uniform):
+            self._waking.in_vain(group)
         self.signal(group, Signal.NO_FIT)
-        for other in [self.groups[key] for key in self.queue.active()] if speaks else ():
-            if other.single and not other.rounds and other.likeness == group.likeness:
+        for other in self._waking.tried(group.likeness) if speaks and group.likeness is not None else ():
+            if other.single and not other.rounds:
+                self._waking.in_vain(other)
                 other.behind = verdict.behind
+                other.short_of_quota, other.nodes_unseen = verdict.short_of_quota, verdict.nodes_unseen
                 other.look_again_at = self._waiting.look_again(other, None)
                 self.signal(other, Signal.NO_FIT)
 
@@ -431,3 +436,4 @@ class Executor:
             self._waiting.block(group)
         elif found.state is not State.QUEUED:
             self._waiting.unblock(group)
+        self._waking.moved(group)

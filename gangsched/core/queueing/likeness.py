@@ -10,8 +10,8 @@ from gangsched.core.state.podclass import PodClass
 
 class Likeness(msgspec.Struct, frozen=True, eq=False):
     """``classes`` are those of the pending members, each once; ``needs`` are the required ones of each gang.
-    Classes count by their number. ``queue`` is that of a gang that needs quota: LocalQueue, priority there, and the
-    root of the cohort tree.
+    Classes count by their number. ``queue`` is that of a gang that needs quota: LocalQueue, priority there, the root
+    of the cohort tree, and a WorkloadPriorityClass that is missing.
     """
 
     classes: tuple[PodClass, ...]
@@ -20,7 +20,7 @@ class Likeness(msgspec.Struct, frozen=True, eq=False):
     priority: int
     preempts: bool
     topology: tuple[tuple[tuple[str, bool], ...], ...]
-    queue: tuple[str, int, str] | None = None
+    queue: tuple[str, int, str, str] | None = None
     #: All of the above, and its hash: made once, since all parked gangs are compared by it again and again.
     key: tuple[object, ...] = ()
     number: int = 0

@@ -116,9 +116,21 @@ class Queue:
         """Gangs that wait for something to happen."""
         return sorted(self._parked)
 
-    def sleeping(self) -> list[str]:
-        """Gangs that :meth:`wake` may wake: those that are parked or in backoff."""
-        return sorted((*self._parked, *self._backoff))
+    def asleep(self, key: str) -> Order | None:
+        """The place of a gang that :meth:`wake` may wake, which is parked or in backoff; None for others."""
+        return self._parked[key][0] if key in self._parked else self._backoff.get(key)
+
+    def active_place(self, key: str) -> Order | None:
+        """The place of an active gang; None for others."""
+        return self._order.get(key)
+
+    def ready(self, key: str, now: float) -> bool:
+        """Is the gang parked, and its backoff over?"""
+        return key in self._parked and self._parked[key][1] <= now
+
+    def backs_off(self, key: str) -> bool:
+        """Has the gang been woken while it was in backoff? It will be active by itself."""
+        return key in self._backoff
 
     def wake(self, key: str, now: float) -> bool:
         """Something has happened that may help the gang, which is parked or in backoff. True when its backoff is over
@@ -135,10 +147,6 @@ class Queue:
             self._eager[key] = self._backoff[key]
             _push(self._early, self._backoff[key], self._eager)
         return False
-
-    def eager(self) -> list[str]:
-        """Gangs in backoff that are next when nothing is active."""
-        return sorted(self._eager)
 
     def calm(self, key: str) -> None:
         """It is of no use to decide this gang before its backoff is over."""

@@ -7,6 +7,8 @@ A gang that does not fit is parked. What happens afterwards wakes it only if a d
   any is as useless as it was.
 * Filters that look across nodes are helped by pods that their terms select, and by nodes that come, go or change.
 * Preemption is helped by whatever makes more pods evictable.
+* Quota is helped by what others in the tree of cohorts give back, and by those who borrow more of it than before, which
+  may be asked back.
 
 What is asked is which filters have something to say about the members now, not which ones refused them when they were
 last tried: with several events one after the other the two differ, and a gang that trusted the second would sleep
@@ -15,7 +17,8 @@ through the last of them. A filter of others says which events it cares about (a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -27,6 +30,7 @@ from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.quota.holders import Holder
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Simulation
@@ -65,40 +69,75 @@ class Wakeups:
         self._decider = decider
         self._strict_budgets = strict_budgets
         self._changes = changes
-        # Asked of every parked group: under strict order, what those ahead could use depends on the nodes and on where
-        # their volumes are.
+        # Under strict order, what those ahead could use depends on the nodes and on where their volumes are.
         turning = Hint.TURN | Hint.NODE | Hint.VOLUMES if world.turns.strict else Hint.TURN
-        self._turns = any(c.kind & turning for c in changes)
-        self._nodes = {c.node for c in changes if c.kind & Hint.NODE}
-        self._trees = {c.tree for c in changes if c.kind & Hint.QUOTA}
+        #: May gangs be helped that others ahead of them keep something from?
+        self.turns = any(c.kind & turning for c in changes)
+        self._freed = {c.tree for c in changes if c.kind & Hint.QUOTA}
+        self._newcomers = self._new_holders()
+        #: May anybody have quota that he had not?
+        self.everybody = "" in self._freed or any(c.kind & Hint.NAMESPACES for c in changes)
         self._known: dict[Likeness, bool] = {}
 
-    def helps(self, group: Group, now: float) -> bool:
-        """May any of the events help this parked group?"""
-        if group.behind and self._turns:
+    @property
+    def trees(self) -> set[str]:
+        """The roots of the cohort trees in which somebody may have quota that he had not."""
+        return self._freed | self._newcomers.keys()
+
+    def queues(self, tree: str, known: Iterable[str]) -> list[str]:
+        """Those of the LocalQueues ``known`` in this tree in which that may be so."""
+        if self.everybody or tree in self._freed:
+            return list(known)
+        managed, newcomers = self._world.managed, self._newcomers[tree]
+        return [q for q in known if any(managed.may_find_victims(q, math.inf, h) for h in newcomers)]
+
+    def reserving(self) -> list[str]:
+        """Groups for which room is reserved that may be worth nothing now."""
+        nodes = {c.node for c in self._changes if c.kind & Hint.NODE}
+        return sorted(b.key for b in self._world.turns.reserving() if any(p.node in nodes for p in b.room))
+
+    def gives_quota(self, like: Likeness | None) -> bool:
+        """May such gangs have quota that they had not? Any gang may be managed when a queue object has changed."""
+        if like is None or self.everybody:
             return True
-        if self._nodes:
-            blocked = self._world.turns.get(group.key)
-            if blocked is not None and any(p.node in self._nodes for p in blocked.room):
-                return True  # what is reserved for it may be worth nothing now
-        like = group.likeness
-        if like is None:
+        if like.queue is None:
+            return False
+        local_queue, priority, tree, _ = like.queue
+        if tree in self._freed:
             return True
-        if self._trees and self._gives_quota(like):
+        managed, newcomers = self._world.managed, self._newcomers.get(tree, ())
+        return like.preempts and any(managed.may_find_victims(local_queue, priority, h) for h in newcomers)
+
+    def helps(self, like: Likeness | None, group: Group, now: float) -> bool:
+        """May any of the events help parked groups like this one?"""
+        if like is None or "" in self._freed or (like.queue is not None and self.gives_quota(like)):
             return True
         if like not in self._known:
             try:
                 job = self._decider.attempt(group.gangs, group.key, now)
                 job.ignore_turns()
-                judge = _Judge(job, like.classes, like.preempts)
+                may_leave = self._holds_quota if like.queue is not None else None
+                judge = _Judge(job, like.classes, like.preempts, may_leave)
                 self._known[like] = any(self._may_help(judge, change) for change in self._changes) and judge.enough()
             except PluginError:
                 self._known[like] = True  # the decision will say whose fault it is
         return self._known[like]
 
-    def _gives_quota(self, like: Likeness) -> bool:
-        """May the gang have quota that it had not? Any gang may be managed when a queue object has changed."""
-        return "" in self._trees or (like.queue is not None and like.queue[2] in self._trees)
+    def _holds_quota(self, pod: Pod) -> bool:
+        return self._world.managed.holder_of(pod.gang) is not None
+
+    def _new_holders(self) -> dict[str, list[Holder]]:
+        """Workloads that hold quota and may be displaced from now on, by the root of their tree."""
+        managed, found = self._world.managed, dict[str, Holder]()
+        for change in self._changes if managed.active else ():
+            if change.kind & (Hint.VICTIMS | Hint.PODS) and change.pod is not None:
+                holder = managed.holder_of(change.pod.gang)
+                if holder is not None and change.pod.gang not in self._world.binding:
+                    found[holder.admission.workload.uid] = holder
+        out: dict[str, list[Holder]] = {}
+        for uid in sorted(found):
+            out.setdefault(found[uid].node.root.name, []).append(found[uid])
+        return out
 
     def _may_help(self, judge: _Judge, change: Change) -> bool:
         if judge.preempts and self._frees(judge, change):
@@ -131,12 +170,17 @@ class Wakeups:
 
 
 class _Judge:
-    """What the events are held against: the classes of a gang's pending members, and its priority."""
+    """What the events are held against: the classes of a gang's pending members, its priority, and which pods
+    ``may_leave`` whatever theirs is, because quota may be asked back (None: none).
+    """
 
-    def __init__(self, job: Attempt, classes: Sequence[PodClass], preempts: bool) -> None:
+    def __init__(
+        self, job: Attempt, classes: Sequence[PodClass], preempts: bool, may_leave: Callable[[Pod], bool] | None
+    ) -> None:
         self.job = job
         self.classes = classes
         self.preempts = preempts
+        self.may_leave = may_leave
         self.sim = job.simulation()
         self._takes: dict[tuple[int, str], bool] = {}
         self._rules: dict[int, list[Filter]] = {}
@@ -171,7 +215,7 @@ class _Judge:
         """Is there room for all required members once every pod that may leave has left? Only where they are all alike
         this can be counted without placing them; True otherwise.
         """
-        if len(self.classes) != 1 or not self.job.required:
+        if len(self.classes) != 1 or not self.job.required or (self.preempts and self.may_leave is not None):
             return True
         (pod,) = self.classes
         if pod.volumes is not None:
@@ -208,7 +252,8 @@ class _Judge:
         index, amounts = sim.snapshot.vector(pod.shape)
         free = sim.free[:, row].copy()
         for other in sim.snapshot.pods_on(node):
-            if other.deleting_since is not None or (self.preempts and other.priority < self.job.priority):
+            leaves = other.priority < self.job.priority or (self.may_leave is not None and self.may_leave(other))
+            if other.deleting_since is not None or (self.preempts and leaves):
                 used, units = sim.snapshot.vector(other.shape)
                 np.add.at(free, used, units)
             elif pod.shape.host_ports and clash(pod.shape.host_ports, other.shape.host_ports):

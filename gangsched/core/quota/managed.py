@@ -15,7 +15,9 @@ import msgspec
 
 from gangsched.core.actions import QueueStatus
 from gangsched.core.groups import group_key
+from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.holdings import Flavors, flavors_of_node, holds_less, used
+from gangsched.core.quota.newcomers import may_find_victims
 from gangsched.core.quota.ordering import Place, place
 from gangsched.core.quota.quota import FairSharing, Quota
 from gangsched.core.quota.status import QueueStatuses
@@ -145,7 +147,9 @@ class Managed:
             self._chosen.add(uid)
 
     def take_changes(self) -> set[str]:
-        """The cohort trees (names of their roots) in which somebody holds less than before, or waits no longer."""
+        """The cohort trees (names of their roots) in which somebody holds less than before, or those behind
+        somebody may have their turn.
+        """
         if not self.active:
             return set()
         self.settle()
@@ -190,16 +194,18 @@ class Managed:
         priority = self._known.membership.preemptor_priority(gangs)
         return workload_priority(labels.priority_class, self.quota.priority_classes, priority)[0]
 
-    def likeness(self, gangs: Sequence[GangId]) -> tuple[str, int, str] | None:
-        """What managed gangs have in common that the same changes of quota help: their LocalQueue, their priority, and
-        the name of the root of their cohort tree (empty while there is none).
+    def likeness(self, gangs: Sequence[GangId]) -> tuple[str, int, str, str] | None:
+        """What managed gangs have in common that the same changes of quota help: their LocalQueue, their priority, the
+        name of the root of their cohort tree (empty while there is none), and that of a WorkloadPriorityClass which
+        does not exist.
         """
         priority = self.priority(gangs)
         if priority is None:
             return None
-        namespace, name = gangs[0].namespace, self.labels_of(gangs).local_queue
-        queue, _ = self.quota.queue_of(namespace, name)
-        return f"{namespace}/{name}", priority, self._root(queue)
+        namespace, labels = gangs[0].namespace, self.labels_of(gangs)
+        queue, _ = self.quota.queue_of(namespace, labels.local_queue)
+        missing = labels.priority_class if labels.priority_class not in self.quota.priority_classes else ""
+        return f"{namespace}/{labels.local_queue}", priority, self._root(queue), missing
 
     def _root(self, queue: str) -> str:
         node = self.quota.tree.queues.get(queue)
@@ -294,6 +300,15 @@ class Managed:
     def holding(self) -> list[GangId]:
         """The gangs that hold quota."""
         return [gang for uid in self.quota.admissions for gang in self._gangs_of.get(uid, ())]
+
+    def holder_of(self, gang: GangId) -> Holder | None:
+        """The workload of this gang, if it holds quota."""
+        return self.quota.holders.by_uid.get(self._key_of.get(gang, ""))
+
+    def may_find_victims(self, local_queue: str, priority: float, holder: Holder) -> bool:
+        """The same as :func:`.newcomers.may_find_victims` for a LocalQueue (``namespace/name``)."""
+        queue, _ = self.quota.queue_of(*local_queue.split("/"))
+        return may_find_victims(self.quota, queue, priority, holder)
 
     @contextmanager
     def for_one(self, kept: frozenset[str]) -> Iterator[None]:
@@ -390,7 +405,9 @@ class Managed:
             return
         if before is not None:
             self._pending[before[0]].remove((before[1], key))
-            self._changed.add(self._root(before[0]))
+            queue = self.quota.queues.get(before[0])
+            if queue is None or queue.strategy == STRICT_FIFO:
+                self._changed.add(self._root(before[0]))  # those behind it may have their turn
         if now is not None:
             insort(self._pending.setdefault(now[0], []), (now[1], key))
 
