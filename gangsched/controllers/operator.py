@@ -261,6 +261,6 @@ def _observe(registry: kopf.OperatorRegistry, served: Served, writer: StatusWrit
         meta = body.get("metadata") or {}
         key = Key(served.family, str(meta.get("namespace", "")), str(meta.get("name", "")), served.plural)
         if event.get("type") == "DELETED":
-            writer.lost(key)
+            writer.lost(key, str(meta.get("uid", "")))
         else:
             writer.saw(key, seen_object(body))

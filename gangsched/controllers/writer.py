@@ -110,12 +110,14 @@ class StatusWriter:
         if wanted:
             self._mailbox.put(key)
 
-    def lost(self, key: Key) -> None:
-        """An object is gone."""
+    def lost(self, key: Key, uid: str) -> None:
+        """The object of this UID is gone. One of the same name may have been seen, or be wanted, by now: it stays."""
         with self._lock:
-            self._seen.pop(key, None)
-            self._wanted.pop(key, None)
-            self._failures.pop(key, None)
+            if key in self._seen and self._seen[key].uid == uid:
+                del self._seen[key]
+            if key in self._wanted and self._wanted[key].uid in ("", uid):
+                del self._wanted[key]
+                self._failures.pop(key, None)
 
     def serve(self, served: frozenset[Served]) -> None:
         """The APIs that exist now; objects of others are forgotten, and what the old ones refused may be accepted."""
@@ -160,7 +162,7 @@ class StatusWriter:
         try:
             answer = await self._patch(served, key.namespace, key.name, body)
         except (ApiError, UnreachableError) as error:
-            self._failed(key, error)
+            self._failed(key, seen.uid, error)
             return
         self._failures.pop(key, None)
         after = seen_object(answer)
@@ -186,7 +188,7 @@ class StatusWriter:
                 await self._patch(JOBS, key.namespace, key.name, body)
         except (ApiError, UnreachableError) as error:
             if self._failures.get(key, 0) + 1 < len(RETRY_SECONDS):
-                self._failed(key, error)
+                self._failed(key, wanted.uid, error)
                 return
             _log.warning("conditions of a Job could not be written", what=str(key), error=str(error))
         self._failures.pop(key, None)
@@ -199,10 +201,10 @@ class StatusWriter:
         refused = self._refused_fields.get((key.family, key.plural), ())
         return {name: value for name, value in fields.items() if name not in refused}
 
-    def _failed(self, key: Key, error: ApiError | UnreachableError) -> None:
+    def _failed(self, key: Key, uid: str, error: ApiError | UnreachableError) -> None:
         status = error.status if isinstance(error, ApiError) else 0
         if status == 404:
-            self.lost(key)
+            self.lost(key, uid)
             return
         if status == 409 and key.plural != JOBS.plural:
             return  # the object has changed: its new state is on the way here

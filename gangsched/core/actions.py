@@ -205,14 +205,25 @@ class QueueStatus(GangStatus, frozen=True):
     """The state of a ClusterQueue, LocalQueue or Cohort: fields, and ``active`` as ``(status, reason, message)``."""
 
 
+#: The condition of Jobs after which those of an earlier eviction are no longer true.
+_RESERVED = "QuotaReserved"
+
+
 class JobStatus(GangStatus, frozen=True):
     """Conditions of a Job that say where it stands with its queue: each ``(type, status, reason, message)``."""
 
     def after(self, earlier: GangStatus) -> GangStatus:
-        """Conditions of both, the later one of each type."""
+        """Conditions of both, the later one of each type; with new quota an earlier eviction is history."""
         if earlier.uid != self.uid:
             return self
-        both = {each[0]: each for status in (earlier, self) for each in status.status["conditions"]}
+        both = {each[0]: each for each in earlier.status["conditions"]}
+        later = {each[0]: each for each in self.status["conditions"]}
+        if later.get(_RESERVED, ("", ""))[1] == "True":
+            for name in both.keys() & {"Evicted", "Preempted"}:
+                _, status, _, message = both[name]
+                if status == "True":
+                    both[name] = (name, "False", _RESERVED, f"Previously: {message}")
+        both.update(later)
         return msgspec.structs.replace(self, status={"conditions": tuple(both.values())})
 
 

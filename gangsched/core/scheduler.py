@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, QueueStatus
@@ -14,11 +14,12 @@ from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.queueing.turns import STRICT
+from gangsched.core.state.late import LateOwners
 from gangsched.core.state.membership import rules_of
 from gangsched.core.state.suspended import OwnerKey, family_of
 from gangsched.core.state.world import World
-from gangsched.model.jobsets import JOBSET
-from gangsched.model.records import JOB, SINGLE, Gang, GangId, Labels, Node, Pod
+from gangsched.model.jobsets import GROUP, JOBSET
+from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Labels, Node, Pod
 
 
 class Scheduler:
@@ -32,6 +33,7 @@ class Scheduler:
         self.options = options
         strict = options.queue_policy == STRICT
         self.world = World(options.scheduler_names, options.evict_daemonset_pods, strict, options.fair_sharing)
+        self._late = LateOwners(self.world, options.owner_wait_seconds)
         self.decider = Decider(self.world, options)
         self._run = Executor(self.world, self.decider, options)
         self._dirty: set[GangId] = set()
@@ -53,6 +55,8 @@ class Scheduler:
         self._run.now = now
         for event in events:
             self._apply(event)
+        for pod in self._late.take(now):
+            self._pod_changed(pod)
         self._renew_jobs()
         if not (self._synced and self._leading):
             self._run.take_actions()
@@ -89,7 +93,8 @@ class Scheduler:
         """When :meth:`handle` must be called even without events (backoff over, timeout); None: never."""
         if not (self._synced and self._leading):
             return None
-        return self._run.wake_at()
+        times = (self._run.wake_at(), self._late.wake_at())
+        return min((t for t in times if t is not None), default=None)
 
     # -- what can be asked ---------------------------------------------------------------------------------
 
@@ -121,8 +126,10 @@ class Scheduler:
     def _apply(self, event: ev.Event) -> None:
         match event:
             case ev.PodChanged(pod):
-                self._pod_changed(pod)
+                if not (self._synced and self._late.keep(pod, self._run.now)):
+                    self._pod_changed(pod)
             case ev.PodGone(_, _, uid):
+                self._late.gone(uid)
                 self._pod_gone(uid)
             case ev.WriteDone(action_id, outcome, message):
                 self._run.phases.answer(action_id, outcome, message)
@@ -163,12 +170,13 @@ class Scheduler:
                 self._note(Hint.CLASSES)
             case ev.JobChanged(job):
                 self._pods_regrouped(self.world.set_job(job))
-                self._jobs.add((JOB, job.namespace, job.name))
-                if job.owner is not None and job.owner.kind == JOBSET:
-                    self._jobs.add((JOBSET, job.namespace, job.owner.name))
+                self._jobs.update(_with_jobset(job))
             case ev.JobGone(namespace, name):
+                gone_job = self.world.jobs.get((namespace, name))
                 self._pods_regrouped(self.world.drop_job(namespace, name))
                 self._jobs.add((JOB, namespace, name))
+                if gone_job is not None:
+                    self._jobs.update(_with_jobset(gone_job))
             case ev.JobSetChanged(jobset):
                 self._pods_regrouped(self.world.set_jobset(jobset))
                 self._jobs.add((JOBSET, jobset.namespace, jobset.name))
@@ -200,6 +208,9 @@ class Scheduler:
                 self.decider.watchdog.end_at(question)
             case ev.Synced():
                 self._synced = True
+                for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs
+                    self._pod_gone(pod.uid)
+                    self._late.keep(pod, self._run.now)
                 self._dirty.update(self.world.membership.members)
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
@@ -243,9 +254,15 @@ class Scheduler:
     def _renew_jobs(self) -> None:
         """Suspended Jobs wait, or go on."""
         for key in sorted(self._jobs):
-            for gang in self.world.suspended.renew(key):
+            for gang in (*self.world.suspended.renew(key), *self.world.gangs_of_queued(*key)):
                 self._touch(gang)
             self._dirty.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
+            problem, owner = self.world.suspended.refusal(key), self.world.suspended.find(*key)
+            if problem is not None and owner is not None:
+                kind = f"{key[0]}.{_API_GROUPS[key[0]]}"
+                self._object_refused(
+                    ev.ObjectRefused(kind, owner.namespace, owner.name, owner.uid, problem.field, problem.message)
+                )
         self._jobs.clear()
 
     def _pod_may_help(self, old: Pod | None, pod: Pod, assumed_on: str) -> None:
@@ -411,6 +428,17 @@ def _differences(old: Node, node: Node) -> Hint:
     ):
         kind |= Hint.NODE_TAINTS
     return kind
+
+
+#: The API groups of what is suspended.
+_API_GROUPS = {JOB: "batch", JOBSET: GROUP}
+
+
+def _with_jobset(job: Job) -> Iterator[OwnerKey]:
+    """The Job, and the JobSet that it is one of."""
+    yield JOB, job.namespace, job.name
+    if job.owner is not None and job.owner.kind == JOBSET:
+        yield JOBSET, job.namespace, job.owner.name
 
 
 def _as_victim(pod: Pod) -> tuple[object, ...]:

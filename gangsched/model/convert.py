@@ -44,7 +44,7 @@ from gangsched.model.records import (
 )
 from gangsched.model.requests import frozen, parse_list, pod_requests
 from gangsched.model.selectors import label_selector, node_term
-from gangsched.model.times import parse_duration, parse_time
+from gangsched.model.times import parse_duration, parse_time, true_since
 
 #: Our own condition types on pods.
 INTENT_CONDITION = "gangsched.dev/Nominated"
@@ -268,6 +268,7 @@ class Converter:
             backoff_limit=_backoff_limit(spec),
             failed=raw.status.failed,
             suspended=spec.suspend,
+            suspended_since=true_since(raw.status.conditions, "Suspended"),
             ignores_disruption=on_disruption == "Ignore",
             fails_on_disruption=on_disruption == "FailJob",
             queue=queue_labels(meta.labels or {}),

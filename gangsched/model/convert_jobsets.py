@@ -15,7 +15,8 @@ from gangsched.model.directives import WireDirectives, added_by_flavor, directiv
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import GROUP, JOBSET, VERSION, JobSet, ReplicatedJob
 from gangsched.model.queues import queue_labels
-from gangsched.model.times import parse_time
+from gangsched.model.records import Owner
+from gangsched.model.times import parse_time, true_since
 from gangsched.model.wire_jobsets import JobSet as WireJobSet
 from gangsched.model.wire_jobsets import ReplicatedJob as WireReplicatedJob
 
@@ -33,6 +34,7 @@ _ENDS = ("Completed", "Complete", "Failed")
 def job_set(convert: Converter, raw: WireJobSet) -> JobSet:
     """One JobSet. Raises :class:`FieldError`."""
     meta = raw.metadata
+    owner = next((o for o in meta.owner_references or () if o.controller), None)
     policy = raw.spec.startup_policy
     in_order = policy is not None and policy.startup_policy_order == "InOrder"
     replicated = []
@@ -51,11 +53,13 @@ def job_set(convert: Converter, raw: WireJobSet) -> JobSet:
         created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
         replicated=tuple(replicated),
         suspended=raw.spec.suspend,
+        suspended_since=true_since(raw.status.conditions, "Suspended"),
         finished=jobset_finished(raw),
         in_order=in_order or any(r.depends_on for r in raw.spec.replicated_jobs),
         queue=queue_labels(meta.labels or {}),
         suspended_by=(meta.annotations or {}).get(SUSPENDED_BY, ""),
         version=meta.resource_version,
+        owner=Owner(owner.kind, owner.name, owner.uid) if owner else None,
     )
 
 

@@ -7,7 +7,7 @@ kept in an annotation of the Job or JobSet, one entry for each template, so that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import msgspec
 
@@ -73,12 +73,16 @@ def directed(shape: PodShape, added: Directives) -> PodShape:
     return msgspec.structs.replace(shape, node_selector=selector, tolerations=(*shape.tolerations, *more))
 
 
-def directed_as(template: Pod, model: Pod | None) -> Pod:
-    """A pod with the node selector and the tolerations of another."""
+def merged(template: Pod, model: Pod | None, but: Container[str] = ()) -> Pod:
+    """A pod with the node selector and the tolerations of another beside its own, keys of its own selector in ``but``
+    left out. The other's keys go first: so a JobSet writes what its template says into a Job that there is.
+    """
     shape = template.shape
     if model is None:
         return template
-    selector, tolerations = model.shape.node_selector, model.shape.tolerations
+    own = {k: v for k, v in shape.node_selector if k not in but}
+    selector = tuple(sorted((own | dict(model.shape.node_selector)).items()))
+    tolerations = shape.tolerations + tuple(t for t in model.shape.tolerations if t not in shape.tolerations)
     if (shape.node_selector, shape.tolerations) == (selector, tolerations):
         return template
     shape = msgspec.structs.replace(shape, node_selector=selector, tolerations=tolerations)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.model.records import NO_QUEUE, Job, Pod, QueueLabels
+from gangsched.model.errors import FieldError
+from gangsched.model.records import NO_QUEUE, Job, Owner, Pod, QueueLabels
 
 GROUP, VERSION = "jobset.x-k8s.io", "v1alpha2"
 #: The API kind, and the family of a JobSet that is planned as a gang while it has no pods.
 JOBSET = "JobSet"
 #: The family of the pods of a JobSet with a queue: they start together.
 QUEUED_JOBSET = GROUP
+#: A Job or JobSet of more pods does not wait as a gang that has none yet: its size is a number that users choose.
+MAX_WITHOUT_PODS = 10_000
 
 
 class ReplicatedJob(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +31,8 @@ class JobSet(msgspec.Struct, frozen=True, gc=False):
     """One JobSet.
 
     ``in_order`` says that some of its Jobs wait until others run or have finished. ``suspended_by`` is the scheduler
-    that has suspended it to make room.
+    that has suspended it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has
+    not said so); ``owner`` is its controller.
     """
 
     namespace: str
@@ -42,6 +46,8 @@ class JobSet(msgspec.Struct, frozen=True, gc=False):
     queue: QueueLabels = NO_QUEUE
     suspended_by: str = ""
     version: str = ""
+    owner: Owner | None = None
+    suspended_since: float = 0.0
 
     @property
     def key(self) -> str:
@@ -57,3 +63,20 @@ class JobSet(msgspec.Struct, frozen=True, gc=False):
     def wanted(self) -> int:
         """How many pods it runs at once when none has succeeded yet: replicas x min(parallelism, completions)."""
         return sum(r.replicas * r.job.wanted for r in self.replicated)
+
+
+def too_many(owner: Job | JobSet) -> FieldError | None:
+    """What is wrong with a Job or JobSet that is too large to wait for its start; None where nothing is.
+
+    A Job counts as one pod at least.
+    """
+    if isinstance(owner, Job):
+        text = f"{owner.wanted} pods are more than the {MAX_WITHOUT_PODS} with which a Job may wait for its start"
+        return FieldError("spec.parallelism", text) if owner.wanted > MAX_WITHOUT_PODS else None
+    size = 0
+    for i, each in enumerate(owner.replicated):
+        size += each.replicas * max(1, each.job.wanted)
+        if size > MAX_WITHOUT_PODS:
+            text = f"{size} pods are more than the {MAX_WITHOUT_PODS} with which a JobSet may wait for its start"
+            return FieldError(f"spec.replicatedJobs[{i}].replicas", text)
+    return None

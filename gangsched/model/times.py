@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from gangsched.model.errors import FieldError
+
+if TYPE_CHECKING:
+    from gangsched.model.wire import Condition
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -22,6 +27,12 @@ def parse_time(raw: str | None, field: str) -> float:
     except ValueError:
         raise FieldError(field, f"{raw!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def true_since(conditions: Iterable[Condition] | None, name: str) -> float:
+    """Since when the condition of this type is True; 0.0 if it is not. Raises :class:`FieldError`."""
+    times = (c.last_transition_time for c in conditions or () if c.type == name and c.status == "True")
+    return parse_time(next(times, None), f"status.conditions[{name}].lastTransitionTime")
 
 
 def render_time(seconds: float) -> str:

@@ -50,6 +50,8 @@ _PROBE_PAUSES_SECONDS = (0.3, 0.7)  # between attempts
 _QUEUE_PERIOD_SECONDS = 1.0
 #: A decision that is under way may end by itself; a thread that is stuck must not keep the Lease from being released.
 _STEP_SECONDS = 10.0
+#: Objects of all kinds are followed side by side: what one list is behind the others, above all when it is read anew.
+_OWNER_WAIT_SECONDS = 5.0
 #: How long a thread that computes may keep the others waiting: writes are sent while the next gang is decided. Python's
 #: own 5 ms are longer than the API server takes to answer.
 _SWITCH_SECONDS = 0.001
@@ -122,6 +124,8 @@ class Process:
         self._signals: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._failure: BaseException | None = None
         options = self._calibrated(configuration.core_options())
+        if not once:
+            options = msgspec.structs.replace(options, owner_wait_seconds=_OWNER_WAIT_SECONDS)
         scheduler = Scheduler(options)
         self._metrics = Metrics(options.scheduler_names)
         self._io_metrics = IoMetrics(self._metrics.registry)

@@ -211,6 +211,29 @@ def test_misspelt_keys_give_a_warning(text, field, near):
     assert f"did you mean {near}?" in warned["message"]
 
 
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        (obj("Job", "batch/v1", spec={"suspend": True, "parallelism": 2_000_000_000}), "spec.parallelism"),
+        (
+            obj(
+                "JobSet",
+                "jobset.x-k8s.io/v1alpha2",
+                spec={"suspend": True, "replicatedJobs": [{"name": "a", "replicas": 10_001}]},
+            ),
+            "spec.replicatedJobs[0].replicas",
+        ),
+    ],
+)
+def test_what_waits_for_its_start_has_a_largest_size(text, field):
+    """A number in a file is not a reason to make so many pods."""
+    labelled = {**json.loads(text)}
+    labelled["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "q"}
+    with pytest.raises(InputError, match=r"more than the 10000") as caught:
+        read(json.dumps(labelled))
+    assert field in str(caught.value)
+
+
 def test_fields_of_newer_versions_give_no_warning():
     """A pod's spec grows with every version of Kubernetes."""
     assert read(POD % ("p", "{somethingNew: {a: 1}, containers: [{lifecycle: {}}]}")).warnings == []

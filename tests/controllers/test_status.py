@@ -211,6 +211,24 @@ async def test_nothing_is_written_without_object_or_wish() -> None:
     assert await alone.settle() == []
 
 
+@pytest.mark.parametrize("seen_first", [True, False])
+async def test_the_end_of_an_object_is_not_that_of_its_successor(seen_first: bool) -> None:
+    """That the old one is gone may be heard after the new one of its name has been seen, or is wanted."""
+    bench = Bench(Api())
+    bench.see(uid="old")
+    bench.want("Scheduled", uid="new")
+    if seen_first:
+        bench.see(uid="new")
+    bench.writer.lost(bench.key, "old")
+    if not seen_first:
+        bench.see(uid="new")
+    (patch,) = await bench.settle()
+    assert patch["metadata"]["uid"] == "new"
+    bench.writer.lost(bench.key, "new")
+    bench.see(uid="new")
+    assert await bench.settle() == []
+
+
 async def test_lost_status_is_restored_unless_another_leads() -> None:
     """An overwritten status comes back while this process leads, and stays as it is when another one does."""
     bench = Bench(Api())

@@ -140,5 +140,10 @@ def test_later_conditions_replace_earlier_ones_of_their_type() -> None:
     pending = ("QuotaReserved", "False", "Pending", "m")
     assert job(pending).after(job(RESERVED, ADMITTED)).status["conditions"] == (pending, ADMITTED)
     assert job(pending).after(job(RESERVED, uid="other")) == job(pending)
+    evicted = ("Evicted", "True", "Preempted", "why")
+    history = ("Evicted", "False", "QuotaReserved", "Previously: why")
+    assert job(RESERVED).after(job(evicted)).status["conditions"] == (history, RESERVED)
+    assert job(ADMITTED).after(job(RESERVED).after(job(evicted))).status["conditions"] == (history, RESERVED, ADMITTED)
+    assert job(evicted).after(job(RESERVED)).status["conditions"] == (RESERVED, evicted)
     group = GangStatus(SIGS, "ns", "g", "uid", {"phase": "Running"})
     assert group.after(GangStatus(SIGS, "ns", "g", "uid", {"phase": "Pending"})) == group

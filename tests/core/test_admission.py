@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gangsched.core.actions import Action, JobStatus, Report
+import msgspec
+import pytest
+
+from gangsched.core.actions import Action, JobStatus, Remove, Report, SuspendJob
 from gangsched.core.lifecycle.admission import ADMITTED, EVICTED, PENDING, RESERVED
 from gangsched.model.records import Job, QueueLabels
 from tests.builders import PodBuilder, gang, pod
-from tests.core.harness import Cluster, reports
+from tests.core.harness import Built, Cluster, reports
 from tests.core.quota.world import queue
 from tests.core.test_joint import big, objects, queued
 
@@ -129,3 +132,55 @@ def test_one_event_per_gang_says_it_once():
     actions = cluster.run()
     assert told(actions) == []
     assert [r.regarding[3] for r in reports(actions, "FailedScheduling")] == ["g"]
+
+
+@pytest.mark.parametrize(
+    ("again", "waited"),
+    [
+        (msgspec.structs.replace(job("x", "a", 1), created=100.0, suspended=True, suspended_since=900.0), 100),
+        (msgspec.structs.replace(job("x", "a", 1), created=100.0, suspended=True), 900),
+        (owned("x", 1).created(960), 40),
+    ],
+    ids=["suspended", "not seen by its controller", "pods created again"],
+)
+def test_who_comes_again_waits_anew(again: Built, waited: int) -> None:
+    """The time since it was queued is that of this wait, not the age of the Job."""
+    old = msgspec.structs.replace(job("x", "a", 1), created=100.0)
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), old, again)
+    cluster.now = 1000.0
+    [told_of] = reports(cluster.run(), RESERVED)
+    assert told_of.note.endswith(f"wait time since queued was {waited}s")
+
+
+def test_another_process_tells_jobs_what_was_left_unsaid():
+    """Quota was promised by one process and the Job runs by the next: it is told both, without another Event."""
+    cluster = Cluster(big(), *LENT, job("old", "b", 4), owned("old", 4))
+    cluster.run()
+    cluster.show(job("new", "a", 4), owned("new", 4))
+    cluster.run()
+    cluster.restart()
+    has_quota = ("True", "QuotaReserved", "Quota reserved in ClusterQueue a")
+    first = cluster.run()
+    assert conditions(first, "new") == {"QuotaReserved": has_quota}
+    assert conditions(first, "old") == {}
+    cluster.leave()
+    runs = cluster.run()
+    assert conditions(runs, "new") == {"Admitted": ("True", "Admitted", "The workload is admitted")}
+    assert told(first) == told(runs) == []
+    cluster.restart()
+    assert set(conditions(cluster.run(), "new")) == {"QuotaReserved", "Admitted"}
+
+
+def test_another_process_suspends_for_quota_what_was_marked_for_it() -> None:
+    """The marks do not say why; that both need quota does. The Job hears of the reason."""
+    cluster = Cluster(big(), *LENT, job("old", "b", 4), owned("old", 4))
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, SuspendJob)
+    cluster.show(job("new", "a", 4), owned("new", 4))
+    cluster.run()
+    cluster.slow = lambda write: False
+    cluster.restart()
+    again = cluster.run()
+    assert [(type(a).__name__, a.job.name) for a in again if isinstance(a, SuspendJob)] == [("SuspendJob", "old")]
+    assert not any(isinstance(a, Remove) for a in again)
+    assert conditions(again, "old")["Preempted"][1] == "InCohortReclamation"

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
-from gangsched.core.actions import ResumeJob
-from gangsched.core.events import QueueObjectChanged
+from gangsched.core.actions import Remove, ResumeJob
+from gangsched.core.events import PriorityClassChanged, QueueObjectChanged
 from gangsched.model.jobsets import JobSet, ReplicatedJob
 from gangsched.model.queues import ResourceFlavor
-from gangsched.model.records import Directives, Job, Owner, QueueLabels, Taint, Toleration
+from gangsched.model.records import Directives, Job, Owner, PriorityClass, QueueLabels, Taint, Toleration
 from tests.builders import PodBuilder, node, pod
-from tests.core.harness import Built, Cluster, reports, writes
+from tests.core.harness import Built, Cluster, nodes_of, reports, writes
 from tests.core.quota.world import flavor, group, queue
-from tests.core.test_joint import objects
+from tests.core.test_joint import objects, queued
 
 TEAM = QueueLabels("q-a")
 TOLERATION = Toleration("spot", "Exists", "", "NoExecute", 60)
@@ -103,6 +104,18 @@ def test_each_template_of_a_jobset_gets_its_flavor() -> None:
     assert resumed(found) == [(IN_SPOT, Directives(), IN_STEADY)]
 
 
+def test_a_job_of_a_jobset_keeps_labels_that_the_next_flavor_does_not_replace() -> None:
+    """Its controller adds to a Job that there is and takes nothing off, so the pod still asks for the zone."""
+    fields: dict[str, Any] = {"parallelism": 2, "completions": 2}
+    for own, expected in (({"pool": "spot"}, 1), ({"pool": "spot", "zone": "z"}, 0)):
+        like = Job("d", "js-a", template=template("js").obj(), **fields)
+        jobset = JobSet("d", "js", "uid", suspended=True, queue=TEAM, replicated=(ReplicatedJob(1, like),))
+        owner = Owner("JobSet", "js", "uid")
+        there = Job("d", "js-a-0", "uid-a", suspended=True, template=template("js", **own).obj(), owner=owner, **fields)
+        found = Cluster(*pools(0, 4), jobset, there)
+        assert resumed(found) == [(IN_STEADY,)] * expected
+
+
 def test_a_template_that_the_server_keeps_is_told_of_once() -> None:
     """The Job goes on all the same; its Event says what is missing."""
     cluster = Cluster(*pools(), job())
@@ -122,3 +135,72 @@ def test_a_preempted_job_is_planned_without_its_first_flavor() -> None:
     cluster.pass_time(600)
     assert [a.templates for a in cluster.log if isinstance(a, ResumeJob)][1:] == [(IN_STEADY,)]
     assert [kind for kind, _ in writes(cluster.log)] == ["ResumeJob"] * 2
+
+
+def two_pools() -> list[Built]:
+    """A node of each flavor, full; ``old`` and ``old2`` on the first may be evicted for what is in the queue."""
+    first, second = ResourceFlavor("first", {"pool": "first"}), ResourceFlavor("second", {"pool": "second"})
+    flavors = group(flavor("first", cpu=4), flavor("second", cpu=4))
+    return [
+        node("n-first").cpu(4).label(pool="first"),
+        node("n-second").cpu(4).label(pool="second"),
+        PriorityClassChanged(PriorityClass("high", 10)),
+        *objects(queue("a", "", flavors, within="LowerPriority"), first, second),
+        *(queued(name, "a", 2, priority=0).on("n-first") for name in ("old", "old2")),
+        queued("busy", "a", 4, priority=100).on("n-second"),
+    ]
+
+
+def moves(newcomer: Built) -> Cluster:
+    """Victims leave the first flavor for the newcomer; then their node is taken, and room turns up in the second."""
+    cluster = Cluster(*two_pools(), newcomer)
+    cluster.run()
+    cluster.delete("busy")
+    cluster.show(pod("thief").scheduler("other").cpu(4).priority(100).on("n-first"))
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    return cluster
+
+
+@pytest.fixture
+def train() -> Job:
+    """A Job of one pod that takes a whole node."""
+    return job(template("train").cpu(4).field(priority_class="high"), parallelism=1, completions=1)
+
+
+def usage(cluster: Cluster) -> dict[str, Any]:
+    """What each workload of namespace d holds, by name."""
+    managed = cluster.core.world.managed
+    managed.settle()
+    return {key.partition("#")[0]: admitted.usage for key, admitted in managed.quota.admissions.items()}
+
+
+def test_a_pod_that_finds_its_room_in_another_flavor_holds_quota_there() -> None:
+    """Its plan was made for the first one."""
+    cluster = moves(queued("new", "a", 4, priority=10))
+    assert nodes_of(cluster.log) == {"new": "n-second"}
+    assert usage(cluster) == {"d/new": ((("second", "cpu"), 4000),)}
+
+
+def test_a_job_that_finds_its_room_in_another_flavor_goes_on_there(train: Job) -> None:
+    """Its pods are to go where its room is kept."""
+    cluster = moves(train)
+    (resume,) = [a for a in cluster.log if isinstance(a, ResumeJob)]
+    assert resume.templates == (Directives((("pool", "second"),)),)
+    assert usage(cluster) == {"d/train": ((("second", "cpu"), 4000),)}
+
+
+def test_after_a_restart_a_job_goes_on_in_the_flavor_that_its_victims_leave(train: Job) -> None:
+    """The new process finds the victims and has made no decision of its own."""
+    cluster = Cluster(*two_pools())
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, Remove) and write.pod.name == "old2"
+    cluster.show(train)
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.restart()
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert [a.templates for a in cluster.log if isinstance(a, ResumeJob)] == [(Directives((("pool", "first"),)),)]

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import ResumeJob, SuspendJob
-from gangsched.core.events import JobSetGone, QueueObjectChanged
+from gangsched.core.events import JobGone, JobSetGone, QueueObjectChanged
+from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.jobsets import QUEUED_JOBSET, JobSet, ReplicatedJob
 from gangsched.model.queues import QUEUE_LABEL, LocalQueue
 from gangsched.model.records import QUEUED_JOB, SINGLE, Job, Owner, Pod, QueueLabels
@@ -248,6 +249,62 @@ def test_the_label_of_a_jobset_reaches_the_pods_of_its_jobs() -> None:
     assert len(nodes_of(Cluster(*found, *quota(8)).run())) == 8
 
 
+def test_only_the_pods_that_are_members_are_waited_for() -> None:
+    """Not those of another scheduler, of a group, or of a Job with a queue of its own."""
+    others = [
+        member(9, 0).scheduler("other").obj(),
+        member(9, 0).gang("g").obj(),
+    ]
+    extra = [msgspec.structs.replace(like(), name=f"train-x{i}", template=t) for i, t in enumerate(others)]
+    extra.append(msgspec.structs.replace(like(), name="train-x2", queue=QueueLabels("own")))
+    made = jobset(queue=TEAM, replicated=(*jobset().replicated, *(ReplicatedJob(3, each) for each in extra)))
+    assert len(nodes_of(Cluster(*nodes(), made, *jobs(), *waiting(), *quota(8)).run())) == 8
+
+
+def test_jobs_that_have_finished_need_no_pods() -> None:
+    """Those of the other start as soon as that is known, though no pod of it is left."""
+    first, second = jobs()
+    cluster = Cluster(*nodes(), jobset(queue=TEAM), first, second, *waiting()[4:], *quota(8))
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(msgspec.structs.replace(first, succeeded=4, finished=True))
+    assert len(nodes_of(cluster.run())) == 4
+
+
+def test_a_job_needs_no_more_pods_than_it_wants_now() -> None:
+    """Of eight completions three are missing: whether the pods that have succeeded are still there says nothing."""
+    fields = {"parallelism": 4, "completions": 8, "succeeded": 5, "owner": None, "queue": TEAM}
+    tail = msgspec.structs.replace(jobs()[0], **fields)
+    done = [msgspec.structs.replace(p, phase="Succeeded") for p in running()[:2]]
+    for there in ([], done):
+        new = waiting()[4 - 3 : 4] if not there else [member(0, i).uid(f"new-{i}").obj() for i in (5, 6, 7)]
+        assert len(nodes_of(Cluster(*nodes(), tail, *there, *new, *quota(8)).run())) == 3
+        assert nodes_of(Cluster(*nodes(), tail, *there, *new[1:], *quota(8)).run()) == {}
+
+
+@pytest.mark.parametrize("queued", [QueueLabels(), TEAM])
+def test_a_jobset_that_a_controller_has_made_is_left_to_it(queued: QueueLabels) -> None:
+    """It is not suspended, and not let go on."""
+    above = Owner("TrainJob", "t", "u")
+    made = plan(*nodes(), jobset(owner=above), *jobs(), *running(), wide())["d/vip"]
+    assert {v.method for v in made.victims} == {"delete"}
+    held = Cluster(*nodes(), jobset(owner=above, suspended=True, queue=queued), *quota(8))
+    assert held.run() == []
+
+
+def test_a_jobset_that_is_too_large_is_refused() -> None:
+    """By its templates, or by what its Jobs want."""
+    like_ = ReplicatedJob(5_000, msgspec.structs.replace(like(), parallelism=3, completions=3))
+    large = jobset(suspended=True, suspended_by=OURS, replicated=(like_,))
+    first = msgspec.structs.replace(jobs()[0], parallelism=2_000_000_000, completions=None)
+    for found in ((large,), (jobset(suspended=True, suspended_by=OURS), first)):
+        cluster = Cluster(*nodes(), *found)
+        cluster.run()
+        assert [a.regarding[:4] for a in reports(cluster.log, REFUSED)] == [
+            ("jobset.x-k8s.io/v1alpha2", "JobSet", "d", "train")
+        ]
+        assert not cluster.core.world.pods
+
+
 def test_the_order_in_which_they_become_known_does_not_matter() -> None:
     """Pods, Jobs, JobSet and queues in any order: the same gang."""
     parts: list[list[Built]] = [[*waiting()], [*jobs()], [jobset(queue=TEAM)], quota(7)]
@@ -336,3 +393,30 @@ def test_a_jobset_that_borrows_is_suspended_when_its_owner_asks_back() -> None:
     assert "owner" in nodes_of(cluster.run())
     cluster.delete("owner")
     assert [a.job.key for a in cluster.run() if isinstance(a, ResumeJob)] == ["d/train"]
+
+
+def test_a_jobset_goes_on_although_one_of_its_jobs_is_gone_before_its_pods() -> None:
+    """Nothing tells any more which JobSet these pods belonged to when they go."""
+    first = running()[:MEMBERS]
+    leaving = [msgspec.structs.replace(p, deleting_since=0.0) for p in first]
+    suspended = jobset(suspended=True, suspended_by=OURS)
+    cluster = Cluster(*nodes(), suspended, *jobs(suspended=True), *first)
+    cluster.run()
+    cluster.show(*leaving)
+    cluster.run()
+    cluster.show(JobGone("d", "train-w-0"))
+    cluster.run()
+    for each in leaving:
+        cluster.delete(each.name)
+    cluster.run()
+    assert writes(cluster.log) == [("ResumeJob", "train")]
+
+
+def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
+    """A cluster sees very many of them."""
+    cluster = Cluster(*nodes(), *jobs(), *running())
+    cluster.run()
+    world = cluster.core.world
+    for each in running():
+        world.drop_pod(each.uid)
+    assert world._of_job == {}

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.decision import Decision
+from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement
 from gangsched.core.events import NamespaceChanged, QueueObjectChanged
+from gangsched.core.groups import group_key
 from gangsched.model.queues import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
@@ -18,7 +19,7 @@ from gangsched.model.queues import (
 )
 from gangsched.model.records import Namespace, Taint, Toleration
 from tests.builders import NodeBuilder, PodBuilder, node, pod
-from tests.core.harness import Built, plan
+from tests.core.harness import Built, Cluster, nodes_of, plan
 from tests.core.quota.world import flavor, group, own, queue
 
 
@@ -223,3 +224,21 @@ def test_the_order_of_the_input_does_not_matter():
     records = objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=1))
     things = [big(), *records, queued("old", "b", 3).on("n1"), queued("x", "a", 4), queued("y", "b", 1)]
     assert plan(*things) == plan(*reversed(things))
+
+
+def test_a_stuck_pod_gives_no_quota_back() -> None:
+    """It is awaited for as long as the gang has time; then nobody counts on what it holds until it is gone."""
+    cluster = Cluster(big(), *objects(queue("a", cpu=4, within="LowerPriority")))
+    cluster.show(queued("old", "a", 4, priority=0).on("n1").terminating(30.0), queued("new", "a", 4, priority=10))
+    cluster.run()
+    assert cluster.core.states() == {"d/new": "WaitingForVictims"}
+    where = [Placement("d", "new", "uid-d-new", "n1")]
+    (group,) = [group_key((p.gang,)) for p in cluster.pods.values() if p.name == "new"]
+    decider, gangs = cluster.core.decider, (cluster.pod("new").gang,)
+    assert decider.still_holds(gangs, group, cluster.now, where, [])
+    cluster.pass_time(700)
+    assert not decider.still_holds(gangs, group, cluster.now, where, [])
+    assert cluster.decisions[-1].outcome == UNSCHEDULABLE
+    cluster.delete("old")
+    cluster.run()
+    assert nodes_of(cluster.log) == {"new": "n1"}

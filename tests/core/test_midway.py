@@ -127,13 +127,14 @@ def test_a_stuck_victim_that_leaves_after_all_is_room_like_any_other() -> None:
     assert cluster.core.world.stuck == set()
 
 
-def test_a_short_patience_does_not_make_others_victims_stuck() -> None:
-    """A pod whose grace period is not over is on its way, however soon a gang gives up: others await it."""
+@pytest.mark.parametrize("ends", [30.0, 0.5])
+def test_a_short_patience_does_not_make_others_victims_stuck(ends: float) -> None:
+    """A pod whose grace period is not over, or has just ended, is on its way, however soon a gang gives up."""
     cluster = Cluster(
         node("n1"),
         node("n2"),
         gang("hasty").min(1).timeout(1),
-        pod("v1").cpu(3).on("n1").terminating(30.0),
+        pod("v1").cpu(3).on("n1").terminating(ends),
         pod("v2").cpu(3).priority(1).on("n2"),
         pod("h").cpu(3).priority(5).gang("hasty"),
     )

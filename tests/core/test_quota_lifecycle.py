@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from gangsched.core.events import QueueObjectChanged, QueueObjectGone
+import msgspec
+import pytest
+
+from gangsched.core.events import Event, JobGone, QueueObjectChanged, QueueObjectGone
+from gangsched.core.quota.managed import Managed
 from gangsched.model.queues import QUEUE_LABEL, LocalQueue
-from gangsched.model.records import QUEUED_JOB, Job, QueueLabels
+from gangsched.model.records import QUEUED_JOB, Job, Owner, QueueLabels
 from tests.builders import pod
 from tests.core.harness import Built, Cluster, nodes_of, texts, writes
 from tests.core.quota.world import queue
@@ -151,3 +155,82 @@ def test_a_queue_that_begins_to_borrow_wakes_its_reclaimers():
     assert writes(cluster.run())[-1] == ("Remove", "old")
     cluster.leave()
     assert nodes_of(cluster.run()) == {"owner": "n1"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [QueueObjectChanged(LocalQueue("d", "q-a", "a", stop="Hold")), QueueObjectGone("LocalQueue", "d", "q-a")],
+    ids=["stopped", "gone"],
+)
+def test_what_runs_keeps_its_quota_without_its_local_queue(change: Event):
+    """Nobody enters by a LocalQueue that is stopped or gone; what it has let in holds its quota until it ends."""
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), QueueObjectChanged(LocalQueue("d", "q-b", "a")))
+    cluster.show(queued("old", "a", 4))
+    assert nodes_of(cluster.run()) == {"old": "n1"}
+    cluster.show(change, queued("same", "a", 1), queued("other", "b", 4))
+    assert nodes_of(cluster.run()) == {}
+    cluster.change("old", phase="Succeeded")
+    cluster.pass_time(30)
+    assert nodes_of(cluster.log) == {"old": "n1", "other": "n1"}
+
+
+def test_pods_wait_for_their_job():
+    """Pods that are seen before their Job are of its gang and its queue all the same; who has none waits no longer than
+    that takes, and who is of no Job not at all.
+    """
+    job = Job("d", "j", "uid-Job-j", parallelism=3, completions=3, queue=QueueLabels("q-a", ""))
+    members = [pod(f"j-{i}").cpu(2).owner("Job", "j") for i in range(3)]
+    orphan = pod("orphan").owner("Job", "nobody")
+    cluster = Cluster(big(), *objects(queue("a", cpu=5)), orphan, owner_wait_seconds=5.0)
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(pod("free"), *members)
+    assert nodes_of(cluster.run()) == {"free": "n1"}
+    cluster.now += 1
+    cluster.show(job)
+    assert nodes_of(cluster.run()) == {}
+    assert cluster.core.queue_counts()["unschedulable"] == 1
+    assert nodes_of(cluster.pass_time(4)) == {"orphan": "n1"}
+    cluster.show(QueueObjectChanged(queue("a", cpu=6)))
+    assert len(nodes_of(cluster.pass_time(10))) == 3
+
+
+def test_pods_wait_for_the_jobset_of_their_job():
+    """A Job without a queue may have that of its JobSet; a pod that goes while it waits is forgotten."""
+    above = Owner("JobSet", "s", "uid-JobSet-s")
+    job = Job("d", "s-w-0", "uid-Job-s-w-0", parallelism=1, completions=1, owner=above)
+    late = pod("s-w-0-0").owner("Job", "s-w-0")
+    cluster = Cluster(big(), *objects(queue("a", cpu=5)), job, owner_wait_seconds=5.0)
+    cluster.run()
+    cluster.show(late, pod("brief").owner("Job", "s-w-0"))
+    assert nodes_of(cluster.run()) == {}
+    cluster.delete("brief")
+    assert nodes_of(cluster.pass_time(5)) == {"s-w-0-0": "n1"}
+
+
+def remembered(managed: Managed) -> dict[str, int]:
+    """How much is known of workloads, by attribute; not what there is once for each queue or shape."""
+    known = vars(managed) | vars(managed._flavors)
+    found = {name: each for name, each in known.items() if name not in ("_pending", "_existing", "shapes")}
+    return {name: len(each) for name, each in found.items() if isinstance(each, dict | set)}
+
+
+def test_nothing_is_remembered_of_what_is_gone():
+    """A Job that was let go on by stand-ins, and whose pods go before it does, leaves no trace."""
+    made = pod("j").cpu(1).uid("").obj()
+    job = Job("d", "j", "uid-Job-j", parallelism=2, completions=2, queue=QueueLabels("q-a", ""), template=made)
+    cluster = Cluster(big(), *objects(queue("a", cpu=5)))
+    cluster.run()
+    managed = cluster.core.world.managed
+    before = remembered(managed)
+    cluster.show(msgspec.structs.replace(job, suspended=True))
+    assert writes(cluster.run()) == [("ResumeJob", "j")]
+    cluster.show(*(pod(f"j-{i}").cpu(1).owner("Job", "j") for i in range(2)))
+    assert len(nodes_of(cluster.run())) == 2
+    for name in ("j-0", "j-1"):
+        cluster.delete(name)
+    cluster.run()
+    cluster.show(msgspec.structs.replace(job, finished=True))
+    cluster.run()
+    cluster.show(JobGone("d", "j"))
+    cluster.run()
+    assert remembered(managed) == before

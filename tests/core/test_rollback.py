@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, Unmark, Write
+from gangsched.core.decision import UNSCHEDULABLE, Verdict
+from gangsched.core.groups import Group
 from gangsched.core.lifecycle import report
-from gangsched.model.records import Job
+from gangsched.core.lifecycle.rollback import hopeless
+from gangsched.model.records import SINGLE, GangId, Job
 from tests.builders import PodBuilder, gang, node, pdb, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import G, go_on, names
+from tests.core.test_foreign_plugins import OTHER, Strict, with_filter
 
 IN_PART = "The gang is bound in part: 1 bound, 1 more needed"
 
@@ -263,3 +267,100 @@ def test_budgets_that_may_not_be_broken_are_asked() -> None:
     """In strict mode the members leave through evictions."""
     cluster = half(pdb("b").allows(1), rollback=True, strict_budgets=True)
     assert [a.evict for a in cluster.log if isinstance(a, Remove)] == [True]
+
+
+@pytest.mark.parametrize(
+    "passes",
+    [{"failed_plugin": "Strict"}, {"retry_at": 60.0}, {"behind": True}, {"short_of_quota": True}],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_what_passes_is_not_hopeless(passes: dict[str, Any]) -> None:
+    """A place may turn up without anybody leaving; so it may when the gang evicts again."""
+    group = Group((GangId(SINGLE, "d", "g", "s"),))
+    assert hopeless(group, Verdict(UNSCHEDULABLE, ()), 3)
+    assert not hopeless(group, Verdict(UNSCHEDULABLE, (), **passes), 3)
+    group.rounds = 3
+    assert not hopeless(group, Verdict(UNSCHEDULABLE, ()), 3)
+
+
+def test_a_gang_that_will_evict_later_is_not_rolled_back() -> None:
+    """Its place is taken by a pod that may leave for it, once its preemption delay is over."""
+    cluster = refusing(rollback=True, preemption_delay_seconds=60.0)
+    cluster.show(member(1).priority(10), member(2).priority(10))
+    cluster.run()
+    cluster.judge = lambda _: None
+    cluster.show(pod("low").cpu(3).priority(0).on("n2"))
+    cluster.pass_time(5)
+    assert names(cluster, Remove) == set()
+    cluster.pass_time(100)
+    assert names(cluster, Remove) == {"low"}
+
+
+def test_a_plugin_that_fails_removes_nobody() -> None:
+    """Nothing is known about a place for the other member until it works again."""
+    strict = Strict()
+    members = [member(i).scheduler(OTHER) for i in (1, 2)]
+    cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *members, rollback=True, **with_filter(strict))
+    cluster.judge = _refuse_m2
+    cluster.run()
+    cluster.judge = lambda _: None
+    strict.wrong = "mask"
+    cluster.pass_time(2)
+    assert texts(cluster.log, "m2")[-1][0] == "SchedulerError"
+    assert names(cluster, Remove) == set()
+
+
+def test_a_victim_that_turns_up_while_members_are_marked_saves_them() -> None:
+    """The gang may evict it instead."""
+    cluster = refusing(rollback=True)
+    cluster.run()
+    cluster.judge = lambda _: None
+    cluster.slow = lambda w: isinstance(w, Mark)
+    cluster.show(node("n2").cordoned())
+    cluster.pass_time(2)
+    assert cluster.core.states() == {G: "MarkingMembers"}
+    cluster.show(node("n3"), pod("low").cpu(3).priority(-1).on("n3"))
+    go_on(cluster)
+    assert names(cluster, Remove) == {"low"}
+
+
+def test_a_refused_binding_counts_although_another_one_is_repeated() -> None:
+    """The repeated one succeeds, and the gang is as much in part as it was."""
+    nodes = [node(f"n{i}") for i in (1, 2, 3)]
+    cluster = Cluster(*nodes, gang("g").min(3), *map(member, (1, 2, 3)), rollback=True)
+    timeouts = [("transient", "timeout")]
+
+    def judge(write: Write) -> tuple[str, str] | None:
+        again = isinstance(write, Bind) and write.pod.name == "m3" and bool(timeouts)
+        return timeouts.pop() if again else _refuse_m2(write)
+
+    cluster.judge = judge
+    cluster.pass_time(1.5)
+    assert {p.name for p in cluster.pods.values() if p.node} == {"m1", "m3"}
+    assert cluster.core.states() == {G: "Backoff"}
+    assert texts(cluster.log, "m2")[-1][1].startswith("Binding: refused: because")
+    cluster.show(node("n2").cordoned())
+    cluster.pass_time(10)
+    assert names(cluster, Remove) == {"m1", "m3"}
+
+
+def test_a_rollback_that_is_given_up_leaves_the_mark_of_another_plan() -> None:
+    """The member has to leave for a stronger gang as well: that mark was overwritten, and is written again."""
+    cluster = refusing(rollback=True)
+    cluster.run()
+    cluster.judge = lambda _: None
+    cluster.slow = lambda w: isinstance(w, Mark) and w.pod.name == "v"
+    cluster.show(node("n2").cordoned(), node("n3"), pod("v").cpu(3).on("n3"))
+    cluster.show(gang("p").min(2), *(pod(f"p{i}").cpu(3).priority(9).gang("p") for i in (1, 2)))
+    cluster.run()
+    cluster.slow = lambda w: isinstance(w, Mark)
+    cluster.pass_time(2)
+    assert cluster.core.states() == {G: "MarkingMembers", "d/p": "Marked"}
+    cluster.show(gang("g").min(1))
+    cluster.answer("m1")
+    cluster.run()
+    cluster.answer("m1")
+    cluster.run()
+    mark = report.mark_of(cluster.pod("m1"))
+    assert mark is not None
+    assert mark.preemptor == "d/p"

@@ -399,3 +399,17 @@ def test_shapes_that_no_pod_has_any_more_are_forgotten() -> None:
     assert len(snapshot.terms.apart(snapshot.class_of(pod("q").label(job="2999").obj()))) == 1
     assert [snapshot.shapes[snapshot.table.shape[snapshot.table.slot_of[kept.uid]]]] == [kept.shape]
     assert snapshot.class_of(kept).shape is like_kept.shape
+
+
+def test_label_values_that_no_node_has_any_more_are_forgotten() -> None:
+    """Each node that an autoscaler adds and removes has a hostname of its own."""
+    snapshot = Snapshot()
+    snapshot.set_node(node("kept").label(host="kept").obj())
+    for number in range(1000):
+        snapshot.set_node(node(f"n{number}").label(host=f"n{number}").obj())
+        snapshot.settle()
+        column = snapshot.columns.label("host")
+        assert [column.values[code] for code in column.codes] == ["kept", f"n{number}"]
+        snapshot.drop_node(f"n{number}")
+        snapshot.settle()
+    assert len(snapshot.columns.label("host").values) < 300

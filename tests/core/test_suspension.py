@@ -9,9 +9,12 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark
 from gangsched.core.events import JobGone, PriorityClassChanged
-from gangsched.model.records import Job, Owner, Pod, PriorityClass, QueueLabels
+from gangsched.core.lifecycle.report import REFUSED
+from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, Job, Owner, Pod, PriorityClass, QueueLabels
 from tests.builders import OURS, PodBuilder, gang, node, pdb, pod
 from tests.core.harness import Cluster, plan, reports, victims, writes
+from tests.core.quota.world import queue
+from tests.core.test_joint import objects
 
 MEMBERS = 8
 
@@ -73,6 +76,7 @@ def test_a_job_that_would_fail_leaves_as_a_whole() -> None:
         ({"owner": Owner("JobSet", "s", "u")}, {}),
         ({"template": None}, {}),
         ({"queue": QueueLabels("team")}, {}),
+        ({"parallelism": 10_001, "completions": None}, {}),
     ],
 )
 def test_jobs_whose_pods_are_deleted_all_the_same(fields: dict[str, Any], options: dict[str, Any]) -> None:
@@ -245,7 +249,7 @@ def test_room_that_nobody_comes_for_is_given_up() -> None:
 
 
 def test_a_stronger_gang_takes_the_room_of_a_job_that_starts() -> None:
-    """Room is kept from those that are not stronger only."""
+    """Room is kept from those that are not stronger only; the Job goes on all the same, and is no gang any more."""
     cluster = preempted()
     cluster.delete("vip")
     cluster.run()
@@ -253,6 +257,7 @@ def test_a_stronger_gang_takes_the_room_of_a_job_that_starts() -> None:
     cluster.run()
     assert cluster.pod("late").node
     assert not cluster.core.world.held
+    assert cluster.core.states() == {}
 
 
 def test_a_job_whose_start_fails_after_its_room_was_taken_waits_again() -> None:
@@ -358,6 +363,48 @@ def test_the_priority_of_a_template_is_that_of_its_class() -> None:
     cluster.show(PriorityClassChanged(PriorityClass("high", 100)))
     cluster.run()
     assert (cluster.decisions[-1].priority, victims(cluster.decisions[-1])) == (100, ["low"])
+
+
+def test_a_template_says_no_priority_itself() -> None:
+    """Anybody may write one into a Job: the API server checks it of pods only."""
+    template = member(0).priority(1_999_999_999).uid("").obj()
+    low = pod("low").cpu(4).priority(50).on("n1")
+    cluster = Cluster(node("n1").cpu(4), job(suspended=True, suspended_by=OURS, template=template), low)
+    cluster.run()
+    assert cluster.decisions[-1].priority == 0
+    assert writes(cluster.log) == []
+
+
+@pytest.mark.parametrize("policy", [PREEMPT_LOWER, PREEMPT_NEVER])
+def test_the_preemption_policy_of_a_template_is_that_of_its_class(policy: str) -> None:
+    """Whatever it says itself."""
+    other = PREEMPT_NEVER if policy == PREEMPT_LOWER else PREEMPT_LOWER
+    template = msgspec.structs.replace(member(0).uid("").obj(), priority_class="high", preemption_policy=other)
+    high = PriorityClassChanged(PriorityClass("high", 100, preemption_policy=policy))
+    low = pod("low").cpu(4).on("n1")
+    cluster = Cluster(*nodes(), job(suspended=True, suspended_by=OURS, template=template), high, low)
+    cluster.run()
+    assert victims(cluster.decisions[-1]) == (["low"] if policy == PREEMPT_LOWER else [])
+
+
+@pytest.mark.parametrize("fields", [{"suspended_by": OURS}, {"queue": QueueLabels("q-a")}])
+def test_a_job_that_is_too_large_is_refused_once(fields: dict[str, Any]) -> None:
+    """No pod is planned for it, others are, and it is planned when it has been made smaller."""
+    huge = job(suspended=True, parallelism=2_000_000_000, completions=None, **fields)
+    cluster = Cluster(*nodes(), *objects(queue("a", cpu=8)), huge, pod("other").cpu(1))
+    cluster.run()
+    cluster.show(msgspec.structs.replace(huge, version="2"))
+    cluster.run()
+    assert [(a.regarding[:4], a.note) for a in reports(cluster.log, REFUSED)] == [
+        (
+            ("batch/v1", "Job", "d", "train"),
+            "spec.parallelism: 2000000000 pods are more than the 10000 with which a Job may wait for its start",
+        )
+    ]
+    assert [a.pod.name for a in cluster.log if isinstance(a, Bind)] == ["other"]
+    cluster.show(msgspec.structs.replace(huge, parallelism=4))
+    cluster.run()
+    assert [a.job.name for a in cluster.log if isinstance(a, ResumeJob)] == ["train"]
 
 
 # -- restarts ----------------------------------------------------------------------------------------------------

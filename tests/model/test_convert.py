@@ -245,6 +245,7 @@ def test_job_defaults():
 
 def test_a_job_has_what_its_pods_will_be():
     """The template with the labels of the Job controller, and the annotations of the Job that its pods get."""
+    suspended = {"type": "Suspended", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}
     raw = {
         "metadata": {
             "name": "j",
@@ -263,10 +264,11 @@ def test_a_job_has_what_its_pods_will_be():
                 "spec": {"schedulerName": "s", "priorityClassName": "high", "containers": [{}]},
             },
         },
-        "status": {"succeeded": 3, "conditions": [{"type": "Suspended", "status": "True"}]},
+        "status": {"succeeded": 3, "conditions": [suspended]},
     }
     job = Converter().job(msgspec.convert(raw, wire.Job))
     assert (job.suspended, job.suspended_by, job.finished, job.version) == (True, "s", False, "7")
+    assert job.suspended_since == 60.0
     assert (job.wanted, job.owner) == (3, Owner("CronJob", "c", "cu"))
     assert job.template is not None
     assert job.template.owner == Owner("Job", "j", "u")

@@ -10,13 +10,14 @@ import pytest
 from gangsched.model.convert import Converter
 from gangsched.model.convert_jobsets import child, job_set
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Owner, QueueLabels
-from gangsched.model.wire_jobsets import JobSet
+from gangsched.model.jobsets import JobSet, ReplicatedJob, too_many
+from gangsched.model.records import Job, Owner, QueueLabels
+from gangsched.model.wire_jobsets import JobSet as WireJobSet
 
 POD = {"spec": {"schedulerName": "us", "containers": [{"resources": {"requests": {"cpu": "2"}}}]}}
 
 
-def jobset(**fields: Any) -> JobSet:
+def jobset(**fields: Any) -> WireJobSet:
     """A JobSet with a driver and three workers of two pods."""
     driver = {"name": "driver", "template": {"spec": {"template": POD}}}
     workers = {"name": "w", "replicas": 3, "template": {"spec": {"parallelism": 2, "completions": 2, "template": POD}}}
@@ -25,7 +26,7 @@ def jobset(**fields: Any) -> JobSet:
         "spec": {"replicatedJobs": [driver, workers], **fields.pop("spec", {})},
         **fields,
     }
-    return msgspec.convert(raw, JobSet)
+    return msgspec.convert(raw, WireJobSet)
 
 
 def test_a_jobset_is_its_templates_times_their_replicas() -> None:
@@ -56,7 +57,7 @@ def test_jobs_that_depend_on_others_start_in_order() -> None:
     """A name that does not come before is an error: its Jobs would never start."""
     raw = jobset()
     raw.spec.replicated_jobs[1].depends_on = msgspec.convert([{"name": "driver", "status": "Ready"}], list[Any])
-    raw = msgspec.convert(msgspec.to_builtins(raw), JobSet)
+    raw = msgspec.convert(msgspec.to_builtins(raw), WireJobSet)
     assert job_set(Converter(), raw).in_order
     raw.spec.replicated_jobs.reverse()
     with pytest.raises(FieldError, match=r"spec.replicatedJobs\[0\].dependsOn\[0\].name"):
@@ -76,3 +77,32 @@ def test_a_child_is_named_labelled_and_owned_as_its_controller_does() -> None:
     assert (made.metadata.name, made.metadata.labels, made.spec.template.metadata.labels) == ("js-w-2", labels, labels)
     job = Converter().job(made)
     assert (job.owner, job.suspended, job.queue.local_queue) == (Owner("JobSet", "js", "u"), True, "")
+
+
+def test_a_jobset_knows_its_controller() -> None:
+    """Of all its owners the one that controls it."""
+    owners = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u1"},
+        {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "name": "t",
+            "uid": "u2",
+            "controller": True,
+        },
+    ]
+    found = jobset(metadata={"name": "js", "namespace": "ns", "uid": "u", "ownerReferences": owners})
+    assert job_set(Converter(), found).owner == Owner("TrainJob", "t", "u2")
+    assert job_set(Converter(), jobset()).owner is None
+
+
+@pytest.mark.parametrize(
+    ("replicas", "parallelism", "fits"),
+    [(5_000, 2, True), (5_001, 2, False), (1, 2_000_000_000, False), (0, 9**9, True)],
+)
+def test_how_large_a_jobset_may_be_to_wait(replicas: int, parallelism: int, fits: bool) -> None:
+    """All of its Jobs together, without counting them one by one."""
+    job = Job("ns", "js-w", parallelism=parallelism)
+    problem = too_many(JobSet("ns", "js", replicated=(ReplicatedJob(0, job), ReplicatedJob(replicas, job))))
+    assert (problem is None) is fits
+    assert problem is None or problem.field == "spec.replicatedJobs[1].replicas"

@@ -5,14 +5,14 @@ Lists in a PATCH replace what was there, so it is made from the object as the se
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from gangsched.model.directives import ADDED_BY_FLAVOR
+from gangsched.model.directives import ADDED_BY_FLAVOR, added_by_flavor
+from gangsched.model.errors import FieldError
 from gangsched.model.records import Directives
 
 
@@ -43,10 +43,13 @@ def template_change(found: Mapping[str, Any], added: Sequence[Directives]) -> tu
 
 
 def _earlier(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    text = (found["metadata"].get("annotations") or {}).get(ADDED_BY_FLAVOR, "[]")
-    with contextlib.suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(text, type=list[dict[str, Any]])
-    return []
+    """The entries of the annotation as they stand there; one that cannot be understood says nothing."""
+    notes = found["metadata"].get("annotations") or {}
+    try:
+        added_by_flavor(notes)
+    except FieldError:
+        return []
+    return msgspec.json.decode(notes.get(ADDED_BY_FLAVOR, "[]"), type=list[dict[str, Any]])
 
 
 def _entry(added: Directives) -> dict[str, Any]:

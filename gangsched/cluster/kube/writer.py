@@ -47,6 +47,7 @@ from gangsched.model.convert_jobsets import jobset_finished
 from gangsched.model.convert_volumes import SELECTED_NODE
 from gangsched.model.directives import ADDED_BY_FLAVOR
 from gangsched.model.jobsets import JOBSET
+from gangsched.model.queues import QUEUE_LABEL
 
 _log = structlog.get_logger(__name__)
 
@@ -404,6 +405,8 @@ class Writer:
         by = None if isinstance(action, ResumeJob) and action.held else action.scheduler
         if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != by:
             return (CONFLICT, f"{what.kind} {what.key} has been suspended by somebody else"), request
+        if by is None and isinstance(action, ResumeJob) and QUEUE_LABEL not in (job.metadata.labels or {}):
+            return (CONFLICT, f"{what.kind} {what.key} has no queue any more"), request
         version = job.metadata.resource_version
         if not _writes_templates(request):
             return ((REFUSED, error.message) if error.status == 422 else None), job_request(action, version)

@@ -29,12 +29,12 @@ from gangsched.core.events import (
     QueueObjectChanged,
     StorageChanged,
 )
-from gangsched.model import convert_jobsets, convert_queues, convert_volumes, wire, wire_queues
+from gangsched.model import convert_jobsets, convert_queues, convert_volumes, jobsets, wire, wire_queues
 from gangsched.model import wire_volumes as storage
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
 from gangsched.model.queues import QueueObject
-from gangsched.model.records import PodSelector
+from gangsched.model.records import Job, PodSelector
 from gangsched.model.times import parse_time
 from gangsched.model.wire_jobsets import JobSet
 
@@ -208,7 +208,9 @@ class _Loading:
 
     def _jobset(self, place: Place, raw: JobSet) -> None:
         _identify(raw.metadata, "JobSet")
-        self._add(place, JobSetChanged(convert_jobsets.job_set(self._convert, raw)))
+        record = convert_jobsets.job_set(self._convert, raw)
+        _check_size(record)
+        self._add(place, JobSetChanged(record))
         if self._owners.is_expanded(raw):
             return
         for job, path in jobs_of(raw):
@@ -226,7 +228,9 @@ class _Loading:
             self._convert.shape_of_template(meta, raw.spec.template.spec)
         except FieldError as error:
             raise error.under(template.removesuffix(".spec")) from None
-        self._add(place, JobChanged(self._convert.job(raw)))
+        record = self._convert.job(raw)
+        _check_size(record)
+        self._add(place, JobChanged(record))
         if not expand:
             return
         self._made += count
@@ -279,6 +283,13 @@ def _identify(meta: wire.ObjectMeta, kind: str) -> None:
     if not meta.uid:
         name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
         meta.uid = f"manifest:{kind}/{name}"
+
+
+def _check_size(owner: Job | jobsets.JobSet) -> None:
+    """Raises :class:`FieldError` for a Job or JobSet that would wait for its start and is too large for that."""
+    waits = owner.suspended and (owner.queue.local_queue or owner.suspended_by)
+    if waits and (problem := jobsets.too_many(owner)) is not None:
+        raise problem
 
 
 def _template_names(workload: Workload) -> list[str]:

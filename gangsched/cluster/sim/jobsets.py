@@ -15,7 +15,7 @@ from gangsched.cluster.sim.history import COMPLETE, FAIL, JOBSET_CONTROLLER, RES
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
 from gangsched.core.events import Event, JobChanged, JobSetChanged
-from gangsched.model.directives import directed_as
+from gangsched.model.directives import directed, merged
 from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import Job
 
@@ -59,12 +59,17 @@ class JobSetController:
 
 
 def _as_said(job: Job, jobset: JobSet) -> Job:
-    """The Job suspended or not, as its JobSet is; one that goes on has the node selector and tolerations of there."""
+    """The Job suspended or not, as its JobSet is; one that goes on has the node selector and tolerations of there
+    beside those that it had.
+    """
     job = msgspec.structs.replace(job, suspended=jobset.suspended)
     made_of = next((each.job for each in jobset.replicated if each.job.name == job.name.rpartition("-")[0]), None)
     if job.suspended or job.template is None or made_of is None:
         return job
-    return msgspec.structs.replace(job, template=directed_as(job.template, made_of.template), added=made_of.added)
+    model = made_of.template
+    if model is not None:
+        model = msgspec.structs.replace(model, shape=directed(model.shape, made_of.added))
+    return msgspec.structs.replace(job, template=merged(job.template, model))
 
 
 def _complete(job: Job) -> bool:

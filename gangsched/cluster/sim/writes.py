@@ -172,7 +172,8 @@ class ApiServer:
         by = "" if isinstance(action, ResumeJob) and action.held else action.scheduler
         if not suspend and job.suspended_by != by:
             return Outcome("conflict", f"{ref.kind} {job.key} has been suspended by somebody else")
-        changed = msgspec.structs.replace(job, suspended=suspend, suspended_by=action.scheduler if suspend else "")
+        since, by = (self._clock.now, action.scheduler) if suspend else (0.0, "")
+        changed = msgspec.structs.replace(job, suspended=suspend, suspended_by=by, suspended_since=since)
         if isinstance(action, ResumeJob) and action.templates is not None:
             changed = _given(changed, action.templates)
         event = JobSetChanged(changed) if isinstance(changed, JobSet) else JobChanged(changed)

@@ -32,6 +32,7 @@ PREEMPTED = "Preempted"
 
 #: Type, status, reason and message.
 Condition = tuple[str, str, str, str]
+_RUNS: Condition = (ADMITTED, "True", ADMITTED, "The workload is admitted")
 
 
 def reserved(steps: Steps, group: Group, verdict: Verdict) -> None:
@@ -43,23 +44,57 @@ def reserved(steps: Steps, group: Group, verdict: Verdict) -> None:
     if world.suspended.rooms_of(p for gang in group.gangs for p in world.membership.pods(gang)):
         return
     steps.reserved[group.key] = use.queue, steps.now
-    text = f"Quota reserved in ClusterQueue {use.queue}"
-    waited = max(0, int(steps.now - world.membership.created(group.gangs)))
-    note = f"{text}, wait time since queued was {waited}s"
+    condition = _has_quota(use.queue)
+    waited = max(0, int(steps.now - _waits_since(steps, group)))
+    note = f"{condition[3]}, wait time since queued was {waited}s"
     for about in _objects(steps, group.gangs):
         steps.actions.append(report.event(about, "Normal", RESERVED, "Admitting", note))
-        _set(steps, about, (RESERVED, "True", RESERVED, text))
+        _set(steps, about, condition)
+
+
+def _waits_since(steps: Steps, group: Group) -> float:
+    """Since when the group waits (seconds): it has its pods, or it is suspended. One that was preempted may be old."""
+    if group.gangs[0].family in WITHOUT_PODS:
+        owner = steps.world.suspended.find(group.gangs[0].family, group.gangs[0].namespace, group.gangs[0].name)
+        if owner is not None:
+            return owner.suspended_since or owner.created
+    membership = steps.world.membership
+    pods = (p.created for gang in group.gangs for p in membership.census(gang).pending)
+    return max(membership.created(group.gangs), min(pods, default=0.0))
+
+
+def _has_quota(queue: str) -> Condition:
+    return RESERVED, "True", RESERVED, f"Quota reserved in ClusterQueue {queue}"
 
 
 def admitted(steps: Steps, group: Group) -> None:
-    """The group runs: its members are bound, or its suspension has ended."""
+    """The group runs: its members are bound, or its suspension has ended. Without the time there is no Event."""
     if group.key not in steps.reserved:
         return
     queue, since = steps.reserved.pop(group.key)
-    note = f"Admitted by ClusterQueue {queue}, wait time since reservation was {max(0, int(steps.now - since))}s"
     for about in _objects(steps, group.gangs):
-        steps.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
-        _set(steps, about, (ADMITTED, "True", ADMITTED, "The workload is admitted"))
+        if since is not None:
+            waited = max(0, int(steps.now - since))
+            note = f"Admitted by ClusterQueue {queue}, wait time since reservation was {waited}s"
+            steps.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
+        _set(steps, about, _RUNS)
+
+
+def taken_over(steps: Steps) -> None:
+    """Tell each Job that holds quota so: an earlier process may have ended before it did. What stands on the Job
+    already is not written again.
+    """
+    managed = steps.world.managed
+    managed.settle()
+    for uid, admission in sorted(managed.quota.admissions.items()):
+        if not admission.evicted:
+            queue, runs = admission.workload.queue, managed.tally.runs(uid)
+            if not runs:
+                steps.reserved[uid] = queue, None
+            conditions = (_has_quota(queue), *([_RUNS] if runs else []))
+            ours = (gang for gang in managed.gangs_of(uid) if steps.world.membership.is_ours(gang))
+            for about in _objects(steps, ours):
+                _set(steps, about, *conditions)
 
 
 def pending(steps: Steps, group: Group) -> None:

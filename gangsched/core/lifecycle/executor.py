@@ -14,6 +14,7 @@ from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Do, Signal, State, step
 from gangsched.core.lifecycle.takeover import Takeover
+from gangsched.core.lifecycle.validity import overdue
 from gangsched.core.lifecycle.waking import Waking
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
@@ -46,6 +47,7 @@ class Executor:
         self.nodes_fuller: set[str] = set()
         self._group_of: dict[GangId, str] = {}
         self._restless: set[str] = set()
+        self._prebinding: set[str] = set()
         self._next_plan = 1
 
     @property
@@ -109,6 +111,7 @@ class Executor:
         self._clock = Clock()
         self._group_of.clear()
         self._restless.clear()
+        self._prebinding.clear()
         self._waking.clear()
         self.world.held.clear()
         self.world.suspended.rooms.clear()
@@ -208,6 +211,7 @@ class Executor:
         self.steps.release(group)
         self.groups.pop(group.key, None)
         group.known = False
+        self._prebinding.discard(group.key)
         self.steps.check.discard(group.key)
         for gang in group.gangs:
             self._group_of.pop(gang, None)
@@ -255,6 +259,8 @@ class Executor:
             group = self.groups.get(key)
             if group is not None and group.state is State.STARTING and key in taken:
                 self.signal(group, Signal.TAKEN_OVER)
+                if not any(map(self.world.membership.waits, group.gangs)):
+                    self.refresh(group.gangs[0])  # it goes on: nothing need happen to it any more
             if group is None or group.plan is None or group.state not in HOLDING:
                 continue
             # Who comes while victims leave is found out when they are gone; nobody looks again after volumes.
@@ -268,7 +274,7 @@ class Executor:
         for group in self._clock.due("deadline", self.now):
             group.message = f"timed out while {group.state.value}: {telling.waits_for(self.steps, group)}"
             if group.state is State.WAITING and group.plan is not None:
-                self.world.stuck.update(uid for uid in group.plan.waiting if self._overdue(uid))
+                self.world.stuck.update(uid for uid in group.plan.waiting if overdue(self.world, uid, self.now))
             self.signal(group, Signal.TIMEOUT)
             if group.state is State.BOUND:
                 self.refresh(group.gangs[0])
@@ -283,11 +289,6 @@ class Executor:
         for key in self.queue.due(self.now):
             if key in self.groups:
                 self.signal(self.groups[key], Signal.WAKE)
-
-    def _overdue(self, uid: str) -> bool:
-        """Should a pod that terminates be gone by now?"""
-        pod = self.world.pods.get(uid)
-        return pod is not None and pod.deleting_since is not None and pod.deleting_since < self.now
 
     def wake(self, changes: Sequence[Change]) -> None:
         """Something happened that may help parked gangs."""
@@ -334,8 +335,7 @@ class Executor:
         """Make a verdict with placements the gang's plan and start on it."""
         ident = self._new_ident()
         admission.reserved(self.steps, group, verdict)
-        for use in (d.quota for d in verdict.decisions if d.quota is not None):
-            self.world.managed.choose(use.by_pod, self.now)
+        self.steps.follow(group, verdict)
         group.plan = Plan(ident, verdict.placements, verdict.victims, [a.uid for a in verdict.awaiting])
         group.plan.required = self._required(group)
         self.steps.look_around(group.plan)
@@ -360,7 +360,7 @@ class Executor:
 
     def volumes_changed(self) -> None:
         """Gangs that wait for their volumes are looked at again."""
-        self.steps.check.update(g.key for g in self.groups.values() if g.state is State.PREBINDING)
+        self.steps.check.update(self._prebinding)
 
     def take_over(self) -> None:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
@@ -384,6 +384,7 @@ class Executor:
         for pod, mark in found.marked:
             if pod.uid not in needed:
                 self.steps.unmark(pod.uid, mark.preemptor)
+        admission.taken_over(self.steps)
 
     def _begun(self) -> set[int]:
         """Gangs that are bound in part come first among those of their priority; returns these priorities. Nothing
@@ -423,6 +424,10 @@ class Executor:
             self.steps.check.add(group.key)
         if found.state not in (*HOLDING, State.STARTING, *ROLLING_BACK):
             group.deadline = None
+        if found.state is State.PREBINDING:
+            self._prebinding.add(group.key)
+        else:
+            self._prebinding.discard(group.key)
         if found.state is State.BINDING:
             self.world.binding.update(group.gangs)
         else:

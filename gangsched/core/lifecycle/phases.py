@@ -125,7 +125,7 @@ class Phases:
         check, self._steps.check = self._steps.check, set()
         for key in sorted(check):
             group = self._groups.get(key)
-            if group is None or not group.barrier.complete or group.plan is None:
+            if group is None or not group.barrier.complete or group.plan is None or group.retry_at is not None:
                 continue
             if group.state is State.WAITING:
                 if not group.plan.waiting:
@@ -169,6 +169,7 @@ class Phases:
         if group.state is State.BINDING and any(text.startswith("transient") for _, text in failures):
             # It may have taken effect: only the same binding again can tell without giving the room away twice.
             group.unsure = [uid for uid, text in failures if text.startswith("transient")]
+            group.barrier.failed += [(uid, text) for uid, text in failures if not text.startswith("transient")]
             group.attempts += 1
             group.retry_at = self._steps.now + self._steps.backoff(group)
             return
@@ -230,10 +231,17 @@ class Phases:
         """Is the gang still bound in part, and still without a place for the others?"""
         if not self._world.membership.half_bound(group.gangs):
             return False
-        if group.failed_binds >= self._steps.options.max_rounds:
+        max_rounds = self._steps.options.max_rounds
+        if group.failed_binds >= max_rounds:
             return True  # there is a place as far as is known here, and yet they cannot be bound
-        verdict = self._decider.decide(group.gangs, group.key, self._steps.now, may_preempt=False)
-        return verdict.outcome not in (BIND, WAIT)
+        verdict = self._decider.decide(
+            group.gangs,
+            group.key,
+            self._steps.now,
+            may_preempt=group.rounds < max_rounds,
+            waiting_since=group.waiting_since,
+        )
+        return rollback.hopeless(group, verdict, max_rounds)
 
     def _right(self, group: Group, plan: Plan) -> bool:
         """May all victims that have not been removed yet still be evicted, and does the gang need them to go?"""
@@ -264,4 +272,5 @@ class Phases:
         moved = self._steps.withdraw_moved(plan, verdict.placements)
         group.plan = Plan(plan.ident, verdict.placements, (), ())
         group.plan.nominated = plan.nominated - moved
+        self._steps.follow(group, verdict)
         self._signal(group, self.onward(group, Signal.ROOM_FREED, group.plan))

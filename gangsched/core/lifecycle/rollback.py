@@ -34,8 +34,8 @@ def leaving(steps: Steps, group: Group, verdict: Verdict) -> list[Victim]:
     if not membership.half_bound(group.gangs):
         group.begun.clear()
         return []
-    hopeless = verdict.outcome == UNSCHEDULABLE or group.failed_binds >= options.max_rounds
-    if not hopeless or group.rollbacks >= options.max_rounds:
+    failing = group.failed_binds >= options.max_rounds
+    if not (failing or hopeless(group, verdict, options.max_rounds)) or group.rollbacks >= options.max_rounds:
         return []
     members = [membership.census(gang) for gang in group.gangs]
     bound = [pod for census in members for pod in census.bound]
@@ -43,6 +43,14 @@ def leaving(steps: Steps, group: Group, verdict: Verdict) -> list[Victim]:
         return []
     found = [_as_victim(pod) for pod in bound]
     return [] if warnings(found, steps.world) else found  # a Job would count them as failed, and end
+
+
+def hopeless(group: Group, verdict: Verdict, max_rounds: int) -> bool:
+    """Have the other members no place, and will they have none either when time has passed, gangs ahead have had their
+    turn, quota is given back, a plug-in works again, or the gang may evict again?
+    """
+    passes = verdict.failed_plugin or verdict.retry_at is not None or verdict.behind or verdict.short_of_quota
+    return verdict.outcome == UNSCHEDULABLE and not passes and group.rounds < max_rounds
 
 
 def _may_go(group: Group, pod: Pod) -> bool:
@@ -64,7 +72,9 @@ def mark(steps: Steps, group: Group) -> None:
     for uid in steps.standing(group.plan):
         action_id = steps.new_id()
         steps.marks.add(uid)
+        steps.mark_texts.asked(uid, group.key, text)
         steps.repeats.drop(Unmark, uid)
+        steps.repeats.drop(Mark, uid)
         steps.write(group, Mark(action_id, report.reference(steps.world.pods[uid]), text), action_id, uid)
 
 

@@ -17,7 +17,7 @@ from gangsched.core.actions import (
     Unmark,
     WithdrawNomination,
 )
-from gangsched.core.decision import Placement
+from gangsched.core.decision import Placement, Verdict
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle import admission, prebind, report, rollback, shared_marks, suspension, telling
 from gangsched.core.lifecycle.outstanding import Outstanding
@@ -40,7 +40,7 @@ class Steps:
     whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed. ``statuses`` are
     those of group objects that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang will
     tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
-    not run yet, by key: the ClusterQueue, and since when.
+    not run yet, by key: the ClusterQueue, and since when (None: an earlier process gave it to them).
     """
 
     def __init__(self, world: World, options: Options) -> None:
@@ -61,7 +61,7 @@ class Steps:
         self._withdraw_later: dict[str, list[WithdrawNomination]] = {}
         self.statuses: dict[GangId, object] = {}
         self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
-        self.reserved: dict[str, tuple[str, float]] = {}
+        self.reserved: dict[str, tuple[str, float | None]] = {}
         self._do: dict[Do, Callable[[Group], None]] = {
             Do.NOMINATE: self._nominate,
             Do.MARK: self._mark,
@@ -100,6 +100,12 @@ class Steps:
         self.reserved.clear()
         self.repeats.clear()
         self._withdraw_later.clear()
+
+    def follow(self, group: Group, verdict: Verdict) -> None:
+        """The group's members are going to run where, and in the flavors in which, this verdict has them."""
+        group.decisions = verdict.decisions
+        for use in (d.quota for d in verdict.decisions if d.quota is not None):
+            self.world.managed.choose(use.by_pod, self.now)
 
     def still(self, group: Group) -> bool:
         """Is nothing of an earlier plan of this gang on its way any more? Until then it is not decided again: a mark or

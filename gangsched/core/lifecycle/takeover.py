@@ -63,7 +63,7 @@ class Takeover:
             return None
         if not leaving and victims and self._needless(group, placements):
             return None
-        chosen = as_begun([self._victim(p) for p in (*victims, *leaving)], self._world, self._decider.options)
+        chosen = self._as_begun(group, (*victims, *leaving))
         if incomplete(chosen, self._world):
             return None
         plan = Plan(intent.plan, placements, chosen, ())
@@ -83,12 +83,15 @@ class Takeover:
             return None
         staying = [p.uid for p in victims]
         placements = self._decider.places_without(group.gangs, group.key, self._now, staying)
-        chosen = as_begun([self._victim(p) for p in (*victims, *leaving)], self._world, self._decider.options)
+        chosen = self._as_begun(group, (*victims, *leaving))
         if not placements or incomplete(chosen, self._world):
             return None
         plan = Plan(f"{int(self._now * 1000):x}-0", placements, chosen, ())
         plan.announced = True
         return plan
+
+    def _as_begun(self, group: Group, pods: Sequence[Pod]) -> list[Victim]:
+        return as_begun([self._victim(p) for p in pods], self._world, self._decider.options, group.gangs)
 
     def _nominations(self, group: Group) -> tuple[report.Intent | None, list[Placement]]:
         """The newest plan on record, and where it has nominated members to; older records are stale."""

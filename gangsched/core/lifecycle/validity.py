@@ -1,4 +1,6 @@
-"""Whether a marked pod may still be evicted for a gang: what made it a victim is asked again before it goes."""
+"""Whether a marked pod may still be evicted for a gang: what made it a victim is asked again before it goes; and
+whether it should be gone by now.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,17 @@ from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 
 if TYPE_CHECKING:
     from gangsched.core.state.world import World
+
+
+#: Seconds after the end of its grace period until a pod that still terminates counts as stuck. A kubelet that is busy
+#: takes some, and what one gang finds stuck no gang waits for any more: others may have to leave instead.
+STUCK_AFTER_SECONDS = 30.0
+
+
+def overdue(world: World, uid: str, now: float) -> bool:
+    """Should a pod that terminates be gone by now (seconds)?"""
+    pod = world.pods.get(uid)
+    return pod is not None and pod.deleting_since is not None and pod.deleting_since + STUCK_AFTER_SECONDS <= now
 
 
 def may_leave(world: World, pod: Pod, gangs: Sequence[GangId], evict_daemonset_pods: bool) -> bool:

@@ -220,7 +220,7 @@ class Decider:
             job = self.attempt(gangs, group, now)
             job.ignore_turns()
             gone = frozenset(victims)
-            return self._holds(job, placements, gone, terminating_leave) and self._quota_holds(gangs, gone)
+            return self._holds(job, placements, gone, terminating_leave) and self._quota_holds(job, gone)
         except PluginError:
             return False
 
@@ -237,20 +237,21 @@ class Decider:
             slot_of = self.world.snapshot.table.slot_of
             leaving = {*job.terminating().tolist(), *(slot_of[uid] for uid in gone if uid in slot_of)}
             found = job.fit(np.array(sorted(leaving), dtype=np.int64))
-            if found is None or not self._quota_holds(gangs, gone):
+            if found is None or not self._quota_holds(job, gone):
                 return ()
             return job.placed(WAIT, *found).placements
         except PluginError:
             return ()
 
-    def _quota_holds(self, gangs: Sequence[GangId], victims: Iterable[str]) -> bool:
-        """Is there quota enough once the victims and terminating pods are gone?"""
+    def _quota_holds(self, job: Attempt, victims: Iterable[str]) -> bool:
+        """Is there quota enough once the victims and terminating pods are gone, those aside that are stuck?"""
         if not self.world.managed.active:
             return True
-        known = self.world.pods
-        leaving = [known[uid] for uid in victims if uid in known]
-        leaving += [p for p in known.values() if p.bound and p.deleting_since is not None]
-        return self.world.managed.still_holds(gangs, leaving)
+        known, stuck = self.world.pods, self.world.stuck
+        leaving = [known[uid] for uid in victims if uid in known and uid not in stuck]
+        there = self.world.snapshot.table.pods
+        leaving += [pod for slot in job.terminating().tolist() if (pod := there[slot]) is not None]
+        return self.world.managed.still_holds(job.gangs, leaving)
 
     def _holds(
         self, job: Attempt, placements: Sequence[Placement], victims: Iterable[str], terminating_leave: bool

@@ -54,7 +54,8 @@ class QueuedAttempt(Attempt):
             with managed.for_one(self.gate.managed.promised()):
                 eligible = managed.quota.eligible(self.gate.workload, self.gate.assignment)
             for uid, reason in eligible.items():
-                add_workload(units, managed.gangs_of(uid), reason)
+                if not self._stuck(uid):
+                    add_workload(units, managed.gangs_of(uid), reason)
         return units
 
     def _others_units(self, usable: Bools, budgets: Budgets) -> Units:
@@ -117,10 +118,17 @@ class QueuedAttempt(Attempt):
         managed = self.gate.managed
 
         def slots_of(holder: Holder, reason: str) -> list[int] | None:
+            if self._stuck(holder.admission.workload.uid):
+                return None
             block = add_workload(units, managed.gangs_of(holder.admission.workload.uid), reason)
             return None if block is None else block.whole
 
         return slots_of
+
+    def _stuck(self, uid: str) -> bool:
+        """Has the workload a pod that does not go? Then its quota does not come back, either."""
+        stuck = self.world.stuck
+        return bool(stuck) and any(pod.uid in stuck for pod in self.gate.managed.pods_of(uid))
 
     def _leaving_anyway(self, uids: Mapping[str, str]) -> Iterator[Awaited]:
         for uid in sorted(uids):

@@ -17,11 +17,11 @@ import msgspec
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.state.suspended import LENIENT, Suspendable, family_of
-from gangsched.model.jobsets import JobSet
+from gangsched.model.jobsets import JobSet, too_many
 from gangsched.model.marks import protected
-from gangsched.model.records import Job, Pod
+from gangsched.model.records import GangId, Job, Pod
 
 if TYPE_CHECKING:
     from gangsched.core.state.world import World
@@ -64,15 +64,31 @@ def by_suspension(
     return tuple(sorted(out.values(), key=lambda v: v.key))
 
 
-def as_begun(victims: Sequence[Victim], world: World, options: Options) -> list[Victim]:
-    """The same for victims that an earlier process has chosen: nobody is added, and who is leaving with its Job already
-    goes on doing so.
+def as_begun(victims: Sequence[Victim], world: World, options: Options, gangs: Sequence[GangId]) -> list[Victim]:
+    """The same for victims that an earlier process has chosen for these gangs: nobody is added, and who is leaving with
+    its Job already goes on doing so.
     """
-    out = {v.uid: v for v in victims}
-    for job, chosen in _by_job(victims, world):
-        if job.suspended or (_would_end(job, chosen, world) and may_suspend(job, world, options)):
+    found = [msgspec.structs.replace(v, reason=_quota_reason(v, world, gangs)) for v in victims]
+    out = {v.uid: v for v in found}
+    for job, chosen in _by_job(found, world):
+        leaves = _holds_quota(chosen) or _would_end(job, chosen, world)
+        if job.suspended or (leaves and may_suspend(job, world, options)):
             out.update({v.uid: msgspec.structs.replace(v, method=SUSPEND) for v in chosen})
     return list(out.values())
+
+
+def _quota_reason(victim: Victim, world: World, gangs: Sequence[GangId]) -> str:
+    """Why a victim leaves of which only that is known: one that holds quota leaves by the rules of quota alone, if
+    the preemptor needs quota too.
+    """
+    pod, managed = world.pods.get(victim.uid), world.managed
+    if pod is None or not managed.is_managed(gangs):
+        return victim.reason
+    theirs, _ = world.membership.group(pod.gang)
+    if not managed.is_managed(theirs):
+        return victim.reason
+    queues = {managed.quota.queue_of(g[0].namespace, managed.labels_of(g).local_queue)[0] for g in (gangs, theirs)}
+    return IN_QUEUE if len(queues) == 1 else RECLAMATION
 
 
 def staying(job: Suspendable, world: World, leaving: Container[str]) -> list[Pod]:
@@ -88,9 +104,11 @@ def incomplete(victims: Iterable[Victim], world: World) -> bool:
 
 
 def may_suspend(job: Suspendable, world: World, options: Options) -> bool:
-    """May we suspend it, and would that last? Whoever else admits Jobs by their queue would let it go on at once."""
-    lasts = isinstance(job, JobSet) or job.owner is None or job.owner.kind in LENIENT
-    if job.queue.local_queue and not world.managed.active:
+    """May we suspend it, would that last, and would it ever go on? Whoever else admits Jobs by their queue would let it
+    go on at once.
+    """
+    lasts = job.owner is None or job.owner.kind in LENIENT
+    if (job.queue.local_queue and not world.managed.active) or too_many(job) is not None:
         return False
     return options.suspend_jobs and lasts and job.template is not None and not job.finished
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gangsched.core.quota.workloads import PODS, Admission, Cell
+from gangsched.core.state.simulation import Phantom
 from gangsched.model.queues import ClusterQueue, ResourceFlavor
-from gangsched.model.records import NO_LABELS, Labels, Node, PodShape
+from gangsched.model.records import NO_LABELS, Labels, Node, Pod, PodShape
 
 #: ``((resource, flavor), …)`` of one pod, in name order.
 Flavors = tuple[tuple[str, str], ...]
@@ -47,3 +48,78 @@ def holds_less(before: Admission, after: Admission) -> bool:
         return True
     now = dict(after.usage)
     return any(units > now.get(cell, 0) for cell, units in before.usage)
+
+
+class PodFlavors:
+    """The flavors of pods, by UID: those that they were given, else those that were found for the node of each.
+
+    ``flavors`` are those that exist, by name; ``node`` finds a node. Both change with the world.
+    """
+
+    def __init__(self, flavors: Mapping[str, ResourceFlavor], node: Callable[[str], Node | None]) -> None:
+        self._existing = flavors
+        self._node = node
+        self._of: dict[str, tuple[Flavors, float]] = {}
+        self._given: set[str] = set()
+        self._gone: set[str] = set()
+
+    def give(self, uid: str, flavors: Flavors, now: float) -> None:
+        """The pod is going to run in these flavors."""
+        self._of[uid] = flavors, now
+        self._given.add(uid)
+        self._gone.discard(uid)
+
+    def gone(self, uid: str) -> None:
+        """The pod no longer exists. What it was given is known until :meth:`keep` says that it is not needed: it may
+        have been a stand-in of a Job that goes on.
+        """
+        if uid in self._of:
+            self._gone.add(uid)
+
+    def keep(self, held: Mapping[str, Sequence[Phantom]]) -> None:
+        """Of pods that are gone only those matter to whom room is promised."""
+        if not self._gone:
+            return
+        promised = {place.uid for places in held.values() for place in places}
+        for uid in self._gone - promised:
+            self._of.pop(uid, None)
+            self._given.discard(uid)
+        self._gone &= promised
+
+    def forget_found(self) -> None:
+        """What was found for nodes may be wrong: queue objects have changed."""
+        for uid in [uid for uid in self._of if uid not in self._given]:
+            del self._of[uid]
+
+    def clear(self) -> None:
+        """Nobody needs quota any more."""
+        self._of.clear()
+        self._given.clear()
+        self._gone.clear()
+
+    def since(self, pod: Pod) -> float:
+        """When the pod got its quota: when it was promised or bound by this process, else when it started."""
+        known = self._of.get(pod.uid)
+        return known[1] if known is not None and pod.uid in self._given else pod.started or pod.created
+
+    def promised_since(self, places: Sequence[Phantom]) -> list[float]:
+        """The same of members that are nominated, where it is known."""
+        return [self._of[place.uid][1] for place in places if place.uid in self._of]
+
+    def of_promised(self, place: Phantom, queue: ClusterQueue) -> Flavors:
+        """The flavors of a member that is nominated; an earlier process may have chosen them."""
+        known = self._of.get(place.uid)
+        if known is not None:
+            return known[0]
+        return flavors_of_node(place.pod.shape, queue, self._existing, self._node(place.node))
+
+    def of_pod(self, pod: Pod, queue: ClusterQueue) -> Flavors:
+        """The flavors in which a pod runs: those it was given, else the first of each group that its node is of."""
+        known = self._of.get(pod.uid)
+        if known is not None:
+            return known[0]
+        node = self._node(pod.node)
+        found = flavors_of_node(pod.shape, queue, self._existing, node)
+        if node is not None:
+            self._of[pod.uid] = found, pod.started
+        return found

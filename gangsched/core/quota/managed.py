@@ -16,7 +16,7 @@ import msgspec
 from gangsched.core.actions import QueueStatus
 from gangsched.core.groups import group_key
 from gangsched.core.quota.holders import Holder
-from gangsched.core.quota.holdings import Flavors, flavors_of_node, holds_less, used
+from gangsched.core.quota.holdings import Flavors, PodFlavors, holds_less, used
 from gangsched.core.quota.newcomers import may_find_victims
 from gangsched.core.quota.ordering import Place, place
 from gangsched.core.quota.quota import FairSharing, Quota
@@ -25,13 +25,7 @@ from gangsched.core.quota.tally import Tally
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Workload, pod_sets, workload_priority
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
-from gangsched.model.queues import (
-    QUEUE_KINDS,
-    STRICT_FIFO,
-    ClusterQueue,
-    QueueObject,
-    queue_labels,
-)
+from gangsched.model.queues import QUEUE_KINDS, STRICT_FIFO, QueueObject, queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,
     NO_LABELS,
@@ -87,8 +81,7 @@ class Managed:
         self._dirty: set[GangId] = set()
         self._key_of: dict[GangId, str] = {}
         self._gangs_of: dict[str, tuple[GangId, ...]] = {}
-        self._flavors: dict[str, tuple[Flavors, float]] = {}
-        self._chosen: set[str] = set()
+        self._flavors = PodFlavors(self.quota.flavors, known.node)
         self._promised: dict[str, tuple[str, ...]] = {}
         self._pending: dict[str, list[tuple[Place, str]]] = {}
         self._place: dict[str, tuple[str, Place]] = {}
@@ -120,14 +113,12 @@ class Managed:
         self.shapes.clear()
         if self.active:
             self._dirty.update(self._known.membership.members)
-            for uid in [uid for uid in self._flavors if uid not in self._chosen]:
-                del self._flavors[uid]
+            self._flavors.forget_found()
         elif was_active:
             for key in list(self._gangs_of):
                 self._forget(key)
             self._dirty.clear()
             self._flavors.clear()
-            self._chosen.clear()
 
     def touch(self, gang: GangId) -> None:
         """Something about a gang has changed: its pods, its object, where its members run."""
@@ -136,15 +127,12 @@ class Managed:
 
     def gone(self, uid: str) -> None:
         """A pod no longer exists."""
-        if not any(uid in uids for uids in self._promised.values()):
-            self._flavors.pop(uid, None)
-            self._chosen.discard(uid)
+        self._flavors.gone(uid)
 
     def choose(self, flavors: Mapping[str, Flavors], now: float) -> None:
         """These pods (by UID) are going to run in these flavors."""
         for uid, chosen in flavors.items():
-            self._flavors[uid] = chosen, now
-            self._chosen.add(uid)
+            self._flavors.give(uid, chosen, now)
 
     def take_changes(self) -> set[str]:
         """The cohort trees (names of their roots) in which somebody holds less than before, or those behind
@@ -273,6 +261,7 @@ class Managed:
             changed = set(self._changed)
             self.settle(keys)
             self._changed = changed
+            self._dirty.update(gang for key in sorted(keys) for gang in self._gangs_of.get(key, ()))
 
     def _turn(self, workload: Workload) -> str:
         """Under StrictFIFO, who is before this workload in its queue, in words."""
@@ -307,8 +296,8 @@ class Managed:
 
     def may_find_victims(self, local_queue: str, priority: float, holder: Holder) -> bool:
         """The same as :func:`.newcomers.may_find_victims` for a LocalQueue (``namespace/name``)."""
-        queue, _ = self.quota.queue_of(*local_queue.split("/"))
-        return may_find_victims(self.quota, queue, priority, holder)
+        queue, problem = self.quota.queue_of(*local_queue.split("/"))
+        return not problem and may_find_victims(self.quota, queue, priority, holder)
 
     @contextmanager
     def for_one(self, kept: frozenset[str]) -> Iterator[None]:
@@ -336,6 +325,7 @@ class Managed:
         dirty, self._dirty = self._dirty, set()
         for key in sorted({self._group_of(gang) for gang in sorted(dirty)}):
             self._settle(key)
+        self._flavors.keep(self._known.held)
 
     def _group_of(self, gang: GangId) -> str:
         """The key of the group that a gang is in now; where it was in another before, that one is taken apart."""
@@ -359,6 +349,11 @@ class Managed:
         self._wait(key, None)
         self.tally.waits(key, None)
 
+    def _forget_empty(self, key: str, gangs: Sequence[GangId]) -> None:
+        """A group without pods to which nothing is promised is not remembered: it may never come back."""
+        if not any(g in self._known.membership.members for g in gangs) and not self._known.held.get(key):
+            self._forget(key)
+
     def _settle(self, key: str) -> None:
         gangs = self._gangs_of.get(key, ())
         labels = self.labels_of(gangs) if gangs else NO_QUEUE
@@ -366,8 +361,7 @@ class Managed:
             self._release(key)
             self._wait(key, None)
             self.tally.waits(key, None)
-            if not any(g in self._known.membership.members for g in gangs):
-                self._forget(key)
+            self._forget_empty(key, gangs)
             return
         pods = self.pods_of(key)
         there = {p.uid for p in pods}
@@ -379,12 +373,15 @@ class Managed:
             workload, problem = before.workload, ""  # a Job that goes on has no pods for a moment
         else:
             workload, problem = self._workload(gangs, labels, pods)
+        if pods and before is not None and not workload.queue:  # its LocalQueue is gone, and what runs goes on
+            workload = msgspec.structs.replace(workload, queue=before.workload.queue)
         waiting = None if problem else self._waiting(gangs, workload)
         self._wait(key, waiting)
         # Pods of a Job that goes on are no second workload beside it: their quota is promised to the Job.
         self.tally.waits(key, None if self._known.rooms_of(asking) else waiting)
         if not (pods or promised) or workload.queue not in self.quota.queues:
             self._release(key)
+            self._forget_empty(key, gangs)
             return
         self._admit(workload, pods, promised)
 
@@ -424,9 +421,9 @@ class Managed:
     def _admit(self, workload: Workload, pods: Sequence[Pod], promised: Sequence[Phantom]) -> None:
         queue = self.quota.queues[workload.queue]
         usage: dict[Cell, int] = {}
-        since = [self._since(p) for p in pods] + [self._flavors[p.uid][1] for p in promised if p.uid in self._flavors]
-        holding = [(p.shape, self._flavors_of(p, queue)) for p in pods]
-        holding += [(p.pod.shape, self._flavors_promised(p, queue)) for p in promised]
+        since = [*map(self._flavors.since, pods), *self._flavors.promised_since(promised)]
+        holding = [(p.shape, self._flavors.of_pod(p, queue)) for p in pods]
+        holding += [(p.pod.shape, self._flavors.of_promised(p, queue)) for p in promised]
         for shape, flavors in holding:
             for cell, units in used(shape, flavors):
                 usage[cell] = usage.get(cell, 0) + units
@@ -446,26 +443,3 @@ class Managed:
             self.quota.release(key)
             self.tally.holds(key, None)
             self._changed.add(self._root(before.workload.queue))
-
-    def _since(self, pod: Pod) -> float:
-        """When the pod got its quota: when it was promised or bound by this process, else when it started."""
-        known = self._flavors.get(pod.uid)
-        return known[1] if known is not None and pod.uid in self._chosen else pod.started or pod.created
-
-    def _flavors_promised(self, place: Phantom, queue: ClusterQueue) -> Flavors:
-        """The same for a member that is nominated; an earlier process may have chosen them."""
-        known = self._flavors.get(place.uid)
-        if known is not None:
-            return known[0]
-        return flavors_of_node(place.pod.shape, queue, self.quota.flavors, self._known.node(place.node))
-
-    def _flavors_of(self, pod: Pod, queue: ClusterQueue) -> Flavors:
-        """The flavors in which a pod runs: those it was given, else the first of each group that its node is of."""
-        known = self._flavors.get(pod.uid)
-        if known is not None:
-            return known[0]
-        node = self._known.node(pod.node)
-        found = flavors_of_node(pod.shape, queue, self.quota.flavors, node)
-        if node is not None:
-            self._flavors[pod.uid] = found, pod.started
-        return found

@@ -163,12 +163,14 @@ class Quota:
     # -- may it be admitted --------------------------------------------------------------------------------
 
     def queue_of(self, namespace: str, local_queue: str) -> tuple[str, str]:
-        """``(ClusterQueue, problem)`` of a LocalQueue's name in a namespace; one of the two is empty."""
+        """``(ClusterQueue, problem)`` of a LocalQueue's name in a namespace. One that is stopped has both: nobody gets
+        quota by it, and whoever runs keeps that of its ClusterQueue.
+        """
         found = self.local_queues.get(f"{namespace}/{local_queue}")
         if found is None:
             return "", f"LocalQueue {local_queue} doesn't exist"
         if found.stop != STOP_NONE:
-            return "", f"LocalQueue {local_queue} is stopped"
+            return found.cluster_queue, f"LocalQueue {local_queue} is stopped"
         return found.cluster_queue, ""
 
     def inactive(self, queue: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 import msgspec
 
 from gangsched.model.dialects import gang_from_member, koordinator, needs_object
-from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, SINGLE, Gang, GangId, Pod
+from gangsched.model.jobsets import QUEUED_JOBSET
+from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, QUEUED_JOB, SINGLE, Gang, GangId, Pod
 
 ONLY_WAITING = "only-waiting"
 
@@ -200,8 +201,7 @@ class Membership:
             if any(needs_object(p) for p in self.pods(gang)):
                 return f"PodGroup {gang.key} does not exist"
             return f"no member of gang {gang.key} says how many members it needs (annotation {koordinator.MIN})"
-        # With the policy only-waiting, members that are placed already do not count.
-        present = len(census.pending) if spec.match_policy == ONLY_WAITING else census.present
+        present = len(census.pending) + self._placed(gang, spec, census)
         lacking = spec.min_member - present
         if lacking <= 0:
             return ""
@@ -219,8 +219,16 @@ class Membership:
         spec = self.spec(gang)
         if spec is None:
             return 0
-        have = 0 if spec.match_policy == ONLY_WAITING else len(census.bound) + census.succeeded
-        return max(0, spec.min_member - have)
+        return max(0, spec.min_member - self._placed(gang, spec, census))
+
+    @staticmethod
+    def _placed(gang: GangId, spec: Gang, census: Census) -> int:
+        """How many count towards the minimum already. That of a Job is what it runs from now on, so those of it that
+        have succeeded do not.
+        """
+        if spec.match_policy == ONLY_WAITING:
+            return 0  # only those that are not placed yet count
+        return len(census.bound) + (0 if gang.family in (QUEUED_JOB, QUEUED_JOBSET) else census.succeeded)
 
     def half_bound(self, gangs: Iterable[GangId]) -> bool:
         """Are some members bound, and fewer than these gangs need together?"""

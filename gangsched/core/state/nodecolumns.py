@@ -19,6 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 ABSENT = -1
 _OLD_TAINTS = 256
+_OLD_VALUES = 256
 
 
 class LabelColumn:
@@ -60,7 +61,13 @@ class NodeColumns:
         self._flags: dict[str, Bools] = {}
 
     def renumber(self, take: Ints) -> None:
-        """New row i is the old row ``take[i]``; :meth:`update` has to follow for each that is -1."""
+        """New row i is the old row ``take[i]``; :meth:`update` has to follow for each that is -1.
+
+        Columns most of whose values no node has any more are made anew when asked for: each node has a hostname of its
+        own.
+        """
+        few = 2 * len(take) + _OLD_VALUES
+        self._labels = {key: column for key, column in self._labels.items() if len(column.values) <= few}
         if not (take >= 0).any():  # nothing to go by: made anew when asked for
             self._labels.clear()
             self._taint_codes = None

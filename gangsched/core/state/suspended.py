@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from gangsched.model.directives import directed_as
-from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
+from gangsched.model.directives import merged
+from gangsched.model.errors import FieldError
+from gangsched.model.jobsets import JOBSET, MAX_WITHOUT_PODS, QUEUED_JOBSET, JobSet, too_many
 from gangsched.model.records import (
     JOB,
     NO_QUEUE,
     PREEMPT_LOWER,
-    PREEMPT_NEVER,
     QUEUED_JOB,
     Gang,
     GangId,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Suspendable: TypeAlias = Job | JobSet
 #: Family (which is the API kind), namespace and name.
 OwnerKey: TypeAlias = tuple[str, str, str]
-#: Controllers that leave it to others whether their Jobs are suspended. That of a JobSet, say, would end it at once.
+#: Controllers that leave it to others whether what they make is suspended. That of a JobSet, say, would end it at once.
 LENIENT = ("CronJob",)
 #: The families of gangs without pods.
 WITHOUT_PODS = (JOB, JOBSET)
@@ -172,7 +172,24 @@ class SuspendedJobs:
 
     def ours(self, owner: Suspendable) -> bool:
         """Is it suspended, by us or until its queue has room, and may it go on?"""
+        return self._waits(owner) and too_many(owner) is None
+
+    def _waits(self, owner: Suspendable) -> bool:
         return bool(self.scheduler_of(owner)) and owner.suspended and not owner.finished and owner.wanted > 0
+
+    def refusal(self, key: OwnerKey) -> FieldError | None:
+        """Why a Job or JobSet that is suspended never goes on; None if it may, or if that is not up to us."""
+        owner = self.find(*key)
+        return self._too_many(owner) if owner is not None and self._waits(owner) else None
+
+    def _too_many(self, owner: Suspendable) -> FieldError | None:
+        """The Jobs of a JobSet may want more pods than it says of them."""
+        problem = too_many(owner)
+        if problem is not None or isinstance(owner, Job):
+            return problem
+        wanted = sum(max(0, job.wanted) for job in self._planned(owner) if not job.finished)
+        text = f"its Jobs want {wanted} pods, more than the {MAX_WITHOUT_PODS} with which a JobSet may wait"
+        return FieldError("spec.replicatedJobs", text) if wanted > MAX_WITHOUT_PODS else None
 
     def scheduler_of(self, owner: Suspendable) -> str:
         """By which of our scheduler names it goes on when it is suspended; empty where that is not up to us.
@@ -192,7 +209,7 @@ class SuspendedJobs:
         That is what ``suspend: true`` means beside a queue label; so Jobs are written for Kueue, too. What has a
         controller above it is left to that.
         """
-        if isinstance(owner, Job) and owner.owner is not None and owner.owner.kind not in LENIENT:
+        if owner.owner is not None and owner.owner.kind not in LENIENT:
             return False
         return bool(owner.queue.local_queue) and not owner.suspended_by and self._world.managed.active
 
@@ -201,7 +218,8 @@ class SuspendedJobs:
         touches.
         """
         job = self.find(*key)
-        wanted = self._stand_ins(job) if job is not None and self.ours(job) and not self.pods_of(job) else []
+        waits = job is not None and self._waits(job) and self._too_many(job) is None and not self.pods_of(job)
+        wanted = self._stand_ins(job) if job is not None and waits else []
         standing = self._standing.get(key, [])
         if wanted == standing:
             return set()
@@ -251,6 +269,7 @@ class SuspendedJobs:
         if isinstance(owner, Job):
             return [owner]
         there = self._jobs_of.get(owner.uid, {})
+        replaced = self._said_by_flavor(owner)
         out = []
         for each in owner.replicated:
             for index in range(each.replicas):
@@ -258,22 +277,36 @@ class SuspendedJobs:
                 found = there.get(name)
                 if found is None:
                     found = msgspec.structs.replace(each.job, name=name, uid=f"{owner.uid}/{name}")
-                elif found.template is not None:  # it may still be in the flavor that the JobSet had
-                    template = directed_as(found.template, each.job.template)
+                elif found.template is not None:
+                    template = merged(found.template, each.job.template, but=replaced)
                     found = msgspec.structs.replace(found, template=template)
                 out.append(found)
         return out
 
+    def _said_by_flavor(self, owner: JobSet) -> set[str]:
+        """Labels that a JobSet gets of whichever flavor it goes on in: what its Jobs have of an earlier one does not
+        hold then. Other labels they keep.
+        """
+        quota = self._world.managed.quota
+        queue = quota.queues.get(quota.queue_of(owner.namespace, owner.queue.local_queue)[0])
+        out: set[str] = set()
+        for group in queue.groups if queue is not None else ():
+            found = (quota.flavors.get(each.flavor) for each in group.flavors)
+            labels = [set(flavor.labels) if flavor is not None else set() for flavor in found]
+            out |= set.intersection(*labels) if labels else set()
+        return out
+
     def _priority(self, template: Pod) -> tuple[int, str]:
-        """What admission gives the pods of a template: the class that it names, else the default class, says it."""
+        """What admission gives the pods of a template: the class that it names, else the default class, says it.
+
+        What the template says itself is not asked: of a Job the API server checks neither, only of pods.
+        """
         classes = self._world.classes
         found = classes.get(template.priority_class)
         if found is None and not template.priority_class:
             defaults = [c for c in classes.values() if c.global_default]
             found = min(defaults, key=lambda c: (c.value, c.name), default=None)
-        never = PREEMPT_NEVER in (template.preemption_policy, found.preemption_policy if found is not None else "")
-        policy = PREEMPT_NEVER if never else PREEMPT_LOWER
-        return template.priority or (found.value if found is not None else 0), policy
+        return (found.value, found.preemption_policy) if found is not None else (0, PREEMPT_LOWER)
 
 
 def family_of(owner: Suspendable) -> str:

@@ -17,7 +17,19 @@ from gangsched.core.state.suspended import WITHOUT_PODS, Suspendable, SuspendedJ
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
 from gangsched.model.marks import protected
 from gangsched.model.queues import QueueObject
-from gangsched.model.records import NO_QUEUE, QUEUED_JOB, SINGLE, Budget, Gang, GangId, Job, Node, Pod, PriorityClass
+from gangsched.model.records import (
+    JOB,
+    NO_QUEUE,
+    QUEUED_JOB,
+    SINGLE,
+    Budget,
+    Gang,
+    GangId,
+    Job,
+    Node,
+    Pod,
+    PriorityClass,
+)
 
 #: Shapes that may be known beside two for each pod, before those that no pod has any more are forgotten. Every image
 #: tag is a new shape, and some questions of each decision go through all of them.
@@ -90,6 +102,12 @@ class World:
         if pod.owner is not None and pod.owner.kind == "Job":
             self._of_job.setdefault((pod.namespace, pod.owner.name), set()).add(pod.uid)
 
+    def _forget_of_job(self, key: tuple[str, str], uid: str) -> None:
+        pods = self._of_job.get(key, set())
+        pods.discard(uid)
+        if not pods:
+            self._of_job.pop(key, None)
+
     def in_its_gang(self, pod: Pod) -> Pod:
         """A pod of a Job with a queue is a member of that Job unless it names a group of its own."""
         if not self.managed.active or pod.gang.family != SINGLE or pod.owner is None or pod.owner.kind != "Job":
@@ -110,8 +128,13 @@ class World:
     def set_job(self, job: Job) -> list[Pod]:
         """Insert or replace a Job; returns its pods where they are in another gang because of it."""
         key = (job.namespace, job.name)
-        self.suspended.job_set(job, self.jobs.get(key))
+        before = self.jobs.get(key)
+        self.suspended.job_set(job, before)
         self.jobs[key] = job
+        jobset = self.suspended.jobset_of(job)
+        counted = before if before is not None and before.owner == job.owner else _model_of(job, jobset)
+        if counted is None or _at_once(counted) != _at_once(job):  # most of its changes are others
+            self._resize(jobset)
         return self._regang(key, job)
 
     def drop_job(self, namespace: str, name: str) -> list[Pod]:
@@ -119,6 +142,7 @@ class World:
         gone = self.jobs.pop((namespace, name), None)
         if gone is not None:
             self.suspended.job_dropped(gone)
+            self._resize(self.suspended.jobset_of(gone))
         return self._regang((namespace, name), None)
 
     def set_jobset(self, jobset: JobSet) -> list[Pod]:
@@ -126,6 +150,7 @@ class World:
         before = self.jobsets.get((jobset.namespace, jobset.name))
         self.jobsets[(jobset.namespace, jobset.name)] = jobset
         if before is not None and _as_gang(before) == _as_gang(jobset):
+            self._resize(jobset)
             return []  # its status changes all the time
         return self._regang_jobset(jobset)
 
@@ -137,10 +162,38 @@ class World:
     def _regang_jobset(self, jobset: JobSet) -> list[Pod]:
         there = self.jobsets.get((jobset.namespace, jobset.name)) is jobset
         if there and self.managed.active and jobset.queue.local_queue and not jobset.in_order:
-            self.membership.set_object(_gang_of(jobset))
+            self.membership.set_object(_gang(jobset, self._at_once(jobset)))
         elif (QUEUED_JOBSET, jobset.namespace, jobset.name) in self.membership.objects:
             self.membership.drop_object(QUEUED_JOBSET, jobset.namespace, jobset.name)
         return [p for job in self.suspended.jobs_of(jobset) for p in self._regang((job.namespace, job.name), job)]
+
+    def _resize(self, jobset: JobSet | None) -> None:
+        """What is known of the Jobs of a JobSet that starts as a whole says how many pods that is."""
+        if jobset is not None and (QUEUED_JOBSET, jobset.namespace, jobset.name) in self.membership.objects:
+            self.membership.set_object(_gang(jobset, self._at_once(jobset)))
+
+    def _at_once(self, jobset: JobSet) -> int:
+        """How many pods a JobSet runs at once from now on, of those that :meth:`in_its_gang` makes members of it."""
+        of_name = {each.job.name: each for each in jobset.replicated if self._is_of_gang(each.job)}
+        size = sum(each.replicas * _at_once(each.job) for each in of_name.values())
+        for job in self.suspended.jobs_of(jobset):
+            each = of_name.get(job.name.rpartition("-")[0])
+            if each is not None:
+                size += _at_once(job) - _at_once(each.job)
+        return size
+
+    def gangs_of_queued(self, kind: str, namespace: str, name: str) -> list[GangId]:
+        """The gangs that the pods of a Job or JobSet with a queue start as."""
+        family = QUEUED_JOB if kind == JOB else QUEUED_JOBSET
+        if (family, namespace, name) not in self.membership.objects:
+            return []
+        found = (GangId(family, namespace, name, scheduler) for scheduler in sorted(self.membership.ours))
+        return [gang for gang in found if gang in self.membership.members]
+
+    def _is_of_gang(self, job: Job) -> bool:
+        pod = job.template
+        ours = pod is None or (pod.gang.family == SINGLE and pod.scheduler in self.membership.ours)
+        return ours and not job.queue.local_queue
 
     def put_queue_object(self, record: QueueObject) -> list[Pod]:
         """Insert or replace a queue object; returns the pods of Jobs that are in another gang because of it."""
@@ -162,7 +215,7 @@ class World:
     def _regang(self, key: tuple[str, str], job: Job | None) -> list[Pod]:
         queue = self.suspended.queue_of(job) if self.managed.active and job is not None else NO_QUEUE
         if job is not None and queue.local_queue and self._starts_with(job) is job:
-            self.membership.set_object(msgspec.structs.replace(_gang_of(job), queue=queue))
+            self.membership.set_object(msgspec.structs.replace(_gang(job, _at_once(job)), queue=queue))
         elif (QUEUED_JOB, *key) in self.membership.objects:
             self.membership.drop_object(QUEUED_JOB, *key)
         elif job is None or job.owner is None or job.owner.kind != JOBSET:
@@ -217,7 +270,7 @@ class World:
         self.membership.drop_pod(pod)
         self.suspended.pod_dropped(pod)
         if pod.owner is not None and pod.owner.kind == "Job":
-            self._of_job.get((pod.namespace, pod.owner.name), set()).discard(uid)
+            self._forget_of_job((pod.namespace, pod.owner.name), uid)
         self.managed.touch(pod.gang)
         self.managed.gone(uid)
         return pod
@@ -321,15 +374,27 @@ def _alone(pod: Pod) -> GangId:
 
 
 def _as_gang(jobset: JobSet) -> tuple[object, ...]:
-    """What the gang of a JobSet with a queue follows from."""
-    return jobset.uid, jobset.queue, jobset.in_order, jobset.wanted
+    """What the gang of a JobSet with a queue follows from, its size aside."""
+    return jobset.uid, jobset.queue, jobset.in_order
 
 
-def _gang_of(job: Suspendable) -> Gang:
+def _model_of(job: Job, jobset: JobSet | None) -> Job | None:
+    """What a JobSet says of one of its Jobs."""
+    name = job.name.rpartition("-")[0]
+    return next((each.job for each in jobset.replicated if each.job.name == name), None) if jobset is not None else None
+
+
+def _at_once(job: Job) -> int:
+    """How many pods a Job runs at once from now on. Without a number of completions none is made anew after the first
+    that succeeds.
+    """
+    if job.finished:
+        return 0
+    return job.wanted if job.completions is not None else max(0, job.parallelism - job.succeeded)
+
+
+def _gang(job: Suspendable, members: int) -> Gang:
     """A Job or JobSet with a queue starts with as many pods as it runs at once."""
-    members = job.wanted if isinstance(job, JobSet) else job.parallelism
-    if isinstance(job, Job) and job.completions is not None:
-        members = min(members, job.completions)
     return Gang(
         QUEUED_JOB if isinstance(job, Job) else QUEUED_JOBSET,
         job.namespace,

@@ -18,14 +18,14 @@ Make = Callable[..., Awaitable[Reader]]
 US = "py-gang-scheduler"
 
 
-async def make_job(admin: Client, namespace: str, **spec: Any) -> Object:
+async def make_job(admin: Client, namespace: str, queue: str = "", **spec: Any) -> Object:
     """A Job whose pods nobody places."""
     container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}
     template = {"spec": {"schedulerName": "nobody", "restartPolicy": "Never", "containers": [container]}}
     body = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "j"},
+        "metadata": {"name": "j", "labels": {"kueue.x-k8s.io/queue-name": queue} if queue else {}},
         "spec": {"parallelism": 2, "template": template, **spec},
     }
     return await admin.create(body, namespace)

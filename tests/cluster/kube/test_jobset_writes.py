@@ -90,7 +90,7 @@ async def test_suspend_and_resume(make_cluster: Make, admin: Client, namespace: 
 async def test_what_is_suspended_is_resumed_by_whom_it_concerns(
     make_cluster: Make, admin: Client, namespace: str, jobsets: None
 ) -> None:
-    """A held one bears nobody's name; one that somebody has suspended meanwhile is not ours."""
+    """A held one bears nobody's name and has a queue; one that somebody has suspended meanwhile is not ours."""
     made = await make_jobset(admin, namespace, suspend=True)
     old = copy.deepcopy(made)
     old["metadata"]["resourceVersion"] = "1"
@@ -102,8 +102,11 @@ async def test_what_is_suspended_is_resumed_by_whom_it_concerns(
     [answer] = await reader.do(resume(old, 2, held=True))
     assert answer.outcome == "conflict"
     await admin.patch(KIND, "js", {"metadata": {"annotations": {SUSPENDED_BY: None}}}, namespace=namespace)
-    [answer] = await reader.do(resume(old, 3, held=True))
-    assert answer.outcome == "ok"
+    for number, queue, outcome in ((3, None, "conflict"), (4, "q", "ok")):
+        labels = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}}
+        await admin.patch(KIND, "js", labels, namespace=namespace)
+        [answer] = await reader.do(resume(old, number, held=True))
+        assert answer.outcome == outcome
     assert (await admin.get(KIND, "js", namespace))["spec"]["suspend"] is False
 
 

@@ -38,7 +38,7 @@ async def test_a_job_goes_on_in_one_flavor_and_later_in_another(
     make_cluster: Make, admin: Client, namespace: str
 ) -> None:
     """What was added the first time goes; the record of the Job has a template without either."""
-    job = await make_job(admin, namespace, suspend=True)
+    job = await make_job(admin, namespace, queue="q", suspend=True)
     reader = await make_cluster()
     await reader.leading()
     [answer] = await reader.do(in_flavor(resume(job), SPOT, held=True))
@@ -64,7 +64,7 @@ async def test_a_template_that_is_refused_does_not_keep_a_job_from_going_on(
     make_cluster: Make, admin: Client, namespace: str
 ) -> None:
     """The answer says that it stayed as it was."""
-    job = await make_job(admin, namespace, suspend=True)
+    job = await make_job(admin, namespace, queue="q", suspend=True)
     await admin.wait_for("Job", "j", lambda j: bool(j.get("status", {}).get("conditions")), namespace=namespace)
     reader = await make_cluster()
     await reader.leading()
@@ -81,7 +81,7 @@ async def test_a_flavor_changes_nothing_about_whose_job_it_is(
     make_cluster: Make, admin: Client, namespace: str
 ) -> None:
     """Not ours to resume, another Job of that name, one that is gone, one that runs."""
-    job = await make_job(admin, namespace, suspend=True)
+    job = await make_job(admin, namespace, queue="q", suspend=True)
     reader = await make_cluster()
     await reader.leading()
     [answer] = await reader.do(in_flavor(resume(job), SPOT))

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,6 +111,14 @@ def test_what_somebody_has_changed_meanwhile_stays():
     after = resumed(found, Directives())
     assert pod_spec(after)["nodeSelector"] == {"kind": "mine"}
     assert pod_spec(after)["tolerations"] == [SPOT_TOLERATION, OWN]
+
+
+@pytest.mark.parametrize("text", ['[{"nodeSelector":"x"}]', '[{"tolerations":[1]}]', "[null]", "{"])
+def test_an_annotation_that_makes_no_sense_takes_nothing_off(text: str):
+    """Anybody may write one."""
+    found = job(nodeSelector={"kind": "mine"})
+    found["metadata"]["annotations"] = {ADDED_BY_FLAVOR: text}
+    assert pod_spec(resumed(found, Directives()))["nodeSelector"] == {"kind": "mine"}
 
 
 _words = st.sampled_from(["a", "b", "c"])

@@ -15,7 +15,7 @@ def test_from_the_label_to_the_queue():
     quota.put(LocalQueue("ns", "main", "cq"))
     quota.put(LocalQueue("ns", "held", "cq", "Hold"))
     assert quota.queue_of("ns", "main") == ("cq", "")
-    assert quota.queue_of("ns", "held") == ("", "LocalQueue held is stopped")
+    assert quota.queue_of("ns", "held") == ("cq", "LocalQueue held is stopped")
     assert quota.queue_of("other", "main") == ("", "LocalQueue main doesn't exist")
     quota.drop(LocalQueue, "ns/main")
     assert quota.queue_of("ns", "main") == ("", "LocalQueue main doesn't exist")
