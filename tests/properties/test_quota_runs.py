@@ -70,7 +70,7 @@ def most_held(simulation: Simulation) -> int:
     return most
 
 
-@pytest.mark.parametrize(("seed", "fair"), [(2, False), (13, False), (14, False), (16, False), (2, True), (16, True)])
+@pytest.mark.parametrize(("seed", "fair"), [(2, False), (4, False), (13, False), (16, False), (2, True), (16, True)])
 def test_everybody_runs_and_nobody_above_the_quota(seed: int, fair: bool, tmp_path: Path):
     """Jobs are preempted and come back until all are complete; the quota is full at some time, and never exceeded."""
     text, quota = manifests(seed)
@@ -80,5 +80,5 @@ def test_everybody_runs_and_nobody_above_the_quota(seed: int, fair: bool, tmp_pa
     summary = summary_of(run)
     assert summary["violations"] == []
     assert sum(e.verb == log.COMPLETE for e in run.history) == JOBS
-    assert summary["preempted"] > 0 or fair
+    assert summary["preempted"] > 0
     assert quota * 0.8 <= most_held(run) <= quota
