@@ -17,6 +17,7 @@ import structlog
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.connection import Connection, ConnectionConfigError, load_connection
 from gangsched.cluster.kube.retry import Backoff, TokenBucket
+from gangsched.cluster.kube.tasks import end
 from gangsched.controllers.api import KopfSession, Served, discover, patch_status, read_object
 from gangsched.controllers.writer import Key, StatusWriter, seen_object
 from gangsched.core.actions import GangStatus
@@ -103,8 +104,7 @@ class GroupControllers:
         try:
             await self._follow(self._client)
         finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
+            await end([writing])
             await self._client.close()
 
     async def _follow(self, client: Client) -> None:

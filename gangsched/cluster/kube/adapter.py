@@ -24,6 +24,7 @@ from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.inbox import Inbox, WallClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
 from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.tasks import end
 from gangsched.cluster.kube.writer import NOT_LEADING, TRANSIENT, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
@@ -270,10 +271,7 @@ class KubeCluster:
                 raise RuntimeError(f"{task.get_name()} has ended")
             all_answered = await writer.drain(self._drain_seconds)
         finally:
-            stop.cancel()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(stop, *tasks, return_exceptions=True)
+            await end([stop, *tasks])
             await writer.drain(0.0)  # after a failure: nothing may be on its way when the connections close
             # A write that we gave up may still take effect: then the next leader had better wait for the expiry.
             if self._elector is not None and all_answered:
@@ -302,8 +300,7 @@ class KubeCluster:
                 # A candidate may win before its caches are complete; it is told that it leads only afterwards.
                 await self._elector.run()
         finally:
-            syncing.cancel()
-            await asyncio.gather(syncing, return_exceptions=True)
+            await end([syncing])
 
     async def _sync(self, caches: Caches) -> None:
         await caches.synced()

@@ -16,6 +16,7 @@ from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_APIS, ServedApi
 from gangsched.cluster.kube.retry import Backoff
+from gangsched.cluster.kube.tasks import end
 from gangsched.core.events import Event
 from gangsched.model.convert import Converter
 
@@ -72,9 +73,7 @@ class Caches:
                         task.result()
                         raise RuntimeError(f"{task.get_name()} has ended")
         finally:
-            for task in self._tasks.values():
-                task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await end(self._tasks.values())
 
     async def synced(self) -> None:
         """Return once it is known which gang APIs are served and every resource has been listed."""
@@ -120,9 +119,7 @@ class Caches:
         name = api.name
         old = self._reflectors.pop(name, None)
         if old is not None:
-            task = self._tasks.pop(name)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end([self._tasks.pop(name)])
         if version is None:
             if old is not None:
                 old.drop()

@@ -38,18 +38,21 @@ async def served_versions(client: Client, quota_mode: str = AUTO) -> dict[str, s
     :class:`~gangsched.cluster.kube.client.UnreachableError` when the server does not say.
     """
     asked: dict[tuple[str, str], asyncio.Task[frozenset[str]]] = {}
-    try:
-        async with asyncio.TaskGroup() as tasks:
 
-            def ask(family: str, version: str) -> asyncio.Task[frozenset[str]]:
-                if (family, version) not in asked:
-                    asked[family, version] = tasks.create_task(_watchable(client, family, version))
-                return asked[family, version]
+    def ask(family: str, version: str) -> asyncio.Task[frozenset[str]]:
+        if (family, version) not in asked:
+            asked[family, version] = asyncio.create_task(_watchable(client, family, version))
+        return asked[family, version]
 
-            found = {api.name: tasks.create_task(_version(api, quota_mode, ask)) for api in SERVED_APIS}
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return {name: task.result() for name, task in found.items()}
+    # Not a TaskGroup, and not the first error as it comes: both forget that they were cancelled when an error of a
+    # child meets the cancellation (Python 3.11), and whoever waits for the end of this task then waits for ever.
+    found = await asyncio.gather(*(_version(api, quota_mode, ask) for api in SERVED_APIS), return_exceptions=True)
+    out: dict[str, str | None] = {}
+    for api, version in zip(SERVED_APIS, found, strict=True):
+        if isinstance(version, BaseException):
+            raise version
+        out[api.name] = version
+    return out
 
 
 async def _version(api: ServedApi, quota_mode: str, ask: Callable[[str, str], Awaitable[frozenset[str]]]) -> str | None:

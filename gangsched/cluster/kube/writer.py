@@ -26,6 +26,7 @@ from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.lanes import Item, Lanes
 from gangsched.cluster.kube.retry import Backoff, Window
+from gangsched.cluster.kube.tasks import end
 from gangsched.core.actions import (
     Action,
     Bind,
@@ -179,9 +180,7 @@ class Writer:
         except TimeoutError:
             left = self._lanes.clear()
             _log.warning("writes were cancelled", waiting=len(left), on_their_way=len(self._sending))
-            for task in self._sending:
-                task.cancel()
-            await asyncio.gather(*self._sending, return_exceptions=True)
+            await end(self._sending)
             return False
         return True
 

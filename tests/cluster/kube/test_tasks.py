@@ -1,0 +1,72 @@
+"""What is told to end ends, whatever else happens to it in the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from gangsched.cluster.kube.client import Client, UnreachableError
+from gangsched.cluster.kube.discovery import served_versions
+from gangsched.cluster.kube.tasks import end
+
+
+class Broken:
+    """A client whose every request fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.fails = asyncio.Event()
+
+    async def get(self, _: str) -> bytes:
+        """See Client.get."""
+        await self.fails.wait()
+        raise UnreachableError("no route to host")
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_cancellation_that_meets_an_error_is_not_lost(turns: int) -> None:
+    """A loop around discovery that tries again after errors ends all the same, in whichever turn it is cancelled."""
+    client = Broken()
+
+    async def again_and_again() -> None:
+        while True:
+            try:
+                await served_versions(cast("Client", client))
+            except UnreachableError:
+                await asyncio.Event().wait()
+
+    task = asyncio.create_task(again_and_again())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    client.fails.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task], timeout=5.0)
+    assert task.cancelled()
+
+
+async def test_a_task_that_overhears_its_end_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It swallows two cancellations, and another has failed by itself."""
+    monkeypatch.setattr("gangsched.cluster.kube.tasks.AGAIN_SECONDS", 0.01)
+    heard = 0
+
+    async def deaf() -> None:
+        nonlocal heard
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                heard += 1
+                if heard > 2:
+                    raise
+
+    async def broken() -> None:
+        raise ValueError("boom")
+
+    tasks = [asyncio.create_task(deaf()), asyncio.create_task(broken())]
+    await asyncio.sleep(0)
+    await end(tasks)
+    assert [task.done() for task in tasks] == [True, True]
+    assert heard == 3
