@@ -8,23 +8,8 @@ from pathlib import Path
 import pytest
 
 from gangsched.cli.main import main
+from tests.cli.job_worlds import TWO_NODES
 
-CLUSTER = """
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: high}
-value: 1000
----
-apiVersion: v1
-kind: Node
-metadata: {name: n1}
-status: {capacity: {cpu: 4}}
----
-apiVersion: v1
-kind: Node
-metadata: {name: n2}
-status: {capacity: {cpu: 4}}
-"""
 JOBSET = """
 ---
 apiVersion: jobset.x-k8s.io/v1alpha2
@@ -135,7 +120,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, text: 
 
 def test_plan_says_that_the_jobset_is_suspended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both pods leave with it, though one would be enough; its Job has a backoffLimit of 0."""
-    text = CLUSTER + RUNNING + "".join(POD % {"index": i} for i in (1, 2)) + URGENT
+    text = TWO_NODES + RUNNING + "".join(POD % {"index": i} for i in (1, 2)) + URGENT
     _, out = run(tmp_path, capsys, "plan", text, "-o", "json")
     [decision] = json.loads(out)["decisions"]
     found = {(v["pod"], v["method"], v["unit"]["kind"], v["unit"]["name"]) for v in decision["victims"]}
@@ -148,7 +133,7 @@ def test_plan_says_that_the_jobset_is_suspended(tmp_path: Path, capsys: pytest.C
 
 def test_a_held_jobset_is_planned_from_its_templates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No pod is there: eight members, in the flavor of its queue, whose labels and tolerations they get."""
-    text = CLUSTER + "".join(SMALL % i for i in (1, 2)) + QUEUES % 8 + jobset("team", suspend=True)
+    text = TWO_NODES + "".join(SMALL % i for i in (1, 2)) + QUEUES % 8 + jobset("team", suspend=True)
     _, out = run(tmp_path, capsys, "plan", text, "-o", "json")
     [decision] = json.loads(out)["decisions"]
     assert (decision["kind"], decision["gang"]) == ("JobSet", "default/train")
@@ -161,7 +146,7 @@ def test_a_held_jobset_is_planned_from_its_templates(tmp_path: Path, capsys: pyt
 
 def test_the_pods_of_a_jobset_with_a_queue_are_one_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The label on the JobSet reaches all of them: with quota for seven of eight, nobody starts."""
-    text = CLUSTER + "".join(SMALL % i for i in (1, 2)) + QUEUES % 7 + jobset("team")
+    text = TWO_NODES + "".join(SMALL % i for i in (1, 2)) + QUEUES % 7 + jobset("team")
     _, out = run(tmp_path, capsys, "plan", text, "-o", "json")
     [decision] = json.loads(out)["decisions"]
     assert (decision["outcome"], decision["required"]) == ("unschedulable", 8)
@@ -169,7 +154,7 @@ def test_the_pods_of_a_jobset_with_a_queue_are_one_workload(tmp_path: Path, caps
 
 def test_simulate_preempts_resumes_and_completes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Suspended at 20 s, on again when the urgent pod has run, and complete with all of its pods."""
-    code, out = run(tmp_path, capsys, "simulate", CLUSTER + jobset() + URGENT, "--until", "5m", "-o", "json")
+    code, out = run(tmp_path, capsys, "simulate", TWO_NODES + jobset() + URGENT, "--until", "5m", "-o", "json")
     assert code == 0, out
     found = json.loads(out)
     events = [e for e in found["events"] if e["verb"] not in ("exists", "event", "decide")]
@@ -195,7 +180,7 @@ def test_a_bad_jobset_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: tuple[str, str], field: str
 ) -> None:
     """File, object and field."""
-    code, out = run(tmp_path, capsys, "plan", CLUSTER + jobset().replace(*broken))
+    code, out = run(tmp_path, capsys, "plan", TWO_NODES + jobset().replace(*broken))
     assert code != 0
     assert "in.yaml" in out
     assert "JobSet default/train" in out

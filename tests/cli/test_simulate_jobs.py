@@ -8,23 +8,11 @@ from pathlib import Path
 import pytest
 
 from gangsched.cli.main import main
+from tests.cli.job_worlds import TWO_NODES
 
-CLUSTER = """
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: high}
-value: 1000
----
-apiVersion: v1
-kind: Node
-metadata: {name: n1}
-status: {capacity: {cpu: 4}}
----
-apiVersion: v1
-kind: Node
-metadata: {name: n2}
-status: {capacity: {cpu: 4}}
----
+CLUSTER = (
+    TWO_NODES
+    + """---
 apiVersion: batch/v1
 kind: Job
 metadata: {name: train, annotations: {sim.gangsched.dev/run-for: 60s, sim.gangsched.dev/grace-used: 2s}}
@@ -33,6 +21,7 @@ spec:
   completions: 8
   template: {spec: {schedulerName: py-gang-scheduler, containers: [{resources: {requests: {cpu: 1}}}]}}
 """
+)
 URGENT = """
 ---
 apiVersion: scheduling.sigs.k8s.io/v1alpha1

@@ -164,6 +164,8 @@ class Waking:
 
     def wake(self, changes: Sequence[Change]) -> None:
         """Something happened that may help."""
+        if not self._asleep:
+            return
         wakeups = Wakeups(self._world, self._decider, self._options.strict_budgets, changes)
         for key in wakeups.reserving():
             if self._steps.queue.asleep(key) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -35,7 +35,7 @@ from gangsched.core.queueing.turns import both, waits_behind
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools
-from gangsched.model.records import Pod
+from gangsched.model.records import GangId, Pod
 
 
 class Attempt(Trial):
@@ -118,6 +118,11 @@ class Attempt(Trial):
         return units, choice, search.steps + search.fit.steps
 
     def _units(self, usable: Bools, budgets: Budgets) -> Units:
+        """Whoever may be taken."""
+        return self._units_beside((), usable, budgets)
+
+    def _units_beside(self, queued: Collection[GangId], usable: Bools, budgets: Budgets) -> Units:
+        """The same without the gangs ``queued``, of which quota decides who may be taken."""
         return Units(
             self.world.snapshot,
             self.world.membership,
@@ -129,6 +134,7 @@ class Attempt(Trial):
             self.world.binding,
             self.patience,
             self.now,
+            queued,
         )
 
     def _unbreakable(self, budgets: Budgets) -> frozenset[int]:

@@ -60,19 +60,7 @@ class QueuedAttempt(Attempt):
 
     def _others_units(self, usable: Bools, budgets: Budgets) -> Units:
         """Pods without a queue that may be taken."""
-        return Units(
-            self.world.snapshot,
-            self.world.membership,
-            self.options,
-            self.gangs,
-            self.priority,
-            usable,
-            self._unbreakable(budgets),
-            self.world.binding,
-            self.patience,
-            self.now,
-            self.world.managed.holding(),
-        )
+        return self._units_beside(self.world.managed.holding(), usable, budgets)
 
     def _search(self, budgets: Budgets, max_steps: int) -> tuple[Units, Choice | None, int]:
         base = self.simulation()

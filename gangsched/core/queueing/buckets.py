@@ -24,6 +24,9 @@ class Buckets(Generic[K]):
     def __contains__(self, bucket: K) -> bool:
         return bucket in self._buckets
 
+    def __len__(self) -> int:
+        return len(self._buckets)
+
     def put(self, bucket: K, order: Order) -> None:
         """The gang of this place is in this bucket from now on, and in no other."""
         key = order[2]

@@ -228,7 +228,7 @@ class SuspendedJobs:
         self._standing.pop(key, None)
         if job is not None and wanted:
             self._standing[key] = wanted
-            self._world.membership.set_object(_gang(job, len(wanted)))
+            self._world.membership.set_object(gang_of(job, family_of(job), len(wanted), "gang"))
             for pod in wanted:
                 self._world.set_pod(pod)
         else:
@@ -314,17 +314,18 @@ def family_of(owner: Suspendable) -> str:
     return JOB if isinstance(owner, Job) else JOBSET
 
 
-def _gang(job: Suspendable, members: int) -> Gang:
+def gang_of(owner: Suspendable, family: str, members: int, disruption: str | None = None) -> Gang:
+    """The gang of a Job or JobSet that needs no group object of its own."""
     return Gang(
-        family_of(job),
-        job.namespace,
-        job.name,
-        kind=family_of(job),
-        uid=job.uid,
-        created=job.created,
+        family,
+        owner.namespace,
+        owner.name,
+        kind=family_of(owner),
+        uid=owner.uid,
+        created=owner.created,
         min_member=members,
-        disruption="gang",
-        queue=job.queue,
+        disruption=disruption,
+        queue=owner.queue,
     )
 
 

@@ -13,7 +13,7 @@ from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.state.suspended import WITHOUT_PODS, Suspendable, SuspendedJobs, family_of
+from gangsched.core.state.suspended import WITHOUT_PODS, Suspendable, SuspendedJobs, gang_of
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
 from gangsched.model.marks import protected
 from gangsched.model.queues import QueueObject
@@ -395,13 +395,4 @@ def _at_once(job: Job) -> int:
 
 def _gang(job: Suspendable, members: int) -> Gang:
     """A Job or JobSet with a queue starts with as many pods as it runs at once."""
-    return Gang(
-        QUEUED_JOB if isinstance(job, Job) else QUEUED_JOBSET,
-        job.namespace,
-        job.name,
-        kind=family_of(job),
-        uid=job.uid,
-        created=job.created,
-        min_member=max(1, members),
-        queue=job.queue,
-    )
+    return gang_of(job, QUEUED_JOB if isinstance(job, Job) else QUEUED_JOBSET, max(1, members))
