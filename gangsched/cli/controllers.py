@@ -8,6 +8,7 @@ from gangsched.cli import errors
 from gangsched.cli.run import add_connection_arguments, announce, configure
 from gangsched.controllers.operator import GroupControllers
 from gangsched.runtime import process
+from gangsched.runtime.outside import Outside, StartError, connect
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +24,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     configuration = configure(args)
     try:
-        connection = process.connect(configuration)
+        connection = connect(configuration)
         announce(connection, configuration, dry_run=False)
-        return process.Process(configuration, connection, decide=False, make_sink=GroupControllers).run()
-    except process.StartError as error:
+        return process.Process(Outside(configuration, connection, decide=False, make_sink=GroupControllers)).run()
+    except StartError as error:
         raise errors.UsageError(str(error)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 
 from gangsched.cli import errors
 from gangsched.cli.explaining import Explanation, explain
@@ -14,6 +15,7 @@ from gangsched.cli.what_if import State
 from gangsched.cluster.manifests import load
 from gangsched.cluster.manifests.errors import Warned
 from gangsched.core.decision import Decision
+from gangsched.core.preemption.drained import Leaving
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             _print_json([], [], error)
         return errors.BAD_INPUT
     if args.output == "json":
-        _print_json([(d, state.milliseconds(d)) for d in found.decisions], warnings, None)
+        _print_json([(d, state.milliseconds(d)) for d in found.decisions], warnings, None, found.drained)
         return errors.OK
     _print(state, found)
     return errors.OK
@@ -67,10 +69,15 @@ def _from_cluster(args: argparse.Namespace) -> tuple[State, list[Warned]]:
     return State(events, options, read_at if now is None else now), []
 
 
-def _print_json(decisions: list[tuple[Decision, float]], warnings: list[Warned], error: BaseException | None) -> None:
+def _print_json(
+    decisions: list[tuple[Decision, float]],
+    warnings: list[Warned],
+    error: BaseException | None,
+    drained: Sequence[Leaving] = (),
+) -> None:
     record = None if error is None else errors.record(error, "")
     entries = [entry(decision, spent) for decision, spent in decisions]
-    sys.stdout.write(json.dumps(document(entries, warnings, record), indent=2) + "\n")
+    sys.stdout.write(json.dumps(document(entries, warnings, record, drained), indent=2) + "\n")
 
 
 def _print(state: State, found: Explanation) -> None:

@@ -9,9 +9,10 @@ import msgspec
 
 from gangsched.cli.errors import UsageError
 from gangsched.cli.explaining_gang import gang_sections
-from gangsched.cli.explaining_pod import Section, conditions, pod_sections
+from gangsched.cli.explaining_pod import Section, conditions, drained_sections, pod_sections
 from gangsched.cli.what_if import State
 from gangsched.core.decision import Decision
+from gangsched.core.preemption.drained import Leaving
 from gangsched.model.records import GangId, Pod
 
 
@@ -19,7 +20,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """What is known about one gang or pod.
 
     ``title`` names it, ``word`` and ``sentence`` say how it stands. ``decisions`` are those that concern it.
-    ``own`` is the decision about itself, None for something that nobody decides about now.
+    ``own`` is the decision about itself, None for something that nobody decides about now. ``drained`` is the workload
+    that it leaves with because of a stopped queue.
     """
 
     title: str
@@ -28,6 +30,7 @@ class Explanation(msgspec.Struct, frozen=True):
     sections: tuple[Section, ...]
     decisions: tuple[Decision, ...] = ()
     own: Decision | None = None
+    drained: tuple[Leaving, ...] = ()
 
 
 def explain(state: State, namespace: str, name: str) -> Explanation:
@@ -86,6 +89,10 @@ def _running_gang(state: State, gang: GangId) -> Explanation:
 def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
     """Pods that have a node: whose victims they are, and why."""
     uids = {p.uid for p in pods}
+    gangs = {p.gang for p in pods}
+    for each in state.drained:
+        if uids & {v.uid for v in each.victims} or (each.blocked and gangs & set(each.gangs)):
+            return _drained(state, title, pods[0], each)
     taking = [d for d, _ in state.decisions if any(v.uid in uids for v in d.victims)]
     sections = tuple(s for p in _interesting(pods, taking) for s in pod_sections(state, p, taking))
     if not taking:
@@ -97,6 +104,15 @@ def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
     what = "it" if len(pods) == 1 else f"{taken} of its {len(pods)} pods" if taken < len(pods) else "all of it"
     sentence = f"{what} has to leave for {first.kind} {first.gang.key} (priority {first.priority})"
     return Explanation(title, "victim", sentence, sections, tuple(taking))
+
+
+def _drained(state: State, title: str, pod: Pod, found: Leaving) -> Explanation:
+    """A pod whose queue is drained, or one of a gang with such a queue."""
+    sections = tuple(drained_sections(state, pod, found))
+    word, sentence = "drained", f"it has to leave because {found.stop} is stopped (HoldAndDrain)"
+    if found.blocked:
+        word, sentence = "held up", f"{found.stop} is drained, and it has to leave as soon as it can"
+    return Explanation(title, word, sentence, sections, drained=(found,))
 
 
 def _interesting(pods: Sequence[Pod], taking: Sequence[Decision]) -> list[Pod]:

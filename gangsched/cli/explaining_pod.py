@@ -9,6 +9,7 @@ import msgspec
 from gangsched.cli.what_if import State
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Spared, Victim
 from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.drained import Leaving
 from gangsched.core.preemption.patience import Patience, runs_since
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.model.marks import protected
@@ -43,6 +44,24 @@ def pod_sections(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator
         yield found
 
 
+def drained_sections(state: State, pod: Pod, found: Leaving) -> Iterator[Section]:
+    """What there is to say about a pod whose queue is drained."""
+    if found.blocked:
+        yield Section("because", (f"{found.name} leaves as a whole or not at all, and {found.blocked}",))
+    else:
+        methods = {v.method for v in found.victims}
+        lines = [
+            f"all of {found.name} leaves: {_listed([v.key for v in found.victims])}",
+            *map(_removed, sorted(methods)),
+        ]
+        yield Section("because", tuple(lines))
+    yield Section("safe with", (f"stopPolicy None or Hold on {found.stop}; then it is admitted as before",))
+    yield Section("budgets", tuple(_budgets(state, pod, ())))
+    said = conditions([pod])
+    if said.lines:
+        yield said
+
+
 # -- victims ---------------------------------------------------------------------------------------------------
 
 
@@ -65,8 +84,12 @@ def _why(victim: Victim, decision: Decision) -> Iterator[str]:
     here = [p.key for p in decision.placements if p.node == victim.node]
     if here:
         yield f"its node {victim.node} is then taken by {_listed(here)}"
-    how = {"evict": "through the Eviction API", "delete": "by a DELETE"}.get(victim.method, "by suspending its owner")
-    yield f"it is removed {how}, with its own grace period"
+    yield _removed(victim.method)
+
+
+def _removed(method: str) -> str:
+    how = {"evict": "through the Eviction API", "delete": "by a DELETE"}.get(method, "by suspending its owner")
+    return f"it is removed {how}, with its own grace period"
 
 
 def _others(decision: Decision) -> Iterator[str]:

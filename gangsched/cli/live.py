@@ -33,15 +33,15 @@ def read_cluster(args: argparse.Namespace) -> tuple[list[Event], Options, float]
     """
     # What talks to a cluster takes long to import; manifests do without.
     from gangsched.cli.run import configure  # noqa: PLC0415
-    from gangsched.runtime import logs, process  # noqa: PLC0415
+    from gangsched.runtime import logs, outside  # noqa: PLC0415
     from gangsched.runtime.reading import read_once  # noqa: PLC0415
 
     configuration = configure(args)
     logs.configure(configuration.logging.format, "warning")
     try:
-        connection = process.connect(configuration)
+        connection = outside.connect(configuration)
         print(f"gangsched: reading {connection}", file=sys.stderr)
         events, read_at = read_once(configuration, connection)
-    except process.StartError as error:
+    except outside.StartError as error:
         raise errors.UsageError(str(error)) from None
     return events, configuration.core_options(), read_at

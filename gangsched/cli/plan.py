@@ -11,16 +11,17 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from gangsched.cli import errors
 from gangsched.cluster.manifests import ErrorRecord, Loaded, Warned, load
-from gangsched.core.decision import Decision, QuotaUse, UnitRef
+from gangsched.core.decision import Decision, QuotaUse, UnitRef, Victim
 from gangsched.core.events import PodChanged
 from gangsched.core.options import Options
 from gangsched.core.planning.forecast import forecast
+from gangsched.core.preemption.drained import Leaving
 from gangsched.model.errors import FieldError
 from gangsched.model.times import parse_time
 
@@ -81,13 +82,15 @@ def run(args: argparse.Namespace) -> int:
         return errors.BAD_INPUT
     moment = loaded.now if now is None else now
     if args.output == "json":
-        entries = [entry(d, spent) for d, spent in decide(loaded, options, moment)]
-        _print_json(document(entries, loaded.warnings, None))
+        drained: list[Leaving] = []
+        entries = [entry(d, spent) for d, spent in decide(loaded, options, moment, drained)]
+        _print_json(document(entries, loaded.warnings, None, drained))
         return errors.OK
     from gangsched.cli.render_plan import render  # noqa: PLC0415 - rich takes longer to import than a plan to make
 
-    decisions = list(decide(loaded, options, moment))
-    render(decisions, loaded.warnings, options.scheduler_names, _others_pending(loaded, options))
+    leaving: list[Leaving] = []
+    decisions = list(decide(loaded, options, moment, leaving))
+    render(decisions, loaded.warnings, options.scheduler_names, _others_pending(loaded, options), drained=leaving)
     return errors.OK
 
 
@@ -105,9 +108,11 @@ def read_options(args: argparse.Namespace) -> Options:
     return Options()
 
 
-def decide(loaded: Loaded, options: Options, now: float) -> Iterable[tuple[Decision, float]]:
-    """Each decision with the milliseconds it took."""
-    decisions = forecast(loaded.events, options, now)
+def decide(
+    loaded: Loaded, options: Options, now: float, drained: list[Leaving] | None = None
+) -> Iterable[tuple[Decision, float]]:
+    """Each decision with the milliseconds it took; ``drained`` as :func:`forecast` has it."""
+    decisions = forecast(loaded.events, options, now, drained)
     while True:
         begun = time.perf_counter()
         decision = next(decisions, None)
@@ -140,9 +145,26 @@ def _print_json(value: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
-def document(decisions: list[dict[str, Any]], warnings: list[Warned], error: ErrorRecord | None) -> dict[str, Any]:
-    """The whole answer of the contract."""
-    return {"apiVersion": API_VERSION, "decisions": decisions, "warnings": warnings, "error": error}
+def document(
+    decisions: list[dict[str, Any]],
+    warnings: list[Warned],
+    error: ErrorRecord | None,
+    drained: Sequence[Leaving] = (),
+) -> dict[str, Any]:
+    """The whole answer of the contract. Without a queue that is drained it says nothing of that."""
+    leaving = {"drained": [_leaving(each) for each in drained]} if drained else {}
+    return {"apiVersion": API_VERSION, **leaving, "decisions": decisions, "warnings": warnings, "error": error}
+
+
+def _leaving(found: Leaving) -> dict[str, Any]:
+    """A workload that leaves because its queue is drained."""
+    return {
+        "workload": found.name,
+        "queue": {"kind": found.stop.kind, "name": found.stop.name},
+        "reason": found.stop.reason,
+        "pods": [_victim(v) for v in found.victims],
+        "blocked": found.blocked or None,
+    }
 
 
 def entry(decision: Decision, milliseconds: float) -> dict[str, Any]:
@@ -157,19 +179,7 @@ def entry(decision: Decision, milliseconds: float) -> dict[str, Any]:
         "placements": {p.key: p.node for p in decision.placements},
         "unplaced": [{"pod": u.pod, "reasons": list(u.reasons)} for u in decision.unplaced],
         "awaiting": [{"pod": a.pod, "node": a.node} for a in decision.awaiting],
-        "victims": [
-            {
-                "pod": v.key,
-                "node": v.node,
-                "unit": _unit(v.unit),
-                "partial": v.partial,
-                "priority": v.priority,
-                "pdbViolation": v.over_budget,
-                "method": v.method,
-                "reason": v.reason,
-            }
-            for v in decision.victims
-        ],
+        "victims": [_victim(v) for v in decision.victims],
         "spared": [{"unit": _unit(s.unit), "reason": s.reason} for s in decision.spared],
         "blockers": list(decision.blockers),
         "warnings": list(decision.warnings),
@@ -179,6 +189,19 @@ def entry(decision: Decision, milliseconds: float) -> dict[str, Any]:
         "quota": _quota(decision.quota),
         "searchStopped": decision.stopped,
         "planMilliseconds": round(milliseconds, 3),
+    }
+
+
+def _victim(victim: Victim) -> dict[str, Any]:
+    return {
+        "pod": victim.key,
+        "node": victim.node,
+        "unit": _unit(victim.unit),
+        "partial": victim.partial,
+        "priority": victim.priority,
+        "pdbViolation": victim.over_budget,
+        "method": victim.method,
+        "reason": victim.reason,
     }
 
 

@@ -11,7 +11,14 @@ from rich.text import Text
 from gangsched.cli.explaining import Explanation
 from gangsched.cli.render_plan import clean, gang_panel, make_console, printed
 
-_STYLES = {"victim": "bold red", "stays": "bold green", "leaving": "bold cyan", "pending": "bold magenta"}
+_STYLES = {
+    "victim": "bold red",
+    "drained": "bold red",
+    "held up": "bold yellow",
+    "stays": "bold green",
+    "leaving": "bold cyan",
+    "pending": "bold magenta",
+}
 
 
 def render(found: Explanation, milliseconds: float = 0.0, console: Console | None = None) -> None:

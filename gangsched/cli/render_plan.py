@@ -14,6 +14,7 @@ from rich.text import Text
 
 from gangsched.cluster.manifests.errors import Warned, one_line
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, QuotaUse, UnitRef, Victim
+from gangsched.core.preemption.drained import Leaving
 
 #: Longer lists end in "… and 12 more": a gang may have thousands of members.
 MAX_ROWS = 40
@@ -45,15 +46,32 @@ def render(
     scheduler_names: Sequence[str],
     others: Counter[str] | None = None,
     console: Console | None = None,
+    drained: Sequence[Leaving] = (),
 ) -> None:
     """Print decisions (with the milliseconds each took) and warnings.
 
     ``others`` counts the pending pods of scheduler names that are not ours: a hint when there is no decision.
+    ``drained`` are the workloads that leave because their queue is stopped.
     """
-    printed(
-        console or make_console(),
-        lambda out: _print(out, decisions, warnings, scheduler_names, others or Counter()),
-    )
+
+    def write(out: Console) -> None:
+        for each in drained:
+            out.print(_drained(each))
+            out.print()
+        _print(out, decisions, warnings, scheduler_names, others or Counter())
+
+    printed(console or make_console(), write)
+
+
+def _drained(found: Leaving) -> RenderableType:
+    """A workload that leaves for nobody's sake, or should."""
+    word, style = ("HELD UP", "bold red") if found.blocked else ("DRAINED", "bold yellow")
+    head = Text(word, style=style)
+    head.append(clean(f"  {found.stop} is stopped (HoldAndDrain)"), style="default")
+    lines = [Text(clean(f"it stays for now: {found.blocked}"))] if found.blocked else _victims(found.victims)
+    body = Group(head, *_limited(lines))
+    title = Text(clean(found.name), style="bold")
+    return Group(Rule(title, align="left", style="dim"), Padding(body, (0, 0, 0, 2), expand=False))
 
 
 def printed(out: Console, write: Callable[[Console], None]) -> None:

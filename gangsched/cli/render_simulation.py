@@ -17,6 +17,7 @@ from gangsched.cli.simulate import Simulation, pods_of, summary_of
 from gangsched.cli.story import clock
 from gangsched.cluster.manifests.errors import Warned, one_line
 from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.drained import drained_queue
 from gangsched.cluster.sim.history import Entry
 from gangsched.cluster.sim.replay import moment
 
@@ -110,7 +111,8 @@ def _detail(entry: Entry) -> str:
         case log.REJECT:
             text = f"{detail['node']}: {detail['reason']}"
         case log.MARK:
-            text = str(detail["message"]).partition(", ")[2] or str(detail["message"])
+            said = str(detail["message"])
+            text = said.partition(": " if drained_queue(said) else ", ")[2] or said
         case _:
             text = str(detail.get("reason") or detail.get("node") or "")
     if entry.outcome != log.OK and detail.get("message"):
@@ -169,11 +171,15 @@ def _pods(pods: dict[str, dict[str, Any]], width: int) -> Table:
             "Terminating" if pod["terminating"] else pod["phase"],
             Text(node_of[one_line(pod["node"] or "")]),
             *("" if pod[field] is None else clock(pod[field]) for field in ("arrivedAt", "boundAt", "endedAt")),
-            Text(f"for {preemptor}" if preemptor else one_line(pod["message"] or "")),
+            Text(f"for {preemptor}" if preemptor else one_line(pod["message"] or _drained(pod))),
         )
     if len(pods) > MAX_ROWS:
         table.add_row(f"… {len(pods) - MAX_ROWS} more (-o json has all)")
     return table
+
+
+def _drained(pod: dict[str, Any]) -> str:
+    return f"{pod['drainedBy']} is drained" if "drainedBy" in pod else ""
 
 
 def _name(key: str | None) -> str:
@@ -183,6 +189,7 @@ def _name(key: str | None) -> str:
 def _summary(summary: dict[str, Any]) -> list[Text]:
     counts = ", ".join(f"{number} {phase.lower()}" for phase, number in summary["pods"].items())
     after = "nothing more could happen" if summary["ended"] == "quiet" else f"played until {clock(summary['until'])}"
-    text = f"{counts or 'no pods'}; {summary['binds']} bound, {summary['preempted']} preempted; "
+    drained = f", {summary['drained']} drained" if "drained" in summary else ""
+    text = f"{counts or 'no pods'}; {summary['binds']} bound, {summary['preempted']} preempted{drained}; "
     lines = [Text(f"{text}last change at {clock(summary['seconds'])}, {after}", style="bold")]
     return lines + [Text(f"violated: {one_line(v)}", style="bold red") for v in summary["violations"]]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from gangsched.cli import errors
+from gangsched.cli.importing import quickly
 from gangsched.cluster.kube.connection import Connection
-from gangsched.runtime import config, logs, process
+from gangsched.runtime import config, logs, outside
 from gangsched.runtime.settings import Configuration
 from gangsched.runtime.status import StatusSink
 
@@ -51,12 +53,16 @@ def run(args: argparse.Namespace) -> int:
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
         make_sink = _controllers
+    cluster = outside.Outside(configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink)
     try:
-        return process.Process(
-            configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink
-        ).run()
-    except process.StartError as error:
+        cluster.begin()
+        # The cluster is being read by now: what decides about it takes as long to import.
+        process: Any = quickly("gangsched.runtime.process")
+        return int(process.Process(cluster).run())
+    except outside.StartError as error:
         raise errors.UsageError(str(error)) from None
+    finally:
+        cluster.end()
 
 
 def _controllers(kubeconfig: str | None, context: str | None) -> StatusSink:
@@ -91,6 +97,6 @@ def configure(args: argparse.Namespace) -> Configuration:
 
 def _connect(configuration: Configuration) -> Connection:
     try:
-        return process.connect(configuration)
-    except process.StartError as error:
+        return outside.connect(configuration)
+    except outside.StartError as error:
         raise errors.UsageError(str(error)) from None

@@ -19,6 +19,7 @@ from gangsched.cluster.manifests import ErrorRecord, InputError, Loaded, Warned,
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import GroupKey, InvalidHintError, arrivals, duration_seconds
+from gangsched.cluster.sim.drained import drained_by, drained_queue
 from gangsched.cluster.sim.faults import Faults, SeededFaults
 from gangsched.cluster.sim.history import DECIDE, SCHEDULER, Cause, History
 from gangsched.cluster.sim.invariants import preemptor_of, violations
@@ -220,7 +221,9 @@ def events_of(simulation: Simulation) -> list[dict[str, Any]]:
 
 
 def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:
-    """What became of each pod, by ``namespace/name``; times are seconds from the start, None = it did not happen."""
+    """What became of each pod, by ``namespace/name``; times are seconds from the start, None = it did not happen.
+    ``drainedBy`` is there only for pods that a stopped queue made leave.
+    """
     out: dict[str, dict[str, Any]] = {}
     for entry in simulation.history:
         if entry.kind != "Pod" or not entry.changed or entry.verb == log.EVENT:
@@ -243,6 +246,10 @@ def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:
         if pod.disruption is not None:
             marked = pod.disruption.status == "True"
             known["preemptedBy"] = (preemptor_of(pod.disruption.message) or None) if marked else None
+            queue = drained_queue(pod.disruption.message) if marked else None
+            known.pop("drainedBy", None)
+            if queue is not None:
+                known["drainedBy"] = " ".join(queue)
         known.update(phase=pod.phase, node=pod.node or None, nominatedNode=pod.nominated_node or None)
         known["terminating"] = pod.deleting_since is not None
         waits = pod.scheduled_condition is not None and not pod.node
@@ -278,9 +285,10 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
     """
     pods = pods_of(simulation)
     history = simulation.history
-    removed = [e for e in history.of(log.DELETE, log.EVICT, actor=SCHEDULER) if e.changed]
+    removed = [e for e in history.of(log.DELETE, log.EVICT, actor=SCHEDULER) if e.changed and drained_by(e) is None]
     removed += [e for e in history.of(log.DELETE, log.GONE, actor=log.JOB_CONTROLLER) if _for_others(e.object, pods)]
     told = [e.at_seconds for e in history if e.changed]
+    drained = sum("drainedBy" in p and (p["terminating"] or p["phase"] == "Deleted") for p in pods.values())
     return {
         "seconds": round(max(told, default=0.0), 3),
         "ended": "quiet" if simulation.quiet else "until",
@@ -290,6 +298,7 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
         "decisions": len(simulation.decisions),
         "binds": sum(e.changed for e in history.of(log.BIND, actor=SCHEDULER)),
         "preempted": len({e.uid for e in removed}),
+        **({"drained": drained} if drained else {}),
         "violations": violations(history),
     }
 

@@ -11,6 +11,7 @@ from gangsched.core.decision import Decision
 from gangsched.core.events import Event, GangChanged, PodChanged, PriorityClassChanged
 from gangsched.core.options import Options
 from gangsched.core.planning.forecast import forecast
+from gangsched.core.preemption.drained import Leaving
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.world import World
 from gangsched.model.records import PREEMPT_LOWER, Gang, GangId, Pod
@@ -20,13 +21,16 @@ _STAYS = {"scheduling.koordinator.sh/disable-preemptible": "true"}
 
 
 class State:
-    """Objects, options and a moment; ``decisions`` are what would be decided, each with the milliseconds it took."""
+    """Objects, options and a moment; ``decisions`` are what would be decided, each with the milliseconds it took, and
+    ``drained`` who leaves before that because of a stopped queue.
+    """
 
     def __init__(self, events: Sequence[Event], options: Options, now: float) -> None:
         self.events = list(events)
         self.options = options
         self.now = now
-        self.decisions = list(_timed(self.events, options, now))
+        self.drained: list[Leaving] = []
+        self.decisions = list(_timed(self.events, options, now, self.drained))
         self.world = _world(self.events, options, now)
 
     def decision(self, gang: GangId) -> Decision | None:
@@ -79,9 +83,11 @@ class State:
         return next((d for d in forecast(events, self.options, self.now) if d.gang == gang), None)
 
 
-def _timed(events: Sequence[Event], options: Options, now: float) -> list[tuple[Decision, float]]:
+def _timed(
+    events: Sequence[Event], options: Options, now: float, drained: list[Leaving]
+) -> list[tuple[Decision, float]]:
     out: list[tuple[Decision, float]] = []
-    decisions = forecast(events, options, now)
+    decisions = forecast(events, options, now, drained)
     while True:
         begun = time.perf_counter()
         decision = next(decisions, None)

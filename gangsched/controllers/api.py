@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -10,6 +11,7 @@ import msgspec
 from gangsched.cluster.kube.client import ApiError, Client, segment
 from gangsched.cluster.kube.connection import Connection, close_session
 from gangsched.cluster.kube.discovery import KUEUE_RUNS
+from gangsched.model import jobsets
 from gangsched.model.dialects import koordinator, upstream
 from gangsched.model.queues import GROUP, VERSIONS
 
@@ -34,8 +36,11 @@ class Served(msgspec.Struct, frozen=True, order=True):
     plural: str = "podgroups"
 
 
-#: Jobs are there in every cluster. There are many, and seldom anything to say: they are read then, and not watched.
-JOBS = Served("batch", "v1", True, "jobs")
+#: Jobs and JobSets, by plural. There are many, and seldom anything to say: they are read then, and not watched.
+JOBS: Mapping[str, Served] = {
+    each.plural: each
+    for each in (Served("batch", "v1", True, "jobs"), Served(jobsets.GROUP, jobsets.VERSION, True, "jobsets"))
+}
 
 
 class _Resource(msgspec.Struct):

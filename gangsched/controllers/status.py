@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from gangsched.model import jobsets
 from gangsched.model.dialects import koordinator, upstream
 from gangsched.model.queues import GROUP
 from gangsched.model.times import render_time
@@ -12,9 +13,9 @@ from gangsched.model.times import render_time
 #: Type of the condition by API version: renamed when upstream's API became beta (KEP-4671).
 CONDITION, CONDITION_1_37 = "PodGroupScheduled", "PodGroupInitiallyScheduled"
 
-#: The API group of Jobs.
-JOBS = "batch"
-#: The condition of queues, and that of Jobs after which those of an earlier eviction are history.
+#: The API groups of Jobs and JobSets.
+JOBS = ("batch", jobsets.GROUP)
+#: The condition of queues, and that of Jobs and JobSets after which those of an earlier eviction are history.
 _ACTIVE, _RESERVED = "Active", "QuotaReserved"
 _OF_EVICTION = ("Evicted", "Preempted")
 #: Type, status, reason and message.
@@ -44,7 +45,7 @@ def changed_fields(
     if family == GROUP:
         wanted = {name: value for name, value in desired.items() if name != "active"}
         conditions = [(_ACTIVE, *desired["active"])] if "active" in desired else []
-    elif family == JOBS:
+    elif family in JOBS:
         conditions, generation = _of_job(desired["conditions"], current), 0
     else:
         if family == koordinator.FAMILY:
@@ -85,7 +86,7 @@ def _of_group(family: str, version: str, desired: Mapping[str, Any], current: Ma
 
 
 def _of_job(desired: Iterable[_Condition], current: Mapping[str, Any]) -> list[_Condition]:
-    """The conditions of a Job; with new quota what is said of its last eviction becomes False, as it does in Kueue."""
+    """The conditions of a Job or JobSet; with new quota those of its last eviction become False, as in Kueue."""
     out = list(desired)
     if any(name == _RESERVED and status == "True" for name, status, _, _ in out):
         told = {name for name, *_ in out}

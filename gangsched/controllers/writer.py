@@ -20,7 +20,7 @@ _log = structlog.get_logger("gangsched.controllers")
 
 #: At most one write per object in this time; what changes meanwhile is written together.
 PERIOD_SECONDS = 1.0
-#: So many Jobs at most in each period: groups and queues do not wait for them for long.
+#: So many Jobs and JobSets at most in each period: groups and queues do not wait for them for long.
 JOBS_AT_ONCE = 10
 RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
 
@@ -57,8 +57,8 @@ class StatusWriter:
 
     ``want``, ``saw``, ``lost`` and ``set_leading`` may be called from any thread. ``run`` belongs to one event loop.
     A status that somebody else overwrites is restored when the object is seen again. Each patch names the UID and
-    the resourceVersion that it was made for, so that it never hits another object or overwrites news. Jobs are not
-    seen: they are read when there is something to say, which is said once.
+    the resourceVersion that it was made for, so that it never hits another object or overwrites news. Jobs and
+    JobSets are not seen: they are read when there is something to say, which is said once.
     """
 
     def __init__(
@@ -135,9 +135,9 @@ class StatusWriter:
             while True:
                 await self._mailbox.wait()
                 keys = self._mailbox.take()
-                jobs = [key for key in keys if key.plural == JOBS.plural]
+                jobs = [key for key in keys if key.plural in JOBS]
                 for key in keys:
-                    if key.plural != JOBS.plural:
+                    if key.plural not in JOBS:
                         await self._reconcile(key)
                 for key in jobs[:JOBS_AT_ONCE]:
                     await self._tell_job(key)
@@ -181,16 +181,17 @@ class StatusWriter:
         if wanted is None:
             return
         try:
-            seen = seen_object(await self._read(JOBS, key.namespace, key.name))
-            fields = self._missing(key, JOBS, wanted, seen) if seen.uid == wanted.uid else {}
+            served = JOBS[key.plural]
+            seen = seen_object(await self._read(served, key.namespace, key.name))
+            fields = self._missing(key, served, wanted, seen) if seen.uid == wanted.uid else {}
             if fields:
                 body = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields}
-                await self._patch(JOBS, key.namespace, key.name, body)
+                await self._patch(served, key.namespace, key.name, body)
         except (ApiError, UnreachableError) as error:
             if self._failures.get(key, 0) + 1 < len(RETRY_SECONDS):
                 self._failed(key, wanted.uid, error)
                 return
-            _log.warning("conditions of a Job could not be written", what=str(key), error=str(error))
+            _log.warning("conditions could not be written", what=str(key), error=str(error))
         self._failures.pop(key, None)
         with self._lock:
             if self._wanted.get(key) is wanted:
@@ -206,7 +207,7 @@ class StatusWriter:
         if status == 404:
             self.lost(key, uid)
             return
-        if status == 409 and key.plural != JOBS.plural:
+        if status == 409 and key.plural not in JOBS:
             return  # the object has changed: its new state is on the way here
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1

@@ -16,6 +16,9 @@ import msgspec
 from gangsched.model import jobsets
 from gangsched.model.records import JOB, Directives
 
+#: Reason of the DisruptionTarget condition of a victim.
+MARK_REASON = "PreemptionByScheduler"
+
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):
     """One incarnation of a pod."""
@@ -73,11 +76,12 @@ class WithdrawNomination(_Action, frozen=True):
 
 
 class Mark(_Action, frozen=True):
-    """PATCH condition DisruptionTarget=True, reason PreemptionByScheduler, on a victim."""
+    """PATCH condition DisruptionTarget=True on a victim."""
 
     id: int
     pod: PodRef
     message: str
+    reason: str = MARK_REASON
 
 
 class Unmark(_Action, frozen=True):
@@ -86,18 +90,20 @@ class Unmark(_Action, frozen=True):
     id: int
     pod: PodRef
     message: str
+    reason: str = MARK_REASON
 
 
 class Remove(_Action, frozen=True):
     """DELETE the pod with a UID precondition and its own grace period; ``evict`` uses policy/v1 Eviction.
 
-    ``mark`` is the message of its DisruptionTarget condition (an eviction overwrites it).
+    ``mark`` and ``reason`` are message and reason of its DisruptionTarget condition (an eviction overwrites it).
     """
 
     id: int
     pod: PodRef
     evict: bool = False
     mark: str = ""
+    reason: str = MARK_REASON
 
 
 class _JobWrite(_Action, frozen=True):
@@ -210,7 +216,7 @@ _RESERVED = "QuotaReserved"
 
 
 class JobStatus(GangStatus, frozen=True):
-    """Conditions of a Job that say where it stands with its queue: each ``(type, status, reason, message)``."""
+    """Conditions of a Job or JobSet: where it stands with its queue. Each is ``(type, status, reason, message)``."""
 
     def after(self, earlier: GangStatus) -> GangStatus:
         """Conditions of both, the later one of each type; with new quota an earlier eviction is history."""

@@ -96,13 +96,15 @@ class Placement(msgspec.Struct, frozen=True):
 
 class QuotaUse(msgspec.Struct, frozen=True):
     """What a gang uses of its queue: the ClusterQueue, the flavor of each resource, and by resource (as a quantity)
-    what the queue borrows with it. ``by_pod`` has, by UID, the flavors of each placed member.
+    what the queue borrows with it. ``by_pod`` has, by UID, the flavors of each placed member. ``short`` says what of
+    the quota is not free yet, in Kueue's words; empty if all of it is.
     """
 
     queue: str
     flavors: tuple[tuple[str, str], ...] = ()
     borrowed: tuple[tuple[str, str], ...] = ()
     by_pod: Mapping[str, tuple[tuple[str, str], ...]] = {}
+    short: str = ""
 
 
 class Decision(msgspec.Struct, frozen=True):

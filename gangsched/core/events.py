@@ -8,7 +8,7 @@ import msgspec
 
 from gangsched.model.jobsets import JobSet
 from gangsched.model.queues import QueueObject
-from gangsched.model.records import Budget, Gang, Job, Namespace, Node, Pod, PodSelector, PriorityClass
+from gangsched.model.records import Budget, Gang, Job, Namespace, Node, Owner, Pod, PodSelector, PriorityClass
 from gangsched.model.volumes import StorageObject
 
 
@@ -161,6 +161,14 @@ class QueueObjectGone(_Event, frozen=True):
     name: str
 
 
+class KueueAdmits(_Event, frozen=True):
+    """Kueue has this Workload for the objects that own it, and admits them itself; no owners: it is gone."""
+
+    namespace: str
+    name: str
+    owners: tuple[Owner, ...] = ()
+
+
 class ObjectRefused(_Event, frozen=True):
     """An object of the cluster could not be understood; it is reported once and otherwise ignored.
 
@@ -194,7 +202,8 @@ class WriteDone(_Event, frozen=True):
 
     ``action_id`` is that of the action. ``outcome``: ``ok``; ``gone`` (404, or the UID is another pod's);
     ``conflict`` (409: the state is not what the write assumed, such as a pod that is already bound);
-    ``refused`` (400/403/422: retrying will not help); ``blocked`` (429 from the eviction subresource: a
+    ``outdated`` (a binding that was not sent: since it was decided others have bound pods to its node, which has been
+    told by now); ``refused`` (400/403/422: retrying will not help); ``blocked`` (429 from the eviction subresource: a
     budget forbids it); ``transient`` (given up after retries: timeouts, 429, 5xx). ``message`` is the
     server's.
     """
@@ -233,6 +242,7 @@ Event: TypeAlias = (
     | StorageGone
     | QueueObjectChanged
     | QueueObjectGone
+    | KueueAdmits
     | ObjectRefused
     | SearchCancelled
     | Synced

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def group_key(gangs: Sequence[GangId]) -> str:
     """The key of a group: unique, and sorted like ``namespace/name``."""
-    return ",".join(f"{g.key}#{g.family}#{g.scheduler}" for g in gangs)
+    return ",".join([f"{g.namespace}/{g.name}#{g.family}#{g.scheduler}" for g in gangs])
 
 
 class Plan:
@@ -114,8 +114,8 @@ class Group:
     ``unsure`` are members whose binding may or may not have taken effect; it is repeated at ``retry_at``.
     ``conflicts`` counts plans in a row that failed because the cluster was not what they assumed. ``failed_plugin``
     names the plug-in over which the last decision failed. Since the gang was last whole, ``begun`` are the UIDs of the
-    members that were bound, ``failed_binds`` the times that others could not be, and ``rollbacks`` how often those that
-    were have been removed for it.
+    members that were bound, ``failed_binds`` the times that others could not be, ``refused_on`` the nodes on which that
+    was for good, by UID, and ``rollbacks`` how often those that were have been removed for it.
 
     While it does not fit, ``likeness`` is what it shares with gangs that are helped by the same, and ``behind`` says
     that gangs ahead keep something from it, ``short_of_quota`` that no room on nodes would help, ``nodes_unseen`` that
@@ -145,6 +145,7 @@ class Group:
         self.conflicts = 0
         self.begun: set[str] = set()
         self.failed_binds = 0
+        self.refused_on: dict[str, set[str]] = {}
         self.rollbacks = 0
         self.likeness: Likeness | None = None
         self.behind = False

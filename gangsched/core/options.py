@@ -22,11 +22,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     With ``suspend_jobs`` a Job that would not survive the loss of its pods is suspended instead.
     ``bind_timeout_seconds`` bounds the time in which the volumes of a gang must be bound.
     Without ``quota`` queue objects mean nothing; ``fair_sharing`` weighs queues that borrow by their share.
-    ``owner_wait_seconds`` is how long a pod waits for a Job that has not been seen yet, where queues exist (0: nothing
-    more will be seen). With ``events_per_gang`` the members of a gang have one Event for all of them where otherwise
-    each has its own. With ``rollback`` a gang that was bound in part, and whose other members have no place, leaves as
-    a whole if its controllers create it again. ``profiles`` has the scheduler names whose filters or scores are not the
-    default ones.
+    ``owner_wait_seconds`` is how long a pod waits for a Job that has not been seen yet, where queues exist, and a new
+    Job for a Workload of Kueue, where there are some (0: nothing more will be seen). With ``events_per_gang`` the
+    members of a gang have one Event for all of them where otherwise each has its own. With ``rollback`` a gang that was
+    bound in part, and whose other members have no place, leaves as a whole if its controllers create it again.
+    ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)

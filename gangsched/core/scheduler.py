@@ -202,6 +202,8 @@ class Scheduler:
                 self._queues_changed(self.world.put_queue_object(queue_object))
             case ev.QueueObjectGone(kind, namespace, name):
                 self._queues_changed(self.world.drop_queue_object(kind, namespace, name))
+            case ev.KueueAdmits(namespace, name, owners):
+                self._jobs.update(self.world.set_workload(namespace, name, owners))
             case ev.ObjectRefused():
                 self._object_refused(event)
             case ev.SearchCancelled(question):
@@ -226,6 +228,7 @@ class Scheduler:
         self._jobs.update(self.world.suspended.with_queue())
         self._note(Hint.QUOTA)
         self._dirty.update(self.world.membership.members)
+        self._run.drains.queues_changed()
 
     def _pod_changed(self, pod: Pod) -> None:
         pod = self.world.in_its_gang(pod)
@@ -253,8 +256,9 @@ class Scheduler:
 
     def _renew_jobs(self) -> None:
         """Suspended Jobs wait, or go on."""
-        for key in sorted(self._jobs):
-            for gang in (*self.world.suspended.renew(key), *self.world.gangs_of_queued(*key)):
+        for key in sorted({*self._jobs, *self._late.take_jobs(self._run.now)}):
+            renewed = () if self._late.keep_job(key, self._run.now) else self.world.suspended.renew(key)
+            for gang in (*renewed, *self.world.gangs_of_queued(*key)):
                 self._touch(gang)
             self._dirty.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
             problem, owner = self.world.suspended.refusal(key), self.world.suspended.find(*key)
@@ -390,6 +394,7 @@ class Scheduler:
         while True:
             self._refresh()
             self._run.plans_at_risk()
+            self._run.drains.follow()
             self._run.time_passed()
             self._run.phases.over()
             self._changes += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]

@@ -44,6 +44,7 @@ from gangsched.model.records import (
 )
 from gangsched.model.requests import frozen, parse_list, pod_requests
 from gangsched.model.selectors import label_selector, node_term
+from gangsched.model.shapekey import shape_key
 from gangsched.model.times import parse_duration, parse_time, true_since
 
 #: Our own condition types on pods.
@@ -66,6 +67,7 @@ class Converter:
 
     def __init__(self) -> None:
         self._shapes: dict[PodShape, PodShape] = {}
+        self._last_shape: tuple[tuple[object, ...], PodShape] | None = None
         self._labels: dict[tuple[tuple[str, str], ...], Labels] = {}
 
     def pod(self, raw: wire.Pod) -> Pod:
@@ -91,7 +93,7 @@ class Converter:
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
-            shape=self._shape(meta, spec, status),
+            shape=self._shape_as_before(meta, spec, status),
             gang=gang,
             scheduler=spec.scheduler_name,
             labels=self._intern_labels(meta.labels),
@@ -115,6 +117,15 @@ class Converter:
             priority_class=spec.priority_class_name,
             volumes=pod_volumes(meta.name, spec.volumes),
         )
+
+    def _shape_as_before(self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> PodShape:
+        """The shape of a pod. Most are like the one before, of one template."""
+        key = shape_key(spec, status)
+        if key is None:
+            return self._shape(meta, spec, status)
+        if self._last_shape is None or self._last_shape[0] != key:
+            self._last_shape = key, self._shape(meta, spec, status)
+        return self._last_shape[1]
 
     def shape_of_template(self, meta: wire.ObjectMeta, spec: wire.PodSpec) -> PodShape:
         """The shape that pods of a template will have."""

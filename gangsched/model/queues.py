@@ -29,6 +29,10 @@ VERSIONS = ("v1beta2", "v1beta1")
 #: Labels on Jobs, JobSets, pod groups and pods: the LocalQueue and the WorkloadPriorityClass.
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+#: How the names of Kueue's scheduling gates begin, and the labels that it gives pods: those that it admits itself, and
+#: those of a Job that it has started.
+KUEUE_PREFIX = f"{GROUP}/"
+KUEUE_LABELS = ("kueue.x-k8s.io/managed", "kueue.x-k8s.io/podset")
 
 #: Preemption policies. ``Any`` is for reclaiming only, ``LowerOrNewerEqualPriority`` for the own queue only.
 NEVER, LOWER, LOWER_OR_NEWER, ANY = "Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"

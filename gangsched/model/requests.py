@@ -21,7 +21,7 @@ from gangsched.model.quantity import base_units
 DEFAULT_SCORED = {"cpu": 100, "memory": 200 * 1024 * 1024}
 
 _POD_LEVEL = ("cpu", "memory")
-_RESIZE_PENDING = "PodResizePending"
+RESIZE_PENDING = "PodResizePending"
 
 
 def parse_list(raw: wire.Quantities | None, field: str) -> dict[str, int]:
@@ -97,7 +97,7 @@ class _Granted:
 
     def __init__(self, status: wire.PodStatus) -> None:
         self._status = status
-        self._infeasible = any(c.type == _RESIZE_PENDING and c.reason == "Infeasible" for c in status.conditions or ())
+        self._infeasible = any(c.type == RESIZE_PENDING and c.reason == "Infeasible" for c in status.conditions or ())
         self._known = {
             c.name: self._read(c, f"status.{field}[{i}]")
             for field, found in (

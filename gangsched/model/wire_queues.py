@@ -148,3 +148,9 @@ class WorkloadPriorityClass(Wire):
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     value: int | None = None
+
+
+class KueueWorkload(Wire):
+    """A Workload of Kueue, of which nothing but the owners is read."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

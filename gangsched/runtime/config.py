@@ -16,7 +16,6 @@ import msgspec
 from msgspec import inspect
 
 from gangsched.runtime import profiles
-from gangsched.runtime.arguments import ARGUMENTS
 from gangsched.runtime.profiles import PluginConfig, nearest
 from gangsched.runtime.sections import Section, duration_seconds
 from gangsched.runtime.settings import Configuration
@@ -120,6 +119,8 @@ def _check_profiles(configuration: Configuration) -> Iterator[tuple[str, str]]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the file."""
+    from gangsched.runtime.arguments import ARGUMENTS  # noqa: PLC0415 - with numpy
+
     body = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Configuration)))
     definitions = body["$defs"]
     # The decoder has defaults for these two, a file has not: without them nobody knows what it is a file of.
@@ -197,6 +198,8 @@ def _check_arguments(plugin: dict[str, Located], path: str) -> Iterator[Problem]
     name, given = plugin.get("name"), plugin.get("args")
     if name is None or given is None or not isinstance(given.value, dict):
         return
+    from gangsched.runtime.arguments import ARGUMENTS  # noqa: PLC0415 - with numpy, and seldom needed
+
     kind = ARGUMENTS.get(name.value) if isinstance(name.value, str) else None
     if kind is not None:
         yield from _check(given, inspect.type_info(kind), f"{path}.args")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from gangsched.core.framework.plugins import Plugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 #: Entry point groups; the name of an entry point is that of the plug-in.
 FILTERS, SCORES = "gangsched.filters", "gangsched.scores"
@@ -52,7 +54,7 @@ class Foreign(NamedTuple):
 
 def installed() -> list[str]:
     """Names of the plug-ins in installed packages, sorted. Nothing is imported."""
-    return sorted({found.name for group in (FILTERS, SCORES) for found in entry_points(group=group)})
+    return sorted({found.name for group in (FILTERS, SCORES) for found in _entry_points(group)})
 
 
 def load(name: str) -> Foreign | None:
@@ -83,7 +85,7 @@ def _takes_arguments(kind: type[Any]) -> bool:
 
 
 def _load(group: str, name: str) -> type[Any] | None:
-    found = list(entry_points(group=group, name=name))
+    found = [point for point in _entry_points(group) if point.name == name]
     if not found:
         return None
     if len({point.value for point in found}) > 1:
@@ -103,6 +105,12 @@ def _load(group: str, name: str) -> type[Any] | None:
     if not isinstance(getattr(kind, _FLAG[group], None), bool):
         raise LoadError(f"{point.value} has no attribute {_FLAG[group]} that is True or False")
     return kind
+
+
+def _entry_points(group: str) -> EntryPoints:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - most profiles have no plug-ins of others
+
+    return entry_points(group=group)
 
 
 def _origin(point: EntryPoint) -> str:

@@ -19,7 +19,7 @@ _DURATIONS = {
         ("kind", "outcome"),
         (
             "One write from asking for it to its answer, rate limit and retries included. Outcomes: ok, gone, "
-            "conflict, refused, blocked, transient."
+            "conflict, outdated, refused, blocked, transient."
         ),
     ),
     "list_seconds": (("resource",), "One complete listing of a resource."),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -24,29 +25,24 @@ def configure(style: str = "auto", level: str = "info", stream: TextIO | None = 
     number = logging.getLevelNamesMapping()[level.upper()]
     as_json = style == "json" or (style == "auto" and not out.isatty())
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.stdlib.add_logger_name,
     ]
+    handler = logging.StreamHandler(out)
+    renderers = _renderers(as_json=as_json, colors=not as_json and out.isatty())
+    # Not by way of the standard library, which looks at the stack and renders twice: a line for each decided pod would
+    # cost a fifth of the decision.
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.add_logger_name,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
+        processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        logger_factory=lambda name="": _Lines(name, handler),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(allow=())],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_renderers(as_json=as_json, colors=not as_json and out.isatty()),
-            ],
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(allow=())],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     root = logging.getLogger()
@@ -65,6 +61,28 @@ def get(component: str, **context: object) -> structlog.typing.FilteringBoundLog
     return logger
 
 
+class _Lines:
+    """Writes the finished lines of the logger ``name`` where those of the standard library's loggers go."""
+
+    def __init__(self, name: str, handler: logging.StreamHandler[TextIO]) -> None:
+        self.name = name
+        self._handler = handler
+
+    def msg(self, line: str) -> None:
+        """Write one line, whole."""
+        handler = self._handler
+        handler.acquire()
+        try:
+            handler.stream.write(f"{line}\n")
+            handler.flush()
+        except (OSError, ValueError):
+            pass  # a log that cannot be written must not end what it is about
+        finally:
+            handler.release()
+
+    debug = info = warning = error = critical = msg
+
+
 def _renderers(*, as_json: bool, colors: bool) -> list[Processor]:
     if not as_json:
         return [
@@ -78,8 +96,16 @@ def _renderers(*, as_json: bool, colors: bool) -> list[Processor]:
     return [
         structlog.processors.format_exc_info,
         _message_first,
-        structlog.processors.JSONRenderer(ensure_ascii=False),
+        _as_json,
     ]
+
+
+#: Made once: json.dumps with options makes one for every line.
+_encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
+
+
+def _as_json(_logger: Any, _method: str, event: EventDict) -> str:
+    return _encode(event)
 
 
 def _message_first(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -60,34 +60,44 @@ class Observer:
 
 
 class Observers(Observer):
-    """Several observers as one, called in order."""
+    """Several observers as one, called in order; those that do nothing about something are not called for it."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+        self._handled = [o.handled for o in observers if _does(o, "handled")]
+        self._deciding = [o.deciding for o in observers if _does(o, "deciding")]
+        self._cancelled = [o.cancelled for o in observers if _does(o, "cancelled")]
+        self._decided = [o.decided for o in observers if _does(o, "decided")]
+        self._busy = [o.busy for o in observers if _does(o, "busy")]
+        self._idle = [o.idle for o in observers if _does(o, "idle")]
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
-        for observer in self._observers:
-            observer.handled(events, actions, seconds, now)
+        for handled in self._handled:
+            handled(events, actions, seconds, now)
 
     def deciding(self) -> None:
-        for observer in self._observers:
-            observer.deciding()
+        for deciding in self._deciding:
+            deciding()
 
     def cancelled(self, event: SearchCancelled) -> None:
-        for observer in self._observers:
-            observer.cancelled(event)
+        for cancelled in self._cancelled:
+            cancelled(event)
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
-        for observer in self._observers:
-            observer.decided(decisions, actions, seconds, now)
+        for decided in self._decided:
+            decided(decisions, actions, seconds, now)
 
     def busy(self) -> None:
-        for observer in self._observers:
-            observer.busy()
+        for busy in self._busy:
+            busy()
 
     def idle(self) -> None:
-        for observer in self._observers:
-            observer.idle()
+        for idle in self._idle:
+            idle()
+
+
+def _does(observer: Observer, what: str) -> bool:
+    """Does it do anything about this?"""
+    return getattr(type(observer), what) is not getattr(Observer, what)
 
 
 class Completion(Observer):

@@ -51,6 +51,8 @@ class Metrics(Observer):
         self._clock = clock
         self._profiles = tuple(scheduler_names)
         self._binding: dict[int, Bind] = {}
+        self._count: dict[tuple[Counter, str, str], Callable[[float], None]] = {}
+        self._time: dict[str, Callable[[float], None]] = {}
         self._pending: dict[str, tuple[str, float]] = {}
         self._upstream_names()
         self._own_names()
@@ -169,16 +171,19 @@ class Metrics(Observer):
             failure = "error" if decision.failed_plugin else "unschedulable"
             if decision.outcome in _RESULTS:
                 result = failure if decision.outcome == UNSCHEDULABLE else _RESULTS[decision.outcome]
-                self.group_attempts.labels(result, profile).inc()
+                self._add(self.group_attempts, result, profile)
             if decision.outcome != GATHERING and decision.unplaced:
-                self.schedule_attempts.labels(failure, profile).inc(len(decision.unplaced))
+                self._add(self.schedule_attempts, failure, profile, len(decision.unplaced))
             if decision.placements:
                 known = self._pending.get(decision.placements[0].uid)
                 if known is not None:
                     self.queue_wait.observe(max(0.0, self._clock() - known[1]))
             if index:
                 continue  # the gangs of a GangGroup are one decision: the same search and the same victims
-            self.plan.labels(decision.outcome).observe(seconds)
+            observe = self._time.get(decision.outcome)
+            if observe is None:
+                observe = self._time[decision.outcome] = self.plan.labels(decision.outcome).observe
+            observe(seconds)
             if decision.outcome != GATHERING:
                 self.group_duration.observe(seconds)
             if decision.stopped:
@@ -195,6 +200,14 @@ class Metrics(Observer):
         for queue, count in counts.items():
             self.queued_gangs.labels(queue).set(count)
 
+    def _add(self, counter: Counter, result: str, profile: str, number: int = 1) -> None:
+        """Count; to find the time series of some labels takes longer than that."""
+        key = (counter, result, profile)
+        add = self._count.get(key)
+        if add is None:
+            add = self._count[key] = counter.labels(result, profile).inc
+        add(number)
+
     def _asked(self, actions: Sequence[Action]) -> None:
         self._binding.update({action.id: action for action in actions if isinstance(action, Bind)})
 
@@ -204,11 +217,11 @@ class Metrics(Observer):
             return
         profile, first_seen = self._pending.get(action.pod.uid, (self._profiles[0], moment))
         if event.outcome == "ok":
-            self.schedule_attempts.labels("scheduled", profile).inc()
+            self._add(self.schedule_attempts, "scheduled", profile)
             self.pod_latency.observe(max(0.0, moment - first_seen))
             self._forget(action.pod.uid)
         else:
-            self.schedule_attempts.labels("error", profile).inc()
+            self._add(self.schedule_attempts, "error", profile)
 
     def _pod_changed(self, pod: Pod, moment: float) -> None:
         if pod.scheduler not in self._profiles:

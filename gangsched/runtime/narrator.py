@@ -24,7 +24,7 @@ class Narrator(Observer):
     """
 
     def __init__(self, *, in_full: bool = False) -> None:
-        self._log = logs.get("decision")
+        self._log = logs.get("decision").bind()  # a logger that is not bound is made anew for every line
         self._in_full = in_full
         self._last: OrderedDict[str, tuple[str, str]] = OrderedDict()
 

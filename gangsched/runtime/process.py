@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
-import os
-import queue
-import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 import msgspec
 
-from gangsched.cluster.kube.adapter import KubeCluster
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.connection import Connection, ConnectionConfigError, load_connection
-from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
-from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, GangStatus
 from gangsched.core.events import Event
@@ -37,94 +23,34 @@ from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
 from gangsched.runtime.narrator import Narrator
-from gangsched.runtime.sections import duration_seconds
-from gangsched.runtime.settings import Configuration
-from gangsched.runtime.status import LateSink, MakeSink, StatusSink, TellsOfQueues, WhenQuiet
+from gangsched.runtime.outside import Outside, StartError
+from gangsched.runtime.status import StatusSink, TellsOfQueues, WhenQuiet
 
 #: Exit codes: done, a failure that a restart may cure.
 OK, FAILED = 0, 1
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-_PROBE_SECONDS = 10.0
-_PROBE_PAUSES_SECONDS = (0.3, 0.7)  # between attempts
 _QUEUE_PERIOD_SECONDS = 1.0
 #: A decision that is under way may end by itself; a thread that is stuck must not keep the Lease from being released.
 _STEP_SECONDS = 10.0
 #: Objects of all kinds are followed side by side: what one list is behind the others, above all when it is read anew.
 _OWNER_WAIT_SECONDS = 5.0
-#: How long a thread that computes may keep the others waiting: writes are sent while the next gang is decided. Python's
-#: own 5 ms are longer than the API server takes to answer.
-_SWITCH_SECONDS = 0.001
-
-
-class StartError(Exception):
-    """The process cannot start; the text says what the user can do."""
-
-
-def connect(configuration: Configuration) -> Connection:
-    """The connection that the configuration describes, proven to work. Raises :class:`StartError`."""
-    wanted = configuration.client_connection
-
-    async def probe() -> Connection:
-        connection = await load_connection(wanted.kubeconfig or None, wanted.context or None)
-        client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
-        client.open()
-        try:
-            await _reach(client)
-        except UnreachableError as error:
-            raise StartError(f"{connection} cannot be reached: {error}") from None
-        except ApiError as error:
-            if not error.transient:  # a server that is too busy now will answer later: what reads it asks again
-                raise StartError(f"{connection} refuses us: {error}") from None
-        finally:
-            await client.close()
-        return connection
-
-    try:
-        return asyncio.run(probe())
-    except ConnectionConfigError as error:
-        raise StartError(str(error)) from None
-
-
-async def _reach(client: Client) -> None:
-    """Ask the server for anything; a connection that breaks once or twice is no server that cannot be reached."""
-    end = time.monotonic() + _PROBE_SECONDS
-    for pause in (*_PROBE_PAUSES_SECONDS, math.inf):
-        try:
-            await client.attempt("GET", "/version", timeout_seconds=end - time.monotonic())
-        except UnreachableError:
-            if time.monotonic() + pause >= end:
-                raise
-            await asyncio.sleep(pause)
-        else:
-            return
 
 
 class Process:
-    """One run of the scheduler against a cluster.
+    """One run of the scheduler against a cluster, which may have begun already.
 
-    ``dry_run`` decides and logs and never writes. ``once`` decides all that is pending and ends. ``decide`` False
-    follows the cluster without deciding (for the controllers alone).
+    With ``dry_run`` it decides and logs and never writes; with ``once`` it decides all that is pending and ends; with
+    ``decide`` False it follows the cluster without deciding (for the controllers alone).
     """
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        connection: Connection,
-        *,
-        dry_run: bool = False,
-        once: bool = False,
-        decide: bool = True,
-        make_sink: MakeSink | None = None,
-    ) -> None:
-        self._configuration = configuration
-        self._dry_run = dry_run
-        self._once = once
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+        configuration = self._configuration = outside.configuration
         self._log = logs.get("process")
-        self._signals: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._failure: BaseException | None = None
         options = self._calibrated(configuration.core_options())
-        if not once:
+        if not outside.once:
             options = msgspec.structs.replace(options, owner_wait_seconds=_OWNER_WAIT_SECONDS)
         scheduler = Scheduler(options)
         self._metrics = Metrics(options.scheduler_names)
@@ -133,26 +59,11 @@ class Process:
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
         self._pulse = DecisionPulse()
-        wanted = configuration.client_connection
-        self._sink: LateSink | None = None
-        if make_sink is not None:
-            self._sink = LateSink(partial(make_sink, wanted.kubeconfig or None, wanted.context or None))
-        self._io_loop: asyncio.AbstractEventLoop | None = None
-        self._kube = KubeCluster(
-            connection,
-            lease=None if dry_run or not decide else _lease(configuration),
-            dry_run=dry_run,
-            qps=wanted.qps,
-            burst=wanted.burst,
-            writes=WriteSettings(timeout_seconds=duration_seconds(wanted.request_timeout)),
-            controller=options.scheduler_names[0],
-            on_gang_status=self._sink.post if self._sink else None,
-            observe=self._io_metrics,
-            loop_factory=self._make_io_loop,
-            quota_mode=configuration.quota.mode,
-        )
-        self._core: Core = scheduler if decide else Onlooker(scheduler)
-        self._cluster: Cluster = self._kube if decide or self._sink is None else StatusOnly(self._kube, self._sink)
+        outside.measurements.pass_on(self._io_metrics)
+        self._core: Core = scheduler if outside.decide else Onlooker(scheduler)
+        self._cluster: Cluster = outside.kube
+        if not outside.decide and outside.sink is not None:
+            self._cluster = StatusOnly(outside.kube, outside.sink)
         budget_seconds = configuration.preemption.budget_milliseconds / 1000.0
         self._deadline = Deadline(scheduler.decider.watchdog, FACTOR * budget_seconds)
         self._observer = Observers(
@@ -160,9 +71,9 @@ class Process:
             self._pulse,
             self._metrics,
             FreezeAfterSync(),
-            Narrator(in_full=dry_run),
+            Narrator(in_full=outside.dry_run),
             _QueueDepths(scheduler, self._metrics),
-            *(_status_observers(scheduler, self._sink) if self._sink is not None else []),
+            *(_status_observers(scheduler, outside.sink) if outside.sink is not None else []),
         )
         self._health: HealthServer | None = None
 
@@ -180,35 +91,29 @@ class Process:
 
         Raises :class:`StartError` when the port for probes cannot be opened.
         """
-        self._start_health()
+        outside = self._outside
+        outside.begin()
         self._pauses.install()
         self._deadline.start()
         restore_thresholds = raise_thresholds()
-        switch_seconds = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_SECONDS)
-        restore_signals = self._catch_signals()
         decisions = threading.Thread(target=self._decide, name="decisions", daemon=True)
         try:
-            self._kube.start()
+            self._start_health()
             decisions.start()
-            reason = self._signals.get()
+            reason = outside.asked.get()
             self._log.info("stopping", reason=reason)
-            self._kube.finish()
+            outside.kube.finish()
             decisions.join(_STEP_SECONDS)
             if decisions.is_alive():
                 self._failure = self._failure or TimeoutError("the decision thread did not end")
         finally:
-            self._kube.stop()
-            if self._sink is not None:
-                self._sink.stop()
+            outside.end()
             if self._health is not None:
                 self._health.stop()
             self._deadline.stop()
             self._pauses.remove()
             restore_thresholds()
-            sys.setswitchinterval(switch_seconds)
-            restore_signals()
-        failure = self._kube.health().failure
+        failure = outside.kube.health().failure
         if self._failure is not None or failure:
             self._log.error("ended by a failure", failure=failure or repr(self._failure))
             return FAILED
@@ -219,56 +124,28 @@ class Process:
 
     def _decide(self) -> None:
         try:
-            if self._once:
+            if self._outside.once:
                 run_once(
                     self._core,
                     self._cluster,
                     self._observer,
                     await_leadership=True,
-                    await_writes=not self._dry_run,
+                    await_writes=not self._outside.dry_run,
                 )
             else:
                 run_loop(self._core, self._cluster, self._observer)
-            self._signals.put("all is decided" if self._once else "the cluster has stopped")
+            self._outside.asked.put("all is decided" if self._outside.once else "the cluster has stopped")
         except Exception as error:  # noqa: BLE001 - whatever it is, the process must end and say so
             self._failure = error
             self._pulse.failed(repr(error))
             self._log.exception("the decision thread has died")
-            self._signals.put("the decision thread has died")
-
-    def _make_io_loop(self) -> asyncio.AbstractEventLoop:
-        try:
-            import uvloop  # noqa: PLC0415 - an extra
-        except ImportError:
-            self._io_loop = asyncio.new_event_loop()
-        else:
-            self._io_loop = uvloop.new_event_loop()
-        return self._io_loop
+            self._outside.asked.put("the decision thread has died")
 
     # ------------------------------------------------------------------------------------------------- its surface
 
-    def _catch_signals(self) -> Callable[[], None]:
-        asked = False
-
-        def caught(number: int, _: FrameType | None) -> None:
-            nonlocal asked
-            if asked:
-                # Writes in flight are finished or undone by whoever takes over; waiting was the polite way.
-                os._exit(128 + number)
-            asked = True
-            self._signals.put(signal.Signals(number).name)
-
-        before = {number: signal.signal(number, caught) for number in (signal.SIGTERM, signal.SIGINT)}
-
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-        return restore
-
     def _start_health(self) -> None:
         http = self._configuration.http
-        if not http.port or self._once:
+        if not http.port or self._outside.once:
             return
         host: str | None = http.bind_address
         if not host:
@@ -277,13 +154,13 @@ class Process:
 
         def beat() -> None:
             nonlocal pulse
-            if pulse is None and self._io_loop is not None:
-                pulse = LoopPulse(self._io_loop, self._io_metrics.loop_lag.observe)
+            if pulse is None and self._outside.io_loop is not None:
+                pulse = LoopPulse(self._outside.io_loop, self._io_metrics.loop_lag.observe)
             if pulse is not None:
                 pulse.beat()
 
         def check_io() -> str | None:
-            failure = self._kube.health().failure
+            failure = self._outside.kube.health().failure
             return failure or (pulse.check() if pulse is not None else None)
 
         self._health = HealthServer(
@@ -374,18 +251,3 @@ class _QueueDepths(Observer):
 
 def _status_observers(scheduler: Scheduler, sink: StatusSink) -> list[Observer]:
     return [WhenQuiet(sink), TellsOfQueues(scheduler.queue_statuses, sink)]
-
-
-def _lease(configuration: Configuration) -> LeaseSettings | None:
-    election = configuration.leader_election
-    if not election.leader_elect:
-        return None
-    return LeaseSettings(
-        namespace=election.resource_namespace,
-        name=election.resource_name,
-        identity=unique_identity(),
-        duration_seconds=duration_seconds(election.lease_duration),
-        renew_deadline_seconds=duration_seconds(election.renew_deadline),
-        retry_period_seconds=duration_seconds(election.retry_period),
-        takeover_wait_seconds=duration_seconds(configuration.client_connection.request_timeout),
-    )

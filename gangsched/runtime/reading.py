@@ -5,7 +5,7 @@ from __future__ import annotations
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.connection import Connection
 from gangsched.core.events import Event, LeadershipChanged, Synced
-from gangsched.runtime.process import StartError
+from gangsched.runtime.outside import StartError
 from gangsched.runtime.settings import Configuration
 
 #: A cluster that has not been listed after this time is told to the user instead of waited for.

@@ -8,15 +8,16 @@ this scheduler has. The description of each field is what ``gangsched config def
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from gangsched.core.framework.plugins import PluginSet
-from gangsched.core.options import STEPS_PER_MILLISECOND, Options
-from gangsched.runtime.profiles import Profile, plugin_set
+from gangsched.runtime.profiles import Profile
 from gangsched.runtime.sections import Duration, NonEmpty, Section, duration_seconds
 from gangsched.runtime.sections import doc as _doc
+
+if TYPE_CHECKING:
+    from gangsched.core.options import Options
 
 API_VERSION: Literal["gangsched.dev/v1alpha1"] = "gangsched.dev/v1alpha1"
 KIND: Literal["GangSchedulerConfiguration"] = "GangSchedulerConfiguration"
@@ -204,7 +205,7 @@ class Quota(Section, frozen=True, kw_only=True):
         Literal["auto", "own", "off"],
         _doc(
             """Whether quota counts. auto: wherever there are ClusterQueues, but not on a cluster on which Kueue runs:
-            it admits by them itself. own: there too; Kueue must then not manage the same Jobs and pods. off: queue
+            it admits by them itself. own: there too; Jobs and pods that Kueue admits as well are left alone. off: queue
             objects and labels mean nothing."""
         ),
     ] = "auto"
@@ -300,6 +301,11 @@ class Configuration(Section, frozen=True, kw_only=True):
 
         Raises ValueError for profiles that :func:`gangsched.runtime.config.check` finds fault with.
         """
+        # The core takes longer to import than all of a configuration, and a cluster can be read meanwhile.
+        from gangsched.core.framework.plugins import PluginSet  # noqa: PLC0415
+        from gangsched.core.options import STEPS_PER_MILLISECOND, Options  # noqa: PLC0415
+        from gangsched.runtime.pluginsets import plugin_set  # noqa: PLC0415
+
         chosen = [(profile.scheduler_name, plugin_set(profile)) for profile in self.profiles]
         return Options(
             scheduler_names=tuple(profile.scheduler_name for profile in self.profiles),

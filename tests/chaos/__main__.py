@@ -20,6 +20,7 @@ import msgspec
 from gangsched.cluster.sim import history as log
 from tests.chaos.checks import problems
 from tests.chaos.play import play
+from tests.chaos.refusals import REFUSED
 from tests.chaos.scenario import scenario
 
 
@@ -50,6 +51,7 @@ def run(seed: int) -> Result:
     seen["Jobs resumed"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.RESUME))
     seen["Jobs complete"] = sum(1 for _ in history.of(log.COMPLETE))
     seen["writes that failed"] = sum(1 for e in history if e.actor == log.SCHEDULER and e.outcome != log.OK)
+    seen["bindings refused"] = sum(e.outcome == REFUSED for e in history.of(log.BIND, actor=log.SCHEDULER))
     return Result(seed, problems(played), seen)
 
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from gangsched.cluster.sim import drained, invariants
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import History
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Synced
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import JOB, Gang, GangId, Job, Node, Pod
 from tests.chaos.play import Played
+from tests.chaos.refusals import REFUSED
 from tests.chaos.scenario import MAX_WRITE_DELAY
 
 #: Between a decision and its effect pass at most a watch delay and a write delay, each with its answer.
 _RACE_SECONDS = 4 * MAX_WRITE_DELAY
+#: Within this time a binding that fails for a while is repeated five times.
+_REPEAT_SECONDS = 30.0
 
 
 def problems(played: Played) -> list[str]:
@@ -42,6 +45,7 @@ def problems(played: Played) -> list[str]:
     out += [f"partial: {t}" for t in partial_gangs(played)]
     out += [f"Job ended: {t}" for t in jobs_ended(history)]
     out += [f"wrong victim: {t}" for t in wrong_victims(history)]
+    out += [f"drained: {t}" for t in drained.drained_while_open(history, _RACE_SECONDS)]
     out += [f"rounds: {t}" for t in too_many_rounds(played)]
     out += [f"left over: {t}" for t in left_over(played)]
     out += [f"asleep: {t}" for t in asleep(played)]
@@ -98,10 +102,12 @@ def disturbed(history: History) -> set[str]:
 
 
 def partial_gangs(played: Played) -> list[str]:
-    """Gangs that are bound in part at the end, though nobody has disturbed them or taken their room.
+    """Gangs that are bound in part at the end, though nobody has disturbed them or taken their room, and there was time
+    to repeat bindings that had failed.
 
-    Room is taken by nodes that go, by other schedulers, and by gangs of higher priority that arrive while no process of
-    the scheduler is alive.
+    Room is taken by nodes that go, by other schedulers, by gangs of higher priority that arrive while no process of
+    the scheduler is alive, and by gangs of the same priority while the binding of a member is refused: nothing is kept
+    for a pod on a node that does not take it.
     """
     history = played.world.history
     excused = disturbed(history)
@@ -112,8 +118,17 @@ def partial_gangs(played: Played) -> list[str]:
     thieves = any(e.actor == log.USER and isinstance(e.record, Pod) and e.record.node for e in history)
     if thieves:
         return []
-    excused |= _outranked(history)
+    excused |= _outranked(history) | _refused(history) | _just_begun(history, played.world.clock.elapsed_seconds)
     return [t for t in invariants.partial_gangs(history) if t.split(":", 1)[0] not in excused]
+
+
+def _just_begun(history: History, end: float) -> set[str]:
+    """Gangs whose first binding was so short before the end that others may still have to be repeated."""
+    first: dict[str, float] = {}
+    for entry in history.of(log.BIND, actor=log.SCHEDULER):
+        if entry.outcome == log.OK and isinstance(entry.record, Pod):
+            first.setdefault(entry.record.gang.key, entry.at_seconds)
+    return {gang for gang, moment in first.items() if end - moment < _REPEAT_SECONDS}
 
 
 def _outranked(history: History) -> set[str]:
@@ -125,6 +140,24 @@ def _outranked(history: History) -> set[str]:
             pod = entry.record
             out.update(gang for gang, priority in first.items() if priority < pod.priority)
             first.setdefault(pod.gang.key, pod.priority)
+    return out
+
+
+def _refused(history: History) -> set[str]:
+    """Gangs after whose first refused binding a pod of at least their priority was bound, not one of their own."""
+    first: dict[str, int] = {}
+    out: set[str] = set()
+    last: dict[str, Pod] = {}
+    for entry in history:
+        if isinstance(entry.record, Pod):
+            last[entry.uid] = entry.record
+        if entry.verb != log.BIND or entry.actor != log.SCHEDULER or entry.uid not in last:
+            continue
+        pod = last[entry.uid]
+        if entry.outcome == REFUSED:
+            first.setdefault(pod.gang.key, pod.priority)
+        elif entry.outcome == log.OK:
+            out.update(gang for gang, priority in first.items() if priority <= pod.priority and gang != pod.gang.key)
     return out
 
 
@@ -145,7 +178,7 @@ def wrong_victims(history: History) -> list[str]:
             if victim.finished and entry.changed and entry.at_seconds - finished_at[entry.uid] > _RACE_SECONDS:
                 out.append(f"{entry.object} had finished before it was removed at {entry.at_seconds:.3f} s")
             preemptor = preemptors.get(entry.uid, "")
-            if victim.priority >= priority.get(preemptor, -(2**31)):
+            if drained.drained_by(entry) is None and victim.priority >= priority.get(preemptor, -(2**31)):
                 out.append(f"{entry.object} has priority {victim.priority}, not below that of {preemptor!r}")
         if isinstance(record, Pod):
             last[record.uid] = record
@@ -218,9 +251,13 @@ def left_over(played: Played) -> list[str]:
 def asleep(played: Played) -> list[str]:
     """Gangs that a scheduler which starts afresh would place at the end, although nothing was left to happen.
 
-    Those that used up their rounds of evictions wait for longer on purpose.
+    Those that used up their rounds of evictions wait for longer on purpose. Of what others did in the last moment the
+    scheduler may not have heard: the cluster lives on for a little after it has stopped.
     """
     world = played.world
+    ended = world.clock.elapsed_seconds - _RACE_SECONDS
+    if any(e.actor != log.SCHEDULER and e.at_seconds > ended for e in world.history.entries[-50:]):
+        return []
     core = Scheduler(played.scenario.options)
     now = world.clock.now
     core.handle([*world.store.listing(), Synced(), LeadershipChanged(True)], now)

@@ -29,6 +29,8 @@ from gangsched.core.events import (
 from gangsched.core.options import Options
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod, Taint
 from tests import generators
+from tests.chaos import refusals
+from tests.chaos.refusals import Refusing
 
 #: Troubles come between these moments, in seconds from the start: gangs arrive until 20 s.
 FIRST_TROUBLE, LAST_TROUBLE = 0.05, 30.0
@@ -68,17 +70,25 @@ class Scenario(msgspec.Struct):
 
 
 def scenario(
-    seed: int, *, faults: bool = True, troubles: bool = True, crashes: bool = True, jobs: bool = True
+    seed: int,
+    *,
+    faults: bool = True,
+    troubles: bool = True,
+    refusing: bool = True,
+    crashes: bool = True,
+    jobs: bool = True,
 ) -> Scenario:
     """The scenario of this seed, with the parts that are asked for."""
     made = generators.cluster(seed)
+    all_troubles = [*_troubles(seed), *_job_troubles(seed)] if troubles else []
+    all_troubles += _refusals(seed) if refusing else []
     options = msgspec.structs.replace(made.options, timeout_seconds=40.0, search_steps=400)
     return Scenario(
         seed,
         [*made.events, *_jobs(seed, made.events)] if jobs else made.events,
         options,
-        _faults(seed) if faults else NoFaults(),
-        sorted([*_troubles(seed), *_job_troubles(seed)], key=lambda t: t.at_seconds) if troubles else [],
+        Refusing(_faults(seed) if faults else NoFaults()),
+        sorted(all_troubles, key=lambda t: t.at_seconds),
         _crashes(seed) if crashes else [],
     )
 
@@ -177,6 +187,17 @@ def _job_troubles(seed: int) -> list[Trouble]:
         kind = chance.choice(kinds)
         moment = round(chance.uniform(FIRST_TROUBLE, LAST_TROUBLE * chance.choice((0.2, 1.0, 2.0))), 3)
         out.append(Trouble(moment, kind.__name__.strip("_"), _at_random(kind, f"{seed}/job trouble/{n}")))
+    return out
+
+
+def _refusals(seed: int) -> list[Trouble]:
+    """What the server refuses for a while. Half of the seeds go without."""
+    chance = random.Random(f"{seed}/refusals")
+    out = []
+    for n in range(chance.choice((0, 0, 1, 2))):
+        kind = chance.choice(refusals.KINDS)
+        moment = round(chance.uniform(0.0, LAST_TROUBLE * chance.choice((0.1, 1.0))), 3)
+        out.append(Trouble(moment, kind.__name__, _at_random(kind, f"{seed}/refusal/{n}")))
     return out
 
 

@@ -27,6 +27,8 @@ def test_the_seeds_are_worth_playing() -> None:
     assert seen["crashes"] > 100
     assert seen["pods evicted"] > 100
     assert seen["writes that failed"] > 1000
+    assert seen["bindings refused"] > 50
     kinds = {"delete_pod", "recreate_pod", "delete_node", "cordon", "taint", "shrink", "thief", "stronger_gang"}
+    kinds |= {"refuse_bindings", "refuse_others"}
     kinds |= {"delete_job", "recreate_job", "suspend_job", "resume_job", "resize_job"}
     assert kinds | {"tighten_budget", "delete_group", "change_minimum"} <= set(seen)

@@ -40,7 +40,8 @@ def test_the_tree():
     world.runs("w1", "a", cpu=4)
     world.runs("w2", "a", cpu=1.5)
     tally = counted(world, b=3)
-    tally.holds("w2", world.quota.admissions["w2"], admitted=False)
+    [waits] = [uid for uid, a in world.quota.admissions.items() if a.workload.name == "w2"]
+    tally.holds(waits, world.quota.admissions[waits], admitted=False)
     assert picture(world, tally) == [
         "queue    pending  reserving  admitted  flavor   resource                used  reserved  quota  borrowed",
         "company                                default  cpu       ███████░░░░░     4     5500m     10",

@@ -74,6 +74,27 @@ def test_a_queue_has_fields_and_one_condition() -> None:
     assert cohort == {"fairSharing": {"weightedShare": 1}}
 
 
+async def test_jobsets_are_told_like_jobs() -> None:
+    """What the controller of the JobSet wrote is kept, and the patch goes to the JobSet's status."""
+    api = Api()
+    api.status = {"conditions": [SUSPENDED], "restarts": 2}
+    bench = Bench(api)
+    asked: list[Served] = []
+    patch = bench.api.patch
+
+    async def noted(served: Served, namespace: str, name: str, body: Any) -> dict[str, Any]:
+        asked.append(served)
+        return await patch(served, namespace, name, body)
+
+    bench.writer._patch = noted
+    bench.writer.want(JobStatus("jobset.x-k8s.io", "ns", "gang", "uid", {"conditions": (RESERVED,)}, "jobsets"))
+    (written,) = await bench.settle()
+    assert asked == [Served("jobset.x-k8s.io", "v1alpha2", True, "jobsets")]
+    assert [c["type"] for c in written["status"]["conditions"]] == ["Suspended", "QuotaReserved"]
+    assert written["status"].keys() == {"conditions"}
+    assert await bench.settle() == []
+
+
 async def test_a_job_is_read_told_once_and_forgotten() -> None:
     """What is said within one period is written together; nobody restores it when it is changed."""
     bench = Bench(Api())

@@ -276,10 +276,10 @@ class Cluster:
                 fields = {"nominated_node": to, "intent": Condition("True", "Nominated", text)}
             case WithdrawNomination(reason=why, message=text):
                 fields = {"nominated_node": "", "intent": Condition("False", why, text)}
-            case Mark(message=text):
-                fields = {"disruption": Condition("True", "PreemptionByScheduler", text)}
-            case Unmark(message=text):
-                fields = {"disruption": Condition("False", "PreemptionByScheduler", text)}
+            case Mark(message=text, reason=why):
+                fields = {"disruption": Condition("True", why, text)}
+            case Unmark(message=text, reason=why):
+                fields = {"disruption": Condition("False", why, text)}
             case Remove():
                 fields = {"deleting_since": self.now + found.grace_seconds}
         self._update(action.pod.namespace, action.pod.name, action.pod.uid, **fields)

@@ -8,16 +8,21 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Action, JobStatus, Remove, Report, SuspendJob
+from gangsched.core.events import QueueObjectChanged
 from gangsched.core.lifecycle.admission import ADMITTED, EVICTED, PENDING, RESERVED
+from gangsched.model.queues import LocalQueue
 from gangsched.model.records import Job, QueueLabels
 from tests.builders import PodBuilder, gang, pod
 from tests.core.harness import Built, Cluster, reports
 from tests.core.quota.world import queue
+from tests.core.test_jobset_suspension import TEAM, jobs, jobset, nodes, running, waiting
+from tests.core.test_jobset_suspension import quota as team_quota
 from tests.core.test_joint import big, objects, queued
 
 #: Queue a owns 4 cores and asks them back; b owns none and borrows.
 LENT = objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=0))
 PATHS = "preemptor path: /co/a; preemptee path: /co/b"
+SHORT = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, {} more needed"
 
 
 def job(name: str, queue_name: str, cpu: float) -> Job:
@@ -43,6 +48,11 @@ def told(actions: Iterable[Action]) -> list[tuple[str, str, str]]:
     """Reason, kind and name of the Events in Kueue's words."""
     words = (RESERVED, ADMITTED, PENDING, EVICTED)
     return [(a.reason, a.regarding[1], a.regarding[3]) for a in actions if isinstance(a, Report) and a.reason in words]
+
+
+def told_of(actions: Iterable[Action], name: str) -> list[str]:
+    """The reasons of those about the object of this name."""
+    return [reason for reason, _, about in told(actions) if about == name]
 
 
 def conditions(actions: Iterable[Action], name: str) -> dict[str, tuple[str, str, str]]:
@@ -74,7 +84,7 @@ def test_without_a_queue_nothing_is_told():
 
 
 def test_reclaiming_is_told_on_both_sides():
-    """The borrower's Job hears who takes its quota back and why, waits, and is told so; the owner waits for it."""
+    """The borrower's Job hears who takes its quota back and why; the owner has no quota until that has left."""
     cluster = Cluster(big(), *LENT, job("old", "b", 3), owned("old", 3))
     first = cluster.run()
     assert told(first) == [(RESERVED, "Job", "old"), (ADMITTED, "Job", "old")]
@@ -84,7 +94,11 @@ def test_reclaiming_is_told_on_both_sides():
     }
     cluster.show(job("new", "a", 4), owned("new", 4))
     taking = cluster.run()
-    assert told(taking) == [(RESERVED, "Job", "new"), (EVICTED, "Job", "old")]
+    assert told(taking) == [(PENDING, "Job", "new"), (EVICTED, "Job", "old")]
+    assert conditions(taking, "new") == {
+        "QuotaReserved": ("False", "Pending", f"{SHORT.format(3)}. Pending the preemption of 1 workload(s)"),
+        "Admitted": ("False", "NoReservation", "The workload has no reservation"),
+    }
     said = (
         "Preempted to accommodate a workload (UID: uid-Job-new, JobUID: uid-Job-new) due to reclamation within the"
         f" cohort; {PATHS}"
@@ -102,9 +116,44 @@ def test_reclaiming_is_told_on_both_sides():
     cluster.pass_time(7)
     cluster.leave()
     freed = cluster.run()
-    [admitted] = reports(freed, ADMITTED)
-    assert admitted.regarding[3] == "new"
-    assert admitted.note.endswith("wait time since reservation was 7s")
+    assert told_of(freed, "new") == [RESERVED, ADMITTED]
+    assert [r.note for r in reports(freed, RESERVED) + reports(freed, ADMITTED)][:2] == [
+        "Quota reserved in ClusterQueue a, wait time since queued was 7s",
+        "Admitted by ClusterQueue a, wait time since reservation was 0s",
+    ]
+    assert {name: status for name, (status, _, _) in conditions(freed, "new").items()} == {
+        "QuotaReserved": "True",
+        "Admitted": "True",
+    }
+
+
+def test_jobsets_have_the_same_conditions():
+    """A JobSet that starts, and one whose Jobs have no quota, hear it on themselves, and not on their Jobs."""
+    cluster = Cluster(*nodes(), jobset(queue=TEAM, suspended=True), *jobs(suspended=True), *team_quota(8))
+    first = cluster.run()
+    assert conditions(first, "train") == {
+        "QuotaReserved": ("True", "QuotaReserved", "Quota reserved in ClusterQueue q"),
+        "Admitted": ("True", "Admitted", "The workload is admitted"),
+    }
+    assert {(a.family, a.plural) for a in first if isinstance(a, JobStatus)} == {("jobset.x-k8s.io", "jobsets")}
+    cluster = Cluster(*nodes(), jobset(queue=TEAM), *jobs(), *waiting(), *team_quota(7))
+    assert conditions(cluster.run(), "train")["QuotaReserved"][:2] == ("False", "Pending")
+
+
+def test_a_jobset_that_gives_its_quota_back_says_so():
+    """Evicted and Preempted with the reason, then that it waits; all on the JobSet."""
+    lent = objects(queue("a", "co", cpu=8, reclaim="Any"), queue("q", "co", cpu=0))
+    team = QueueObjectChanged(LocalQueue("d", "team", "q"))
+    cluster = Cluster(*nodes(), *lent, team, jobset(queue=TEAM), *jobs(), *running(), queued("owner", "a", 4))
+    taking = conditions(cluster.run(), "train")
+    assert taking["Evicted"][:2] == ("True", "Preempted")
+    assert taking["Preempted"][:2] == ("True", "InCohortReclamation")
+    cluster.leave()
+    waits = conditions(cluster.run(), "train")
+    assert {name: (status, reason) for name, (status, reason, _) in waits.items()} == {
+        "QuotaReserved": ("False", "Pending"),
+        "Admitted": ("False", "NoReservation"),
+    }
 
 
 def test_pending_says_why():
@@ -123,6 +172,60 @@ def test_pending_says_why():
     }
     cluster.pass_time(600)
     assert told(cluster.run()) == []
+
+
+def waiting_job(cpu: float) -> Job:
+    """A Job that is suspended until its queue has room."""
+    return msgspec.structs.replace(job("x", "a", cpu), suspended=True)
+
+
+def test_a_suspended_job_hears_kueues_words_only():
+    """It has no pods that could be scheduled: the Event is Pending, once for each reason, and so are the conditions."""
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), queued("first", "a", 4), waiting_job(3))
+    actions = cluster.run()
+    assert [r.regarding[3] for r in reports(actions, PENDING)] == ["x"]
+    assert reports(actions, "FailedScheduling") == []
+    [said] = reports(actions, PENDING)
+    assert said.note == SHORT.format(3)
+    assert conditions(actions, "x")["QuotaReserved"] == ("False", "Pending", said.note)
+    assert told(cluster.pass_time(600)) == []
+    cluster.delete("first")
+    assert told(cluster.run()) == [(RESERVED, "Job", "x"), (ADMITTED, "Job", "x")]
+
+
+def test_a_suspended_job_waits_for_its_victims():
+    """What it was told before does not stay: it says that others leave for it, and has quota when they have left."""
+    cluster = Cluster(big(), *LENT, job("old", "b", 4), owned("old", 4), pod("keeps").cpu(97).on("n1"), waiting_job(4))
+    first = cluster.run()
+    assert conditions(first, "x")["QuotaReserved"][:2] == ("False", "Pending")
+    cluster.delete("keeps")
+    taking = cluster.run()
+    text = f"{SHORT.format(4)}. Pending the preemption of 1 workload(s)"
+    assert [r.note for r in reports(first + taking, PENDING) if "Pending the" in r.note] == [text]
+    assert conditions(first + taking, "x")["QuotaReserved"] == ("False", "Pending", text)
+    cluster.leave()
+    assert told_of(cluster.run(), "x") == [RESERVED, ADMITTED]
+
+
+def test_nodes_alone_keep_it_pending_too():
+    """There is quota, and a pod without a queue leaves for it; or one does so already."""
+    cluster = Cluster(
+        big(cpu=4),
+        *objects(queue("a", cpu=4)),
+        pod("low").cpu(4).priority(-1).on("n1"),
+        job("x", "a", 4),
+        owned("x", 4),
+    )
+    actions = cluster.run()
+    text = "1 member can be bound after evicting 1 pod of 1 unit. Pending the preemption of 1 workload(s)"
+    assert conditions(actions, "x")["QuotaReserved"] == ("False", "Pending", text)
+    leaving = pod("low").cpu(4).on("n1").terminating()
+    cluster = Cluster(big(cpu=4), *objects(queue("a", cpu=4)), leaving, job("x", "a", 4), owned("x", 4))
+    actions = cluster.run()
+    text = "1 member can be bound when 1 terminating pod left"
+    assert conditions(actions, "x")["QuotaReserved"] == ("False", "Pending", text)
+    cluster.leave()
+    assert told(cluster.run()) == [(RESERVED, "Job", "x"), (ADMITTED, "Job", "x")]
 
 
 def test_one_event_per_gang_says_it_once():
@@ -153,22 +256,27 @@ def test_who_comes_again_waits_anew(again: Built, waited: int) -> None:
 
 
 def test_another_process_tells_jobs_what_was_left_unsaid():
-    """Quota was promised by one process and the Job runs by the next: it is told both, without another Event."""
+    """One process preempts for the Job, the next one sees the room freed and says so; what runs is told it anew."""
     cluster = Cluster(big(), *LENT, job("old", "b", 4), owned("old", 4))
     cluster.run()
     cluster.show(job("new", "a", 4), owned("new", 4))
     cluster.run()
     cluster.restart()
-    has_quota = ("True", "QuotaReserved", "Quota reserved in ClusterQueue a")
     first = cluster.run()
-    assert conditions(first, "new") == {"QuotaReserved": has_quota}
-    assert conditions(first, "old") == {}
+    assert conditions(first, "new") == conditions(first, "old") == {}
+    assert told(first) == []
     cluster.leave()
     runs = cluster.run()
-    assert conditions(runs, "new") == {"Admitted": ("True", "Admitted", "The workload is admitted")}
-    assert told(first) == told(runs) == []
+    assert told_of(runs, "new") == [RESERVED, ADMITTED]
+    has = {
+        "QuotaReserved": ("True", "QuotaReserved", "Quota reserved in ClusterQueue a"),
+        "Admitted": ("True", "Admitted", "The workload is admitted"),
+    }
+    assert conditions(runs, "new") == has
     cluster.restart()
-    assert set(conditions(cluster.run(), "new")) == {"QuotaReserved", "Admitted"}
+    again = cluster.run()
+    assert conditions(again, "new") == has
+    assert told_of(again, "new") == []
 
 
 def test_another_process_suspends_for_quota_what_was_marked_for_it() -> None:

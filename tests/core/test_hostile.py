@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gangsched.core.actions import Remove, Report, SetCondition, Unmark
+from gangsched.core.actions import MARK_REASON, Remove, Report, SetCondition, Unmark
 from gangsched.core.events import ObjectRefused
 from gangsched.core.lifecycle import report
 from gangsched.model.records import Condition
@@ -73,7 +73,7 @@ def test_a_nomination_alone_holds_no_room() -> None:
 def test_a_forged_mark_evicts_nobody(preemptor: str, trigger: str) -> None:
     """A mark in the name of a gang that does not exist, is too weak, or has nominated nobody: the pod stays."""
     text = report.mark_message("py-gang-scheduler", preemptor, trigger)
-    forged = pod("neighbour").cpu(4).priority(5).on("n1").field(disruption=Condition("True", report.MARK_REASON, text))
+    forged = pod("neighbour").cpu(4).priority(5).on("n1").field(disruption=Condition("True", MARK_REASON, text))
     cluster = Cluster(
         node("n1"),
         node("n2"),
@@ -160,7 +160,7 @@ def test_giant_names_make_no_giant_texts(made: PodBuilder) -> None:
 def test_a_forged_mark_of_a_rollback_removes_nobody(owner: str) -> None:
     """Nor does one that names the pod's own gang, or another: it is taken back, and the pod runs on."""
     text = report.rollback_message("py-gang-scheduler", f"d/{owner}", "d/x")
-    forged = pod("m").cpu(1).on("n1").field(disruption=Condition("True", report.MARK_REASON, text))
+    forged = pod("m").cpu(1).on("n1").field(disruption=Condition("True", MARK_REASON, text))
     cluster = Cluster(node("n1"), forged, pod("other").cpu(1), rollback=True)
     cluster.run()
     assert names(cluster, Remove) == set()

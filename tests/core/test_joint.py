@@ -12,6 +12,8 @@ from gangsched.core.groups import group_key
 from gangsched.model.queues import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
+    ClusterQueue,
+    Fungibility,
     LocalQueue,
     QueueObject,
     ResourceFlavor,
@@ -19,7 +21,7 @@ from gangsched.model.queues import (
 )
 from gangsched.model.records import Namespace, Taint, Toleration
 from tests.builders import NodeBuilder, PodBuilder, node, pod
-from tests.core.harness import Built, Cluster, nodes_of, plan
+from tests.core.harness import Built, Cluster, nodes_of, plan, victims
 from tests.core.quota.world import flavor, group, own, queue
 
 
@@ -128,6 +130,68 @@ def test_members_go_to_nodes_of_their_flavor():
     assert [found[f"d/{n}"].placements[0].node for n in "xyz"] == ["n-spot", "n-steady", "n-steady"]
     assert found["d/y"].quota is not None
     assert found["d/y"].quota.flavors == (("cpu", "steady"),)
+
+
+@pytest.mark.parametrize(
+    ("when", "room", "asking", "expected"),
+    [
+        ("TryNextFlavor", 4, pod, ("bind", "second")),
+        ("MayStopSearch", 4, pod, ("preempt", "first")),
+        ("MayStopSearch", 1, pod, ("bind", "second")),
+        ("MayStopSearch", 4, lambda name: pod(name).never(), ("bind", "second")),
+    ],
+    ids=["next", "stop", "no node in the first", "may not preempt"],
+)
+def test_displace_here_or_look_further(when: str, room: int, asking: Any, expected: tuple[str, str]):
+    """A queue may say that somebody is displaced in a flavor before the next one is looked at. The next one is looked
+    at all the same where nodes, or the pod itself, leave no choice.
+    """
+    both = queue(
+        "a",
+        "",
+        group(flavor("first", cpu=4), flavor("second", cpu=4)),
+        within="LowerPriority",
+        fungibility=Fungibility(when_can_preempt=when),
+    )
+    flavors = [ResourceFlavor(name, {"kind": name}) for name in ("first", "second")]
+    nodes = [node("n1").cpu(3).label(kind="first"), node("n1b").cpu(room).label(kind="first")]
+    old = queued("old", "a", 3, priority=0).on("n1")
+    new = asking("new").cpu(4).labels({QUEUE_LABEL: "q-a"}).priority(5)
+    found = plan(*nodes, node("n2").cpu(4).label(kind="second"), *objects(both, *flavors), old, new)["d/new"]
+    assert found.quota is not None
+    assert (found.outcome, found.quota.flavors) == (expected[0], (("cpu", expected[1]),))
+
+
+def two_flavors(*given: ClusterQueue) -> list[Built]:
+    """Queues with the flavors ``first`` and ``second``; only of the latter is there a node for a pod of 4 cores."""
+    flavors = [ResourceFlavor(name, {"kind": name}) for name in ("first", "second")]
+    small = [node(f"small-{i}").cpu(2).label(kind="first") for i in range(2)]
+    return [*objects(*given, *flavors), *small, node("large").cpu(4).label(kind="second")]
+
+
+FOUR = group(flavor("first", cpu=4), flavor("second", cpu=4))
+
+
+def test_nodes_choose_among_flavors_that_must_be_borrowed():
+    """All flavors have been compared for their quota, and the first is as good as any; nodes only the second has."""
+    lender = queue("lends", "co", FOUR)
+    borrows = group(flavor("first", cpu=0), flavor("second", cpu=0))
+    asking = queue("a", "co", borrows, fungibility=Fungibility(when_can_borrow="TryNextFlavor"))
+    found = plan(*two_flavors(asking, lender), queued("new", "a", 4))["d/new"]
+    assert found.quota is not None
+    assert (found.outcome, found.quota.flavors, found.placements[0].node) == ("bind", (("cpu", "second"),), "large")
+
+
+def test_nodes_choose_among_flavors_in_which_somebody_leaves():
+    """Nobody leaves in the first, whose nodes are too small all the same; and the gang gets what is freed for it."""
+    cluster = Cluster(*two_flavors(queue("a", "", FOUR, within="LowerPriority")))
+    cluster.show(*(queued(f"old-{i}", "a", 2, priority=0).on(f"small-{i}") for i in range(2)))
+    cluster.show(queued("old", "a", 4, priority=0).on("large"), queued("new", "a", 4, priority=5))
+    cluster.run()
+    assert [victims(d) for d in cluster.decisions] == [["old"]]
+    cluster.pass_time(5)
+    cluster.leave()
+    assert nodes_of(cluster.run()) == {"new": "large"}
 
 
 def test_the_seed_story():

@@ -242,6 +242,24 @@ def test_never_of_any_member_counts(objects: tuple[PodBuilder | GangBuilder, ...
     assert members(*objects).policy([ident("a")]) == policy
 
 
+def test_priority_and_policy_of_a_large_gang_follow_each_of_its_members() -> None:
+    """What is kept of a gang with many members is forgotten when one of them changes, comes or goes."""
+    many = [pod(f"x{n}").gang("a").priority(5) for n in range(40)]
+    found = members(gang("a"), *many)
+    seen = [(found.preemptor_priority([ident("a")]), found.policy([ident("a")]))]
+    late = pod("late").gang("a").priority(2).never()
+    for change in (
+        lambda: found.set_pod(late.obj()),
+        lambda: found.set_pod(late.on("n").terminating().obj()),
+        lambda: found.drop_pod(late.obj()),
+        lambda: found.set_pod(many[0].priority(4).obj()),
+    ):
+        change()
+        seen.append((found.preemptor_priority([ident("a")]), found.policy([ident("a")])))
+    lower, never = "PreemptLowerPriority", "Never"
+    assert seen == [(5, lower), (2, never), (5, lower), (5, lower), (4, lower)]
+
+
 def test_age_is_that_of_the_object_and_of_the_oldest_gang() -> None:
     """The queue orders gangs by the age of their group object, else of their oldest member."""
     found = members(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
+from gangsched.core.actions import MARK_REASON, Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
 from gangsched.core.decision import Placement
 from gangsched.core.events import LeadershipChanged
 from gangsched.core.lifecycle import report
@@ -21,7 +21,7 @@ OURS = "py-gang-scheduler"
 def mark(victim: PodBuilder, preemptor: str = G, trigger: str = "d/m1", scheduler: str = OURS) -> PodBuilder:
     """The victim bears the mark of a preemptor."""
     text = report.mark_message(scheduler, preemptor, trigger)
-    return victim.field(disruption=Condition("True", report.MARK_REASON, text))
+    return victim.field(disruption=Condition("True", MARK_REASON, text))
 
 
 def intend(member: PodBuilder, to: str, victims: int = 2, plan: str = "10-1") -> PodBuilder:
@@ -64,9 +64,9 @@ def test_a_mark_can_be_read_back(preemptor: str) -> None:
     "said",
     [
         None,
-        Condition("False", report.MARK_REASON, report.mark_message(OURS, G, "d/m1")),
+        Condition("False", MARK_REASON, report.mark_message(OURS, G, "d/m1")),
         Condition("True", "EvictionByEvictionAPI", report.mark_message(OURS, G, "d/m1")),
-        Condition("True", report.MARK_REASON, "default-scheduler: preempting to accommodate a higher priority pod"),
+        Condition("True", MARK_REASON, "default-scheduler: preempting to accommodate a higher priority pod"),
     ],
 )
 def test_what_is_no_mark_is_not_read_as_one(said: Condition | None) -> None:

@@ -7,13 +7,13 @@ from typing import cast
 
 import pytest
 
-from gangsched.core.actions import Mark, Nominate, PodRef
+from gangsched.core.actions import Mark, Nominate, PodRef, Unmark
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle.repeats import Repeats
 from gangsched.core.lifecycle.report import mark_of
 from gangsched.core.lifecycle.shared_marks import MarkTexts, take_back
 from gangsched.core.lifecycle.steps import Steps
-from tests.builders import gang, pod
+from tests.builders import gang, node, pod
 from tests.core.harness import Cluster
 from tests.core.stories import evicted, stopped_in
 
@@ -44,6 +44,36 @@ def test_a_mark_does_not_wait_for_that_of_who_needs_the_pod_next() -> None:
     assert evicted(cluster) == {"v1", "v2"}
 
 
+def test_no_plan_begins_while_a_mark_of_the_one_before_is_on_its_way() -> None:
+    """Even one that was handed over by another gang: it would come after the nominations of the new plan."""
+    cluster = Cluster(
+        node("n1"),
+        node("n2"),
+        pod("v").cpu(4).priority(1).on("n1"),
+        pod("w").cpu(4).priority(3).on("n2"),
+        pod("low").cpu(1).priority(4),
+        pod("mid").cpu(2).priority(5),
+    )
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    cluster.show(pod("top").cpu(3).priority(9))
+    cluster.run()
+    on_their_way = [(type(w), w.message) for w in cluster.waiting if isinstance(w, Mark | Unmark)]
+    assert [kind for kind, _ in on_their_way[:4]] == [Mark, Mark, Mark, Unmark]
+    assert "preemptor: d/mid," in on_their_way[2][1]
+    late = cluster.waiting[2:]
+    del cluster.waiting[2:]
+    cluster.answer()
+    cluster.waiting = late
+    cluster.run()
+    assert [a.pod.name for a in cluster.log if isinstance(a, Nominate)].count("mid") == 1
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    assert [a.pod.name for a in cluster.log if isinstance(a, Nominate)].count("mid") == 2
+    assert evicted(cluster) == {"v", "w"}
+
+
 class Victim:
     """As much of the steps of a life cycle as giving up a mark needs; two groups wait for the pod ``v`` to leave."""
 
@@ -59,7 +89,7 @@ class Victim:
         group = SimpleNamespace(key="mine", name="d/mine", plan=plan, barrier=SimpleNamespace(failed=[]))
         take_back(cast("Steps", self), cast("Group", group))
 
-    def unmark(self, _: str, preemptor: str) -> None:
+    def unmark(self, _: str, preemptor: str, *__: str) -> None:
         """Take it back."""
         self.written.append(f"none for {preemptor}")
 

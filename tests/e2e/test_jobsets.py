@@ -10,7 +10,7 @@ import pytest
 from tests.controlplane.client import ApiError, Client, Object, load, wait_until
 from tests.controlplane.jobsets import DEFINITION, KIND, NAME, jobset_controller, serve_jobsets
 from tests.e2e.test_jobs import BY, CLUSTER, FOR, SCHEDULER, finished, job, leave, marked, template, urgent
-from tests.e2e.test_quota import install_queues
+from tests.e2e.test_quota import conditions, install_queues
 from tests.e2e.test_stories import Start, events, nodes_ready
 
 pytestmark = pytest.mark.controlplane
@@ -92,18 +92,22 @@ async def test_a_jobset_is_preempted_suspended_and_completes(
 async def test_a_held_jobset_starts_when_its_queue_has_room(
     admin: Client, start_scheduler: Start, jobsets: None
 ) -> None:
-    """Created suspended, 8 cores of which the shared pool has 10: it starts as a whole, and without our annotation. So
-    does a Job.
+    """Created suspended, 8 cores of which the shared pool has 10: it starts as a whole, and without our annotation, and
+    says so beside what its controller says. So does a Job.
     """
     await admin.apply(load(CLUSTER))
     await nodes_ready(admin)
     await install_queues(admin, "crew")
+    made = await admin.list("kueue.x-k8s.io/v1beta1/LocalQueue")
+    namespace, queue = min((q["metadata"]["namespace"], q["metadata"]["name"]) for q in made)
+    await admin.apply(jobset("held", queue, namespace, suspend=True))
+    theirs = {"type": "StartupPolicyCompleted", "status": "True", "reason": "ByItsController"}
+    await admin.patch(KIND, "held", {"status": {"conditions": [theirs]}}, namespace=namespace, subresource="status")
     async with start_scheduler():
-        made = await admin.list("kueue.x-k8s.io/v1beta1/LocalQueue")
-        namespace, queue = min((q["metadata"]["namespace"], q["metadata"]["name"]) for q in made)
-        await admin.apply(jobset("held", queue, namespace, suspend=True))
         await running(admin, "held", JOBS * MEMBERS, namespace)
-        found = await admin.get(KIND, "held", namespace)
+        found = await admin.wait_for(
+            KIND, "held", lambda j: "Admitted" in conditions(j, "True"), namespace=namespace, timeout=30
+        )
         await admin.delete(KIND, "held", namespace)
         for index in range(JOBS):
             with contextlib.suppress(ApiError):  # the garbage collector may have been first
@@ -116,3 +120,8 @@ async def test_a_held_jobset_starts_when_its_queue_has_room(
         )
     assert found["spec"]["suspend"] is False
     assert BY not in found["metadata"].get("annotations", {})
+    assert conditions(found, "True") == {
+        "QuotaReserved": "QuotaReserved",
+        "Admitted": "Admitted",
+        "StartupPolicyCompleted": "ByItsController",
+    }

@@ -81,6 +81,7 @@ async def test_team_a_takes_back_what_team_b_borrows(admin: Client, start_schedu
     evicted = await events(admin, "EvictedDueToPreempted")
     reserved = await events(admin, "QuotaReserved")
     started = await events(admin, "Admitted")
+    waited = [e for e in await events(admin, "Pending") if e["regarding"]["name"] == "team-a-job"]
     assert lost["spec"]["suspend"] is True
     assert lost["status"].get("failed", 0) == 0
     assert [p["spec"]["nodeName"] for p in pods] == ["gpu-node"]
@@ -99,6 +100,11 @@ async def test_team_a_takes_back_what_team_b_borrows(admin: Client, start_schedu
     assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Job", "team-b-job")
     assert "due to reclamation within the cohort while borrowing; preemptor path: /team-ab/team-a-cq" in event["note"]
     assert "preemptor: team-a/team-a-job" in event["note"]
+    [while_b_leaves] = [
+        e for e in waited if e["note"].endswith("2 more needed. Pending the preemption of 1 workload(s)")
+    ]
+    [has_quota] = [e for e in reserved if e["regarding"]["name"] == "team-a-job"]
+    assert max(while_b_leaves["eventTime"], event["eventTime"]) < has_quota["eventTime"]
     for each in (reserved, started):
         assert [e["regarding"]["name"] for e in each].count("team-a-job") == 1
         assert [e["regarding"]["name"] for e in each].count("team-b-job") == 2

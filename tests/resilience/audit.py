@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.lifecycle.report import read_mark
+from gangsched.core.lifecycle.report import queue_of, read_mark
 from gangsched.model.convert import INTENT_CONDITION
 
 NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (
@@ -52,6 +52,7 @@ class Write(msgspec.Struct, kw_only=True, frozen=True):
     plan: str = ""
     victims: int = 0
     preemptor: str = ""
+    queue: str = ""
     holder: str = ""
     whole: bool = True
 
@@ -122,8 +123,9 @@ def _status(uid: str, status: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if intent is not None:
         return WITHDRAW, {"uid": uid}
     if mark is not None and mark.get("status") == "True":
-        said = read_mark(mark.get("message", ""))
-        return MARK, {"uid": uid, "preemptor": said.preemptor if said else ""}
+        message = mark.get("message", "")
+        said = read_mark(message)
+        return MARK, {"uid": uid, "preemptor": said.preemptor if said else "", "queue": queue_of(message)}
     if mark is not None:
         return UNMARK, {"uid": uid}
     return OTHER, {"uid": uid}

@@ -16,6 +16,7 @@ import msgspec
 from tests.controlplane.client import Client, Object, wait_until
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.resilience import audit, evidence
+from tests.resilience.findings import Findings
 from tests.resilience.load import Life, Load, fillers, furnish, stream
 from tests.resilience.replicas import LEASE_SECONDS, QUICK, RENEW_SECONDS, REQUEST_SECONDS, Replica
 from tests.resilience.rules import REMARKS, Rules
@@ -26,7 +27,7 @@ NODES, CPU = 8, 4
 CLEAN_SECONDS, KILLED_SECONDS = 3.0, LEASE_SECONDS + 3.0
 
 
-class Outcome(msgspec.Struct):
+class Outcome(Findings):
     """One mode's run. ``handovers`` are seconds from a signal to the first write of the next leader, by signal."""
 
     mode: str
@@ -44,13 +45,6 @@ class Outcome(msgspec.Struct):
     late: int = 0
     on_the_wire: int = 0
     handovers: dict[str, list[float]] = msgspec.field(default_factory=dict)
-    violations: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    problems: list[str] = msgspec.field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        """Nothing is wrong."""
-        return not self.problems and not any(self.violations.values())
 
 
 class Moments:

@@ -23,9 +23,11 @@ import msgspec
 from tests.bench.live.api import PATHS, Api
 from tests.bench.live.cells import GROUP_API, NAMESPACE, Object
 from tests.controlplane.client import Client, wait_until
+from tests.controlplane.objects import ready_node
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
 from tests.faulty_proxy import Fault, FaultyProxy
+from tests.resilience.findings import Findings
 from tests.resilience.load import OURS
 from tests.resilience.overload import MOST_AT_ONCE, lag_ms
 from tests.resilience.proxyload import LIMITS, SETTINGS
@@ -45,7 +47,7 @@ _LISTED = re.compile(r'^gangsched_list_seconds_count\{resource="pods"\} (\S+)$',
 _KB = re.compile(r"^(VmRSS|VmHWM):\s+(\d+) kB$", re.MULTILINE)
 
 
-class Outcome(msgspec.Struct):
+class Outcome(Findings):
     """What one run came to. ``idle_lag_ms`` is of the loop that does nothing, ``lag_ms`` an upper bound for ours."""
 
     pods: int = 0
@@ -61,12 +63,6 @@ class Outcome(msgspec.Struct):
     slowest_probe_ms: float = 0.0
     lag_ms: float = 0.0
     idle_lag_ms: float = 0.0
-    problems: list[str] = msgspec.field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        """Nothing is wrong."""
-        return not self.problems
 
 
 async def crowd(pods: int, folder: Path) -> Outcome:
@@ -249,17 +245,7 @@ async def _idle_loop(outcome: Outcome) -> AsyncIterator[None]:
 
 def _nodes(count: int) -> Iterator[Object]:
     for n in range(count):
-        room = {"cpu": str(PODS_PER_NODE + 16), "memory": "512Gi", "pods": str(2 * PODS_PER_NODE)}
-        yield {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": f"node-{n:05d}", "labels": {"kubernetes.io/hostname": f"node-{n:05d}"}},
-            "status": {
-                "capacity": room,
-                "allocatable": room,
-                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-            },
-        }
+        yield ready_node(f"node-{n:05d}", str(PODS_PER_NODE + 16), "512Gi", str(2 * PODS_PER_NODE))
 
 
 def _residents(count: int) -> Iterator[Object]:

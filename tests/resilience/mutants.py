@@ -146,6 +146,11 @@ MUTANTS = (
         ("tests/cluster/kube/test_fence.py",),
     ),
     Mutant(
+        "a binding leaves although another's has become known",
+        ((_WRITER, "            if self._news(item):\n", "            if not self:\n"),),
+        ("tests/cluster/kube/test_foreign.py",),
+    ),
+    Mutant(
         "binding elsewhere while the nomination stands",
         ((_PHASES, "moved = self._steps.withdraw_moved(plan, verdict.placements)", "moved: set[str] = set()"),),
         ("tests/core/test_faults.py",),

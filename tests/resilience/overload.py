@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
-
 from tests.controlplane.client import ApiError, Client
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.faulty_proxy import Fault, FaultyProxy, Seen
 from tests.resilience import audit
+from tests.resilience.findings import Findings
 from tests.resilience.load import Load, fillers, furnish, stream
 from tests.resilience.proxyload import SETTINGS
 from tests.resilience.replicas import Replica
@@ -30,7 +29,7 @@ CROWD = 32
 _LAG = re.compile(r'^gangsched_io_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 
-class Outcome(msgspec.Struct):
+class Outcome(Findings):
     """What one kind of overload came to. ``lag_ms``: 99 of 100 probes of the I/O loop were below it."""
 
     name: str
@@ -43,12 +42,6 @@ class Outcome(msgspec.Struct):
     slowest_probe_ms: float = 0.0
     lag_ms: float = 0.0
     leaders: int = 0
-    problems: list[str] = msgspec.field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        """Nothing is wrong."""
-        return not self.problems
 
 
 async def overload(name: str, seconds: float, folder: Path, weather: Callable[[Seen], Fault | None] | None) -> Outcome:

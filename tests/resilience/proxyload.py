@@ -18,6 +18,7 @@ from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
 from tests.e2e.test_stories import EXAMPLES, Story, play
 from tests.faulty_proxy import FaultyProxy
 from tests.resilience import audit, evidence
+from tests.resilience.findings import Findings
 from tests.resilience.load import HIGH, LOW, OURS, TOP, Gang, Load, furnish
 from tests.resilience.replicas import Replica
 from tests.resilience.rivals import judge, planned_again
@@ -35,7 +36,7 @@ LIMITS = {"request_timeout_seconds": 2.0, "renew_deadline_seconds": 10.0, "durat
 STORY_SECONDS, LOAD_SECONDS = 120.0, 900.0
 
 
-class Outcome(msgspec.Struct):
+class Outcome(Findings):
     """What one run came to."""
 
     name: str
@@ -54,13 +55,6 @@ class Outcome(msgspec.Struct):
     underway_ms: float = 0.0
     learned: int = 0
     planned_again: int = 0
-    violations: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    problems: list[str] = msgspec.field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        """Nothing is wrong."""
-        return not self.problems and not any(self.violations.values())
 
 
 def mixed(seed: int, count: int, rivals: int = 0) -> Iterator[Gang]:
@@ -174,4 +168,6 @@ async def load(
     outcome.oldest_picture_ms = beyond.oldest_seconds * 1000.0
     outcome.underway_ms, outcome.learned = beyond.underway_seconds * 1000.0, beyond.learned
     outcome.problems += beyond.faults
+    if beyond.learned:
+        outcome.problems.append(f"{beyond.learned} bindings beyond a node's room left when another's was known")
     return outcome

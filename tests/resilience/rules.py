@@ -33,6 +33,7 @@ KINDS = (
     "more victims than planned",
     "second list of victims",
     "victim not lower",
+    "drain of an open queue",
     "mark left behind",
     "bound twice",
     "bind outside intent",
@@ -48,7 +49,8 @@ REMARKS = (GIVEN_UP, ON_THE_WIRE)
 
 class Rules:
     """The log of one run. ``user`` is the scheduler's, ``lives`` are the pods by UID, ``frozen`` are the processes that
-    were stopped for a while, each with the time at which that was.
+    were stopped for a while, each with the time at which that was; ``drained`` has, by kind and name of a queue, from
+    when to when it was drained.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class Rules:
         user: str,
         evidence: Evidence,
         frozen: Sequence[tuple[str, float]] = (),
+        drained: Mapping[str, Sequence[tuple[float, float]]] = {},
     ) -> None:
         self._frozen = frozen
+        self._drained = drained
         self._evidence = evidence
         self.lives = lives
         self.log = [self._settled(w) for w in log if w.user == user]
@@ -153,10 +157,14 @@ class Rules:
         Its sender has said for which plan it asked; if two have asked for the same pod the request is good if it is for
         either. Without a word of the sender it is for whoever the pod is marked.
         """
+        asked = self._evidence.purposes(write.uid, write.received)
+        queue = self._queue(write)
+        if queue and not asked:
+            open_then = "" if self._drains(queue, write.received) else f"drain of an open queue: {queue}"
+            return "", "", open_then
         owners = self._owners(write)
         if not owners:
             return "", "", "removal without mark: nobody has marked it"
-        asked = self._evidence.purposes(write.uid, write.received)
         problems: list[tuple[str, str, str]] = []
         for preemptor, plan in asked or [(x, self.standing(x, write.received)[0]) for x in owners]:
             problem = self._problem(write, preemptor, plan)
@@ -164,6 +172,15 @@ class Rules:
                 return preemptor, plan, ""
             problems.append((preemptor, plan, problem))
         return problems[0]
+
+    def _queue(self, write: Write) -> str:
+        """The queue for which a pod is marked when a write to it arrives, if that is what its mark says."""
+        marks = self._marks.until(write.uid, write.received)
+        return marks[-1].queue if marks and marks[-1].kind == audit.MARK else ""
+
+    def _drains(self, queue: str, at: float) -> bool:
+        """Was the queue drained then, or so short before that nobody could know of its end?"""
+        return any(begin <= at <= end + SHOWN_SECONDS for begin, end in self._drained.get(queue, ()))
 
     def _problem(self, write: Write, preemptor: str, plan: str) -> str:
         """What is wrong with a removal for a plan of a preemptor; empty if nothing is."""
@@ -197,7 +214,10 @@ class Rules:
     def _lists(self, out: dict[str, list[str]]) -> None:
         """Nominate, mark, remove: each complete before the next, one list for a gang at a time, nothing beside it."""
         for w in self.ours:
-            if w.kind == audit.MARK and w.done:
+            if w.kind == audit.MARK and w.queue:
+                if not self._drains(w.queue, w.received):
+                    out["drain of an open queue"].append(f"{_say(w)}: {w.queue}")
+            elif w.kind == audit.MARK and w.done:
                 plan, nominated, _ = self.standing(w.preemptor, w.received)
                 minimum = max((x.minimum for x in self._members.get(w.preemptor, ())), default=1)
                 if not plan or nominated + self._bound_members(w.preemptor, w.received) < minimum:

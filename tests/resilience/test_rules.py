@@ -79,11 +79,12 @@ def found(
     lists: tuple[Listed, ...] = LISTS,
     sent: tuple[Sent, ...] = (),
     said: tuple[Removing, ...] = (),
+    drained: dict[str, list[tuple[float, float]]] | None = None,
 ) -> set[str]:
     """The kinds of violations and remarks in a log."""
     known = known or lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 0.3})
     log = sorted(log, key=lambda w: w.received)
-    rules = Rules(log, known, US, Evidence([*lists, *sent, *said]), frozen or [])
+    rules = Rules(log, known, US, Evidence([*lists, *sent, *said]), frozen or [], drained or {})
     return {kind for kind, texts in rules.violations(**LIMITS).items() if texts}
 
 
@@ -289,3 +290,27 @@ def test_a_removal_is_judged_by_the_plan_that_it_was_asked_for() -> None:
     assert found(log, pods, lists=lists, said=ours) == set()
     wrong = tuple(Removing(MADE + 0.28, uid, theirs, "default/o1") for uid in ("v1", "v2"))
     assert found(log, pods, lists=lists, said=wrong) == {"removal before all marks", "removal outside intent"}
+
+
+QUEUE = "ClusterQueue a"
+DRAIN = [lease(-0.5), write(MARK, 0.2, "v1", queue=QUEUE), write(REMOVE, 0.3, "v1")]
+
+
+@pytest.mark.parametrize(
+    ("stopped", "log", "kinds"),
+    [
+        ((0.1, 9.0), DRAIN, set()),
+        ((-9.0, 0.25), DRAIN, set()),
+        ((-9.0, -5.0), DRAIN, {"drain of an open queue"}),
+        ((5.0, 9.0), DRAIN, {"drain of an open queue"}),
+        ((0.1, 9.0), [*DRAIN[:2], write(UNMARK, 0.25, "v1"), DRAIN[2]], {"removal without mark"}),
+        ((0.1, 9.0), [DRAIN[0], DRAIN[2]], {"removal without mark"}),
+    ],
+)
+def test_a_drain_needs_its_marks_and_a_queue_that_drains(
+    stopped: tuple[float, float], log: list[Write], kinds: set[str]
+) -> None:
+    """The mark is the intent, and it holds while the queue is drained; just after that nobody can know."""
+    begin, end = stopped
+    known = lives(v1={"leaving_at": MADE + 0.3})
+    assert found(log, known, drained={QUEUE: [(MADE + begin, MADE + end)]}) == kinds

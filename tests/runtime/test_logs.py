@@ -52,6 +52,15 @@ def test_levels(stream: io.StringIO) -> None:
     assert [line["message"] for line in lines(stream)] == ["yes", "yes"]
 
 
+def test_a_log_that_cannot_be_written_ends_nothing(stream: io.StringIO) -> None:
+    """Whoever reads the log may go away; the work goes on."""
+    logs.configure("json", "info", stream)
+    log = logs.get("part")
+    stream.close()
+    log.info("into the void")
+    assert stream.closed
+
+
 @pytest.mark.parametrize("style", ["json", "console"])
 def test_exceptions_without_local_variables(stream: io.StringIO, style: str) -> None:
     """A traceback is logged with its message; the values of variables, which may be credentials, are not."""

@@ -10,7 +10,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,8 @@ from gangsched.cluster.kube.connection import Connection, load_connection
 from gangsched.core.actions import Action
 from gangsched.core.events import Event
 from gangsched.core.scheduler import Scheduler
-from gangsched.runtime import process
+from gangsched.runtime import outside, process
+from gangsched.runtime.outside import Measurements, Outside
 from gangsched.runtime.settings import ClientConnection, Configuration, Http
 
 KUBECONFIG = """\
@@ -96,7 +97,7 @@ def test_server_that_does_not_answer(
     command: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that cannot be reached is one line that names it and where its address came from."""
-    monkeypatch.setattr(process, "_PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(outside, "_PROBE_SECONDS", 0.2)
     assert cli.main([command, "--kubeconfig", str(kubeconfig)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gangsched: http://127.0.0.1:")
@@ -115,10 +116,10 @@ def test_a_server_that_is_busy_has_not_refused_us(
     monkeypatch.setattr(Client, "attempt", attempt)
     wanted = Configuration(client_connection=ClientConnection(kubeconfig=str(kubeconfig)))
     if starts:
-        assert process.connect(wanted).server.startswith("http://127.0.0.1:")
+        assert outside.connect(wanted).server.startswith("http://127.0.0.1:")
     else:
-        with pytest.raises(process.StartError, match="refuses us: 403 Reason: words"):
-            process.connect(wanted)
+        with pytest.raises(outside.StartError, match="refuses us: 403 Reason: words"):
+            outside.connect(wanted)
 
 
 @pytest.mark.parametrize(("breaks", "starts"), [(2, True), (3, False)])
@@ -135,13 +136,13 @@ def test_a_connection_that_breaks_is_tried_again(
         return b"{}"
 
     monkeypatch.setattr(Client, "attempt", attempt)
-    monkeypatch.setattr(process, "_PROBE_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(outside, "_PROBE_PAUSES_SECONDS", (0.0, 0.0))
     wanted = Configuration(client_connection=ClientConnection(kubeconfig=str(kubeconfig)))
     if starts:
-        process.connect(wanted)
+        outside.connect(wanted)
     else:
-        with pytest.raises(process.StartError, match="cannot be reached: the connection was closed"):
-            process.connect(wanted)
+        with pytest.raises(outside.StartError, match="cannot be reached: the connection was closed"):
+            outside.connect(wanted)
     assert len(attempts) == 3
 
 
@@ -151,8 +152,8 @@ def test_port_of_the_probes_is_taken(connection: Connection) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(process.StartError, match=rf"cannot listen on 127.0.0.1:{port}: .*set http.port"):
-            process.Process(configuration(port), connection).run()
+        with pytest.raises(outside.StartError, match=rf"cannot listen on 127.0.0.1:{port}: .*set http.port"):
+            process.Process(Outside(configuration(port), connection)).run()
 
 
 def test_a_dead_decision_thread_ends_the_process(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +163,7 @@ def test_a_dead_decision_thread_ends_the_process(connection: Connection, monkeyp
         raise KeyError("broken")
 
     monkeypatch.setattr(Scheduler, "handle", fail)
-    assert process.Process(configuration(0), connection).run() == process.FAILED
+    assert process.Process(Outside(configuration(0), connection)).run() == process.FAILED
 
 
 def test_a_signal_ends_the_process_in_order(connection: Connection) -> None:
@@ -188,14 +189,10 @@ def test_a_signal_ends_the_process_in_order(connection: Connection) -> None:
         def _start_health(self) -> None:
             super()._start_health()
             self.prober = threading.Thread(target=wait_and_stop)
-
-        def _catch_signals(self) -> Callable[[], None]:
-            restore = super()._catch_signals()
             self.prober.start()
-            return restore
 
     before = signal.getsignal(signal.SIGTERM)
-    running = Eager(configuration(port), connection)
+    running = Eager(Outside(configuration(port), connection))
     assert running.run() == process.OK
     running.prober.join()
     assert probes == [200, 503]
@@ -207,6 +204,7 @@ import asyncio, signal, sys, threading
 from gangsched.cluster.kube.connection import load_connection
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime import logs, process
+from gangsched.runtime.outside import Outside
 from gangsched.runtime.settings import Configuration, Http
 
 logs.configure("json")
@@ -217,7 +215,7 @@ def stuck(self, events, now):
 
 Scheduler.handle = stuck
 connection = asyncio.run(load_connection(sys.argv[1]))
-process.Process(Configuration(http=Http(port=0)), connection).run()
+process.Process(Outside(Configuration(http=Http(port=0)), connection)).run()
 """
 
 
@@ -239,3 +237,27 @@ def test_a_second_signal_ends_it_at_once(kubeconfig: Path) -> None:
     finally:
         child.kill()
         child.communicate()
+
+
+def test_what_was_measured_before_somebody_counts_is_counted() -> None:
+    """In order, and what comes afterwards is passed on at once."""
+    measurements = Measurements()
+    measurements("a", 1.0, {"x": "y"})
+    measurements("b", 2.0, {})
+    counted: list[tuple[str, float]] = []
+    measurements.pass_on(lambda name, value, _: counted.append((name, value)))
+    assert counted == [("a", 1.0), ("b", 2.0)]
+    measurements("c", 3.0, {})
+    assert counted[2:] == [("c", 3.0)]
+
+
+def test_a_cluster_is_followed_without_what_decides() -> None:
+    """The connection begins before numpy, core and metrics are imported; a plain configuration needs none of them."""
+    code = (
+        "import sys; from gangsched.cli.importing import quickly; quickly('gangsched.cli.run');"
+        "from gangsched.runtime import config;"
+        "config.parse('{apiVersion: gangsched.dev/v1alpha1, kind: GangSchedulerConfiguration, profiles: [{}]}');"
+        "print([m for m in ('numpy', 'prometheus_client', 'gangsched.core.scheduler') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

@@ -11,6 +11,7 @@ import contextlib
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,12 +21,14 @@ from gangsched.cluster.kube import discovery, dryrun
 from gangsched.cluster.kube.caches import CacheHealth, Caches
 from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.inbox import Inbox, WallClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
+from gangsched.cluster.kube.outcomes import TRANSIENT
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.tasks import end
-from gangsched.cluster.kube.writer import NOT_LEADING, TRANSIENT, Writer, WriteSettings
+from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
 
@@ -124,6 +127,11 @@ class KubeCluster:
         self._leading = False
         # Changes of leadership that were told, and those that the decision thread has taken in.
         self._term = self._known_term = 0
+        self._foreign = Foreign()
+        self._known_events = 0  # that the decision thread has taken in
+        # What has been submitted and not fetched by the I/O thread, with the two numbers of then.
+        self._leaving: deque[tuple[tuple[Action, ...], int, int]] = deque()
+        self._fetching = False
         self._failure = ""
         self._caches: Caches | None = None
         self._elector: Elector | None = None
@@ -173,7 +181,8 @@ class KubeCluster:
         """See :class:`gangsched.cluster.port.Cluster`. Dropped once stopped; only logged in a dry run.
 
         What was decided before a change of leadership that :meth:`wait` and :meth:`poll` have not told yet is not
-        written: it rests on what was true in an earlier term.
+        written: it rests on what was true in an earlier term. Nor is a binding to a node to which somebody else has
+        bound a pod meanwhile: it is answered ``outdated``.
         """
         if not actions:
             return
@@ -185,9 +194,11 @@ class KubeCluster:
         loop, writer = self._loop, self._writer
         if loop is None or writer is None or self._inbox.closed:
             return
-        batch = tuple(actions)
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(self._submit, writer, batch, self._known_term)
+        self._leaving.append((tuple(actions), self._known_term, self._known_events))
+        if not self._fetching:  # else the I/O thread is going to find it
+            self._fetching = True
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(self._fetch, writer)
 
     @property
     def stopped(self) -> bool:
@@ -248,6 +259,7 @@ class KubeCluster:
             self._deliver,
             now=self._clock.now,
             fence=self._fence,
+            foreign=self._foreign,
             controller=self._controller,
             instance=self._identity,
             on_gang_status=self._on_gang_status,
@@ -330,9 +342,18 @@ class KubeCluster:
             # What waits for its turn or for another try must not be sent when we lead again.
             self._giving_up = asyncio.create_task(self._writer.drain(0.0))
 
-    def _submit(self, writer: Writer, actions: Sequence[Action], term: int) -> None:
+    def _fetch(self, writer: Writer) -> None:
+        """Take what has been submitted: while many pods are decided one after another, several at once."""
+        self._fetching = False  # first: whatever is submitted from now on is fetched below, or asked for anew
+        while self._leaving:
+            actions, term, known = self._leaving.popleft()
+            while self._leaving and self._leaving[0][1:] == (term, known):
+                actions += self._leaving.popleft()[0]
+            self._submit(writer, actions, term, known)
+
+    def _submit(self, writer: Writer, actions: Sequence[Action], term: int, known: int) -> None:
         if term == self._term:
-            writer.submit(actions)
+            writer.submit(actions, known)
             return
         writer.submit([action for action in actions if isinstance(action, GangStatus)])
         self._deliver([WriteDone(a.id, TRANSIENT, NOT_LEADING) for a in actions if isinstance(a, Write)])
@@ -341,6 +362,7 @@ class KubeCluster:
         if events:
             self._observe("inbox_events", len(self._inbox), {})
         self._known_term += sum(isinstance(event, LeadershipChanged) for event in events)
+        self._known_events += len(events)
         return events
 
     def _set_leading(self, *, leading: bool) -> None:
@@ -352,6 +374,7 @@ class KubeCluster:
         return math.inf if self._elector is None else self._elector.may_write_until
 
     def _deliver(self, events: Sequence[Event]) -> None:
+        self._foreign.delivered(events)
         self._inbox.put(events)
         self._observe("inbox_events", len(self._inbox), {})
 

@@ -36,8 +36,6 @@ from gangsched.model.times import render_micro_time, render_time
 
 #: Reason of the intent condition while the nomination stands.
 NOMINATED_REASON = "Nominated"
-#: Reason of DisruptionTarget, whether it stands or has been taken back (then its status is False).
-MARK_REASON = "PreemptionByScheduler"
 
 #: Limits of events.k8s.io/v1 and of condition messages; a longer text is cut, not refused.
 MAX_NOTE_BYTES = 1024
@@ -76,9 +74,9 @@ def write_request(action: Write | SetCondition, now: float) -> Request:
             condition = _condition(INTENT_CONDITION, "False", action.reason, action.message, now)
             return _status_patch(action.pod, {"nominatedNodeName": None, "conditions": [condition]})
         case Mark():
-            return mark_request(action.pod, action.message, now)
+            return mark_request(action.pod, action.message, now, action.reason)
         case Unmark():
-            condition = _condition("DisruptionTarget", "False", MARK_REASON, action.message, now)
+            condition = _condition("DisruptionTarget", "False", action.reason, action.message, now)
             return _status_patch(action.pod, {"conditions": [condition]})
         case SetCondition():
             condition = _condition("PodScheduled", "False", action.reason, action.message, now)
@@ -116,9 +114,9 @@ def job_request(action: SuspendJob | ResumeJob, version: str, found: Mapping[str
     return Request("PATCH", job_path(action.job), msgspec.json.encode(body), MERGE)
 
 
-def mark_request(pod: PodRef, message: str, now: float) -> Request:
+def mark_request(pod: PodRef, message: str, now: float, reason: str) -> Request:
     """DisruptionTarget=True on a victim."""
-    return _status_patch(pod, {"conditions": [_condition("DisruptionTarget", "True", MARK_REASON, message, now)]})
+    return _status_patch(pod, {"conditions": [_condition("DisruptionTarget", "True", reason, message, now)]})
 
 
 def report_request(report: Report, controller: str, instance: str, now: float) -> Request:

@@ -21,10 +21,14 @@ from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.pool import Http
 from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, retry_after_seconds
+from gangsched.cluster.kube.tasks import end
 
 JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
+#: An object, or a list of objects, without anything but the metadata.
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 #: 500 pods decode in about 8 ms, which is as long as the loop may be held.
 PAGE_OBJECTS = 500
@@ -166,6 +170,7 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         timeout_seconds: float = READ_ATTEMPT_SECONDS,
         server_timeout: bool = False,
         fence: Callable[[], float] = lambda: math.inf,
@@ -178,20 +183,19 @@ class Client:
         """
         started, code = time.monotonic(), 0
         try:
-            async with asyncio.timeout(timeout_seconds):
-                headers = dict(await self.connection.headers())
-                if body is not None:
-                    headers["Content-Type"] = content_type
-                answer = await self._open.request(
-                    method,
-                    _target(path, query or {}),
-                    headers,
-                    body,
-                    started + timeout_seconds,
-                    fence=fence,
-                    server_timeout=server_timeout,
-                )
-                code = answer.status
+            headers = {"Accept": accept, **await self._credentials(timeout_seconds)}
+            if body is not None:
+                headers["Content-Type"] = content_type
+            answer = await self._open.request(
+                method,
+                _target(path, query or {}),
+                headers,
+                body,
+                started + timeout_seconds,
+                fence=fence,
+                server_timeout=server_timeout,
+            )
+            code = answer.status
         except TimeoutError:
             raise UnreachableError(f"{method} {path}: no answer within {timeout_seconds:.1f} s") from None
         except OSError as error:
@@ -204,11 +208,19 @@ class Client:
             raise api_error(code, answer.body, retry_after_seconds(answer.headers.get("retry-after")))
         return answer.body
 
+    async def _credentials(self, seconds: float) -> Mapping[str, str]:
+        """To get new ones may take as long as the whole request may; usually they are at hand."""
+        if self.connection.at_hand:
+            return await self.connection.headers()
+        async with asyncio.timeout(seconds):
+            return await self.connection.headers()
+
     async def get(
         self,
         path: str,
         query: Mapping[str, str] | None = None,
         *,
+        accept: str = JSON,
         attempt_seconds: float = READ_ATTEMPT_SECONDS,
         retry_seconds: float | None = None,
     ) -> bytes:
@@ -219,7 +231,7 @@ class Client:
         while True:
             await self.bucket.take()
             try:
-                return await self.attempt("GET", path, query=query, timeout_seconds=attempt_seconds)
+                return await self.attempt("GET", path, query=query, accept=accept, timeout_seconds=attempt_seconds)
             except ApiError as error:
                 if error.status == 401 and not renewed:
                     renewed = True
@@ -234,22 +246,33 @@ class Client:
 
     # ---------------------------------------------------------------------------------------------- list and watch
 
-    async def list_pages(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Page]:
-        """All pages of one consistent list, read from the store (no ``resourceVersion`` is sent).
+    async def list_pages(self, path: str, query: Mapping[str, str], accept: str = JSON) -> AsyncIterator[Page]:
+        """All pages of one consistent list, read from the store (no ``resourceVersion`` is sent). ``accept`` is the
+        media type, here and in :meth:`watch_lines`.
 
         Raises :class:`ApiError` with status 410 when the list took longer than the server remembers.
         """
         parameters = {**query, "limit": str(PAGE_OBJECTS)}
-        while True:
-            body = await self.get(path, parameters)
-            meta = _head_decoder.decode(body).metadata
-            yield Page(meta, body)
-            if not meta.continue_token:
-                return
-            parameters["continue"] = meta.continue_token
+        body = await self.get(path, parameters, accept=accept)
+        while (meta := _head_decoder.decode(body).metadata).continue_token:
+            parameters = {**parameters, "continue": meta.continue_token}
+            # The server prepares the next page while this one is taken in.
+            following = asyncio.create_task(self.get(path, parameters, accept=accept))
+            try:
+                await asyncio.sleep(0)  # it is sent before this task goes on
+                yield Page(meta, body)
+                body = await following
+            finally:
+                await end([following])
+        yield Page(meta, body)
 
     async def watch_lines(
-        self, path: str, query: Mapping[str, str], version: str, silence_seconds: float = WATCH_SILENCE_SECONDS
+        self,
+        path: str,
+        query: Mapping[str, str],
+        version: str,
+        silence_seconds: float = WATCH_SILENCE_SECONDS,
+        accept: str = JSON,
     ) -> AsyncIterator[list[bytes]]:
         """The frames of one watch from ``version`` on, in batches as they arrive; ends when the server ends it.
 
@@ -266,7 +289,7 @@ class Client:
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),  # noqa: S311
         }
         try:
-            headers = await self.connection.headers()
+            headers = {"Accept": accept, **await self.connection.headers()}
             async with self._open.stream(_target(path, parameters), headers, silence_seconds) as answer:
                 if answer.status != 200:
                     if answer.status == 401:

@@ -227,6 +227,12 @@ class Connection:
         agent = f"gangsched/{__version__}"
         return Pool(self.server, self._tls if secure else None, configuration.tls_server_name or None, agent)
 
+    @property
+    def at_hand(self) -> bool:
+        """Will :meth:`headers` return without waiting for anything?"""
+        hook = getattr(self._configuration, "refresh_api_key_hook", None)
+        return hook is None and self._clock() < self._reread_at
+
     async def headers(self) -> Mapping[str, str]:
         """The credentials of one request, refreshed first where that is due."""
         if self._clock() >= self._reread_at:

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gangsched.cluster.kube.client import ApiError, Client
-from gangsched.cluster.kube.resources import SERVED_APIS, QueueApi, ServedApi
+from gangsched.cluster.kube.resources import SERVED_APIS, KueueWorkloadApi, QueueApi, ServedApi
 
 PERIOD_SECONDS = 60.0
 #: What is done about queue objects: ``auto`` leaves them alone where Kueue runs.
 AUTO, OWN, OFF = "auto", "own", "off"
 #: A resource of Kueue that nobody else serves in its API group.
-KUEUE_RUNS = "workloads"
+KUEUE_RUNS = KueueWorkloadApi.plural
 
 
 class _ApiResource(msgspec.Struct):
@@ -33,8 +33,9 @@ async def served_versions(client: Client, quota_mode: str = AUTO) -> dict[str, s
     """The best version of each API in which its objects can be listed and watched, by name; None for those that are not
     served, and for queue objects that are to be left alone.
 
-    Where Kueue runs, queue objects are Kueue's: its API also has Workloads, which this scheduler does without. They are
-    read there with the mode ``own`` only. Raises :class:`~gangsched.cluster.kube.client.ApiError` and
+    Where Kueue runs, queue objects are Kueue's: its API also has Workloads. They are read there with the mode ``own``
+    only, as are the Workloads then, which tell what Kueue admits itself.
+    Raises :class:`~gangsched.cluster.kube.client.ApiError` and
     :class:`~gangsched.cluster.kube.client.UnreachableError` when the server does not say.
     """
     asked: dict[tuple[str, str], asyncio.Task[frozenset[str]]] = {}
@@ -57,11 +58,12 @@ async def served_versions(client: Client, quota_mode: str = AUTO) -> dict[str, s
 
 async def _version(api: ServedApi, quota_mode: str, ask: Callable[[str, str], Awaitable[frozenset[str]]]) -> str | None:
     """Of one API; all are looked for at once, and what several need to know is asked once."""
-    if isinstance(api, QueueApi) and quota_mode == OFF:
+    of_queues = isinstance(api, QueueApi | KueueWorkloadApi)
+    if of_queues and quota_mode == OFF:
         return None
     for version in api.versions:
         found = await ask(api.family, version)
-        if isinstance(api, QueueApi) and quota_mode == AUTO and KUEUE_RUNS in found:
+        if of_queues and quota_mode == AUTO and KUEUE_RUNS in found:
             return None
         if api.plural in found:
             return version

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from gangsched.core.events import Event
 
 #: Whoever has waited for one event waits so much longer for those that come with it: taking in ten at once costs hardly
-#: more than taking in one, and an answer of the API server takes longer than this.
-LINGER_SECONDS = 0.002
+#: more than taking in one, waking up costs more than either, and a busy API server takes longer than this to answer.
+LINGER_SECONDS = 0.005
 
 
 class WallClock:

@@ -21,11 +21,14 @@ Lane: TypeAlias = Literal["write", "condition", "report"]
 
 
 class Item(NamedTuple):
-    """One waiting action and when it was submitted (monotonic seconds)."""
+    """One waiting action and when it was submitted (monotonic seconds). ``known`` is how many events had been taken in
+    when it was decided.
+    """
 
     lane: Lane
     action: Write | SetCondition | Report
     submitted_at: float
+    known: int = 0
 
     @property
     def pod_uid(self) -> str:
@@ -76,12 +79,12 @@ class Lanes:
         """Actions with an id that have not been taken, those deferred behind their pod's other write included."""
         return len(self._writes) + self._deferred
 
-    def put_write(self, action: Write, now: float) -> None:
+    def put_write(self, action: Write, now: float, known: int = 0) -> None:
         """Add an action that will be answered."""
         if isinstance(action, Bind):  # "not scheduled, because" is over
             for lane in (self._conditions, self._reasons):
                 self.dropped["replaced"] += lane.pop(action.pod.uid, None) is not None
-        self._writes.append(Item("write", action, now))
+        self._writes.append(Item("write", action, now, known))
 
     def put_condition(self, action: SetCondition, now: float) -> None:
         """Add a condition; what waits for the same pod is replaced."""

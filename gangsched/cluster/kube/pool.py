@@ -110,23 +110,15 @@ class Pool:
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         lines.append(f"Content-Length: {len(body or b'')}\r\n\r\n")
         rest = f"{self._head}{''.join(lines)}".encode() + (body or b"")
-        async with asyncio.timeout(max(0.0, end - time.monotonic())):
-            connection = self._kept() or await self._connect()
-            try:
-                # A process that was stopped for a while goes on here, and somebody else may be the leader by now:
-                # from this look at the clock to the handing over of the bytes nothing else is done.
-                left = _left(min(end, fence()))
-                timed = with_timeout(target, left) if server_timeout else target
-                answer = await connection.exchange(f"{method} {self._prefix}{timed}".encode() + rest, method)
-            except BaseException:
-                self._drop(connection)
-                raise
-        if connection.reusable:
-            connection.idle_since = time.monotonic()
-            self._idle.append(connection)
-        else:
-            self._drop(connection)
-        return answer
+        connection = self._kept() or await self._connect(end)
+        try:
+            # A process that was stopped for a while goes on here, and somebody else may be the leader by now:
+            # from this look at the clock to the handing over of the bytes nothing else is done.
+            left = _left(min(end, fence()))
+            timed = with_timeout(target, left) if server_timeout else target
+            return await connection.exchange(f"{method} {self._prefix}{timed}".encode() + rest, method, end)
+        finally:
+            self._put_back(connection)
 
     @contextlib.asynccontextmanager
     async def stream(self, target: str, headers: Mapping[str, str], silence_seconds: float) -> AsyncIterator[Stream]:
@@ -165,8 +157,17 @@ class Pool:
             self._drop(connection)
         return None
 
-    async def _connect(self) -> _Connection:
-        async with asyncio.timeout(CONNECT_SECONDS):
+    def _put_back(self, connection: _Connection) -> None:
+        """Keep a connection on which nothing is on its way: it was answered, or nothing was sent."""
+        connection.unwind()
+        if connection.reusable:
+            connection.idle_since = time.monotonic()
+            self._idle.append(connection)
+        else:
+            self._drop(connection)
+
+    async def _connect(self, end: float = math.inf) -> _Connection:
+        async with asyncio.timeout(max(0.0, min(CONNECT_SECONDS, end - time.monotonic()))):
             _, connection = await asyncio.get_running_loop().create_connection(
                 _Connection, self._host, self._port, ssl=self._tls, server_hostname=self._server_name
             )
@@ -199,16 +200,20 @@ class _Connection(asyncio.Protocol):
         self.reusable = False
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[Answer] | None = None
+        self._too_late: asyncio.TimerHandle | None = None
         self._reader = _Reader("")
 
-    def exchange(self, message: bytes, method: str) -> asyncio.Future[Answer]:
-        """Send a request; the answer comes later."""
-        self._answer = asyncio.get_running_loop().create_future()
+    def exchange(self, message: bytes, method: str, end: float) -> asyncio.Future[Answer]:
+        """Send a request; the answer comes later, or :class:`TimeoutError` at ``end`` (monotonic seconds)."""
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        if end < math.inf:  # a bare timer: asyncio.timeout() costs three times as much
+            self._too_late = loop.call_later(max(0.0, end - time.monotonic()), self._give_up)
         self._reader = _Reader(method)
+        self.reusable = False
         if self._transport is None or self._transport.is_closing():
             self._answer.set_exception(ConnectionResetError(_DROPPED))
         else:
-            self.reusable = False
             self._transport.write(message)
         return self._answer
 
@@ -223,6 +228,16 @@ class _Connection(asyncio.Protocol):
             self._transport.write(message)
         return incoming
 
+    def _give_up(self) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(TimeoutError())
+
+    def unwind(self) -> None:
+        """There is an answer, or nobody waits for it any more."""
+        if self._too_late is not None:
+            self._too_late.cancel()
+            self._too_late = None
+
     def cut(self) -> None:
         """Close without a goodbye."""
         self.reusable = False
@@ -232,6 +247,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See :class:`asyncio.Protocol`."""
         self._transport = cast("asyncio.Transport", transport)
+        self.reusable = True
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""

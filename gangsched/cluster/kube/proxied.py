@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import time
@@ -38,21 +39,22 @@ class Proxied:
         fence: Callable[[], float] = lambda: math.inf,
         server_timeout: bool = False,
     ) -> Answer:
-        """See :meth:`Pool.request <gangsched.cluster.kube.pool.Pool.request>`; its caller gives up at ``end``."""
+        """See :meth:`Pool.request <gangsched.cluster.kube.pool.Pool.request>`."""
         if server_timeout:
             target = with_timeout(target, end - time.monotonic())
         data = None if body is None else Punctual(body, lambda: min(end, fence()))
-        with _only_os_errors():
-            async with self._session.request(
-                method,
-                self._url(target),
-                data=data,
-                headers=headers,
-                allow_redirects=False,
-                timeout=_NO_TIMEOUT,
-                **self._connection.options,
-            ) as response:
-                return Answer(response.status, _headers(response), await response.read())
+        async with asyncio.timeout(max(0.0, end - time.monotonic())):
+            with _only_os_errors():
+                async with self._session.request(
+                    method,
+                    self._url(target),
+                    data=data,
+                    headers=headers,
+                    allow_redirects=False,
+                    timeout=_NO_TIMEOUT,
+                    **self._connection.options,
+                ) as response:
+                    return Answer(response.status, _headers(response), await response.read())
 
     @contextlib.asynccontextmanager
     async def stream(self, target: str, headers: Mapping[str, str], silence_seconds: float) -> AsyncIterator[Stream]:

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from gangsched.cluster.kube.client import WATCH_SILENCE_SECONDS, ApiError, Client, UnreachableError
+from gangsched.cluster.kube.client import (
+    JSON,
+    METADATA,
+    METADATA_LIST,
+    WATCH_SILENCE_SECONDS,
+    ApiError,
+    Client,
+    UnreachableError,
+)
 from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder, Undecodable
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.resources import Resource
@@ -158,7 +166,8 @@ class Reflector:
             started = time.monotonic()
             present: set[Key] = set()
             version = ""
-            async for page in self._client.list_pages(self.resource.path, self.resource.query):
+            of_list = METADATA_LIST if self.resource.metadata_only else JSON
+            async for page in self._client.list_pages(self.resource.path, self.resource.query, of_list):
                 version = version or page.meta.resource_version
                 batch: list[Event] = []
                 for item in self._decoder.page(page.body):
@@ -213,7 +222,11 @@ class Reflector:
 
     async def _follow(self) -> None:
         lines = self._client.watch_lines(
-            self.resource.path, self.resource.query, self._version, silence_seconds=self._silence_seconds
+            self.resource.path,
+            self.resource.query,
+            self._version,
+            silence_seconds=self._silence_seconds,
+            accept=METADATA if self.resource.metadata_only else JSON,
         )
         async for batch_of_lines in lines:
             self.heard_at = time.monotonic()

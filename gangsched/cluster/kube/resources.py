@@ -22,7 +22,7 @@ from gangsched.model import (
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import coscheduling, koordinator, upstream
 from gangsched.model.queues import QueueObject
-from gangsched.model.records import PodSelector
+from gangsched.model.records import Owner, PodSelector
 from gangsched.model.volumes import StorageObject
 
 
@@ -32,7 +32,8 @@ class Resource:
 
     ``changed`` makes the event of a decoded object (raises :class:`~gangsched.model.errors.FieldError`);
     ``gone`` makes the event of an object that no longer exists from its namespace, name and UID. ``optional``
-    resources may be absent or forbidden without holding up the first decision.
+    resources may be absent or forbidden without holding up the first decision. ``metadata_only``: nothing else is asked
+    for.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Resource:
     gone: Callable[[str, str, str], Event]
     query: Mapping[str, str] = field(default_factory=dict)
     optional: bool = False
+    metadata_only: bool = False
 
 
 def _selector_resource(
@@ -248,6 +250,33 @@ class JobSetApi:
         )
 
 
+@dataclass(frozen=True)
+class KueueWorkloadApi:
+    """Kueue's Workloads, of which only is asked who owns them. Nobody else serves a resource of that name."""
+
+    plural = "workloads"
+    family = queues.GROUP
+    versions = queues.VERSIONS
+    name = f"{plural}.{family}"
+
+    def resource(self, version: str) -> Resource:
+        """The row for one served version."""
+        return Resource(
+            name=self.name,
+            path=f"/apis/{self.family}/{version}/{self.plural}",
+            kind="Workload",
+            wire_type=wire_queues.KueueWorkload,
+            changed=lambda _convert, raw: events.KueueAdmits(raw.metadata.namespace, raw.metadata.name, _owners(raw)),
+            gone=lambda namespace, name, _uid: events.KueueAdmits(namespace, name),
+            optional=True,
+            metadata_only=True,
+        )
+
+
+def _owners(raw: wire_queues.KueueWorkload) -> tuple[Owner, ...]:
+    return tuple(Owner(o.kind, o.name, o.uid) for o in raw.metadata.owner_references or ())
+
+
 #: All that is watched only where it is served.
-ServedApi: TypeAlias = GroupApi | QueueApi | JobSetApi
-SERVED_APIS: tuple[ServedApi, ...] = (*GROUP_APIS, *QUEUE_APIS, JobSetApi())
+ServedApi: TypeAlias = GroupApi | QueueApi | JobSetApi | KueueWorkloadApi
+SERVED_APIS: tuple[ServedApi, ...] = (*GROUP_APIS, *QUEUE_APIS, JobSetApi(), KueueWorkloadApi())

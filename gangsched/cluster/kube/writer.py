@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -23,8 +24,11 @@ from gangsched.cluster.kube.bodies import (
     write_request,
 )
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.cluster.kube.jobs import left_out, look_at_job, writes_templates
 from gangsched.cluster.kube.lanes import Item, Lanes
+from gangsched.cluster.kube.outcomes import BLOCKED, CONFLICT, GONE, OK, OUTDATED, REFUSED, TRANSIENT, Verdict
 from gangsched.cluster.kube.retry import Backoff, Window
 from gangsched.cluster.kube.tasks import end
 from gangsched.core.actions import (
@@ -42,24 +46,16 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.events import Event, WriteDone
-from gangsched.model import wire, wire_jobsets, wire_volumes
-from gangsched.model.convert import SUSPENDED_BY, job_finished
-from gangsched.model.convert_jobsets import jobset_finished
+from gangsched.model import wire_volumes
 from gangsched.model.convert_volumes import SELECTED_NODE
-from gangsched.model.directives import ADDED_BY_FLAVOR
-from gangsched.model.jobsets import JOBSET
-from gangsched.model.queues import QUEUE_LABEL
 
 _log = structlog.get_logger(__name__)
-
-OK, GONE, CONFLICT, REFUSED, BLOCKED, TRANSIENT = "ok", "gone", "conflict", "refused", "blocked", "transient"
 
 #: With less time than this before the lease may pass, a write is not started.
 MIN_ATTEMPT_SECONDS = 0.05
 #: What people read is not worth long retries.
 LOW_TOTAL_SECONDS = 5.0
 NOT_LEADING = "not the leader (any more)"
-KEPT_TEMPLATE = "the API server does not let its pod template be changed, which says nothing of the flavor"
 
 
 class WriteSettings(NamedTuple):
@@ -74,9 +70,6 @@ class WriteSettings(NamedTuple):
     timeout_seconds: float = 2.0
     total_seconds: float = 15.0
     kept_back_seconds: float = 0.5
-
-
-Verdict: TypeAlias = tuple[str, str]
 
 
 class _Identity(msgspec.Struct, rename="camel"):
@@ -95,8 +88,6 @@ class _Pod(msgspec.Struct):
 
 _pod_decoder = msgspec.json.Decoder(_Pod)
 _volume_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolume)
-_job_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire.Job)
-_jobset_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire_jobsets.JobSet)
 _claim_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolumeClaim)
 
 
@@ -105,7 +96,7 @@ class Writer:
 
     ``answer`` gets one :class:`WriteDone` for every action with an id. ``fence`` is the monotonic time after
     which nothing may be written; ``now`` is the wall clock for condition times. ``controller`` and ``instance``
-    sign Events.
+    sign Events. ``foreign`` knows what others have bound since a binding was decided: such a one is not sent.
     """
 
     def __init__(
@@ -117,6 +108,7 @@ class Writer:
         fence: Callable[[], float],
         controller: str,
         instance: str,
+        foreign: Foreign | None = None,
         on_gang_status: Callable[[GangStatus], None] | None = None,
         settings: WriteSettings | None = None,
         observe: Observe = ignore,
@@ -125,6 +117,7 @@ class Writer:
         self._answer = answer
         self._now = now
         self._fence = fence
+        self._foreign = foreign or Foreign()
         self._controller = controller
         self._instance = instance
         self._on_gang_status = on_gang_status
@@ -139,12 +132,13 @@ class Writer:
         self._changed = asyncio.Event()
         self._drained = asyncio.Event()  # set when it may have become idle
         self._sending: set[asyncio.Task[None]] = set()
+        self._answers: list[Event] = []
         self._reported_drops: dict[str, int] = {}
 
     # ----------------------------------------------------------------------------------------------------- intake
 
-    def submit(self, actions: Sequence[Action]) -> None:
-        """Queue these actions. Call on the event loop."""
+    def submit(self, actions: Sequence[Action], known: int = 0) -> None:
+        """Queue these actions, decided when so many events had been taken in. Call on the event loop."""
         started = time.monotonic()
         for action in actions:
             match action:
@@ -156,7 +150,7 @@ class Writer:
                 case Report():
                     self._lanes.put_report(action, started)
                 case _:
-                    self._lanes.put_write(action, started)
+                    self._lanes.put_write(action, started, known)
         self._changed.set()
         self._observe("writes_waiting", self._lanes.writes_waiting, {"lane": "write"})
         self._observe("writes_waiting", len(self._lanes) - self._lanes.writes_waiting, {"lane": "low"})
@@ -206,6 +200,9 @@ class Writer:
 
     async def _wait(self, seconds: float | None = None) -> None:
         self._changed.clear()
+        if seconds is None:
+            await self._changed.wait()
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -224,13 +221,25 @@ class Writer:
         finally:
             self._lanes.done(item)
             action = item.action
+            if isinstance(action, Bind) and outcome not in (OK, TRANSIENT):
+                self._foreign.failed(action)
             kind = type(action).__name__
             self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
             if not isinstance(action, SetCondition | Report):
-                self._answer([WriteDone(action.id, outcome, message)])
+                self._tell(WriteDone(action.id, outcome, message))
             elif outcome not in (OK, GONE):
                 self._observe("reports_dropped", 1, {"reason": "failed"})
                 _log.debug("not told", kind=kind, outcome=outcome, message=message)
+
+    def _tell(self, done: WriteDone) -> None:
+        """Answer, together with all that is answered in this turn of the loop."""
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._answers.append(done)
+
+    def _hand_over(self) -> None:
+        answers, self._answers = self._answers, []
+        self._answer(answers)
 
     # ------------------------------------------------------------------------------------------------------- send
 
@@ -251,6 +260,8 @@ class Writer:
             retry_after, problem = None, ""
             if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
                 return TRANSIENT, NOT_LEADING
+            if news := self._news(item):
+                return OUTDATED, news
             began = time.monotonic()
             try:
                 if request is None:
@@ -259,22 +270,28 @@ class Writer:
                         "GET", job_path(action.job), timeout_seconds=self._settings.timeout_seconds
                     )
                     request = job_request(action, action.version, msgspec.json.decode(found))
-                await self._attempt(request)
-                verdict: Verdict | None = (OK, _left_out(action, request))
+                await self._attempt(request, item)
+                verdict: Verdict | None = (OK, left_out(action, request))
                 self._window.answered(time.monotonic() - began, too_many=False)
             except ApiError as error:
                 refused = error.status == 429 and "DisruptionBudget" not in error.causes
+                if refused and isinstance(action, Bind):
+                    self._foreign.failed(action)
                 self._window.answered(time.monotonic() - began, too_many=refused)
-                refused_by = (403, 409, 422) if request is not None and _writes_templates(request) else (409, 422)
+                refused_by = (403, 409, 422) if request is not None and writes_templates(request) else (409, 422)
                 if request is not None and error.status in refused_by and isinstance(action, SuspendJob | ResumeJob):
                     problem = str(error)
-                    verdict, request = await self._look_at_job(action, request, error)
+                    verdict, request = await look_at_job(
+                        self._client, self._settings.timeout_seconds, action, request, error
+                    )
                 else:
                     retry_after, problem = error.retry_after_seconds, str(error)
                     verdict = await self._judge(action, error)
             except UnreachableError as error:
                 self._window.answered(time.monotonic() - began, too_many=False)
                 verdict, problem = await self._unanswered(action), str(error)
+                if news := self._news(item):
+                    return OUTDATED, news
             if verdict is not None:
                 if verdict[0] == OK and isinstance(action, Remove) and action.evict and action.mark:
                     await self._restore_mark(action)
@@ -285,7 +302,7 @@ class Writer:
             await asyncio.sleep(delay)
             await self._client.bucket.take()
 
-    async def _attempt(self, request: Request) -> bytes:
+    async def _attempt(self, request: Request, item: Item | None = None) -> bytes:
         seconds = min(self._settings.timeout_seconds, self._fence() - time.monotonic())
         return await self._client.attempt(
             request.method,
@@ -294,8 +311,23 @@ class Writer:
             content_type=request.content_type,
             timeout_seconds=max(MIN_ATTEMPT_SECONDS, seconds),
             server_timeout=True,
-            fence=self._fence,
+            fence=self._fence if item is None else lambda: self._may_leave_until(item),
         )
+
+    def _news(self, item: Item) -> str:
+        """Why a binding rests on what is not so any more, in words; empty if it does not."""
+        return self._foreign.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
+
+    def _may_leave_until(self, item: Item) -> float:
+        """The fence, asked as the bytes of a write are about to leave: never, if a binding has been overtaken while it
+        waited for its connection. From here to the handing over of the bytes the loop does nothing else, so what the
+        watch brings later comes after the binding.
+        """
+        if isinstance(item.action, Bind):
+            if self._news(item):
+                return -math.inf
+            self._foreign.leaves(item.action)
+        return self._fence()
 
     async def _judge(self, action: Write | SetCondition | Report, error: ApiError) -> Verdict | None:
         """The outcome that an error means for this action; None when it should be tried again."""
@@ -377,70 +409,10 @@ class Writer:
             return GONE, message
         return (OK, "") if done else (CONFLICT, message)
 
-    async def _look_at_job(
-        self, action: SuspendJob | ResumeJob, request: Request, error: ApiError
-    ) -> tuple[Verdict | None, Request]:
-        """What a Job or JobSet says about an attempt to suspend it, or to let it go on, that was refused.
-
-        Its status changes all the time: if that is all, the same is to be tried again on the newest version. What
-        somebody else has suspended stays so. A template that must not be changed is no reason not to go on; but that
-        of a Job becomes changeable only when its controller has seen that its pods are gone.
-        """
-        try:
-            path = job_path(action.job)
-            body = await self._client.attempt("GET", path, timeout_seconds=self._settings.timeout_seconds)
-        except ApiError as failure:
-            return ((GONE, error.message) if failure.status == 404 else None), request
-        except UnreachableError:
-            return None, request
-        what = action.job
-        job = (_jobset_decoder if what.kind == JOBSET else _job_decoder).decode(body)
-        if job.metadata.uid != action.job.uid:
-            return (GONE, error.message), request
-        if job.spec.suspend == isinstance(action, SuspendJob):
-            return (OK, ""), request
-        if jobset_finished(job) if isinstance(job, wire_jobsets.JobSet) else job_finished(job):
-            return (CONFLICT, f"{what.kind} {what.key} has finished"), request
-        by = None if isinstance(action, ResumeJob) and action.held else action.scheduler
-        if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != by:
-            return (CONFLICT, f"{what.kind} {what.key} has been suspended by somebody else"), request
-        if by is None and isinstance(action, ResumeJob) and QUEUE_LABEL not in (job.metadata.labels or {}):
-            return (CONFLICT, f"{what.kind} {what.key} has no queue any more"), request
-        version = job.metadata.resource_version
-        if not _writes_templates(request):
-            return ((REFUSED, error.message) if error.status == 422 else None), job_request(action, version)
-        if error.status != 409 and _version_of(request) == version and _at_rest(job):
-            _log.warning("the template keeps its flavor", kind=what.kind, job=what.key, error=error.message)
-            return None, job_request(action, version)
-        return None, job_request(action, version, msgspec.json.decode(body))
-
     async def _restore_mark(self, action: Remove) -> None:
         """An eviction writes a DisruptionTarget of its own over ours; put ours back while the pod still exists."""
         pod: PodRef = action.pod
         try:
-            await self._attempt(mark_request(pod, action.mark, self._now()))
+            await self._attempt(mark_request(pod, action.mark, self._now(), action.reason))
         except (ApiError, UnreachableError) as error:
             _log.debug("the mark was not restored", pod=pod.key, error=str(error))
-
-
-def _writes_templates(request: Request) -> bool:
-    """Does a request that resumes a Job or JobSet change its pod templates?"""
-    return ADDED_BY_FLAVOR.encode() in request.body
-
-
-def _version_of(request: Request) -> str:
-    return str(msgspec.json.decode(request.body)["metadata"]["resourceVersion"])
-
-
-def _left_out(action: Write | SetCondition | Report, request: Request) -> str:
-    """What a request that was accepted does not do of the action."""
-    wanted = isinstance(action, ResumeJob) and action.templates is not None
-    return KEPT_TEMPLATE if wanted and not _writes_templates(request) else ""
-
-
-def _at_rest(job: wire.Job | wire_jobsets.JobSet) -> bool:
-    """Is a Job that is suspended known by its controller to have no pods?"""
-    if isinstance(job, wire_jobsets.JobSet):
-        return True
-    suspended = any(c.type == "Suspended" and c.status == "True" for c in job.status.conditions or ())
-    return suspended and not job.status.active

@@ -9,6 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.drained import (
+    drained_before_marked,
+    drained_by,
+    drained_while_open,
+    marked_so,
+    marked_while_open,
+)
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.replay import Moment, ends_object
 from gangsched.model import dialects
@@ -34,6 +41,9 @@ def violations(history: History) -> list[str]:
         unplanned_removals,
         unplanned_suspensions,
         abandoned_marks,
+        drained_while_open,
+        marked_while_open,
+        drained_before_marked,
         bound_before_volumes,
     )
     return [f"{check.__name__}: {text}" for check in checks for text in check(history)]
@@ -174,7 +184,7 @@ def rounds(history: History) -> list[Round]:
                 found.withdrawn.setdefault(entry.uid, entry.number)
         elif entry.verb == log.UNMARK:
             marked_for.pop(entry.uid, None)
-        elif _removal(entry) and entry.uid in marked_for:
+        elif _removal(entry) and entry.uid in marked_for and drained_by(entry) is None:
             # Two gangs may need the same victim's room: the mark is then that of the later, the removal either's.
             own = newest.get(preemptor_of(str(entry.detail.get("mark", ""))))
             found = own if own is not None and entry.uid in own.marked else marked_for[entry.uid]
@@ -231,8 +241,8 @@ def early_binds(history: History) -> list[str]:
 
 
 def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] | None = None) -> list[str]:
-    """Pods that the scheduler removed without having marked them for a gang that had nominated before, or as members
-    of a gang that it rolls back.
+    """Pods that the scheduler removed without having marked them for a gang that had nominated before, as members of a
+    gang that it rolls back, or as those of a queue that is drained.
 
     ``planned``, where given, says for each preemptor (``namespace/gang``) which pods (``namespace/name``) its plans
     ever named; a removal outside of them is reported too.
@@ -241,6 +251,8 @@ def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] |
     out = []
     for entry in history:
         if not _removal(entry) or entry.outcome != log.OK or _rolled_back(history, entry):
+            continue
+        if drained_by(entry) is not None and marked_so(history, entry):
             continue
         if entry.uid not in covered:
             out.append(f"{_when(entry)} {entry.object} was removed without a mark")
@@ -262,10 +274,17 @@ def unplanned_suspensions(history: History) -> list[str]:
         elif entry.kind == "Pod" and ends_object(entry):
             pods.pop(entry.uid, None)
         elif entry.verb == log.SUSPEND and entry.outcome == log.OK and entry.changed:
-            mine = [p for p in pods.values() if p.owner is not None and p.owner.uid == entry.uid and p.bound and p.live]
+            mine = [p for p in pods.values() if p.bound and p.live and _leaves_with(p, entry.record)]
             unmarked = [p for p in mine if p.disruption is None or p.disruption.status != "True"]
             out += [f"{_when(entry)} {p.key} left with {entry.object} without a mark" for p in unmarked]
     return out
+
+
+def _leaves_with(pod: Pod, job: object) -> bool:
+    """Is it a pod of this Job, or of a Job of this JobSet?"""
+    if isinstance(job, JobSet):
+        return pod.namespace == job.namespace and pod.labels.get(JOBSET_NAME) == job.name
+    return isinstance(job, Job) and pod.owner is not None and pod.owner.uid == job.uid
 
 
 def abandoned_marks(history: History) -> list[str]:

@@ -51,8 +51,8 @@ from gangsched.model.records import Condition, Directives, Job, Pod
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
 
-#: Reasons of DisruptionTarget.
-BY_SCHEDULER, BY_EVICTION = "PreemptionByScheduler", "EvictionByEvictionAPI"
+#: Reason of DisruptionTarget when the Eviction API sets it.
+BY_EVICTION = "EvictionByEvictionAPI"
 
 Answer = Callable[[WriteDone], None]
 
@@ -200,10 +200,10 @@ class ApiServer:
                 intent = Condition("False", action.reason, action.message, now)
                 return self._update(action, pod, nominated_node="", intent=_since(intent, pod.intent))
             case Mark():
-                mark = Condition("True", BY_SCHEDULER, action.message, now)
+                mark = Condition("True", action.reason, action.message, now)
                 return self._update(action, pod, disruption=_since(mark, pod.disruption))
             case Unmark():
-                mark = Condition("False", BY_SCHEDULER, action.message, now)
+                mark = Condition("False", action.reason, action.message, now)
                 return self._update(action, pod, disruption=_since(mark, pod.disruption))
             case SetCondition():
                 condition = Condition("False", action.reason, action.message, now)
@@ -262,7 +262,7 @@ class ApiServer:
         """An eviction replaces the mark by its own; the scheduler puts it back while the pod is there."""
         pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
         if pod is not None:
-            mark = Condition("True", BY_SCHEDULER, action.mark, self._clock.now)
+            mark = Condition("True", action.reason, action.mark, self._clock.now)
             changed = msgspec.structs.replace(pod, disruption=_since(mark, pod.disruption))
             self._store.put_pod(changed, Cause(SCHEDULER, log.MARK, {"message": action.mark}))
 

@@ -1,8 +1,9 @@
 """What is told of gangs that need quota, in the words of Kueue: when they get it, run, wait, or have to give it back.
 
 Events: https://kueue.sigs.k8s.io/docs/concepts/workload/ . They are about the object that stands for the gang: its Job
-or JobSet, its group object, or its pod. On Jobs the same is kept as conditions; the Job controller leaves those of
-others alone. The Events' actions are those of pods: what waits to be told of "Scheduling" is history after "Binding".
+or JobSet, its group object, or its pod. On Jobs and JobSets the same is kept as conditions; their controllers leave
+those of others alone. The Events' actions are those of pods: what waits to be told of "Scheduling" is history after
+"Binding".
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gangsched.core.actions import JobRef, JobStatus, PodRef, pod_reference
-from gangsched.core.decision import Verdict
+from gangsched.core.actions import JobRef, JobStatus, PodRef, Report, pod_reference
+from gangsched.core.decision import QuotaUse, Verdict
 from gangsched.core.groups import group_key
 from gangsched.core.lifecycle import report
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.quota import Victim
+from gangsched.core.quota.stopping import Stop
 from gangsched.core.state.suspended import WITHOUT_PODS
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, GangId
@@ -35,13 +37,35 @@ Condition = tuple[str, str, str, str]
 _RUNS: Condition = (ADMITTED, "True", ADMITTED, "The workload is admitted")
 
 
-def reserved(steps: Steps, group: Group, verdict: Verdict) -> None:
-    """A decision gives the group its quota. One that has pods on nodes has had it before, as has a Job that goes on."""
+def _new_use(steps: Steps, group: Group, verdict: Verdict) -> QuotaUse | None:
+    """The quota that a decision gives the group. None if it needs none, or has had it before: it has pods on nodes, or
+    they are those of a Job that goes on.
+    """
     use = next((d.quota for d in verdict.decisions if d.quota is not None), None)
     world = steps.world
     if use is None or world.managed.pods_of(group.key):
+        return None
+    pods = (p for gang in group.gangs for p in world.membership.pods(gang))
+    return None if world.suspended.rooms_of(pods) else use
+
+
+def preempting(steps: Steps, group: Group, verdict: Verdict) -> None:
+    """The group gets quota and nodes when others have left; until then it has neither, and says so."""
+    use = _new_use(steps, group, verdict)
+    if use is None:
         return
-    if world.suspended.rooms_of(p for gang in group.gangs for p in world.membership.pods(gang)):
+    text = use.short or verdict.message
+    if verdict.victims:
+        text += f". Pending the preemption of {len({v.unit for v in verdict.victims})} workload(s)"
+    elif use.short:
+        text += f". {verdict.message}"
+    _waits(steps, group, text, told=False)
+
+
+def reserved(steps: Steps, group: Group, verdict: Verdict) -> None:
+    """A decision gives the group its quota, and nobody has to leave first."""
+    use = _new_use(steps, group, verdict)
+    if use is None:
         return
     steps.reserved[group.key] = use.queue, steps.now
     condition = _has_quota(use.queue)
@@ -68,50 +92,60 @@ def _has_quota(queue: str) -> Condition:
 
 
 def admitted(steps: Steps, group: Group) -> None:
-    """The group runs: its members are bound, or its suspension has ended. Without the time there is no Event."""
+    """The group runs: its members are bound, or its suspension has ended."""
     if group.key not in steps.reserved:
         return
     queue, since = steps.reserved.pop(group.key)
+    note = f"Admitted by ClusterQueue {queue}, wait time since reservation was {max(0, int(steps.now - since))}s"
     for about in _objects(steps, group.gangs):
-        if since is not None:
-            waited = max(0, int(steps.now - since))
-            note = f"Admitted by ClusterQueue {queue}, wait time since reservation was {waited}s"
-            steps.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
+        steps.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
         _set(steps, about, _RUNS)
 
 
 def taken_over(steps: Steps) -> None:
-    """Tell each Job that holds quota so: an earlier process may have ended before it did. What stands on the Job
+    """Tell each Job that runs with quota so: an earlier process may have ended before it did. What stands on the Job
     already is not written again.
     """
     managed = steps.world.managed
     managed.settle()
     for uid, admission in sorted(managed.quota.admissions.items()):
-        if not admission.evicted:
-            queue, runs = admission.workload.queue, managed.tally.runs(uid)
-            if not runs:
-                steps.reserved[uid] = queue, None
-            conditions = (_has_quota(queue), *([_RUNS] if runs else []))
+        if not admission.evicted and managed.tally.runs(uid):
             ours = (gang for gang in managed.gangs_of(uid) if steps.world.membership.is_ours(gang))
             for about in _objects(steps, ours):
-                _set(steps, about, *conditions)
+                _set(steps, about, _has_quota(admission.workload.queue), _RUNS)
 
 
 def pending(steps: Steps, group: Group) -> None:
-    """The group was told why it has to wait. Where that stands on the object already it gets no second Event."""
-    if not steps.world.managed.is_managed(group.gangs):
-        return
+    """The group's members were told why it has to wait; of a Job without pods, the Job was."""
+    if steps.world.managed.is_managed(group.gangs):
+        _waits(steps, group, group.message, told=True)
+
+
+def waits(about: report.Reference, why: str) -> Report:
+    """The Event that says that a workload waits, and why."""
+    return report.event(about, "Warning", PENDING, "Scheduling", why)
+
+
+def _waits(steps: Steps, group: Group, why: str, *, told: bool) -> None:
+    """The group has no quota, or no nodes with it. Where an Event about its members says so on the same object, there
+    is no second one; ``told`` says that a Job without pods has had its Event.
+    """
     for gang in group.gangs:
-        about = _object(steps, gang)
+        about = stands_for(steps, gang)
         if about is None:
             continue
-        on_object = gang.family in WITHOUT_PODS or steps.options.events_per_gang
-        if not on_object and gang.family != SINGLE:
-            steps.actions.append(report.event(about, "Warning", PENDING, "Scheduling", group.message))
+        if gang.family in WITHOUT_PODS:
+            said = report.UNSCHEDULABLE, why
+            new = not told and group.told.get(about[4]) != said
+            group.told[about[4]] = said
+        else:
+            new = gang.family != SINGLE and not steps.options.events_per_gang
+        if new:
+            steps.actions.append(waits(about, why))
         _set(
             steps,
             about,
-            (RESERVED, "False", PENDING, group.message),
+            (RESERVED, "False", PENDING, why),
             (ADMITTED, "False", "NoReservation", "The workload has no reservation"),
         )
 
@@ -121,7 +155,7 @@ def evicted(steps: Steps, group: Group, plan: Plan) -> None:
     managed = steps.world.managed
     managed.settle()
     preemptor = managed.quota.admissions.get(group.key)
-    asking = _object(steps, group.gangs[0])
+    asking = stands_for(steps, group.gangs[0])
     if preemptor is None or asking is None:
         return
     workload = msgspec.structs.replace(preemptor.workload, uid=asking[4])
@@ -137,6 +171,21 @@ def evicted(steps: Steps, group: Group, plan: Plan) -> None:
             _set(steps, about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
 
 
+def drained(steps: Steps, gangs: Iterable[GangId], stop: Stop) -> None:
+    """These gangs are being removed because their queue is drained."""
+    note = f"{stop.message}: {stop} is drained; it is admitted again when the queue is open and has room"
+    for about in _objects(steps, gangs):
+        steps.actions.append(report.event(about, "Normal", report.EVICTED_DUE_TO + stop.reason, "Draining", note))
+        _set(steps, about, ("Evicted", "True", stop.reason, stop.message))
+
+
+def drain_blocked(steps: Steps, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
+    """These gangs have to leave because their queue is drained, and cannot for now."""
+    for about in _objects(steps, gangs):
+        note = f"{stop} is drained, and this stays for now: {why}"
+        steps.actions.append(report.event(about, "Warning", report.DRAIN_BLOCKED, "Draining", note))
+
+
 def _workloads(steps: Steps, plan: Plan) -> Iterator[tuple[tuple[GangId, ...], str]]:
     """The gangs of each workload that has to go because of quota, and why it may be taken."""
     found: dict[tuple[GangId, ...], str] = {}
@@ -149,18 +198,19 @@ def _workloads(steps: Steps, plan: Plan) -> Iterator[tuple[tuple[GangId, ...], s
 
 
 def _set(steps: Steps, about: report.Reference, *conditions: Condition) -> None:
-    """Conditions of a Job; other objects have none of these."""
-    _, kind, namespace, name, uid = about
-    if kind == JOB:
-        steps.actions.append(JobStatus("batch", namespace, name, uid, {"conditions": conditions}, "jobs"))
+    """Conditions of a Job or JobSet; other objects have none of these."""
+    api, kind, namespace, name, uid = about
+    if kind in (JOB, JOBSET):
+        family, plural = api.partition("/")[0], f"{kind.lower()}s"
+        steps.actions.append(JobStatus(family, namespace, name, uid, {"conditions": conditions}, plural))
 
 
 def _objects(steps: Steps, gangs: Iterable[GangId]) -> Iterator[report.Reference]:
-    found = (_object(steps, gang) for gang in gangs)
+    found = (stands_for(steps, gang) for gang in gangs)
     return (about for about in found if about is not None)
 
 
-def _object(steps: Steps, gang: GangId) -> report.Reference | None:
+def stands_for(steps: Steps, gang: GangId) -> report.Reference | None:
     """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
     membership = steps.world.membership
     spec = membership.objects.get((gang.family, gang.namespace, gang.name))

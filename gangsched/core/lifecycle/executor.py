@@ -8,7 +8,9 @@ from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.groups import Clock, Group, Plan, group_key
-from gangsched.core.lifecycle import admission, report, rollback, suspension, telling
+from gangsched.core.lifecycle import admission, report, rollback, suspension, telling, two_admitters
+from gangsched.core.lifecycle.draining import Drains
+from gangsched.core.lifecycle.elsewhere import elsewhere
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.steps import Steps
@@ -24,6 +26,9 @@ from gangsched.core.state.world import World
 from gangsched.model.records import GangId, Pod
 
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
+#: Where something has a time by which it must have happened, and where a phase may be over.
+_TIMED = (*HOLDING, State.STARTING, *ROLLING_BACK)
+_PHASES = (*_TIMED, State.BINDING)
 
 
 class Executor:
@@ -42,7 +47,8 @@ class Executor:
         self.groups: dict[str, Group] = {}
         self._clock = Clock()
         self._waking = Waking(world, decider, options, self.steps, self.groups, self.signal)
-        self.phases = Phases(world, decider, self.steps, self.groups, self.signal, self.refresh)
+        self.drains = Drains(self.steps, self.groups, self.signal, self.refresh)
+        self.phases = Phases(world, decider, self.steps, self.groups, self.signal, self.refresh, self.drains)
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
         self._group_of: dict[GangId, str] = {}
@@ -101,7 +107,7 @@ class Executor:
 
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
-        times = (self._clock.next(), self.queue.wake_at(), self.steps.repeats.wake_at())
+        times = (self._clock.next(), self.queue.wake_at(), self.steps.repeats.wake_at(), self.drains.wake_at())
         return min((t for t in times if t is not None), default=None)
 
     def abandon(self) -> None:
@@ -113,6 +119,7 @@ class Executor:
         self._restless.clear()
         self._prebinding.clear()
         self._waking.clear()
+        self.drains.clear()
         self.world.held.clear()
         self.world.suspended.rooms.clear()
         self.world.binding.clear()
@@ -140,9 +147,10 @@ class Executor:
         for left in self._regroup(gangs, key):
             self.refresh(left)
         group = self.groups.get(key)
-        problem = membership.problem(gangs)
         pending = any(membership.waits(g) for g in gangs)
-        look = membership.look(gangs)
+        problem, look = "", tuple[object, ...]()
+        if group is not None or pending:  # else it is of no interest any more
+            problem, look = membership.problem(gangs), membership.look(gangs)
         if group is None:
             if pending:
                 group = self.groups[key] = Group(gangs, self._clock)
@@ -158,6 +166,7 @@ class Executor:
                 self._waking.moved(group)
             self._follow(group, problem, pending, other)
         telling.object_status(self.steps, gang, self.groups.get(self._group_of.get(gang, "")))
+        two_admitters.tell(self.steps, gangs)
 
     def _follow(self, group: Group, problem: str, pending: bool, other: bool) -> None:
         """A group that is known was touched; ``other`` says that its gangs are not what they were."""
@@ -302,7 +311,9 @@ class Executor:
         self.signal(group, Signal.WAKE)
         since = self.now if group.waiting_since is None else group.waiting_since
         may_preempt = group.rounds < self.options.max_rounds
-        verdict = self.decider.decide(group.gangs, group.key, self.now, may_preempt=may_preempt, waiting_since=since)
+        verdict = elsewhere(self.decider, group, self.now) or self.decider.decide(
+            group.gangs, group.key, self.now, may_preempt=may_preempt, waiting_since=since
+        )
         group.waiting_since = None if verdict.outcome == BIND else since
         if early and verdict.outcome == UNSCHEDULABLE and group.likeness is not None:
             self._waking.calm(group.likeness)  # so it would be for others like it
@@ -334,12 +345,13 @@ class Executor:
     def adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
         ident = self._new_ident()
-        admission.reserved(self.steps, group, verdict)
+        tell = admission.preempting if signal is Signal.PLAN else admission.reserved
+        tell(self.steps, group, verdict)
         self.steps.follow(group, verdict)
         group.plan = Plan(ident, verdict.placements, verdict.victims, [a.uid for a in verdict.awaiting])
         group.plan.required = self._required(group)
-        self.steps.look_around(group.plan)
         if signal is Signal.PLAN:
+            self.steps.look_around(group.plan)
             hold(self.steps, group, group.plan)
         self.signal(group, self.phases.onward(group, signal, group.plan))
 
@@ -370,8 +382,10 @@ class Executor:
         for key in self.queue.active():  # the strongest first: what it holds is not there for the others
             group = self.groups[key]
             plan = found.plan(group)
+            if plan is None:
+                continue
             goes_on = key in self.world.membership.begun or self._priority(group) not in completed_first
-            if plan is not None and (plan.announced or goes_on):
+            if plan.announced or goes_on:
                 needed.update(plan.victims)
                 self.steps.marks.update(plan.victims)
                 for uid in plan.victims:
@@ -384,6 +398,7 @@ class Executor:
         for pod, mark in found.marked:
             if pod.uid not in needed:
                 self.steps.unmark(pod.uid, mark.preemptor)
+        self.drains.take_over()
         admission.taken_over(self.steps)
 
     def _begun(self) -> set[int]:
@@ -420,9 +435,9 @@ class Executor:
         group.state = found.state
         for do in found.do:
             self.steps.carry_out(do, group)
-        if found.state in (*HOLDING, State.BINDING, State.STARTING, *ROLLING_BACK):
+        if found.state in _PHASES:
             self.steps.check.add(group.key)
-        if found.state not in (*HOLDING, State.STARTING, *ROLLING_BACK):
+        if found.state not in _TIMED:
             group.deadline = None
         if found.state is State.PREBINDING:
             self._prebinding.add(group.key)

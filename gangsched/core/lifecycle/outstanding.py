@@ -8,8 +8,8 @@ from gangsched.core.actions import Action
 
 
 class Outstanding:
-    """Writes without an answer yet, by action id, each with the key of the group whose phase waits for it (empty for
-    writes that no phase waits for).
+    """Writes without an answer yet, by action id, each with the key of the group whose plan it is part of (empty for
+    writes that are part of none).
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Outstanding:
         return found
 
     def any_of(self, key: str) -> bool:
-        """Is any write of a phase of this group on its way?"""
+        """Is any write of a plan of this group on its way?"""
         return key in self._of
 
     def clear(self) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from gangsched.core.actions import Action, Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark, WithdrawNomination
 from gangsched.core.decision import BIND, WAIT, Victim
 from gangsched.core.groups import Group, Plan
-from gangsched.core.lifecycle import admission, prebind, report, rollback, suspension, telling
+from gangsched.core.lifecycle import admission, elsewhere, prebind, report, rollback, suspension, telling
+from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.repeats import Repeated
 from gangsched.core.lifecycle.steps import Steps
@@ -35,7 +36,9 @@ class Phases:
         groups: Mapping[str, Group],
         signal: Callable[[Group, Signal], None],
         refresh: Callable[[GangId], None],
+        drains: Drains,
     ) -> None:
+        self._drains = drains
         self._world = world
         self._decider = decider
         self._steps = steps
@@ -57,7 +60,8 @@ class Phases:
             return
         key, action = known
         self._steps.answered(key)
-        self._answered(key, action, action_id, outcome, message)
+        if not self._drains.answered(key, action, action_id, outcome, message):
+            self._answered(key, action, action_id, outcome, message)
         if not self._steps.writes.any_of(key):
             telling.bound_by_now(self._steps, key)
 
@@ -116,7 +120,10 @@ class Phases:
             if group is not None:
                 group.begun.add(action.pod.uid)
             return
-        if outcome != "transient":
+        if outcome == "refused" and group is not None:
+            elsewhere.refused(group, action)
+        waits = outcome == "outdated" and group is not None  # its room stays taken until the phase is over
+        if outcome != "transient" and not waits:
             self._world.forget(action.pod.uid)
             self._steps.changes.append(Change(Hint.ROOM, action.node))
 
@@ -173,7 +180,11 @@ class Phases:
             group.attempts += 1
             group.retry_at = self._steps.now + self._steps.backoff(group)
             return
-        group.failed_binds += group.state is State.BINDING
+        unsent = [(uid, text) for uid, text in failures if text.startswith("outdated")]
+        if unsent == failures and self._bind_anew(group, plan, {uid for uid, _ in unsent}):
+            return
+        group.barrier.failed += unsent
+        group.failed_binds += group.state is State.BINDING and unsent != failures
         # They stay: their marks are taken back.
         plan.removed.difference_update(pod for uid, _ in failures for pod in plan.meant(uid))
         group.message = f"{group.state.value}: {failures[0][1]}"
@@ -185,12 +196,31 @@ class Phases:
     def _verdict_on(group: Group, failures: Iterable[str]) -> Signal:
         """Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.
 
-        When that happens again, what is known may lag behind: then there is a pause first.
+        When that happens again, what is known may lag behind: then there is a pause first. Not so when nothing was
+        sent because of what is known by now: that is new each time, and who pauses for it leaves the room to others.
         """
-        if not all(text.startswith(("gone", "conflict")) for text in failures):
+        texts = list(failures)
+        if all(text.startswith("outdated") for text in texts):
+            return Signal.PLAN_BROKEN
+        if not all(text.startswith(("gone", "conflict", "outdated")) for text in texts):
             return Signal.WRITE_FAILED
         group.conflicts += 1
         return Signal.PLAN_BROKEN if group.conflicts < 2 else Signal.CONFLICT
+
+    def _bind_anew(self, group: Group, plan: Plan, uids: set[str]) -> bool:
+        """Bindings were not sent because others have bound pods to these nodes. Where all these members (UIDs) still
+        fit, that is asked for again, and their nominations stand; returns whether it is.
+        """
+        places = [place for place in plan.placements if place.uid in uids]
+        for place in places:
+            self._world.forget(place.uid)
+        fits = self._decider.still_holds(group.gangs, group.key, self._steps.now, places, (), terminating_leave=False)
+        for place in places:
+            if place.uid in self._world.pods:
+                self._world.assume(place.uid, place.node)
+        if fits:
+            self._steps.bind(group, places)
+        return fits
 
     def _written(self, group: Group) -> None:
         was = group.state
@@ -206,6 +236,7 @@ class Phases:
         if was in (State.BINDING, State.ROLLING_BACK):
             group.begun.clear()
             group.failed_binds = 0
+            group.refused_on.clear()
             self._recheck(group)
 
     def _recheck(self, group: Group) -> None:
@@ -269,6 +300,7 @@ class Phases:
             group.message = telling.room_taken(self._steps, group, plan, verdict.message)
             self._signal(group, Signal.PLAN_BROKEN)
             return
+        admission.reserved(self._steps, group, verdict)
         moved = self._steps.withdraw_moved(plan, verdict.placements)
         group.plan = Plan(plan.ident, verdict.placements, (), ())
         group.plan.nominated = plan.nominated - moved

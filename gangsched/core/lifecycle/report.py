@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from gangsched.core.actions import JobRef, PodRef, Report, pod_reference
+from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_reference
 from gangsched.core.decision import Placement, Victim
+from gangsched.core.quota.stopping import CLUSTER_QUEUE, LOCAL_QUEUE, STOPPED, Stop
 from gangsched.core.state.membership import Census
 from gangsched.model.records import Gang, Owner, Pod
 
@@ -22,9 +23,11 @@ SCHEDULER_ERROR = "SchedulerError"
 ROOM_TAKEN = "FreedRoomTaken"
 RESUMED = "Resumed"
 ROLLED_BACK = "RolledBack"
+TWO_ADMITTERS = "TwoAdmitters"
 
-#: Reason of a victim's DisruptionTarget condition.
-MARK_REASON = "PreemptionByScheduler"
+#: Reasons of Events that say that a workload leaves begin so; the reason of the eviction follows.
+EVICTED_DUE_TO = "EvictedDueTo"
+DRAIN_BLOCKED = "DrainBlocked"
 
 #: Events are cut at this length by the API server.
 _NOTE_LIMIT = 1024
@@ -168,6 +171,53 @@ def rollback_message(scheduler: str, gang: str, trigger: str) -> str:
 def intent_message(plan: str, placement: Placement, victims: int, awaited: int) -> str:
     """The message of the intent record on a nominated member."""
     return f"plan {plan}: nominated to {placement.node}; waiting for {victims} victims and {awaited} terminating pods"
+
+
+class DrainMark(NamedTuple):
+    """The mark of a pod whose queue is drained: who wrote it, the queue (its kind and its name), and the reason."""
+
+    scheduler: str
+    queue: str
+    reason: str
+
+
+_DRAIN = re.compile(rf"(\S+): draining ((?:{CLUSTER_QUEUE}|{LOCAL_QUEUE}) \S+), which is stopped: (\S+) leaves")
+
+
+def drain_message(scheduler: str, stop: Stop, workload: str) -> str:
+    """The message of the DisruptionTarget condition of a pod that leaves because its queue is drained."""
+    return f"{scheduler}: draining {stop}, which is stopped: {workload} leaves"
+
+
+def drain_over(queue: str) -> str:
+    """The same of one that stays, because the queue (its kind and its name) does not make it leave any more."""
+    return f"{queue} is no longer drained"
+
+
+def queue_of(message: str) -> str:
+    """The queue that :func:`drain_message` names; empty for other texts."""
+    found = _DRAIN.fullmatch(message)
+    return found[2] if found else ""
+
+
+def reason_of(message: str) -> str:
+    """The reason of a DisruptionTarget condition with this message of ours."""
+    queue = queue_of(message)
+    return STOPPED[queue.partition(" ")[0]] if queue else MARK_REASON
+
+
+def drain_of(pod: Pod) -> DrainMark | None:
+    """The mark that a pod bears because its queue is drained, by whatever process; None without one."""
+    said = pod.disruption
+    found = _DRAIN.fullmatch(said.message) if said is not None and said.status == "True" else None
+    return DrainMark(found[1], found[2], reason_of(found[0])) if found else None
+
+
+def drained(victim: Victim, stop: Stop, workload: str) -> Report:
+    """Told on a pod that has to go because its queue is drained; ``workload`` is what leaves as a whole."""
+    ref = PodRef(victim.namespace, victim.name, victim.uid)
+    note = f"{stop.message}: {stop} is drained, and {workload} leaves; on node {victim.node}"
+    return event(pod_reference(ref), "Normal", EVICTED_DUE_TO + stop.reason, "Draining", note)
 
 
 def mark_of(pod: Pod) -> Mark | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangsched.core.actions import Mark
+from gangsched.core.actions import MARK_REASON, Mark
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle import report
 
@@ -40,6 +40,10 @@ class MarkTexts:
         """The texts of those that have asked for a mark and not given up, the newest last."""
         return self._texts.get(uid, {})
 
+    def asker(self, uid: str, text: str) -> str:
+        """The key of the last that has asked for this text and not given up; empty when nobody has."""
+        return next((key for key, asked in reversed(self._texts.get(uid, {}).items()) if asked == text), "")
+
     def forget(self, uid: str) -> None:
         """The pod bears no mark any more, or is gone."""
         self._texts.pop(uid, None)
@@ -56,20 +60,26 @@ def take_back(steps: Steps, group: Group) -> None:
         return
     stay = {pod for uid, _ in group.barrier.failed for pod in plan.meant(uid)} | (set(plan.victims) - plan.removed)
     for uid in sorted(stay & steps.marks):
-        was_ours = steps.mark_texts.given_up(uid, group.key)
-        if steps.awaited_by.get(uid, set()) <= {group.key}:
-            steps.unmark(uid, group.name)
-        elif was_ours:
-            _hand_over(steps, uid, group.name)
+        given_up(steps, uid, group.key, group.name)
 
 
-def _hand_over(steps: Steps, uid: str, preemptor: str) -> None:
+def given_up(steps: Steps, uid: str, key: str, preemptor: str, text: str = "", reason: str = MARK_REASON) -> None:
+    """Whoever has this key needs the pod no longer to leave. ``text`` and ``reason`` are those of ``Steps.unmark``."""
+    was_ours = steps.mark_texts.given_up(uid, key)
+    if steps.awaited_by.get(uid, set()) <= {key}:
+        steps.unmark(uid, preemptor, text, reason)
+    elif was_ours:
+        _hand_over(steps, uid, preemptor, text, reason)
+
+
+def _hand_over(steps: Steps, uid: str, preemptor: str, text: str, reason: str) -> None:
     """Another plan needs the pod to leave: its own mark, if it has been overwritten, is written again. If it has not
     come to its marks yet the pod is on nobody's list until then.
     """
     needed = [text for key, text in steps.mark_texts.of(uid).items() if key in steps.awaited_by[uid]]
     pod = steps.world.pods.get(uid)
     if not needed:
-        steps.unmark(uid, preemptor)
+        steps.unmark(uid, preemptor, text, reason)
     elif pod is not None and pod.live:
-        steps.write_apart(Mark(steps.new_id(), report.reference(pod), needed[-1]))
+        again = Mark(steps.new_id(), report.reference(pod), needed[-1], report.reason_of(needed[-1]))
+        steps.write_apart(again)

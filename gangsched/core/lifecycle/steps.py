@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from gangsched.core.actions import (
+    MARK_REASON,
     Action,
     Bind,
     JobRef,
@@ -40,7 +41,8 @@ class Steps:
     whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed. ``statuses`` are
     those of group objects that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang will
     tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
-    not run yet, by key: the ClusterQueue, and since when (None: an earlier process gave it to them).
+    not run yet, by key: the ClusterQueue, and since when.
+    ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as well.
     """
 
     def __init__(self, world: World, options: Options) -> None:
@@ -61,7 +63,8 @@ class Steps:
         self._withdraw_later: dict[str, list[WithdrawNomination]] = {}
         self.statuses: dict[GangId, object] = {}
         self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
-        self.reserved: dict[str, tuple[str, float | None]] = {}
+        self.reserved: dict[str, tuple[str, float]] = {}
+        self.told_two_admitters: set[str] = set()
         self._do: dict[Do, Callable[[Group], None]] = {
             Do.NOMINATE: self._nominate,
             Do.MARK: self._mark,
@@ -130,8 +133,12 @@ class Steps:
         self.actions.append(action)
 
     def write_apart(self, action: Repeated) -> None:
-        """A write that no phase waits for, and that is repeated until it succeeds."""
-        self.writes.add(action.id, "", action)
+        """A write that no phase waits for, and that is repeated until it succeeds. A mark is on its way for the group
+        whose victim it makes of the pod.
+        """
+        pod = action.pod.uid
+        key = self.mark_texts.asker(pod, action.message) if isinstance(action, Mark) else ""
+        self.writes.add(action.id, key, action)
         self.repeats.sent(action)
         self.actions.append(action)
 
@@ -253,8 +260,13 @@ class Steps:
         group.barrier = Barrier()
         self.assume_members(group, plan)
         for place in plan.placements:
-            action_id = self.new_id()
             self.repeats.drop(WithdrawNomination, place.uid)
+        self.bind(group, plan.placements)
+
+    def bind(self, group: Group, places: Iterable[Placement]) -> None:
+        """Ask for the bindings of members that are assumed where they are placed."""
+        for place in places:
+            action_id = self.new_id()
             self.write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
 
     def assume_members(self, group: Group, plan: Plan) -> None:
@@ -290,14 +302,18 @@ class Steps:
             group.message = f"{lost[0].node} no longer takes {lost[0].key}"
             return False
         group.retry_at = None
-        for place in unsure:
-            action_id = self.new_id()
-            self.write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
+        self.bind(group, unsure)
         self.check.add(group.key)
         return True
 
     def _withdraw(self, group: Group) -> None:
-        """Clear nominations: those of the plan, and any that an earlier plan or process has left behind."""
+        """Clear nominations: those of the plan, and any that an earlier plan or process has left behind. Members whose
+        bindings were not sent take no room any more.
+        """
+        for uid, text in group.barrier.failed:
+            if text.startswith("outdated") and self.world.assumed(uid):
+                self.changes.append(Change(Hint.ROOM, self.world.assumed_on(uid)))
+                self.world.forget(uid)
         planned = group.plan.nominated if group.plan is not None else set()
         text = group.message or group.problem or "plan withdrawn"
         self._withdraw_some(group, lambda pod: pod.uid in planned or _on_record(pod), text)
@@ -351,15 +367,17 @@ class Steps:
         if mark is not None and action.pod.uid in self.marks and action.pod.uid not in self.awaited_by:
             self.unmark(action.pod.uid, mark.preemptor)
 
-    def unmark(self, uid: str, preemptor: str) -> None:
-        """Take back the mark of a victim that need not leave for this gang, if it is still there."""
+    def unmark(self, uid: str, preemptor: str, text: str = "", reason: str = MARK_REASON) -> None:
+        """Take back the mark of a victim that need not leave for this gang, if it is still there. Without a preemptor
+        ``text`` says why it stays; ``reason`` is that of its mark.
+        """
         self.marks.discard(uid)
         self.mark_texts.forget(uid)
         self.repeats.drop(Mark, uid)
         pod = self.world.pods.get(uid)
         if pod is not None and pod.live and not self.repeats.has(Unmark, uid):
-            text = f"no longer needed for {preemptor}"
-            self.write_apart(Unmark(self.new_id(), report.reference(pod), text))
+            text = text or f"no longer needed for {preemptor}"
+            self.write_apart(Unmark(self.new_id(), report.reference(pod), text, reason))
 
     def release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""

@@ -12,7 +12,13 @@ import enum
 import msgspec
 
 
-class State(enum.Enum):
+class _Word(enum.Enum):
+    """Members are looked up all the time, and are one object each: no need to hash their names."""
+
+    __hash__ = object.__hash__
+
+
+class State(_Word):
     """Where a gang (or GangGroup) is."""
 
     GATHERING = "Gathering"  # members or the group object are missing
@@ -30,7 +36,7 @@ class State(enum.Enum):
     BOUND = "Bound"  # everything that was decided is bound
 
 
-class Signal(enum.Enum):
+class Signal(_Word):
     """What can happen to a gang."""
 
     GATHERED = "gathered"  # everything needed to decide is there
@@ -56,7 +62,7 @@ class Signal(enum.Enum):
     DISCARD = "discard"  # an earlier process has left a plan that cannot
 
 
-class Do(enum.Enum):
+class Do(_Word):
     """Writes and bookkeeping of a step, carried out in order."""
 
     NOMINATE = "nominate every placed member"

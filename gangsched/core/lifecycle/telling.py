@@ -23,6 +23,9 @@ _TEXT_LIMIT = 4096
 
 def where_it_stands(steps: Steps, group: Group) -> None:
     """Tell every member where its gang stands."""
+    if steps.world.two_admitters(group.gangs):
+        tell(steps, group, report.TWO_ADMITTERS, group.problem, None)
+        return
     if group.state is State.GATHERING or group.problem:
         tell(steps, group, report.GANG_NOT_READY, group.problem, report.not_ready)
         return
@@ -32,7 +35,9 @@ def where_it_stands(steps: Steps, group: Group) -> None:
         told = tell(steps, group, report.SCHEDULER_ERROR, group.message, report.scheduler_error, early=early)
     else:
         text = _with_what_is_bound(steps, group)
-        told = tell(steps, group, report.UNSCHEDULABLE, text, report.failed_scheduling, early=early)
+        queued = group.gangs[0].family in WITHOUT_PODS and steps.world.managed.is_managed(group.gangs)
+        event = admission.waits if queued else report.failed_scheduling
+        told = tell(steps, group, report.UNSCHEDULABLE, text, event, early=early)
         if told:
             admission.pending(steps, group)
     if told:
@@ -56,11 +61,12 @@ def tell(
     group: Group,
     reason: str,
     text: str,
-    event: Callable[[report.Reference, str], Report],
+    event: Callable[[report.Reference, str], Report] | None,
     early: bool = False,
 ) -> bool:
     """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those
-    that have been told something else hear of it later. Returns whether anybody was told.
+    that have been told something else hear of it later. Without ``event`` there is the condition only. Returns whether
+    anybody was told.
 
     With one Event per gang the conditions are the same, and the Event is written once, when the text is a new one
     for the gang.
@@ -78,7 +84,8 @@ def tell(
             elif group.told.get(job.uid) != (reason, text):
                 some = True
                 group.told[job.uid] = (reason, text)
-                steps.actions.append(event(pod_reference(job), text))
+                if event is not None:
+                    steps.actions.append(event(pod_reference(job), text))
         refs = []
         for pod in pending:
             seen = pod.scheduled_condition
@@ -93,9 +100,9 @@ def tell(
             ref = report.reference(pod)
             refs.append(ref)
             steps.actions.append(SetCondition(ref, reason, text))
-            if not _as_one(steps, gang):
+            if event is not None and not _as_one(steps, gang):
                 steps.actions.append(event(pod_reference(ref), text))
-        if refs and _as_one(steps, gang) and group.told.get(str(gang)) != (reason, text):
+        if event is not None and refs and _as_one(steps, gang) and group.told.get(str(gang)) != (reason, text):
             group.told[str(gang)] = (reason, text)
             steps.actions.append(event(_spokesman(steps, gang, refs), text))
     return some

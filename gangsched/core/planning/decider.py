@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ from gangsched.core.framework.pipeline import Pipeline, pipeline_of
 from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.core.options import Options
+from gangsched.core.planning.alone import one_of_many
 from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.joint import Joint, QueuedAttempt
 from gangsched.core.planning.placement import Placer
@@ -115,19 +116,27 @@ class Decider:
         prefer: Mapping[str, str] = {},
         waiting_since: float | None = None,
         holding: bool = False,
+        keep_off: Mapping[str, Collection[str]] = {},
     ) -> Verdict:
         """Decide the gangs of one group together.
 
         ``group`` is the key under which it holds room. ``prefer`` names, by UID, the node to try first; without
         it a member's own nomination is. ``waiting_since`` is when the gang first could not be placed (None: when its
         oldest pending member was created). What is kept for gangs ahead in the queue does not count for one that is
-        ``holding`` its room. When a plug-in of others fails, so does the gang: the verdict says which.
+        ``holding`` its room. ``keep_off`` names, by UID, nodes that a member must not go to. When a plug-in of others
+        fails, so does the gang: the verdict says which.
         """
         try:
             claim = self.world.managed.claim(gangs)
             if claim is not None:
-                return self._joint(claim, gangs, group, now, may_preempt, prefer, waiting_since, holding)
+                return self._joint(claim, gangs, group, now, may_preempt, prefer, waiting_since, holding, keep_off)
+            if not prefer and not keep_off and not holding:
+                found = one_of_many(self.world, self._placers[gangs[0].scheduler], gangs)
+                if found is not None:
+                    return found
             job = self.attempt(gangs, group, now, prefer)
+            if keep_off:
+                job.keep_off(keep_off)
             if holding:
                 job.ignore_turns()
             return self._decide(job, now, may_preempt, waiting_since)
@@ -144,6 +153,7 @@ class Decider:
         prefer: Mapping[str, str],
         waiting_since: float | None,
         holding: bool,
+        keep_off: Mapping[str, Collection[str]],
     ) -> Verdict:
         """The decision for gangs that need quota."""
         if claim.problem:
@@ -155,6 +165,8 @@ class Decider:
 
         def attempt(gate: Gate) -> QueuedAttempt:
             job = QueuedAttempt(self.world, self.options, placer, gangs, group, now, prefer, self.watchdog, gate)
+            if keep_off:
+                job.keep_off(keep_off)
             if holding:
                 job.ignore_turns()
             return job

@@ -12,6 +12,7 @@ from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.groups import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Verdict, gathering
+from gangsched.core.preemption.drained import Leaving, all_leaving
 from gangsched.core.preemption.explain import lost_by_job
 from gangsched.core.queueing.blocking import block, likeness
 from gangsched.core.queueing.queue import queue_order
@@ -22,17 +23,28 @@ from gangsched.core.volumes.binding import assign
 from gangsched.model.records import GangId
 
 
-def forecast(events: Iterable[Event], options: Options, now: float) -> Iterator[Decision]:
+def forecast(
+    events: Iterable[Event], options: Options, now: float, drained: list[Leaving] | None = None
+) -> Iterator[Decision]:
     """Yield one decision per pending gang of our scheduler names, in queue order.
 
     Placed members hold their room and victims are gone for the decisions that follow; under the strict queue policy
     those that do not fit keep their nodes. No room is reserved for gangs that starve: how long they have been waiting
     cannot be seen from outside. Nothing is decided twice and nothing is executed; the gangs of a GangGroup follow one
     another.
+
+    Before all that those leave whose queue is drained: their pods terminate already for every decision. They are put
+    into ``drained``, if it is given, with those that cannot leave now.
     """
     scheduler = Scheduler(options)
     scheduler.handle([*events], now)  # without leadership: what is under way is neither finished nor taken back
     world, decider = scheduler.world, scheduler.decider
+    for each in list(all_leaving(world, options)):
+        if drained is not None:
+            drained.append(each)
+        for victim in each.victims:
+            pod = world.pods[victim.uid]
+            world.set_pod(msgspec.structs.replace(pod, deleting_since=now + pod.grace_seconds))
     for gangs in _queue_order(world):
         problem = world.membership.problem(gangs)
         verdict = gathering(world, gangs, problem) if problem else decider.decide(gangs, group_key(gangs), now)

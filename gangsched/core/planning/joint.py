@@ -2,8 +2,9 @@
 
 The flavors of the gang's queue are tried in the order in which its quota rules have them: in each the members must fit
 both into what is left of the quota and on nodes of the flavor. If they do so in none, victims are looked for, in the
-same order of flavors: those whom the quota rules let go, and pods without a queue of lower priority. Nobody has to go
-unless the gang then has its quota and its nodes.
+same order of flavors (and before the next flavor is tried, where the queue's rules stop at one in which somebody would
+have to leave): those whom the quota rules let go, and pods without a queue of lower priority. Nobody has to go unless
+the gang then has its quota and its nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gangsched.core.preemption.inorder import InOrder
 from gangsched.core.preemption.planner import Choice
 from gangsched.core.preemption.queued import add_workload
 from gangsched.core.preemption.units import Units
-from gangsched.core.quota.flavors import Mode
+from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.quota.gate import Gate
 from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.managed import Claim
@@ -149,52 +150,92 @@ class Joint:
         self._now = now
         self._attempt = attempt
         self._may_not_preempt = may_not_preempt
+        #: Attempts in flavors in which the gang could run if somebody left, those first that have been searched.
+        self._options: list[QueuedAttempt] = []
+        self._searched = 0
+        self._units: Units | None = None
 
     def decide(self) -> Verdict:
         """Decide the gang. Its claim has no problem."""
-        options = []
+        out_of_reach: list[QueuedAttempt] = []
         for gate in self._gates():
-            job = self._attempt(gate)
+            job, mode = self._attempt(gate), gate.assignment.mode
             if job.topology.problem:
                 return job.unschedulable("", None)
-            if gate.assignment.mode == Mode.FIT:
-                found = job.without_evictions(BIND)
-                if found is None and job.required:
-                    found = job.without_evictions(WAIT)
-                if found is not None:
-                    return found
-            options.append(job)
-        short = all(j.gate.assignment.mode in (Mode.NO_FIT, Mode.NO_CANDIDATES) for j in options)
-        if short:
-            return msgspec.structs.replace(self._short(options[0]), nodes_unseen=True)
-        return self._preempt([j for j in options if j.gate.assignment.mode not in (Mode.NO_FIT, Mode.NO_CANDIDATES)])
+            if mode in (Mode.NO_FIT, Mode.NO_CANDIDATES):
+                out_of_reach.append(job)
+                continue
+            self._options.append(job)
+            found = self._without_evictions(job) if mode == Mode.FIT else self._evict()
+            if found is not None:
+                return found
+        if not self._options:
+            return msgspec.structs.replace(self._short(out_of_reach[0]), nodes_unseen=True)
+        return self._evict() or self._refuse()
 
     def _gates(self) -> Iterator[Gate]:
-        """Flavors in the order in which they are tried."""
+        """Flavors in the order in which they are tried: as the rules of the queue walk through them, and then, where it
+        is nodes that the gang lacks, those in whose place the rules have chosen others.
+        """
+        quota, workload = self._managed.quota, self._claim.workload
         resume: Mapping[tuple[str, str], int] = {}
+        passed: frozenset[Chosen] = frozenset()
+        seen: list[Assignment] = []
         for _ in range(_MAX_FLAVORS):
             with self._managed.for_one(self._managed.promised()):
-                assignment = self._managed.quota.assign(self._claim.workload, resume)
-            yield Gate(self._managed, self._claim, assignment, self._now)
-            if not assignment.resume or assignment.resume == resume:
+                assignment = quota.assign(workload, resume, passed)
+            if passed and assignment.mode == Mode.NO_FIT:
                 return
-            resume = assignment.resume
+            yield Gate(self._managed, self._claim, assignment, self._now)
+            seen.append(assignment)
+            if assignment.resume and assignment.resume != resume:
+                resume = assignment.resume
+                continue
+            others = frozenset(c for each in seen for c in quota.alternatives(workload, each))
+            if others <= passed or not any(map(self._has_its_quota, seen)):
+                return
+            passed, resume = others, {}
 
-    def _preempt(self, options: list[QueuedAttempt]) -> Verdict:
-        first = options[0]
+    def _has_its_quota(self, assignment: Assignment) -> bool:
+        """Is there quota in these flavors, or would there be after evictions, whatever the nodes are like?"""
+        if assignment.mode in (Mode.FIT, Mode.NO_FIT, Mode.NO_CANDIDATES):
+            return assignment.mode == Mode.FIT
+        with self._managed.for_one(self._managed.promised()):
+            return bool(self._managed.quota.candidates(self._claim.workload, assignment).victims())
+
+    @staticmethod
+    def _without_evictions(job: QueuedAttempt) -> Verdict | None:
+        found = job.without_evictions(BIND)
+        return job.without_evictions(WAIT) if found is None and job.required else found
+
+    def _evict(self) -> Verdict | None:
+        """Look for victims in the flavors in which nobody has yet. It is the queue's wish when that is done before the
+        flavors that follow have been looked at: its rules say where the walk through them stops.
+        """
+        jobs, self._searched = self._options[self._searched :], len(self._options)
+        for job in jobs:
+            if not job.required:
+                return None
+            if self._may_not_preempt(job)[0]:
+                # Whoever waits for victims here is not to hear that without them there is room in a later flavor.
+                short = job.gate.assignment.mode.needs_preemption
+                return self._refuse() if short and job.gate.waited_for else None
+            tried, choice = job.search()
+            found = None
+            if choice is not None:
+                found = job.preempt(tried, choice) if choice.taken else job.victims_leave_anyway(choice)
+            if found is not None and found.outcome != UNSCHEDULABLE:
+                return found
+            self._units = self._units or tried
+        return None
+
+    def _refuse(self) -> Verdict:
+        """Say why not, of the first flavor in which victims might have helped."""
+        first, units = self._options[0], self._units
         if not first.required:
             return first.behind(first.unschedulable("", None))
         why_not, retry_at = self._may_not_preempt(first)
-        units: Units | None = None
         if not why_not:
-            for job in options:
-                tried, choice = job.search()
-                found = None
-                if choice is not None:
-                    found = job.preempt(tried, choice) if choice.taken else job.victims_leave_anyway(choice)
-                if found is not None and found.outcome != UNSCHEDULABLE:
-                    return found
-                units = units or tried
             retry_at = units.eligible_at if units is not None else None
             why_not = self._no_plan(first)
         needs = first.gate.assignment.mode.needs_preemption

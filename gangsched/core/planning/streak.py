@@ -29,9 +29,9 @@ class Streak:
         self._ranking: Ranking | None = None
         self._heap: list[tuple[float, int]] = []
 
-    def next(self, pod: PodClass, uid: str, snapshot: Snapshot) -> tuple[Simulation, int] | None:
-        """The row for this pod, and the cluster with the pod on it; None when it is none of those that this is for, or
-        no node takes it. No room may be held for anybody.
+    def next(self, pod: PodClass, uid: str, snapshot: Snapshot) -> int | None:
+        """The row for this pod; None when it is none of those that this is for, or no node takes it. No room may be
+        held for anybody.
         """
         snapshot.settle()
         seen = (snapshot.generation, snapshot.charged_last[0], snapshot.charged_last[1])
@@ -51,7 +51,7 @@ class Streak:
             heapq.heappop(self._heap)
         self._left -= 1
         self._expected = (snapshot.generation + 1, uid, row)
-        return sim, row
+        return row
 
     def _begin(self, pod: PodClass, snapshot: Snapshot) -> bool:
         sim = Simulation(snapshot, unlimited=self._pipeline.unlimited)

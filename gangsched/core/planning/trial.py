@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from gangsched.core.options import Options
+from gangsched.core.planning.avoiding import kept_off
 from gangsched.core.planning.placement import Placed, Placer, Want
 from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met
 from gangsched.core.planning.watchdog import Watchdog
@@ -18,7 +19,7 @@ from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Phantom, Restriction, Simulation
 from gangsched.core.state.snapshot import Ints
 from gangsched.core.state.world import World
-from gangsched.model.records import SINGLE, GangId, Pod
+from gangsched.model.records import GangId, Pod
 
 #: No slots.
 NOBODY: Ints = np.zeros(0, dtype=np.int64)
@@ -129,6 +130,12 @@ class Trial:
         """
         self.ahead, self._kept = [], None
 
+    def keep_off(self, nodes: Mapping[str, Collection[str]]) -> None:
+        """From now on these members (UIDs) go to none of these nodes."""
+        for census in self.census.values():
+            census.pending = [kept_off(p, nodes[p.uid]) if p.uid in nodes else p for p in census.pending]
+        self.wants = [self._want(g) for g in self.gangs if self.needs[g]]
+
     def nominated(self, sim: Simulation) -> dict[str, int]:
         """Rows that members are already nominated to; they are tried first."""
         rows = sim.snapshot.row_of
@@ -162,9 +169,6 @@ class Trial:
     def fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
         """The members where they would go once these pods (slots) are gone; None when they do not fit even then."""
         self.domain = None
-        if not len(leaving) and (alone := self._one_of_many()) is not None:
-            self.domain = self.topology.domain(0, 0)
-            return alone
         sim = self._once_gone(leaving)
         wishes = self.nominated(sim)
         for domain, as_wished in self._domains(sim, wishes):
@@ -176,18 +180,6 @@ class Trial:
             if fits and self.anything(placed, sim):
                 return sim, placed
         return None
-
-    def _one_of_many(self) -> tuple[Simulation, Placed] | None:
-        """A pod without a group that wants nothing special, as thousands may come one after another."""
-        if self.gangs[0].family != SINGLE or self.required != 1 or self.gate is not None or self.topology.constrained:
-            return None
-        if self.ahead or self._kept is not None or self.world.held or self.prefer:
-            return None
-        (pod,) = self.wants[0].members
-        if pod.nominated_node:
-            return None
-        found = self.placer.streak.next(self.world.snapshot.class_of(pod), pod.uid, self.world.snapshot)
-        return (found[0], Placed({pod.uid: found[1]}, [])) if found is not None else None
 
     def _once_gone(self, leaving: Ints) -> Simulation:
         sim = self.simulation()

@@ -18,6 +18,7 @@ from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
+from gangsched.core.quota.stopping import STOPPED
 from gangsched.core.state.suspended import LENIENT, Suspendable, family_of
 from gangsched.model.jobsets import JobSet, too_many
 from gangsched.model.marks import protected
@@ -115,7 +116,7 @@ def may_suspend(job: Suspendable, world: World, options: Options) -> bool:
 
 def _holds_quota(chosen: Sequence[Victim]) -> bool:
     """Does it leave because of quota? As with Kueue, it is suspended then, and comes back when its queue has room."""
-    return any(v.reason in REASON_TEXT for v in chosen)
+    return any(v.reason in REASON_TEXT or v.reason in STOPPED.values() for v in chosen)
 
 
 def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World) -> bool:

@@ -73,6 +73,11 @@ class Turns:
         self._blocked.clear()
         self._reserving.clear()
 
+    @property
+    def keep_something(self) -> bool:
+        """Does any gang keep anything from those behind it?"""
+        return bool(self._blocked if self.strict else self._reserving)
+
     def ahead(self, order: Order) -> list[Blocked]:
         """Those that keep something from a gang with this place in the queue, first first."""
         keeping = self._blocked if self.strict else self._reserving

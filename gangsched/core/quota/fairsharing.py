@@ -23,7 +23,7 @@ from gangsched.core.quota.preemption import (
     satisfies,
 )
 from gangsched.core.quota.ranking import Ranked
-from gangsched.core.quota.shares import INITIAL_SHARE, Share, Shares, passes
+from gangsched.core.quota.shares import FINAL_SHARE, INITIAL_SHARE, Share, Shares, passes
 from gangsched.core.quota.tree import Node
 from gangsched.model.queues import NEVER, ClusterQueue
 
@@ -31,13 +31,10 @@ from gangsched.model.queues import NEVER, ClusterQueue
 class FairSearch:
     """The search for one workload's victims under fair sharing. Usage in the tree is put back before it returns."""
 
-    def __init__(
-        self, holders: Holders, shares: Shares, strategies: tuple[str, ...], queue: ClusterQueue, need: Need
-    ) -> None:
+    def __init__(self, holders: Holders, shares: Shares, queue: ClusterQueue, need: Need) -> None:
         self.tree = holders.tree
         self.holders = holders
         self.shares = shares
-        self.strategies = strategies
         self.policy = queue.preemption
         self.node = self.tree.queues[queue.name]
         self.need = need
@@ -129,8 +126,7 @@ class FairSearch:
         try:
             walk = Walk(self, self.candidates)
             yield from self._first(walk)
-            if len(self.strategies) > 1:
-                yield from self._second(Walk(self, walk.refused, walk))
+            yield from self._second(Walk(self, walk.refused, walk))
         finally:
             self._asking = False
             self.tree.remove(self.node, self.need.requests)
@@ -156,7 +152,7 @@ class FairSearch:
                 holder = walk.pop(node)
                 # Whoever uses as much as one who was refused would be refused for the same shares.
                 amounts = tuple(holder.amounts)
-                if amounts not in refused and passes(self.strategies[0], *shares, self.share_without(holder, theirs)):
+                if amounts not in refused and passes(FINAL_SHARE, *shares, self.share_without(holder, theirs)):
                     yield holder, FAIR_SHARING
                     break  # shares have changed: another queue may be the one to give way
                 refused.add(amounts)
@@ -208,24 +204,7 @@ class FairSearch:
         mine, theirs = self.sides(holder.node)
         my_share, before = self.shares.of(mine), self.shares.of(theirs)
         after = self.share_without(holder, theirs)
-        return FAIR_SHARING if any(passes(s, my_share, before, after) for s in self.strategies) else ""
-
-    def allows(self, uids: frozenset[str]) -> bool:
-        """May exactly these go, and does the workload fit then? Each must be allowed when its turn comes."""
-        self.tree.add(self.node, self.need.requests)
-        walk = Walk(self, lambda node: (h for h in self.candidates(node) if h.admission.workload.uid in uids))
-        entitled = self.node.within(self.need.cells)
-        targets: list[Target] = []
-        while (node := walk.next()) is not None:
-            holder = walk.pop(node)
-            if not (reason := self._reason(holder, entitled)):
-                break
-            self.tree.remove(holder.node, holder.amounts)
-            targets.append(Target(holder, reason))
-        self.tree.remove(self.node, self.need.requests)
-        good = len(targets) == len(uids) and self.fits()
-        restore(self.tree, targets)
-        return good
+        return FAIR_SHARING if any(passes(s, my_share, before, after) for s in (FINAL_SHARE, INITIAL_SHARE)) else ""
 
 
 def _over_below(cohort: Node, cells: frozenset[int]) -> Iterator[Node]:

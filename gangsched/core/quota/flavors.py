@@ -8,7 +8,7 @@ first that is good enough for the queue's ``flavorFungibility``; otherwise the b
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -48,9 +48,8 @@ class Mode(enum.IntEnum):
         return self not in (Mode.NO_FIT, Mode.FIT)
 
 
-#: Why a workload has no flavor, in Kueue's words, mildest first.
-WAITING, EXCEEDS, NO_FLAVOR = "WaitingForQuota", "ExceedsMaxQuota", "NoMatchingFlavor"
-_SEVERITY = ("", WAITING, EXCEEDS, NO_FLAVOR)
+#: ``(pod set, resource, flavor)``: the flavor of a resource of a pod set.
+Chosen = tuple[str, str, str]
 
 #: ``oracle(cell number, units) -> (mode, level)``: what preemption could do for one resource in one flavor.
 Oracle = Callable[[int, int], tuple[Mode, int]]
@@ -76,28 +75,27 @@ class Assignment(msgspec.Struct, frozen=True):
     """Flavors for a whole workload.
 
     ``mode`` is the worst of all; ``level`` the farthest quota that is borrowed; ``usage`` what the workload will hold.
-    ``reason`` and ``message`` say why not, in Kueue's words. ``resume`` says, by pod set and resource, after which
-    flavor the next attempt should begin, where flavors are left to try.
+    ``message`` says why not, in Kueue's words. ``resume`` says, by pod set and resource, after which flavor the next
+    attempt should begin, where flavors are left to try.
     """
 
     mode: Mode
     level: int
     pod_sets: tuple[PodSetFlavors, ...]
     usage: Amounts
-    reason: str = ""
     message: str = ""
     resume: Mapping[tuple[str, str], int] = {}
+
+    @property
+    def chosen(self) -> frozenset[Chosen]:
+        """The flavors of all resources."""
+        return frozenset((ps.name, resource, c.flavor) for ps in self.pod_sets for resource, c in ps.choices.items())
 
     @property
     def needing_preemption(self) -> tuple[tuple[str, str], ...]:
         """The cells for which quota has to be freed."""
         out = {(c.flavor, r) for ps in self.pod_sets for r, c in ps.choices.items() if c.mode.needs_preemption}
         return tuple(sorted(out))
-
-    @property
-    def flavors(self) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-        """``(pod set, ((resource, flavor), …))``, as an admission keeps it."""
-        return tuple((ps.name, tuple(sorted((r, c.flavor) for r, c in ps.choices.items()))) for ps in self.pod_sets)
 
 
 def mismatch(flavor: ResourceFlavor, shape: PodShape) -> str:
@@ -130,13 +128,10 @@ def assign(
     *,
     fair_sharing: bool = False,
     resume: Mapping[tuple[str, str], int] = {},
-    pinned: Assignment | None = None,
+    passed: Collection[Chosen] = (),
 ) -> Assignment:
     """Flavors for a workload in the present state of ``tree``; see :meth:`gangsched.core.quota.quota.Quota.assign`."""
-    allowed = None
-    if pinned is not None:
-        allowed = {(p.name, r): c.flavor for p in pinned.pod_sets for r, c in p.choices.items()}
-    return _Assigner(tree, queue, flavors, oracle, fair_sharing, resume, allowed).run(workload)
+    return _Assigner(tree, queue, flavors, oracle, fair_sharing, resume, passed).run(workload)
 
 
 def better(one: tuple[Mode, int], other: tuple[Mode, int], fungibility: Fungibility) -> bool:
@@ -152,11 +147,10 @@ def better(one: tuple[Mode, int], other: tuple[Mode, int], fungibility: Fungibil
 
 
 class _Found(msgspec.Struct):
-    """The flavor search of one group. ``blockers`` are, by flavor, why it does not fit."""
+    """The flavor search of one group. ``tried`` is the number of the last flavor that was looked at."""
 
     choices: dict[str, Choice]
     problems: list[str]
-    blockers: list[str]
     tried: int = -1
 
 
@@ -169,7 +163,7 @@ class _Assigner:
         oracle: Oracle,
         fair_sharing: bool,
         resume: Mapping[tuple[str, str], int],
-        allowed: Mapping[tuple[str, str], str] | None,
+        passed: Collection[Chosen],
     ) -> None:
         self.tree = tree
         self.queue = queue
@@ -177,7 +171,7 @@ class _Assigner:
         self.flavors = flavors
         self.oracle = oracle
         self.resume = resume
-        self.allowed = allowed
+        self.passed = passed
         policy = queue.preemption
         # Somebody who borrows may displace others only under these settings.
         self.displaces_while_borrowing = policy.borrow != NEVER or (fair_sharing and policy.reclaim != NEVER)
@@ -188,29 +182,25 @@ class _Assigner:
 
     def run(self, workload: Workload) -> Assignment:
         out: list[PodSetFlavors] = []
-        mode, level, reason = Mode.FIT, 0, ""
+        mode, level = Mode.FIT, 0
         for pod_set in workload.pod_sets:
-            found, why = self._pod_set(pod_set)
+            found, fits = self._pod_set(pod_set)
             out.append(found)
-            if why is not None:
-                mode, reason = Mode.NO_FIT, why
+            if not fits:
+                mode, level = Mode.NO_FIT, 0
                 break
             for resource, choice in found.choices.items():
                 mode, level = min(mode, choice.mode), max(level, choice.level)
                 cell = (choice.flavor, resource)
                 self.usage[cell] = self.usage.get(cell, 0) + pod_set.requests(self.covered)[resource]
-        if mode == Mode.NO_FIT:
-            level = 0
-        elif mode.needs_preemption:
-            reason = WAITING
         message = "; ".join(
             f"couldn't assign flavors to pod set {p.name}: {', '.join(sorted(p.problems))}" for p in out if p.problems
         )
         usage = tuple(sorted((cell, units) for cell, units in self.usage.items() if units))
-        return Assignment(mode, level, tuple(out), usage, reason, message, self.left)
+        return Assignment(mode, level, tuple(out), usage, message, self.left)
 
-    def _pod_set(self, pod_set: PodSet) -> tuple[PodSetFlavors, str | None]:
-        """The flavors of one pod set, and why there are none (None: there are)."""
+    def _pod_set(self, pod_set: PodSet) -> tuple[PodSetFlavors, bool]:
+        """The flavors of one pod set, and whether it has one for each resource that it asks for."""
         requests = pod_set.requests(self.covered)
         choices: dict[str, Choice] = {}
         problems: list[str] = []
@@ -220,33 +210,30 @@ class _Assigner:
                 continue
             if group is None:
                 text = f"resource {resource} unavailable in ClusterQueue"
-                return PodSetFlavors(pod_set.name, {}, (text,)), NO_FLAVOR
+                return PodSetFlavors(pod_set.name, {}, (text,)), False
             found = self._group(pod_set, group, {r: requests[r] for r in sorted(group.resources) if r in requests})
             problems += found.problems
             if not found.choices:
-                # Any of the flavors would do, so the mildest reason is the group's.
-                reason = min(found.blockers, key=_SEVERITY.index, default=NO_FLAVOR)
-                return PodSetFlavors(pod_set.name, {}, tuple(found.problems)), reason
+                return PodSetFlavors(pod_set.name, {}, tuple(found.problems)), False
             choices.update(found.choices)
             if 0 <= found.tried < len(group.flavors) - 1:
                 self.left.update({(pod_set.name, r): found.tried for r in found.choices})
-        return PodSetFlavors(pod_set.name, choices, tuple(problems)), None
+        return PodSetFlavors(pod_set.name, choices, tuple(problems)), True
 
     def _group(self, pod_set: PodSet, group: ResourceGroup, requests: Mapping[str, int]) -> _Found:
         """The flavor of one group's resources for one pod set."""
-        found = _Found({}, [], [])
+        found = _Found({}, [])
         best = (Mode.NO_FIT, 0)
         what = (pod_set.name, next(iter(requests)))
         for i in range(self.resume.get(what, -1) + 1, len(group.flavors)):
             name = group.flavors[i].flavor
-            if self.allowed is not None and self.allowed.get(what) != name:
-                continue
             found.tried = i
+            if (*what, name) in self.passed:
+                continue
             flavor = self.flavors.get(name)
             problem = f"flavor {name} not found" if flavor is None else mismatch(flavor, pod_set.shape)
             if problem:
                 found.problems.append(problem)
-                found.blockers.append(NO_FLAVOR)
                 continue
             worst, choices = self._flavor(name, requests, found)
             if worst[0] == Mode.NO_FIT:
@@ -268,19 +255,18 @@ class _Assigner:
         worst = (Mode.FIT, 0)
         choices: dict[str, Choice] = {}
         for resource, units in requests.items():
-            mode, level, problem, reason = self._cell(name, resource, units)
+            mode, level, problem = self._cell(name, resource, units)
             if problem:
                 found.problems.append(problem)
             if better(worst, (mode, level), self.queue.fungibility):
                 worst = (mode, level)
             if mode == Mode.NO_FIT:
-                found.blockers.append(reason)
                 return worst, {}
             choices[resource] = Choice(name, mode, level)
         return worst, choices
 
-    def _cell(self, flavor: str, resource: str, units: int) -> tuple[Mode, int, str, str]:
-        """``(mode, level, problem, reason)`` of one resource in one flavor."""
+    def _cell(self, flavor: str, resource: str, units: int) -> tuple[Mode, int, str]:
+        """``(mode, level, problem)`` of one resource in one flavor."""
         node, cell = self.node, self.tree.cells[flavor, resource]
         before = self.usage.get((flavor, resource), 0)
         wanted = before + units
@@ -290,17 +276,17 @@ class _Assigner:
                 f"({quantity(resource, before)}) + current podset request ({quantity(resource, units)}) > maximum "
                 f"capacity ({quantity(resource, node.potential[cell])})"
             )
-            return Mode.NO_FIT, 0, text, EXCEEDS
+            return Mode.NO_FIT, 0, text
         level, more_above = lowest_fitting(node, cell, wanted)
         room = max(0, node.available(cell))
         if wanted <= room:
-            return Mode.FIT, level, "", ""
+            return Mode.FIT, level, ""
         missing = quantity(resource, wanted - room)
         text = f"insufficient unused quota for {resource} in flavor {flavor}, {missing} more needed"
         if wanted <= node.nominal[cell] or more_above or self.displaces_while_borrowing:
             mode, level = self.oracle(cell, wanted)
-            return mode, level, text, WAITING
-        return Mode.NO_FIT, level, text, WAITING
+            return mode, level, text
+        return Mode.NO_FIT, level, text
 
 
 def _look_further(found: tuple[Mode, int], fungibility: Fungibility) -> bool:

@@ -44,6 +44,12 @@ class Gate:
         """The workload that asks."""
         return self.claim.workload
 
+    @property
+    def waited_for(self) -> bool:
+        """Is it in these flavors that the gang is promised quota, and waits for it?"""
+        given = self.managed.promised_flavors(self.workload.uid)
+        return any(given.get(p.uid) == self._flavors.get(p.shape) for p in self.claim.members if p.uid in given)
+
     # -- what the flavors ask of nodes ---------------------------------------------------------------------
 
     def member(self, pod: Pod) -> Pod:
@@ -105,6 +111,7 @@ class Gate:
             tuple((resource, ",".join(found)) for resource, found in sorted(names.items())),
             self._borrowed() if wanted else (),
             {uid: of[uid] for uid in sorted(wanted) if uid in of},
+            self.assignment.message,
         )
 
     def _borrowed(self) -> tuple[tuple[str, str], ...]:

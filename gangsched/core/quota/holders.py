@@ -41,14 +41,11 @@ class Holders:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.by_uid: dict[str, Holder] = {}
-        #: UIDs of those who are no candidates at present: an earlier decision of the cycle has taken them.
+        #: UIDs of those who are no candidates at present.
         self.taken: frozenset[str] = frozenset()
         self._live: dict[str, list[Entry]] = {name: [] for name in tree.queues}
         self._evicted: dict[str, list[Entry]] = {name: [] for name in tree.queues}
         self._rankings = {evicted: Rankings(partial(self.first, evicted=evicted)) for evicted in (True, False)}
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self.by_uid
 
     def __iter__(self) -> Iterator[Holder]:
         return iter(self.by_uid.values())

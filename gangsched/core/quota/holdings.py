@@ -69,6 +69,10 @@ class PodFlavors:
         self._given.add(uid)
         self._gone.discard(uid)
 
+    def given(self, uid: str) -> Flavors | None:
+        """What the pod was given; None if that is nothing, or not known."""
+        return self._of[uid][0] if uid in self._given else None
+
     def gone(self, uid: str) -> None:
         """The pod no longer exists. What it was given is known until :meth:`keep` says that it is not needed: it may
         have been a stand-in of a Job that goes on.

@@ -18,11 +18,10 @@ from gangsched.core.groups import group_key
 from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.holdings import Flavors, PodFlavors, holds_less, used
 from gangsched.core.quota.newcomers import may_find_victims
-from gangsched.core.quota.ordering import Place, place
-from gangsched.core.quota.quota import FairSharing, Quota
+from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses
 from gangsched.core.quota.tally import Tally
-from gangsched.core.quota.workloads import Admission, Amounts, Cell, Workload, pod_sets, workload_priority
+from gangsched.core.quota.workloads import Admission, Amounts, Cell, Place, Workload, pod_sets, workload_priority
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.queues import QUEUE_KINDS, STRICT_FIFO, QueueObject, queue_labels
@@ -43,7 +42,8 @@ class Known(msgspec.Struct, frozen=True):
     """What the quota side may read of the cluster; the containers are those of the world and change with it.
 
     ``queue_of_gang`` and ``queue_of_pod`` have the labels of the Job or JobSet that a gang stands for, or that owns a
-    pod. ``rooms_of`` has the keys of the groups that keep room for pods of a Job that goes on.
+    pod. ``rooms_of`` has the keys of the groups that keep room for pods of a Job that goes on. ``kueue_admits`` says in
+    words how it is known that Kueue admits these gangs as well; empty if it is not.
     """
 
     membership: Membership
@@ -54,6 +54,7 @@ class Known(msgspec.Struct, frozen=True):
     held: Mapping[str, Sequence[Phantom]]
     assumed: Mapping[str, str]
     rooms_of: Callable[[Iterable[Pod]], set[str]]
+    kueue_admits: Callable[[Sequence[GangId]], str]
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ class Managed:
     Whoever changes a pod of a gang calls :meth:`touch`; what that means is worked out when something is asked.
     """
 
-    def __init__(self, known: Known, fair_sharing: FairSharing | None = None) -> None:
+    def __init__(self, known: Known, fair_sharing: bool = False) -> None:
         self.quota = Quota(fair_sharing)
         self.tally = Tally()
         self._statuses = QueueStatuses(self.quota, self.tally)
@@ -147,6 +148,10 @@ class Managed:
     # -- gangs as workloads --------------------------------------------------------------------------------
 
     def labels_of(self, gangs: Sequence[GangId]) -> QueueLabels:
+        """What :meth:`written_labels` says; nothing of what Kueue admits as well: its quota is counted there."""
+        return NO_QUEUE if self._known.kueue_admits(gangs) else self.written_labels(gangs)
+
+    def written_labels(self, gangs: Sequence[GangId]) -> QueueLabels:
         """The first labels that say anything: of a group object, of the Job (or its JobSet) that owns a member, of
         a member.
         """
@@ -243,7 +248,7 @@ class Managed:
         return Claim(workload, tuple(members), problem or self._turn(workload))
 
     def still_holds(self, gangs: Sequence[GangId], leaving: Iterable[Pod]) -> bool:
-        """Does the group need no quota, or is there enough once these pods are gone?"""
+        """Does the group need no quota, or is there enough in some flavor once these pods are gone?"""
         claim = self.claim(gangs)
         if claim is None or claim.problem:
             return claim is None
@@ -252,8 +257,7 @@ class Managed:
             key = self._key_of.get(pod.gang)
             if key is not None:
                 gone.add(key)
-        assignment = self.quota.assign(claim.workload)
-        return self.quota.has_room(claim.workload, assignment, gone)
+        return self.quota.has_room_somewhere(claim.workload, gone)
 
     def _set_aside(self, keys: set[str]) -> None:
         """What is promised to a group does not count against itself; nobody else gets it because of that."""
@@ -268,7 +272,7 @@ class Managed:
         if self.quota.queues[workload.queue].strategy != STRICT_FIFO:
             return ""
         first = next((e for e in self._pending.get(workload.queue, ()) if e[1] != workload.uid), None)
-        if first is None or first[0] > place(workload):
+        if first is None or first[0] > workload.place:
             return ""
         name = ",".join(g.key for g in self._gangs_of.get(first[1], ()))
         return f"{name} is ahead in ClusterQueue {workload.queue} (StrictFIFO)"
@@ -285,6 +289,11 @@ class Managed:
     def promised(self) -> frozenset[str]:
         """Workloads that are promised quota and run nowhere yet."""
         return frozenset(uid for uid in self._promised if not self.pods_of(uid))
+
+    def promised_flavors(self, uid: str) -> dict[str, Flavors]:
+        """By UID of the pod the flavors in which the members of this workload are promised quota, as far as known."""
+        found = ((place.uid, self._flavors.given(place.uid)) for place in self._known.held.get(uid, ()))
+        return {pod: flavors for pod, flavors in found if flavors is not None}
 
     def holding(self) -> list[GangId]:
         """The gangs that hold quota."""
@@ -395,7 +404,7 @@ class Managed:
 
     def _wait(self, key: str, workload: Workload | None) -> None:
         before = self._place.pop(key, None)
-        now = (workload.queue, place(workload)) if workload is not None else None
+        now = (workload.queue, workload.place) if workload is not None else None
         if now is not None:
             self._place[key] = now
         if before == now:

@@ -32,5 +32,5 @@ def may_find_victims(quota: Quota, queue: str, priority: float, newcomer: Holder
         first = quota.holders.first(other, False)  # beside the newcomer all of its queue may be victims now
         if first is None or first[0] > priority:
             return False
-    alone = rules.borrow == NEVER and quota.fair_sharing is None
+    alone = rules.borrow == NEVER and not quota.fair_sharing
     return not alone or any(node.usage[cell] < node.subtree[cell] for cell in newcomer.cells)

@@ -357,29 +357,9 @@ class Search:
         """Does the workload fit now, in the middle of a walk?"""
         return self.fits(borrowing)
 
-    # -- sets that somebody else proposes ------------------------------------------------------------------
-
     def eligible(self) -> dict[str, str]:
         """By UID everybody who might be taken, in order, with the reason: the rule for a single candidate."""
         return {h.admission.workload.uid: v.reason for h, v in self._ordered(all(self.attempts()))}
-
-    def allows(self, uids: frozenset[str]) -> bool:
-        """May exactly these go, and does the workload fit then?
-
-        They are taken in order; each must still be allowed when its turn comes, and with one that may only go to
-        somebody who does not borrow the preemptor must end within its nominal quota.
-        """
-        return any(self._allows(uids, borrowing) for borrowing in self.attempts())
-
-    def _allows(self, uids: frozenset[str], borrowing: bool) -> bool:
-        taken: list[Target] = []
-        for holder, variant in self._ordered(borrowing):
-            if holder.admission.workload.uid in uids:
-                self.tree.remove(holder.node, holder.amounts)
-                taken.append(Target(holder, variant.reason))
-        good = len(taken) == len(uids) and self.fits(borrowing)
-        restore(self.tree, taken)
-        return good
 
 
 def restore(tree: Tree, targets: Iterable[Target]) -> None:

@@ -1,23 +1,21 @@
 """Quota as the rest of the scheduler sees it: queues, who holds what of them, and the questions that a decision asks.
 
 A decision for a gang with a queue asks, in this order: may it be admitted at all (:meth:`Quota.problem`); in which
-flavors and at what price (:meth:`Quota.assign`); who has to go if quota alone binds (:meth:`Quota.victims`). When nodes
-bind too, :meth:`Quota.may_remove` says whether a single holder may be taken, :meth:`Quota.eligible` in which order they
-are, and :meth:`Quota.fits_quota` judges a whole set.
+flavors and at what price (:meth:`Quota.assign`); who may go, in which order (:meth:`Quota.candidates`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
 from gangsched.core.quota import flavors as flavor_rules
 from gangsched.core.quota.fairsharing import FairSearch
-from gangsched.core.quota.flavors import Assignment, Mode
-from gangsched.core.quota.holders import Holder, Holders
+from gangsched.core.quota.flavors import Assignment, Chosen, Mode
+from gangsched.core.quota.holders import Holders
 from gangsched.core.quota.preemption import REASON_TEXT, Need, Search, Target, has_room, judged, restore
-from gangsched.core.quota.shares import DEFAULT_STRATEGIES, Shares
+from gangsched.core.quota.shares import Shares
 from gangsched.core.quota.tree import Node, Tree
 from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import (
@@ -31,15 +29,6 @@ from gangsched.model.queues import (
 )
 from gangsched.model.records import NO_LABELS, Labels
 from gangsched.model.selectors import selector_matches
-
-#: Victims by request, for requests of a single resource in a single flavor.
-_Known = dict[tuple[tuple[int, int], ...], list[Target]]
-
-
-class FairSharing(msgspec.Struct, frozen=True):
-    """Fair sharing instead of priorities between queues; ``strategies`` are the first, and the one to fall back on."""
-
-    strategies: tuple[str, ...] = DEFAULT_STRATEGIES
 
 
 class Victim(msgspec.Struct, frozen=True):
@@ -55,9 +44,10 @@ class Quota:
 
     Objects may come and go in any order; the tree is built again when one has changed and something is asked. Answers
     depend on the objects and admissions alone, not on the order in which they came. Nothing here changes by asking.
+    With ``fair_sharing`` queues that borrow are weighed by their shares, not by the priority of their workloads.
     """
 
-    def __init__(self, fair_sharing: FairSharing | None = None) -> None:
+    def __init__(self, fair_sharing: bool = False) -> None:
         self.fair_sharing = fair_sharing
         self.flavors: dict[str, ResourceFlavor] = {}
         self.queues: dict[str, ClusterQueue] = {}
@@ -154,12 +144,6 @@ class Quota:
         if self.admissions.pop(uid, None) is not None and self._tree is not None:
             self.holders.discard(uid)
 
-    def evict(self, uid: str) -> None:
-        """A workload has been told to leave. It keeps its quota until it is released, and goes before others."""
-        admission = self.admissions.get(uid)
-        if admission is not None and not admission.evicted:
-            self.admit(msgspec.structs.replace(admission, evicted=True))
-
     # -- may it be admitted --------------------------------------------------------------------------------
 
     def queue_of(self, namespace: str, local_queue: str) -> tuple[str, str]:
@@ -201,44 +185,19 @@ class Quota:
         self,
         workload: Workload,
         resume: Mapping[tuple[str, str], int] = {},
-        pinned: Assignment | None = None,
+        passed: Collection[Chosen] = (),
     ) -> Assignment:
         """Flavors for a workload and what they cost. Its ClusterQueue must exist.
 
-        ``resume`` is that of the assignment with which the workload failed in the cycle before. With ``pinned`` only
-        the flavors of that assignment are looked at.
+        ``resume`` is that of an assignment that came to nothing, after which the search goes on. Flavors that are
+        ``passed`` over are not looked at.
         """
-        return self._assign(workload, resume, pinned, {})
-
-    def victims(self, workload: Workload, assignment: Assignment) -> list[Victim]:
-        """Who has to go so that the workload fits in its quota, in the order of choice; empty if that cannot be."""
-        return self._victims(workload, assignment, {})
-
-    def plan(
-        self,
-        workload: Workload,
-        resume: Mapping[tuple[str, str], int] = {},
-        pinned: Assignment | None = None,
-    ) -> tuple[Assignment, list[Victim]]:
-        """:meth:`assign` and :meth:`victims` in one: what was searched for the flavors is not searched again."""
-        known: _Known = {}
-        assignment = self._assign(workload, resume, pinned, known)
-        return assignment, self._victims(workload, assignment, known)
-
-    def _assign(
-        self,
-        workload: Workload,
-        resume: Mapping[tuple[str, str], int],
-        pinned: Assignment | None,
-        known: _Known,
-    ) -> Assignment:
         queue = self.queues[workload.queue]
         node = self.tree.queues[workload.queue]
 
         def oracle(cell: int, units: int) -> tuple[Mode, int]:
             need = Need(workload, ((cell, units),), frozenset((cell,)))
-            known[need.requests] = targets = self._search(queue, need).victims()
-            return judged(targets, self.tree, node, cell, units)
+            return judged(self._search(queue, need).victims(), self.tree, node, cell, units)
 
         return flavor_rules.assign(
             self.tree,
@@ -246,34 +205,20 @@ class Quota:
             self.flavors,
             workload,
             oracle,
-            fair_sharing=self.fair_sharing is not None,
+            fair_sharing=self.fair_sharing,
             resume=resume,
-            pinned=pinned,
+            passed=passed,
         )
 
-    def _victims(self, workload: Workload, assignment: Assignment, known: _Known) -> list[Victim]:
-        if assignment.mode in (Mode.NO_FIT, Mode.FIT):
-            return []
-        need = self._need(workload, assignment)
-        found = known.get(need.requests)
-        if found is None:
-            found = self._search(self.queues[workload.queue], need).victims()
-        return [_victim(t) for t in found]
+    def alternatives(self, workload: Workload, assignment: Assignment) -> frozenset[Chosen]:
+        """The flavors of an assignment in whose place the queue has others, to be passed over by the next."""
+        groups = self.queues[workload.queue].groups
+        several = {resource for group in groups if len(group.flavors) > 1 for resource in group.resources}
+        return frozenset(c for c in assignment.chosen if c[1] in several)
 
     def eligible(self, workload: Workload, assignment: Assignment) -> dict[str, str]:
         """Reasons by UID of everybody who may be taken, in the order in which they would be."""
         return self._for(workload, assignment).eligible()
-
-    def may_remove(self, candidate: str, workload: Workload, assignment: Assignment) -> str | None:
-        """Why the holder with this UID may be taken for the workload; None if it may not."""
-        return self.eligible(workload, assignment).get(candidate)
-
-    def fits_quota(self, workload: Workload, assignment: Assignment, removed: Iterable[str] = ()) -> bool:
-        """Would the workload fit in its quota once these (UIDs of holders) are gone, and may they all be taken?"""
-        uids = frozenset(removed)
-        if not uids or assignment.mode == Mode.NO_FIT:
-            return self.has_room(workload, assignment)
-        return self._for(workload, assignment).allows(uids)
 
     def has_room(self, workload: Workload, assignment: Assignment, gone: Iterable[str] = ()) -> bool:
         """Is there quota once these (UIDs of holders) are gone, whoever decided that they go?
@@ -289,6 +234,18 @@ class Quota:
         restore(self.tree, [Target(holder, "") for holder in leaving])
         return good
 
+    def has_room_somewhere(self, workload: Workload, gone: Collection[str]) -> bool:
+        """The same in any of the flavors that the queue has for the workload."""
+        passed: frozenset[Chosen] = frozenset()
+        while True:
+            assignment = self.assign(workload, passed=passed)
+            others = self.alternatives(workload, assignment)
+            if self.has_room(workload, assignment, gone):
+                return True
+            if others <= passed:
+                return False
+            passed |= others
+
     def candidates(self, workload: Workload, assignment: Assignment) -> Search | FairSearch:
         """Everybody who may be taken, in order, for a choice that depends on more than quota."""
         return self._for(workload, assignment)
@@ -303,9 +260,9 @@ class Quota:
         return self._search(self.queues[workload.queue], self._need(workload, assignment))
 
     def _search(self, queue: ClusterQueue, need: Need) -> Search | FairSearch:
-        if self.fair_sharing is None:
-            return Search(self.holders, queue, need)
-        return FairSearch(self.holders, self.shares, self.fair_sharing.strategies, queue, need)
+        if self.fair_sharing:
+            return FairSearch(self.holders, self.shares, queue, need)
+        return Search(self.holders, queue, need)
 
     # -- what is shown -------------------------------------------------------------------------------------
 
@@ -331,9 +288,3 @@ def preemption_message(uid: str, owner_uid: str, reason: str, preemptor_path: st
         f"{REASON_TEXT.get(reason, 'UNKNOWN')}; preemptor path: {preemptor_path or 'UNKNOWN'}; "
         f"preemptee path: {preemptee_path or 'UNKNOWN'}"
     )
-
-
-def _victim(target: Target) -> Victim:
-    holder: Holder = target.holder
-    workload = holder.admission.workload
-    return Victim(workload.uid, workload, target.reason)

@@ -15,9 +15,9 @@ from gangsched.core.quota.ranking import Key, Rankings
 from gangsched.core.quota.tree import Node
 
 #: When a workload of another queue may be displaced: the preemptor's share, with the new workload, must be at most that
-#: of the other side after it has lost one (S2-a), or less than that of the other side before (S2-b).
+#: of the other side after it has lost one (S2-a), or, where that does not help, less than that of the other side before
+#: (S2-b).
 FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
-DEFAULT_STRATEGIES = (FINAL_SHARE, INITIAL_SHARE)
 
 
 class Share(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ Rules: https://kueue.sigs.k8s.io/docs/concepts/workload/ . Amounts are integers 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -14,6 +14,9 @@ from gangsched.model.records import PodShape
 
 #: The resource that counts pods; it costs quota only where a queue covers it.
 PODS = "pods"
+
+#: A workload's place in its queue: priority first, then who has waited longest, then UID.
+Place = tuple[int, float, str]
 
 #: ``(flavor, resource)``: what quota is counted in.
 Cell = tuple[str, str]
@@ -56,19 +59,23 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def place(self) -> Place:
+        """Its place in its queue."""
+        return -self.priority, self.queued, self.uid
+
 
 class Admission(msgspec.Struct, frozen=True, gc=False):
     """A workload that holds quota.
 
     ``usage`` is what it holds. ``since`` (seconds) is when it got it. ``evicted``: it has been told to leave, and holds
-    its quota until it is gone. ``flavors`` are, by pod set, the flavor of each resource.
+    its quota until it is gone.
     """
 
     workload: Workload
     usage: Amounts
     since: float = 0.0
     evicted: bool = False
-    flavors: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -96,20 +103,6 @@ def workload_priority(
     if found is None:
         return pod_priority, f"WorkloadPriorityClass {class_name} not found"
     return found.value, ""
-
-
-def usage_of(flavors: Sequence[Mapping[str, str]], sets: Sequence[PodSet], covered: Mapping[str, int]) -> Amounts:
-    """What pod sets use when they are admitted in these flavors (by resource, one mapping for each set).
-
-    Resources without a flavor cost nothing: no queue covers them.
-    """
-    out: dict[Cell, int] = {}
-    for chosen, pod_set in zip(flavors, sets, strict=True):
-        for resource, units in pod_set.requests(covered).items():
-            if units and resource in chosen:
-                cell = (chosen[resource], resource)
-                out[cell] = out.get(cell, 0) + units
-    return tuple(sorted(out.items()))
 
 
 _BINARY = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))

@@ -2,6 +2,9 @@
 
 Objects of each kind are watched apart, so a pod may come first, above all while Jobs are listed anew. On its own it
 would escape its gang, and the queue that its Job names. So it is kept back for some seconds.
+
+So is, where Kueue is at work too, a Job (or JobSet) that has just been created suspended for its queue: only the
+Workload that Kueue makes of it tells whose it is.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gangsched.core.state.suspended import WITHOUT_PODS
+from gangsched.core.state.suspended import WITHOUT_PODS, OwnerKey
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, Pod
 
@@ -24,6 +27,7 @@ class LateOwners:
         self._world = world
         self._seconds = seconds
         self._pods: dict[str, tuple[float, Pod]] = {}  # by UID, with the end of the wait; the earliest first
+        self._jobs: dict[OwnerKey, float] = {}  # with the end of the wait
 
     def keep(self, pod: Pod, now: float) -> bool:
         """A pod was seen: is it kept back? One that the world knows, or that has a node, never is."""
@@ -49,9 +53,25 @@ class LateOwners:
             del self._pods[pod.uid]
         return found
 
+    def keep_job(self, key: OwnerKey, now: float) -> bool:
+        """A Job or JobSet was seen: is it not planned yet, because Kueue may still make a Workload of it?"""
+        world = self._world
+        owner = world.suspended.find(*key) if world.kueue.at_work and self._seconds else None
+        self._jobs.pop(key, None)
+        if owner is None or key in world.suspended.standing or not (owner.suspended and world.suspended.held(owner)):
+            return False
+        if owner.created + self._seconds > now:
+            self._jobs[key] = owner.created + self._seconds
+        return key in self._jobs
+
+    def take_jobs(self, now: float) -> list[OwnerKey]:
+        """The Jobs and JobSets that are kept back no longer."""
+        return [key for key, end in self._jobs.items() if end <= now]
+
     def wake_at(self) -> float | None:
         """When the first wait ends; None: nobody waits."""
-        return next((end for end, _ in self._pods.values()), None)
+        pods = next((end for end, _ in self._pods.values()), None)
+        return min((end for end in (pods, *self._jobs.values()) if end is not None), default=None)
 
     def _waits(self, pod: Pod) -> bool:
         world = self._world

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,6 +33,16 @@ class Census(msgspec.Struct):
         return len(self.pending) + len(self.bound) + self.succeeded
 
 
+class Standing(NamedTuple):
+    """The lowest priority of a gang's live members, and of the others; None where there are none. ``never``: some live
+    member does not preempt.
+    """
+
+    live: int | None
+    others: int | None
+    never: bool
+
+
 def rules_of(gang: Gang) -> Gang:
     """A group without what changes all the time, by our own doing too, and means nothing to a decision."""
     return msgspec.structs.replace(gang, status=None, generation=0)
@@ -53,10 +64,15 @@ class Membership:
         self.begun: set[str] = set()
         #: The priority of a gang in the queue where it is not that of its pods.
         self.queue_priority: Callable[[Sequence[GangId]], int | None] = lambda _: None
+        #: Why gangs are not to be placed by us whatever their members say; empty if they may.
+        self.refusal: Callable[[Sequence[GangId]], str] = lambda _: ""
         self._told: dict[GangId, Gang | None] = {}  # what members say, where no object does
         # Of large gangs, for a change of one member must not cost a look at all of them more than once.
         self._names: dict[GangId, list[str]] = {}
         self._census: dict[GangId, Census] = {}
+        self._standings: dict[GangId, Standing] = {}
+        #: Of the gang that was asked about last: it is asked about again and again while it is decided.
+        self._last: tuple[GangId, Census] | None = None
 
     # -- changes -------------------------------------------------------------------------------------------
 
@@ -67,13 +83,13 @@ class Membership:
             self._names.pop(pod.gang, None)
         group[pod.uid] = pod
         self._told.pop(pod.gang, None)
-        self._census.pop(pod.gang, None)
+        self._forget_census(pod.gang)
 
     def drop_pod(self, pod: Pod) -> None:
         """Remove a pod."""
         self._told.pop(pod.gang, None)
         self._names.pop(pod.gang, None)
-        self._census.pop(pod.gang, None)
+        self._forget_census(pod.gang)
         group = self.members.get(pod.gang)
         if group is not None:
             group.pop(pod.uid, None)
@@ -82,7 +98,13 @@ class Membership:
 
     def assumed_changed(self, pod: Pod) -> None:
         """A binding of the pod is on its way now, or is no more."""
-        self._census.pop(pod.gang, None)
+        self._forget_census(pod.gang)
+
+    def _forget_census(self, gang: GangId) -> None:
+        self._census.pop(gang, None)
+        self._standings.pop(gang, None)
+        if self._last is not None and self._last[0] == gang:
+            self._last = None
 
     def set_object(self, gang: Gang) -> None:
         """Insert or replace a group object."""
@@ -104,6 +126,9 @@ class Membership:
     def pods(self, gang: GangId) -> Iterator[Pod]:
         """The gang's pods in name order."""
         members = self.members.get(gang, {})
+        if len(members) < 2:
+            yield from members.values()
+            return
         if len(members) < _LARGE:
             yield from sorted(members.values(), key=lambda p: (p.name, p.uid))
             return
@@ -143,10 +168,14 @@ class Membership:
 
     def census(self, gang: GangId) -> Census:
         """The gang's members by what they are doing. The lists are not to be modified."""
-        known = self._census.get(gang)
-        if known is None:
-            known = self._count(gang)
-            if len(self.members.get(gang, ())) >= _LARGE:
+        last = self._last
+        if last is not None and last[0] == gang:
+            known = last[1]
+        else:
+            found = self._census.get(gang)
+            known = found if found is not None else self._count(gang)
+            self._last = gang, known
+            if found is None and len(self.members.get(gang, ())) >= _LARGE:
                 self._census[gang] = known
         return Census(known.pending, known.gated, known.bound, known.terminating, known.succeeded)
 
@@ -263,6 +292,9 @@ class Membership:
     def problem(self, gangs: Iterable[GangId]) -> str:
         """Why these gangs cannot be decided together yet, in words; empty when they can."""
         listed = list(gangs)
+        refusal = self.refusal(listed)
+        if refusal:
+            return refusal
         out = [self.group(listed[0])[1]] if listed else []
         for gang in listed:
             text = self.missing(gang, self.census(gang))
@@ -271,22 +303,43 @@ class Membership:
         return "; ".join(text for text in out if text)
 
     def preemptor_priority(self, gangs: Iterable[GangId]) -> int:
-        """The lowest of the gangs' own priorities or, where a gang has none, of its live members'."""
-        out = []
+        """The lowest of the gangs' own priorities or, where a gang has none, of its live members'; of all members' once
+        none is live: those that terminate hold what they hold with the same priority as before.
+        """
+        out: list[int] = []
+        others: list[int] = []
         for gang in gangs:
             spec = self.spec(gang)
             if spec is not None and spec.priority is not None:
                 out.append(spec.priority)
-            else:
-                out.extend(p.priority for p in self.members.get(gang, {}).values() if p.live)
-        return min(out, default=0)
+                continue
+            standing = self._standing(gang)
+            if standing.live is not None:
+                out.append(standing.live)
+            if standing.others is not None:
+                others.append(standing.others)
+        return min(out or others, default=0)
 
     def policy(self, gangs: Iterable[GangId]) -> str:
         """``Never`` when any gang or any live member says so."""
         for gang in gangs:
             spec = self.spec(gang)
-            if spec is not None and spec.preemption_policy == PREEMPT_NEVER:
-                return PREEMPT_NEVER
-            if any(p.live and p.preemption_policy == PREEMPT_NEVER for p in self.members.get(gang, {}).values()):
+            if (spec is not None and spec.preemption_policy == PREEMPT_NEVER) or self._standing(gang).never:
                 return PREEMPT_NEVER
         return PREEMPT_LOWER
+
+    def _standing(self, gang: GangId) -> Standing:
+        """Kept for large gangs: each of their victims asks."""
+        known = self._standings.get(gang)
+        if known is not None:
+            return known
+        pods = self.members.get(gang, {}).values()
+        live = [p for p in pods if p.live]
+        found = Standing(
+            live=min((p.priority for p in live), default=None),
+            others=min((p.priority for p in pods if not p.live), default=None),
+            never=any(p.preemption_policy == PREEMPT_NEVER for p in live),
+        )
+        if len(pods) >= _LARGE:
+            self._standings[gang] = found
+        return found

@@ -145,9 +145,12 @@ class SuspendedJobs:
 
     def queue_of_gang(self, gang: GangId) -> QueueLabels:
         """The same of the Job or JobSet that a gang stands for."""
-        family = _OWNER_OF_QUEUED.get(gang.family, gang.family)
-        owner = self.find(family, gang.namespace, gang.name)
+        owner = self.of_gang(gang)
         return self.queue_of(owner) if owner is not None else NO_QUEUE
+
+    def of_gang(self, gang: GangId) -> Suspendable | None:
+        """The Job or JobSet that a gang stands for, with its pods or without."""
+        return self.find(_OWNER_OF_QUEUED.get(gang.family, gang.family), gang.namespace, gang.name)
 
     def room_for(self, pod: Pod) -> Room | None:
         """The room that is kept for the Job or JobSet of a pod."""
@@ -172,7 +175,7 @@ class SuspendedJobs:
 
     def ours(self, owner: Suspendable) -> bool:
         """Is it suspended, by us or until its queue has room, and may it go on?"""
-        return self._waits(owner) and too_many(owner) is None
+        return self._waits(owner) and self._too_many(owner) is None
 
     def _waits(self, owner: Suspendable) -> bool:
         return bool(self.scheduler_of(owner)) and owner.suspended and not owner.finished and owner.wanted > 0
@@ -197,11 +200,16 @@ class SuspendedJobs:
         What bears no record of ours waits for its queue if its pods are to be ours.
         """
         template, by = owner.template, owner.suspended_by
-        if template is None:
+        if template is None or self.two_admitters(owner):
             return ""
         if self.held(owner):
             by = template.scheduler
         return by if by in self._world.membership.ours else ""
+
+    def two_admitters(self, owner: Suspendable) -> str:
+        """What is wrong with a Job or JobSet that Kueue admits as well; empty if it is not so."""
+        scheduler = owner.suspended_by or (owner.template.scheduler if owner.template is not None else "")
+        return self._world.two_admitters((GangId(family_of(owner), owner.namespace, owner.name, scheduler),))
 
     def held(self, owner: Suspendable) -> bool:
         """Is it, where it is suspended without a record of ours, to start when its queue has room?
@@ -211,15 +219,15 @@ class SuspendedJobs:
         """
         if owner.owner is not None and owner.owner.kind not in LENIENT:
             return False
-        return bool(owner.queue.local_queue) and not owner.suspended_by and self._world.managed.active
+        queued = bool(owner.queue.local_queue) and not owner.suspended_by and self._world.managed.active
+        return queued and not self.two_admitters(owner)
 
     def renew(self, key: OwnerKey) -> set[GangId]:
         """Make or end the stand-ins of a Job or JobSet as what is known of it asks for; returns the gangs that this
         touches.
         """
         job = self.find(*key)
-        waits = job is not None and self._waits(job) and self._too_many(job) is None and not self.pods_of(job)
-        wanted = self._stand_ins(job) if job is not None and waits else []
+        wanted = self._stand_ins(job) if job is not None and self.ours(job) and not self.pods_of(job) else []
         standing = self._standing.get(key, [])
         if wanted == standing:
             return set()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from gangsched.core.queueing.turns import Turns
 from gangsched.core.quota.managed import Known, Managed
-from gangsched.core.quota.quota import FairSharing
+from gangsched.core.state.kueue import AdmittedByKueue
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.state.suspended import WITHOUT_PODS, Suspendable, SuspendedJobs, gang_of
+from gangsched.core.state.suspended import WITHOUT_PODS, OwnerKey, Suspendable, SuspendedJobs, gang_of
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
 from gangsched.model.marks import protected
-from gangsched.model.queues import QueueObject
+from gangsched.model.queues import QUEUE_LABEL, QueueObject
 from gangsched.model.records import (
     JOB,
     NO_QUEUE,
@@ -27,6 +27,7 @@ from gangsched.model.records import (
     GangId,
     Job,
     Node,
+    Owner,
     Pod,
     PriorityClass,
 )
@@ -60,6 +61,7 @@ class World:
         self.jobs: dict[tuple[str, str], Job] = {}
         self.jobsets: dict[tuple[str, str], JobSet] = {}
         self.suspended = SuspendedJobs(self)
+        self.kueue = AdmittedByKueue()
         self.classes: dict[str, PriorityClass] = {}
         self.held: dict[str, list[Phantom]] = {}
         self.awaited: dict[str, set[str]] = {}
@@ -83,10 +85,12 @@ class World:
                 self.held,
                 self._assumed,
                 self.suspended.rooms_of,
+                self._kueue_admits,
             ),
-            FairSharing() if fair_sharing else None,
+            fair_sharing,
         )
         self.membership.queue_priority = self.managed.priority
+        self.membership.refusal = self.two_admitters
         self._of_job: dict[tuple[str, str], set[str]] = {}
         self._evict_daemonset_pods = evict_daemonset_pods
 
@@ -95,6 +99,42 @@ class World:
         self.snapshot.settle()
         row = self.snapshot.row_of.get(name)
         return self.snapshot.nodes[row] if row is not None else None
+
+    # -- what Kueue admits ---------------------------------------------------------------------------------
+
+    def set_workload(self, namespace: str, name: str, owners: tuple[Owner, ...]) -> list[OwnerKey]:
+        """Kueue has a Workload for its owners (without any it is gone); returns the Jobs and JobSets that this touches.
+        Of pods it is known by their own marks.
+        """
+        out: list[OwnerKey] = []
+        for owner in self.kueue.workload_set(f"{namespace}/{name}", owners):
+            found = self.suspended.find(owner.kind, namespace, owner.name)
+            if found is not None:
+                out.append((owner.kind, namespace, owner.name))
+                out += [(JOB, namespace, job.name) for job in self.suspended.jobs_of(found)]
+        return out
+
+    def _kueue_admits(self, gangs: Sequence[GangId]) -> str:
+        """How it is known that Kueue admits these gangs, in words; empty if it is not."""
+        for gang in gangs if self.kueue else ():
+            mark = self.kueue.mark_on(gang)
+            owner = self.suspended.of_gang(gang)
+            if not mark and owner is not None:
+                mark = self.kueue.workload_of(owner.uid, owner.owner.uid if owner.owner is not None else "")
+            if mark:
+                return mark
+        return ""
+
+    def two_admitters(self, gangs: Sequence[GangId]) -> str:
+        """What is wrong with gangs that have a queue here and are admitted by Kueue as well; empty for all others."""
+        mark = self._kueue_admits(gangs) if self.managed.active else ""
+        if not mark or not self.managed.written_labels(gangs).local_queue:
+            return ""
+        return (
+            f"the label {QUEUE_LABEL} has two admitters: Kueue ({mark}) and {gangs[0].scheduler} (quota.mode: own),"
+            " which neither starts nor counts it. Set quota.mode: auto, or keep Kueue from it"
+            " (managedJobsNamespaceSelector, integrations.frameworks), or remove the label"
+        )
 
     # -- Jobs with a queue ---------------------------------------------------------------------------------
 
@@ -241,6 +281,7 @@ class World:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
         self.suspended.pod_set(pod)
+        self.kueue.pod_set(old, pod)
         if old is None and pod.volumes is not None:
             self.snapshot.volumes.mention(pod, +1)
         self.membership.set_pod(pod)
@@ -269,6 +310,7 @@ class World:
         self._discharge(uid)
         self.membership.drop_pod(pod)
         self.suspended.pod_dropped(pod)
+        self.kueue.pod_dropped(pod)
         if pod.owner is not None and pod.owner.kind == "Job":
             self._forget_of_job((pod.namespace, pod.owner.name), uid)
         self.managed.touch(pod.gang)

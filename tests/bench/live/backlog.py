@@ -91,8 +91,9 @@ async def _measure(cell: Cell, candidate: Candidate, plane: ControlPlane, folder
         before = await api.calls()
         async with Ruler(api) as ruler:
             log = folder / f"{candidate.name}.log"
+            command = candidate.command(plane, cell, folder)
             began = time.monotonic()
-            process = Process(candidate.command(plane, cell, folder), log)
+            process = Process(command, log)
             try:
                 finished = await ruler.until(
                     lambda: len(ruler.bound) >= cell.pods or process.ended not in (None, 0), began + limit_seconds

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+import gangsched
 from tests.bench.live.cells import Cell
 from tests.controlplane import binaries
 from tests.controlplane.plane import TOKENS, ControlPlane
@@ -30,6 +33,15 @@ class Candidate(msgspec.Struct, frozen=True):
 
     name: str
     command: Callable[[ControlPlane, Cell, Path], list[str]]
+
+
+def compiled() -> None:
+    """Compile our modules and the libraries as pip does when it installs them.
+
+    A checkout may have been edited since; other installers leave it to the first import, which may not be allowed to.
+    """
+    compileall.compile_dir(sysconfig.get_paths()["purelib"], quiet=2, workers=0)
+    compileall.compile_dir(Path(gangsched.__file__).parent, quiet=1)
 
 
 def _ours(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from tests.controlplane.objects import ready_node
+
 Object = dict[str, Any]
 
 NAMESPACE = "default"
@@ -125,19 +127,9 @@ def classes() -> list[Object]:
 
 
 def nodes(cell: Cell) -> Iterator[Object]:
-    """The nodes, Ready from the start: nothing plays kubelet."""
+    """The nodes."""
     for n in range(cell.nodes):
-        room = {"cpu": str(cell.node_cpu), "memory": "64Gi", "pods": "110"}
-        yield {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": f"node-{n:05d}", "labels": {"kubernetes.io/hostname": f"node-{n:05d}"}},
-            "status": {
-                "capacity": room,
-                "allocatable": room,
-                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-            },
-        }
+        yield ready_node(f"node-{n:05d}", str(cell.node_cpu), "64Gi", "110")
 
 
 def victims(cell: Cell) -> Iterator[Object]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.bench.live import arrival, backlog, cells
 from tests.bench.live.arrival import Arrival
-from tests.bench.live.candidates import ALL, KUBE, OURS, Candidate
+from tests.bench.live.candidates import ALL, KUBE, OURS, Candidate, compiled
 from tests.bench.live.cells import Cell
 from tests.bench.live.report import Report, machine
 
@@ -70,6 +70,7 @@ def run(
     With ``repeat`` everybody but kube-scheduler runs so many times, and the run with the median time counts. A step
     that fails is noted, and the others go on.
     """
+    compiled()
     report = found or Report(machine(), [], [])
     report.failed = []
     done = {(r.cell, r.candidate) for r in report.backlog} | {(o.cell, OURS) for o in report.arrival}

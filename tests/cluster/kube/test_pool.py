@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import AsyncIterator
@@ -150,6 +151,17 @@ async def test_nothing_is_sent_behind_the_fence(kept: bool) -> None:
         await asyncio.sleep(0.02)
     assert len(asked) == 1
     assert len(server.seen) == int(kept)
+
+
+async def test_a_connection_on_which_nothing_was_sent_is_kept() -> None:
+    """The fence has kept a request back: the next one needs no connection of its own."""
+    server = Server([PLAIN], [PLAIN])
+    times = iter((-math.inf, math.inf, -math.inf, math.inf))
+    async with pool_of(server) as pool:
+        for _ in range(4):
+            with contextlib.suppress(TimeoutError):
+                await pool.request("POST", "/path", {}, b"{}", time.monotonic() + 5.0, fence=lambda: next(times))
+    assert (len(server.seen), server.connections) == (2, 1)
 
 
 @pytest.mark.parametrize(

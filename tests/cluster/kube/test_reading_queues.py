@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.events import ObjectRefused, QueueObjectChanged, QueueObjectGone, Synced
+from gangsched.core.events import KueueAdmits, ObjectRefused, QueueObjectChanged, QueueObjectGone, Synced
 from gangsched.model.queues import ClusterQueue, LocalQueue
+from gangsched.model.records import Owner
 from tests.cluster.kube.conftest import Reader
 from tests.controlplane.client import ApiError, Client, Object, load, wait_until
 from tests.controlplane.rbac import MANIFESTS
@@ -131,3 +132,25 @@ async def test_where_kueue_runs(make_cluster: Make, admin: Client, kueue: None, 
     reader = await make_cluster(quota_mode=mode)
     await reader.until(Synced)
     assert of(reader, ClusterQueue) == read
+
+
+@pytest.mark.parametrize(("mode", "read"), [("auto", False), ("own", True)])
+async def test_what_kueue_admits_itself(
+    make_cluster: Make, admin: Client, namespace: str, kueue: None, mode: str, *, read: bool
+) -> None:
+    """Where we admit beside Kueue, we know the owners of its Workloads before we decide, and hear when one is gone."""
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/app:1"}]}}
+    body = {"metadata": {"name": "train"}, "spec": {"suspend": True, "template": template}}
+    job = await admin.create({"apiVersion": "batch/v1", "kind": "Job", **body}, namespace)
+    uid = job["metadata"]["uid"]  # without its owner the garbage collector would take it away
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid}
+    meta = {"name": "job-train", "namespace": namespace, "ownerReferences": [owner]}
+    kind = f"{GROUP}/v1beta2/Workload"
+    await admin.create({"apiVersion": f"{GROUP}/v1beta2", "kind": "Workload", "metadata": meta}, namespace)
+    reader = await make_cluster(quota_mode=mode)
+    await reader.until(Synced)
+    found = [e for e in reader.events if isinstance(e, KueueAdmits)]
+    assert found == ([KueueAdmits(namespace, "job-train", (Owner("Job", "train", uid),))] if read else [])
+    if read:
+        await admin.delete(kind, "job-train", namespace)
+        await reader.until(KueueAdmits, lambda e: e == KueueAdmits(namespace, "job-train"))

@@ -56,6 +56,46 @@ async def test_bind_is_safe_to_repeat(make_cluster: Make, make_nodes: MakeNodes,
     assert (await admin.get("Pod", "a", namespace))["spec"]["nodeName"] == "node-0"
 
 
+async def test_a_binding_is_not_sent_when_another_has_become_known(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """What a decision has not been told of the node that it chose keeps its binding back; told of it, it is sent."""
+    await make_nodes(2)
+    pods = [await make_pod(admin, namespace, name) for name in ("a", "b")]
+    reader = await make_cluster()
+    await reader.leading()
+    for pod in pods:
+        await reader.until(PodChanged, lambda e, pod=pod: e.pod.uid == pod.uid)  # type: ignore[misc]
+    await make_pod(admin, namespace, "theirs", nodeName="node-0", schedulerName="another")
+    await wait_until(lambda: len(reader.cluster._inbox) > 0)
+    reader.cluster.submit([Bind(1, pods[0], "node-0"), Bind(2, pods[1], "node-1")])
+    answer = await reader.until(WriteDone, lambda e: e.action_id == 1)
+    assert (answer.outcome, answer.message) == (
+        "outdated",
+        f"{namespace}/theirs has been bound to node-0 since this was decided",
+    )
+    assert (await reader.until(WriteDone, lambda e: e.action_id == 2)).outcome == "ok"
+    assert len(proxy.seen("POST", BINDING)) == 1
+    assert await reader.do(Bind(3, pods[0], "node-0")) == [WriteDone(3, "ok")]
+
+
+async def test_our_own_bindings_keep_none_back(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str
+) -> None:
+    """They come back by the watch too, before or after their answers, and nobody need have been told."""
+    await make_nodes(1)
+    pods = [await make_pod(admin, namespace, f"p{number}") for number in range(20)]
+    reader = await make_cluster()
+    await reader.leading()
+    known = reader.cluster._known_events
+    reader.cluster.submit([Bind(number, pod, "node-0") for number, pod in enumerate(pods[:10])])
+    await wait_until(lambda: len(reader.cluster._inbox) >= 20)
+    assert reader.cluster._known_events == known
+    assert [a.outcome for a in await reader.do(*(Bind(10 + n, pod, "node-0") for n, pod in enumerate(pods[10:])))] == [
+        "ok"
+    ] * 10
+
+
 @pytest.mark.parametrize("exists", [True, False])
 async def test_every_write_means_one_pod(make_cluster: Make, admin: Client, namespace: str, *, exists: bool) -> None:
     """A write whose UID is not the pod's, or whose pod does not exist, is answered `gone` and changes nothing."""

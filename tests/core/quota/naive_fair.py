@@ -7,7 +7,7 @@ from typing import Any
 from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.preemption import Need, has_room, satisfies
 from gangsched.core.quota.quota import Quota
-from gangsched.core.quota.shares import INITIAL_SHARE, Shares, passes
+from gangsched.core.quota.shares import FINAL_SHARE, INITIAL_SHARE, Shares, passes
 from gangsched.core.quota.tree import Node
 
 OWN, RECLAIMED, SHARED = "InClusterQueue", "InCohortReclamation", "InCohortFairSharing"
@@ -18,10 +18,8 @@ class NaiveFair:
     """The search for the victims of ``need``. Usage in the quota's tree is put back."""
 
     def __init__(self, quota: Quota, need: Need) -> None:
-        assert quota.fair_sharing is not None
         self.tree, self.need = quota.tree, need
         self.shares = Shares(quota.holders)
-        self.strategies = quota.fair_sharing.strategies
         self.node = quota.tree.queues[need.workload.queue]
         self.line = set(self.node.ancestors())
         self.taken: list[tuple[Holder, str]] = []
@@ -38,7 +36,7 @@ class NaiveFair:
         """UIDs with reasons, in the order in which they are chosen."""
         self.tree.add(self.node, self.need.requests)
         refused: Left = {}
-        fits = self._first(refused) or (len(self.strategies) > 1 and self._second(refused))
+        fits = self._first(refused) or self._second(refused)
         self.tree.remove(self.node, self.need.requests)
         kept = []
         for i, (holder, reason) in reversed(list(enumerate(self.taken))):
@@ -60,7 +58,7 @@ class NaiveFair:
                 continue
             while self.left[node]:
                 holder = self.left[node].pop(0)
-                if self._gives_way(holder, self.strategies[0]):
+                if self._gives_way(holder, FINAL_SHARE):
                     if self._take(holder, SHARED):
                         return True
                     break

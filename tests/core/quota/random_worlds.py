@@ -6,7 +6,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from gangsched.core.quota.quota import FairSharing, Quota
+from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.workloads import Admission, PodSet, Workload
 from gangsched.model.queues import (
     ANY,
@@ -76,12 +76,12 @@ def asks(chance: Random, uid: str, queue: str, most: int = 5) -> Workload:
     wanted = chance.choice((("a",), ("a",), ("b",), RESOURCES))
     shape = PodShape(requests=tuple((r, chance.randint(1, most)) for r in wanted))
     pods = (PodSet("main", 1, shape),)
-    return Workload("ns", uid, uid, queue, pods, chance.randint(0, 3), float(chance.randint(0, 3)))
+    return Workload("d", uid, uid, queue, pods, chance.randint(0, 3), float(chance.randint(0, 3)))
 
 
 def objects(chance: Random, fair: bool = False) -> Quota:
     """Queues in a tree of cohorts; nothing is admitted."""
-    quota = Quota(FairSharing() if fair else None)
+    quota = Quota(fair)
     for flavor in FLAVORS:
         quota.put(ResourceFlavor(flavor))
     weights = (0.0, 0.5, 1.0, 1.0, 2.0) if fair else (1.0,)

@@ -1,12 +1,8 @@
-"""Fair sharing: shares, who gives way, and the tournament of heads. Cores of CPU."""
+"""Fair sharing: shares, and who gives way. Cores of CPU."""
 
 import math
 from typing import Any
 
-import pytest
-
-from gangsched.core.quota.cycle import Cycle
-from gangsched.core.quota.quota import FairSharing
 from gangsched.core.quota.shares import FINAL_SHARE, INITIAL_SHARE, Share, passes
 from tests.core.quota.world import World, cohort, flavor, group, queue, workload
 
@@ -14,9 +10,9 @@ OWN, RECLAIM, FAIR = "InClusterQueue", "InCohortReclamation", "InCohortFairShari
 ANY: dict[str, Any] = {"reclaim": "Any"}
 
 
-def fair(*objects, strategies=(FINAL_SHARE, INITIAL_SHARE)) -> World:
+def fair(*objects) -> World:
     """A world with fair sharing."""
-    return World(*objects, fair=FairSharing(tuple(strategies)))
+    return World(*objects, fair=True)
 
 
 def share(world, name):
@@ -101,20 +97,12 @@ def test_priority_does_not_protect_from_fairness():
         assert world.victims(workload("new", "a", priority=0, cpu=2)) == victims
 
 
-@pytest.mark.parametrize(
-    ("strategies", "victims"),
-    [((FINAL_SHARE,), {}), ((INITIAL_SHARE,), {"big": FAIR}), ((FINAL_SHARE, INITIAL_SHARE), {"big": FAIR})],
-)
-def test_the_two_strategies(strategies, victims):
-    """A single large workload leaves less than the newcomer takes: only the second strategy lets it go."""
-    world = fair(
-        queue("a", "all", cpu=0, **ANY),
-        queue("b", "all", cpu=0, **ANY),
-        queue("l", "all", cpu=6),
-        strategies=strategies,
-    )
+def test_more_than_the_final_share():
+    """A single large workload leaves less than the newcomer takes: it goes if its queue had more than that before."""
+    world = fair(queue("a", "all", cpu=0, **ANY), queue("b", "all", cpu=0, **ANY), queue("l", "all", cpu=6))
     world.runs("big", "b", cpu=5)
-    assert world.victims(workload("new", "a", cpu=3)) == victims
+    assert world.victims(workload("new", "a", cpu=3)) == {"big": FAIR}
+    assert world.victims(workload("new", "a", cpu=5)) == {}
 
 
 def test_nominal_quota_comes_back_whatever_the_shares():
@@ -169,90 +157,3 @@ def test_the_demo_of_two_teams_under_fair_sharing():
     world = fair(queue("a", "ab", cpu=0, **ANY), queue("b", "ab", cpu=0), queue("shared", "ab", cpu=10))
     world.runs("b", "b", priority=100, cpu=5)
     assert world.victims(workload("new", "a", priority=1000, cpu=7)) == {}
-
-
-def test_sets_proposed_by_others():
-    """A set is judged in the order of shares: too much of one queue is refused although there would be room."""
-    world = fair(
-        queue("a", "all", cpu=0, **ANY), queue("b", "all", cpu=0), queue("c", "all", cpu=0), queue("l", "all", cpu=8)
-    )
-    for i in range(4):
-        world.runs(f"b{i}", "b", cpu=1)
-        world.runs(f"c{i}", "c", cpu=1)
-    asks = workload("new", "a", cpu=2)
-    found = world.assign(asks)
-    assert world.quota.fits_quota(asks, found, ["b3", "c3"])
-    assert world.quota.fits_quota(asks, found, ["b0", "c3"])
-    assert not world.quota.fits_quota(asks, found, ["b3"])
-    assert not world.quota.fits_quota(asks, found, ["b0", "b1", "b2", "b3"])
-    assert world.quota.may_remove("b0", asks, found) == FAIR
-
-
-# -- the order of heads ----------------------------------------------------------------------------------------------
-
-
-def order(world, *heads):
-    """Names in the order in which they are looked at."""
-    return [o.workload.name for o in world.cycle(*heads)]
-
-
-def test_the_lowest_share_is_first():
-    """Whoever would have the lowest share with its head admitted goes first, whatever the priority."""
-    world = fair(queue("a", "all", cpu=0), queue("b", "all", cpu=0), queue("l", "all", cpu=10))
-    world.runs("r", "a", cpu=3)
-    assert order(world, workload("ha", "a", priority=9, cpu=1), workload("hb", "b", cpu=3)) == ["hb", "ha"]
-
-
-def test_equal_shares_go_by_priority_and_age():
-    """Among equals higher priority first, then who has waited longest."""
-    world = fair(*(queue(q, "all", cpu=0) for q in "abc"), queue("l", "all", cpu=10))
-    heads = [
-        workload("old", "a", queued=1, cpu=1),
-        workload("high", "b", priority=1, queued=3, cpu=1),
-        workload("new", "c", queued=2, cpu=1),
-    ]
-    assert order(world, *heads) == ["high", "old", "new"]
-
-
-def test_the_share_of_the_department_counts_first():
-    """A team with nothing in a department with much comes after a team with little in one with nothing."""
-    world = fair(
-        cohort("company", cpu=20),
-        cohort("left", "company"),
-        cohort("right", "company"),
-        queue("poor", "left", cpu=0),
-        queue("rich", "left", cpu=0),
-        queue("some", "right", cpu=0),
-    )
-    world.runs("r", "rich", cpu=6)
-    world.runs("s", "some", cpu=2)
-    heads = workload("hp", "poor", cpu=1), workload("hs", "some", cpu=1), workload("hr", "rich", cpu=1)
-    assert order(world, *heads) == ["hs", "hp", "hr"]
-
-
-def test_each_winner_changes_the_shares_above_it():
-    """After a head of one department is admitted the other department may be next."""
-    world = fair(
-        cohort("company", cpu=20),
-        cohort("left", "company"),
-        cohort("right", "company"),
-        *(queue(f"l{i}", "left", cpu=0) for i in range(2)),
-        *(queue(f"r{i}", "right", cpu=0) for i in range(2)),
-    )
-    heads = [workload(f"h{q}", q, cpu=2) for q in ("l0", "l1", "r0", "r1")]
-    assert order(world, *heads) == ["hl0", "hr0", "hl1", "hr1"]
-
-
-def test_victims_hold_their_quota_while_shares_are_compared():
-    """What a cycle takes away counts until it is gone: the tournament sees usage as it is."""
-    world = fair(
-        queue("a", "all", cpu=2, **ANY), queue("b", "all", cpu=0), queue("c", "all", cpu=0), queue("l", "all", cpu=4)
-    )
-    world.runs("b1", "b", cpu=4)
-    world.runs("b2", "b", cpu=2)
-    cycle = Cycle(world.quota)
-    found = list(cycle.outcomes([workload("new", "a", priority=1, cpu=2), workload("hc", "c", cpu=1)]))
-    cycle.close()
-    assert [o.workload.name for o in found] == ["new", "hc"]
-    assert [v.workload.name for v in found[0].victims] == ["b2"]
-    assert world.usage()["b", "default", "cpu"] == 6

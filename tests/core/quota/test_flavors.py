@@ -4,17 +4,16 @@ import msgspec
 import pytest
 
 from gangsched.core.quota.flavors import Mode, better, mismatch
-from gangsched.core.quota.workloads import PodSet, Workload, pod_sets, quantity, usage_of, workload_priority
+from gangsched.core.quota.workloads import PodSet, Workload, pod_sets, quantity, workload_priority
 from gangsched.model.queues import Fungibility, ResourceFlavor, WorkloadPriorityClass
 from gangsched.model.records import NodeTerm, PodShape, Requirement, Taint, Toleration
-from tests.core.quota.world import World, flavor, group, own, queue, workload
+from tests.core.quota.world import World, flavor, group, queue, workload
 
 
 def chosen(world, asks):
-    """``(mode, level, flavor of cpu)``; no flavor if there is none."""
-    found = world.assign(asks)
-    choices = found.pod_sets[-1].choices
-    return found.mode.name, found.level, choices["cpu"].flavor if choices else None
+    """``(outcome, cores that are borrowed, flavor of cpu)``; no flavor if there is none."""
+    found = world.decide(asks)
+    return found.outcome, int(dict(found.quota.borrowed).get("cpu", 0)), dict(found.quota.flavors).get("cpu")
 
 
 # -- order and fungibility -------------------------------------------------------------------------------------------
@@ -23,15 +22,15 @@ def chosen(world, asks):
 def test_flavors_in_order():
     """The first that has room is taken; the next when it is full."""
     world = World(queue("q", "", group(flavor("spot", cpu=2), flavor("fixed", cpu=4))))
-    assert chosen(world, workload("w", "q", cpu=2)) == ("FIT", 0, "spot")
+    assert chosen(world, workload("w", "q", cpu=2)) == ("bind", 0, "spot")
     world.runs("r", "q", flavor="spot", cpu=1)
-    assert chosen(world, workload("w", "q", cpu=2)) == ("FIT", 0, "fixed")
-    assert chosen(world, workload("w", "q", cpu=5)) == ("NO_FIT", 0, None)
+    assert chosen(world, workload("w", "q", cpu=2)) == ("bind", 0, "fixed")
+    assert chosen(world, workload("w", "q", cpu=5)) == ("unschedulable", 0, None)
 
 
 @pytest.mark.parametrize(
     ("when_can_borrow", "expected"),
-    [("MayStopSearch", ("FIT", 1, "spot")), ("TryNextFlavor", ("FIT", 0, "fixed"))],
+    [("MayStopSearch", ("bind", 2, "spot")), ("TryNextFlavor", ("bind", 0, "fixed"))],
 )
 def test_borrow_or_look_further(when_can_borrow, expected):
     """The search stops at a flavor that can be borrowed, or goes on to one that need not be."""
@@ -45,7 +44,7 @@ def test_borrow_or_look_further(when_can_borrow, expected):
 
 @pytest.mark.parametrize(
     ("when_can_preempt", "expected"),
-    [("MayStopSearch", ("PREEMPT", 0, "spot")), ("TryNextFlavor", ("FIT", 0, "fixed"))],
+    [("MayStopSearch", ("preempt", 0, "spot")), ("TryNextFlavor", ("bind", 0, "fixed"))],
 )
 def test_preempt_or_look_further(when_can_preempt, expected):
     """The search stops at a flavor in which somebody can be displaced, or goes on to one that has room."""
@@ -58,7 +57,7 @@ def test_preempt_or_look_further(when_can_preempt, expected):
 
 @pytest.mark.parametrize(
     ("preference", "expected"),
-    [("BorrowingOverPreemption", ("FIT", 1, "fixed")), ("PreemptionOverBorrowing", ("PREEMPT", 0, "spot"))],
+    [("BorrowingOverPreemption", ("bind", 2, "fixed")), ("PreemptionOverBorrowing", ("preempt", 0, "spot"))],
 )
 def test_what_is_worse_when_nothing_is_free(preference, expected):
     """With the whole list walked the preference decides between borrowing and preemption."""
@@ -77,7 +76,7 @@ def test_a_flavor_without_candidates_is_passed_over():
     world = World(queue("q", "", group(flavor("spot", cpu=2), flavor("fixed", cpu=2)), within="LowerPriority"))
     world.runs("high", "q", priority=9, flavor="spot", cpu=2)
     world.runs("low", "q", priority=0, flavor="fixed", cpu=2)
-    assert chosen(world, workload("w", "q", priority=1, cpu=2)) == ("PREEMPT", 0, "fixed")
+    assert chosen(world, workload("w", "q", priority=1, cpu=2)) == ("preempt", 0, "fixed")
     assert world.victims(workload("w", "q", priority=1, cpu=2)) == {"low": "InClusterQueue"}
 
 
@@ -90,7 +89,7 @@ def test_reclaiming_is_better_than_displacing_ones_own():
     )
     world.runs("low", "q", flavor="spot", cpu=2)
     world.runs("borrower", "other", priority=9, flavor="fixed", cpu=2)
-    assert chosen(world, workload("w", "q", priority=1, cpu=2)) == ("RECLAIM", 0, "fixed")
+    assert chosen(world, workload("w", "q", priority=1, cpu=2)) == ("preempt", 0, "fixed")
 
 
 def test_the_order_of_preference_is_total():
@@ -156,7 +155,7 @@ def test_all_pod_sets_or_none():
     world = World(queue("q", cpu=2))
     one = PodShape(requests=(("cpu", 1000),))
     found = world.assign(roles(PodSet("launcher", 1, one), PodSet("worker", 2, one)))
-    assert (found.mode, found.reason) == (Mode.NO_FIT, "ExceedsMaxQuota")
+    assert found.mode is Mode.NO_FIT
     assert found.message == (
         "couldn't assign flavors to pod set worker: insufficient quota for cpu in flavor default, previously "
         "considered podsets requests (1) + current podset request (2) > maximum capacity (2)"
@@ -176,7 +175,7 @@ def test_uncovered_resources():
     world = World(queue("q", cpu=1, memory=0))
     assert world.assign(workload("w", "q", cpu=1)).mode is Mode.FIT
     found = world.assign(workload("w", "q", cpu=1, gpu=1))
-    assert (found.mode, found.reason) == (Mode.NO_FIT, "NoMatchingFlavor")
+    assert found.mode is Mode.NO_FIT
     assert found.message == (
         "couldn't assign flavors to pod set main: resource nvidia.com/gpu unavailable in ClusterQueue"
     )
@@ -186,7 +185,7 @@ def test_amounts_beyond_anything():
     """Numbers that no machine has are compared exactly, and refused."""
     world = World(queue("q", "all", memory=2**53), queue("r", "all", memory=2**53))
     assert world.assign(workload("w", "q", memory=2**53, count=2)).mode is Mode.FIT
-    assert world.assign(workload("w", "q", memory=2**53, count=2**31)).reason == "ExceedsMaxQuota"
+    assert world.assign(workload("w", "q", memory=2**53, count=2**31)).mode is Mode.NO_FIT
 
 
 # -- what the flavor's nodes demand ----------------------------------------------------------------------------------
@@ -237,20 +236,12 @@ def test_an_unfit_flavor_is_skipped():
     """Pods that do not tolerate the first flavor get the second; if there is none the reason says so."""
     world = World(SPOT, queue("q", "", group(flavor("spot", cpu=2), flavor("fixed", cpu=2))), queue("s", "", group(
         flavor("spot", cpu=2))))  # fmt: skip
-    assert chosen(world, workload("w", "q", cpu=1)) == ("FIT", 0, "fixed")
+    assert chosen(world, workload("w", "q", cpu=1)) == ("bind", 0, "fixed")
     found = world.assign(workload("w", "s", cpu=1))
-    assert (found.reason, found.message) == (
-        "NoMatchingFlavor",
-        "couldn't assign flavors to pod set main: untolerated taint spot=yes:NoSchedule in flavor spot",
+    assert found.mode is Mode.NO_FIT
+    assert found.message == (
+        "couldn't assign flavors to pod set main: untolerated taint spot=yes:NoSchedule in flavor spot"
     )
-
-
-def test_the_mildest_reason_of_alternatives():
-    """One flavor does not match, another could when somebody leaves: the workload waits for quota."""
-    world = World(SPOT, queue("q", "", group(flavor("spot", cpu=2), flavor("fixed", cpu=own(2)))))
-    world.runs("r", "q", flavor="fixed", cpu=2)
-    assert world.assign(workload("w", "q", cpu=1)).reason == "WaitingForQuota"
-    assert world.assign(workload("w", "q", cpu=3)).reason == "ExceedsMaxQuota"
 
 
 # -- small things ----------------------------------------------------------------------------------------------------
@@ -278,15 +269,3 @@ def test_priority_of_a_workload():
 def test_quantities_in_messages(resource, units, text):
     """Exact, and as Kubernetes would write them."""
     assert quantity(resource, units) == text
-
-
-def test_usage_of_pods_that_run():
-    """What pods hold follows from their flavors; resources without one, which no queue covers, cost nothing."""
-    pods = PodSet("main", 2, PodShape(requests=(("cpu", 1000), ("memory", 5))))
-    launcher = PodSet("launcher", 1, PodShape(requests=(("cpu", 500),)))
-    flavors = [{"cpu": "spot", "pods": "spot"}, {"cpu": "spot", "pods": "fixed"}]
-    assert usage_of(flavors, [pods, launcher], {"cpu": 0, "pods": 0}) == (
-        (("fixed", "pods"), 1),
-        (("spot", "cpu"), 2500),
-        (("spot", "pods"), 2),
-    )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.quota.world import World, cohort, flavor, group, own, queue, workload
+from tests.core.quota.world import World, cohort, exceeds, flavor, group, own, queue, workload
 
 OWN, RECLAIM, BORROWING = "InClusterQueue", "InCohortReclamation", "InCohortReclaimWhileBorrowing"
 
@@ -46,9 +46,17 @@ def test_those_already_told_to_leave_are_taken_first():
     """An evicted workload still holds its quota: waiting for it costs nobody anything."""
     world = World(queue("q", cpu=4, within="LowerPriority"))
     world.runs("low", "q", priority=1, cpu=2)
-    world.runs("leaving", "q", priority=5, cpu=2)
-    world.quota.evict("leaving")
-    assert set(world.victims(workload("new", "q", priority=9, cpu=2))) == {"leaving"}
+    world.runs("leaving", "q", priority=5, cpu=2, leaving=True)
+    found = world.decide(workload("new", "q", priority=9, cpu=2))
+    assert (found.outcome, found.victims, [a.pod for a in found.awaiting]) == ("wait", (), ["d/leaving"])
+
+
+def test_those_already_told_to_leave_keep_their_priority():
+    """Nobody gets the quota of one that leaves who could not have displaced it."""
+    world = World(queue("q", cpu=4, within="LowerPriority"))
+    world.runs("leaving", "q", priority=5, cpu=4, leaving=True)
+    assert world.decide(workload("new", "q", priority=5, cpu=2)).outcome == "unschedulable"
+    assert world.decide(workload("new", "q", priority=6, cpu=2)).outcome == "wait"
 
 
 def test_nobody_goes_when_it_would_not_help():
@@ -179,17 +187,17 @@ def test_own_queue_while_borrowing():
 def test_lending_limits_keep_quota_at_home():
     """What a queue does not lend is not there for others, and is there for itself although others borrow."""
     world = World(queue("keeps", "all", cpu=own(4, lending=1)), queue("other", "all", cpu=2))
-    assert world.assign(workload("w", "other", cpu=4)).reason == "ExceedsMaxQuota"
+    assert exceeds(world.decide(workload("w", "other", cpu=4)))
     world.runs("b", "other", cpu=3)
-    assert world.assign(workload("mine", "keeps", cpu=3)).mode.name == "FIT"
+    assert world.decide(workload("mine", "keeps", cpu=3)).outcome == "bind"
     assert world.assign(workload("mine", "keeps", cpu=4)).mode.name == "NO_CANDIDATES"
 
 
 def test_borrowing_limits_stop_the_borrower():
     """Up to the limit there is no victim; beyond it no victim would help."""
     world = World(queue("mine", "all", cpu=own(1, borrowing=2), reclaim="Any"), queue("lends", "all", cpu=9))
-    assert world.assign(workload("w", "mine", cpu=3)).mode.name == "FIT"
-    assert world.assign(workload("w", "mine", cpu=4)).reason == "ExceedsMaxQuota"
+    assert world.decide(workload("w", "mine", cpu=3)).outcome == "bind"
+    assert exceeds(world.decide(workload("w", "mine", cpu=4)))
     world.runs("r", "mine", cpu=2)
     assert world.victims(workload("w", "mine", cpu=2)) == {}
 
@@ -236,7 +244,7 @@ def test_beyond_the_department_priority_decides():
 def test_the_better_right_goes_before_lower_priority():
     """Over the other department the team has a right, over its sister only priority: the former goes first."""
     world = departments(reclaim="Any", borrow="LowerPriority")
-    world.quota.put(cohort("left", "company", cpu=2))
+    world.put(cohort("left", "company", cpu=2))
     world.runs("mine", "left-1", cpu=2)
     world.runs("sister", "left-2", priority=0, cpu=3)
     world.runs("far", "right-1", priority=3, cpu=5)
@@ -247,7 +255,7 @@ def test_a_department_within_its_quota_is_left_alone():
     """A team that borrows from its sister only does not cost the other department anything."""
     world = departments(reclaim="Any")
     world.runs("shared", "left-1", cpu=1)
-    world.quota.put(queue("right-2", "right", cpu=0))
+    world.put(queue("right-2", "right", cpu=0))
     world.runs("inner", "right-2", priority=0, cpu=2)
     world.runs("sister", "left-2", priority=0, cpu=5)
     assert world.victims(workload("new", "left-1", priority=0, cpu=1)) == {"sister": RECLAIM}
@@ -263,10 +271,10 @@ def test_limits_of_a_department():
         queue("left-2", "left", cpu=2),
         queue("right-1", "company", cpu=1),
     )
-    assert world.assign(workload("w", "left-1", cpu=5)).mode.name == "FIT"
-    assert world.assign(workload("w", "left-1", cpu=6)).reason == "ExceedsMaxQuota"
-    assert world.assign(workload("w", "right-1", cpu=10)).mode.name == "FIT"
-    assert world.assign(workload("w", "right-1", cpu=11)).reason == "ExceedsMaxQuota"
+    assert world.decide(workload("w", "left-1", cpu=5)).outcome == "bind"
+    assert exceeds(world.decide(workload("w", "left-1", cpu=6)))
+    assert world.decide(workload("w", "right-1", cpu=10)).outcome == "bind"
+    assert exceeds(world.decide(workload("w", "right-1", cpu=11)))
 
 
 def test_cohorts_in_a_circle_admit_nothing():
@@ -284,7 +292,7 @@ def test_a_very_tall_tree_is_refused_and_not_a_crash():
     chain = [cohort(f"c{i}", f"c{i - 1}" if i else "") for i in range(5000)]
     world = World(*chain, queue("deep", "c4999", cpu=1), queue("high", "c5", cpu=1))
     assert world.quota.inactive("deep") == "CohortCycle"
-    assert world.assign(workload("w", "high", cpu=1)).mode.name == "FIT"
+    assert world.decide(workload("w", "high", cpu=1)).outcome == "bind"
 
 
 # -- several resources and flavors -----------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from gangsched.core.quota.quota import preemption_message
-from gangsched.model.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass
+from gangsched.model.queues import LocalQueue, ResourceFlavor, WorkloadPriorityClass
 from gangsched.model.records import LabelSelector, Requirement
-from tests.core.quota.world import World, cohort, queue, workload
+from tests.core.quota.world import World, cohort, exceeds, queue, workload
 
 
 def test_from_the_label_to_the_queue():
@@ -64,28 +64,29 @@ def test_quota_that_changes():
     """A queue that grows, moves to another cohort or goes away changes what others can have, at once."""
     world = World(queue("a", "all", cpu=1), queue("b", "all", cpu=1))
     asks = workload("w", "a", cpu=2)
-    assert world.assign(asks).mode.name == "FIT"
+    assert world.decide(asks).outcome == "bind"
     world.runs("r", "b", cpu=1)
-    assert world.assign(asks).mode.name == "NO_FIT"
-    world.quota.put(queue("b", "all", cpu=2))
-    assert world.assign(asks).mode.name == "FIT"
-    world.quota.put(queue("b", "elsewhere", cpu=2))
-    assert world.assign(asks).reason == "ExceedsMaxQuota"
-    world.quota.put(cohort("all", cpu=5))
-    assert world.assign(asks).mode.name == "FIT"
-    world.quota.drop(Cohort, "all")
-    assert world.assign(asks).reason == "ExceedsMaxQuota"
+    assert world.decide(asks).outcome == "unschedulable"
+    world.put(queue("b", "all", cpu=2))
+    assert world.decide(asks).outcome == "bind"
+    world.put(queue("b", "elsewhere", cpu=2))
+    assert exceeds(world.decide(asks))
+    world.put(cohort("all", cpu=5))
+    assert world.decide(asks).outcome == "bind"
+    world.drop("Cohort", "all")
+    assert exceeds(world.decide(asks))
 
 
 def test_admissions_outlive_their_queue():
-    """What is admitted in a queue that is gone holds nothing, and holds it again when the queue comes back."""
+    """What runs in a queue that is gone holds nothing, and holds it again when the queue comes back."""
     world = World(queue("a", "all", cpu=1), queue("b", "all", cpu=2))
     world.runs("r", "b", cpu=2)
-    world.quota.drop(ClusterQueue, "b")
+    world.drop("ClusterQueue", "b")
     assert world.usage() == {}
-    world.quota.put(queue("b", "all", cpu=2))
+    world.put(queue("b", "all", cpu=2))
     assert world.usage()["b", "default", "cpu"] == 2
-    world.quota.release("r")
+    world.ends("r")
+    world.rest()
     assert world.usage() == {}
 
 
@@ -94,8 +95,7 @@ def test_an_admission_that_changes_is_counted_once():
     world = World(queue("a", cpu=9))
     world.runs("r", "a", cpu=2)
     world.runs("r", "a", cpu=3)
-    world.quota.evict("r")
-    world.quota.evict("nobody")
+    world.runs("r", "a", cpu=3, leaving=True)
     assert world.usage() == {("a", "default", "cpu"): 3}
 
 
@@ -122,6 +122,5 @@ def test_without_flavors_there_is_no_room():
     world.runs("r", "q", cpu=1)
     asks = workload("w", "q", priority=1, cpu=2)
     found = world.assign(asks)
-    assert not world.quota.has_room(asks, found, ["r"])
-    assert not world.quota.fits_quota(asks, found)
-    assert not world.quota.fits_quota(asks, found, ["r"])
+    assert not world.quota.has_room(asks, found, world.quota.admissions)
+    assert not world.quota.has_room(asks, found)

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from gangsched.core.quota.cycle import Status
-from gangsched.core.quota.flavors import Mode
-from gangsched.core.quota.workloads import Admission
-from tests.core.quota.world import World, flavor, group, own, queue, workload
+from tests.core.harness import reports
+from tests.core.quota.world import World, exceeds, flavor, group, own, queue, reasons, workload
 
 POLICY: dict[str, Any] = {"reclaim": "Any", "borrow": "LowerPriority", "threshold": 100}
 
@@ -24,48 +22,39 @@ JOB_B = workload("team-b-job", "team-b-cq", priority=100, queued=1, cpu=5)
 JOB_A = workload("team-a-job", "team-a-cq", priority=1000, queued=2, cpu=7, gpu=2)
 
 
-def admit(world, outcome):
-    """What the caller of a cycle does with an admission."""
-    a = outcome.assignment
-    world.quota.admit(Admission(outcome.workload, a.usage, world.now, flavors=a.flavors))
-
-
 def test_the_story():
     """B borrows 5 CPU; A borrows 7 and takes them back from B, who comes back when A has finished."""
     world = teams()
-    [first] = world.cycle(JOB_B)
-    assert (first.status, first.assignment.level) == (Status.ADMITTED, 1)
-    admit(world, first)
-    [second] = world.cycle(JOB_A)
-    assert second.status is Status.PREEMPTING
-    assert {v.workload.name: v.reason for v in second.victims} == {"team-b-job": "InCohortReclaimWhileBorrowing"}
-    assert second.message == (
-        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 2 more needed. "
-        "Pending the preemption of 1 workload(s)"
+    assert world.turns(JOB_B) == [("team-b-job", "bind", [])]
+    lent = world.cluster.decisions[-1].quota
+    assert lent is not None
+    assert lent.borrowed == (("cpu", "5"),)
+    assert world.turns(JOB_A) == [("team-a-job", "preempt", ["team-b-job"])]
+    taken = world.cluster.decisions[-1]
+    assert reasons(taken) == {"team-b-job": "InCohortReclaimWhileBorrowing"}
+    [told] = [r for r in reports(world.cluster.log, "EvictedDueToPreempted") if "team-b-job" in r.regarding]
+    assert told.note.startswith(
+        "Preempted to accommodate a workload (UID: uid-d-team-a-job, JobUID: UNKNOWN) due to reclamation within the "
+        "cohort while borrowing; preemptor path: /team-ab/team-a-cq; preemptee path: /team-ab/team-b-cq; "
     )
-    assert world.quota.message(second.victims[0], JOB_A, "job") == (
-        "Preempted to accommodate a workload (UID: team-a-job, JobUID: job) due to reclamation within the cohort while "
-        "borrowing; preemptor path: /team-ab/team-a-cq; preemptee path: /team-ab/team-b-cq"
-    )
-    world.quota.release(JOB_B.uid)
-    third, fourth = world.cycle(JOB_B, JOB_A)
-    assert (third.workload, third.status) == (JOB_A, Status.ADMITTED)
-    assert third.assignment.usage == ((("default", "cpu"), 7000), (("gpu", "nvidia.com/gpu"), 2))
-    assert (fourth.status, fourth.message) == (
-        Status.SKIPPED,
-        "Workload no longer fits after processing another workload",
-    )
-    admit(world, third)
+    world.cluster.leave()
+    again = world.turns(JOB_B)
+    assert again == [("team-b-job", "unschedulable", [])]
+    assert world.running() == {"team-a-job"}
+    assert taken.quota is not None
+    assert taken.quota.flavors == (("cpu", "default"), ("nvidia.com/gpu", "gpu"))
     assert world.usage() == {
         ("team-a-cq", "default", "cpu"): 7,
         ("team-a-cq", "gpu", "nvidia.com/gpu"): 2,
         ("team-ab", "default", "cpu"): 7,
         ("team-ab", "gpu", "nvidia.com/gpu"): 2,
     }
-    [waiting] = world.cycle(JOB_B)
-    assert (waiting.status, waiting.reason) == (Status.NO_FIT, "WaitingForQuota")
-    world.quota.release(JOB_A.uid)
-    assert [o.status for o in world.cycle(JOB_B)] == [Status.ADMITTED]
+    assert world.cluster.decisions[-1].message == (
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 2 more needed"
+    )
+    world.ends("team-a-job")
+    world.rest()
+    assert world.running() == {"team-b-job"}
 
 
 def test_the_threshold_includes_itself():
@@ -79,16 +68,15 @@ def test_the_threshold_includes_itself():
 def test_no_preemption_without_the_policy():
     """Nominal CPU is 0, so that A can only borrow: without borrowWithinCohort it waits."""
     world = teams()
-    world.quota.put(queue("team-a-cq", "team-ab", *world.quota.queues["team-a-cq"].groups, reclaim="Any"))
+    world.put(queue("team-a-cq", "team-ab", *world.quota.queues["team-a-cq"].groups, reclaim="Any"))
     world.runs("b", "team-b-cq", priority=100, cpu=5)
-    assert world.assign(JOB_A).mode is Mode.NO_FIT
-    assert world.victims(JOB_A) == {}
+    assert world.decide(JOB_A).outcome == "unschedulable"
 
 
 def test_what_may_not_be_borrowed_never_waits():
     """B may not borrow GPUs: asking for one exceeds what it can ever have."""
-    found = teams().assign(workload("b", "team-b-cq", gpu=1))
-    assert (found.mode, found.reason) == (Mode.NO_FIT, "ExceedsMaxQuota")
+    found = teams().decide(workload("b", "team-b-cq", gpu=1))
+    assert exceeds(found)
     assert found.message == (
         "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor gpu, previously "
         "considered podsets requests (0) + current podset request (1) > maximum capacity (0)"

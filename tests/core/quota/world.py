@@ -1,25 +1,34 @@
-"""Builders for quota: queues, cohorts and workloads in one line each. Amounts of ``cpu`` are cores, others units."""
+"""Builders for quota: queues, cohorts and workloads in one line each. Amounts of ``cpu`` are cores, others units.
+
+And a cluster whose one node has room for everything, so that of quota and nodes only quota decides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gangsched.core.quota.cycle import Cycle, Outcome
+from gangsched.core.decision import Decision
+from gangsched.core.events import NamespaceChanged, QueueObjectChanged, QueueObjectGone
 from gangsched.core.quota.flavors import Assignment
-from gangsched.core.quota.quota import FairSharing, Quota
-from gangsched.core.quota.workloads import Admission, PodSet, Workload
+from gangsched.core.quota.quota import Quota
+from gangsched.core.quota.workloads import PodSet, Workload
 from gangsched.model.queues import (
+    QUEUE_LABEL,
     ClusterQueue,
     Cohort,
     FlavorQuota,
     Fungibility,
     Limits,
+    LocalQueue,
+    QueueObject,
     QueuePreemption,
     ResourceFlavor,
     ResourceGroup,
 )
-from gangsched.model.records import LabelSelector, PodShape
+from gangsched.model.records import LabelSelector, Namespace, PodShape
+from tests.builders import PodBuilder, node, pod
+from tests.core.harness import Cluster, verdict
 
 
 def units(resource: str, amount: float) -> int:
@@ -98,21 +107,62 @@ def workload(
     """A workload of one pod set."""
     asked = {"nvidia.com/gpu" if r == "gpu" else r: amount for r, amount in requests.items()}
     shape = PodShape(requests=tuple(sorted((r, units(r, a)) for r, a in asked.items())))
-    return Workload("ns", name, name, queue, (PodSet("main", count, shape),), priority, queued)
+    return Workload("d", name, name, queue, (PodSet("main", count, shape),), priority, queued)
+
+
+def pods_of(asks: Workload) -> list[PodBuilder]:
+    """The pods that a workload is: one, or a gang."""
+    shapes = [s.shape for s in asks.pod_sets for _ in range(s.count)]
+    out = []
+    for i, shape in enumerate(shapes):
+        made = pod(asks.name if len(shapes) == 1 else f"{asks.name}-{i}").requests(**dict(shape.requests))
+        made.labels({QUEUE_LABEL: asks.queue}).priority(asks.priority).created(asks.queued)
+        out.append(made.light_gang(asks.name, len(shapes)) if len(shapes) > 1 else made)
+    return out
+
+
+def flavor_names(*objects: QueueObject) -> list[str]:
+    """Flavors for which these objects have quota."""
+    specs = [each for each in objects if isinstance(each, ClusterQueue | Cohort)]
+    return sorted({f.flavor for spec in specs for g in spec.groups for f in g.flavors})
 
 
 class World:
-    """A quota with shorthands; every admission is later than the one before."""
+    """The scheduler's core, and a cluster around it; every admission is later than the one before.
 
-    def __init__(self, *objects: ClusterQueue | Cohort | ResourceFlavor, fair: FairSharing | None = None) -> None:
-        self.quota = Quota(fair)
-        self.now = 1000.0
-        for thing in objects:
-            self.quota.put(thing)
-        specs: list[ClusterQueue | Cohort] = [*self.quota.queues.values(), *self.quota.cohorts.values()]
-        for name in sorted({f.flavor for spec in specs for g in spec.groups for f in g.flavors}):
-            if name not in self.quota.flavors:
-                self.quota.put(ResourceFlavor(name))
+    Each ClusterQueue has a LocalQueue of the same name, and each flavor that quota is for exists.
+    """
+
+    def __init__(self, *objects: QueueObject, fair: bool = False) -> None:
+        self.cluster = Cluster(NamespaceChanged(Namespace("d")), fair_sharing=fair)
+        self.cluster.now = 1000.0
+        self._labels: dict[str, str] = {}
+        self._known: set[str] = set()
+        self.put(*objects)
+
+    def put(self, *objects: QueueObject) -> None:
+        """Objects are created or changed."""
+        made: list[QueueObject] = [*objects]
+        self._known.update(each.name for each in objects if isinstance(each, ResourceFlavor))
+        made += [ResourceFlavor(name) for name in flavor_names(*objects) if name not in self._known]
+        self._known.update(flavor_names(*objects))
+        made += [LocalQueue("d", each.name, each.name) for each in objects if isinstance(each, ClusterQueue)]
+        for each in made:
+            if isinstance(each, ResourceFlavor):
+                self._labels.update(each.labels)
+        plenty = dict.fromkeys(("cpu", "memory", "nvidia.com/gpu", "pods", "a", "b"), 2**50)
+        self.cluster.handle(node("n").room(**plenty).label(**self._labels), *map(QueueObjectChanged, made))
+
+    def drop(self, kind: str, name: str) -> None:
+        """An object is gone."""
+        self.cluster.handle(QueueObjectGone(kind, "", name))
+
+    @property
+    def quota(self) -> Quota:
+        """What the core knows of quota."""
+        managed = self.cluster.core.world.managed
+        managed.settle()
+        return managed.quota
 
     def runs(
         self,
@@ -122,29 +172,64 @@ class World:
         priority: int = 0,
         queued: float | None = None,
         flavor: str = "default",
+        leaving: bool = False,
         **requests: Any,
     ) -> Workload:
-        """An admitted workload, whatever quota says."""
-        self.now += 1
-        made = workload(name, queue, priority=priority, queued=self.now if queued is None else queued, **requests)
-        usage = tuple(((flavor, r), n) for r, n in made.pod_sets[0].requests({}).items())
-        self.quota.admit(Admission(made, usage, self.now))
+        """An admitted workload of one pod, whatever quota says; one that is ``leaving`` has been told to go."""
+        self.cluster.now += 1
+        since = self.cluster.now
+        made = workload(name, queue, priority=priority, queued=since if queued is None else queued, **requests)
+        self.admit(made, dict.fromkeys(dict(made.pod_sets[0].shape.requests), flavor), since, leaving)
         return made
 
-    def victims(self, asks: Workload) -> dict[str, str]:
-        """Reasons by name of those who have to go for it."""
-        return {v.workload.name: v.reason for v in self.quota.victims(asks, self.quota.assign(asks))}
+    def admit(self, made: Workload, flavors: Mapping[str, str], since: float, leaving: bool = False) -> None:
+        """The one pod of a workload runs since then, each resource in a flavor."""
+        [running] = pods_of(made)
+        self.cluster.core.world.managed.choose({running.obj().uid: tuple(sorted(flavors.items()))}, since)
+        running.on("n", started=since)
+        self.cluster.handle(running.terminating(since + 1e6) if leaving else running)
+
+    # -- what is decided -----------------------------------------------------------------------------------
 
     def assign(self, asks: Workload) -> Assignment:
-        """Flavors of a workload."""
+        """Flavors of a workload, as the decision asks for them."""
         return self.quota.assign(asks)
 
-    def cycle(self, *heads: Workload) -> list[Outcome]:
-        """What becomes of these heads in one cycle, in the order in which they were looked at."""
-        cycle = Cycle(self.quota)
-        out = list(cycle.outcomes(heads))
-        cycle.close()
-        return out
+    def decide(self, asks: Workload) -> Decision:
+        """The decision about a workload, were it the only one that waits; nothing comes of it."""
+        members = [each.obj() for each in pods_of(asks)]
+        self.cluster.handle(*members)
+        found = verdict(self.cluster.core, [members[0].gang], self.cluster.now).decisions[0]
+        for each in members:
+            self.cluster.delete(each.name)
+        self.cluster.handle()
+        return found
+
+    def victims(self, asks: Workload) -> dict[str, str]:
+        """Reasons by name of those who would have to go for it."""
+        return reasons(self.decide(asks))
+
+    def turns(self, *asks: Workload) -> list[tuple[str, str, list[str]]]:
+        """These come, and what is decided happens, until nothing is left to do: for each decision in order the name,
+        the outcome, and the victims, who stay for as long as nobody lets them :meth:`Cluster.leave`.
+        """
+        self.cluster.show(*(each for made in asks for each in pods_of(made)))
+        return self.rest()
+
+    def rest(self) -> list[tuple[str, str, list[str]]]:
+        """What is decided until nothing is left to do."""
+        before = len(self.cluster.decisions)
+        self.cluster.run()
+        return what(self.cluster.decisions[before:])
+
+    def ends(self, *names: str) -> None:
+        """Pods are gone."""
+        for name in names:
+            self.cluster.delete(name)
+
+    def running(self) -> set[str]:
+        """Pods on the node that nobody has told to leave."""
+        return {p.name for p in self.cluster.pods.values() if p.node and p.live}
 
     def usage(self) -> dict[tuple[str, str, str], float]:
         """What is used by node, flavor and resource; cores for cpu."""
@@ -155,3 +240,27 @@ class World:
             for (f, r), i in tree.cells.items()
             if n.usage[i]
         }
+
+
+def cluster_of(quota: Quota) -> World:
+    """A cluster with the queues of a quota, in which the workloads that hold it run."""
+    made = World(*quota.flavors.values(), *quota.cohorts.values(), *quota.queues.values(), fair=quota.fair_sharing)
+    for admission in quota.admissions.values():
+        flavors = {resource: flavor for (flavor, resource), _ in admission.usage}
+        made.admit(admission.workload, flavors, admission.since, admission.evicted)
+    return made
+
+
+def reasons(decision: Decision) -> dict[str, str]:
+    """Why each of the victims may be taken."""
+    return {v.unit.name.removeprefix("d/"): v.reason for v in decision.victims}
+
+
+def exceeds(decision: Decision) -> bool:
+    """Is it refused because it asks for more than it can ever have?"""
+    return decision.outcome == "unschedulable" and "> maximum capacity" in decision.message
+
+
+def what(decisions: Sequence[Decision]) -> list[tuple[str, str, list[str]]]:
+    """Name, outcome and victims."""
+    return [(d.gang.name, d.outcome, sorted(reasons(d))) for d in decisions]

@@ -1,8 +1,8 @@
-"""The mix of :mod:`tests.bench.quota` through the whole core: quota and nodes decided together, pods bound and evicted.
+"""The mix of Kueue's large-scale performance test through the scheduler's core, on a virtual clock.
 
-Every workload is a pod with the label of its LocalQueue. The cluster around the core answers writes at once and lives
-on a virtual clock; nodes have room for more than all queues may use (Kueue's test has no nodes). A displaced pod leaves
-at once and is created again, as old as it was: it keeps its place in the queue.
+Every workload is a pod with the label of its LocalQueue: decided for quota and nodes together, bound, and evicted. The
+cluster around the core answers writes at once; nodes have room for more than all queues may use (Kueue's test has no
+nodes). A displaced pod leaves at once and is created again, as old as it was: it keeps its place in the queue.
 """
 
 from __future__ import annotations
@@ -20,22 +20,90 @@ from gangsched.core.actions import Action, Bind, Nominate, Remove, WithdrawNomin
 from gangsched.core.events import Event
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.queues import QUEUE_LABEL, LocalQueue, ResourceFlavor
-from gangsched.model.records import SINGLE, Condition, GangId, Namespace, Node, Pod, PodShape
-from tests.bench.quota import KINDS, NOMINAL, Kind, Report, cluster_queue
+from gangsched.model.queues import (
+    ANY,
+    LOWER,
+    QUEUE_LABEL,
+    ClusterQueue,
+    FlavorQuota,
+    Limits,
+    LocalQueue,
+    QueuePreemption,
+    ResourceFlavor,
+    ResourceGroup,
+)
+from gangsched.model.records import SINGLE, Condition, GangId, LabelSelector, Namespace, Node, Pod, PodShape
 
 NAMESPACE = "load"
 #: CPU (milli) of a node; there are nodes for half as much again as the nominal quota of all queues.
 NODE_CPU = 1_000_000
 
 
+class Kind(msgspec.Struct, frozen=True):
+    """Workloads of one class: how many per queue, every how many seconds, how long they run, priority, CPU."""
+
+    name: str
+    count: int
+    every: float
+    runs: float
+    priority: int
+    cpu: int
+    #: Mean time to admission of Kueue on its own test bed, seconds: with an API server and its pacing.
+    kueue: float
+
+
+KINDS = (
+    Kind("large", 4, 0.7, 0.7, 200, 20, 105.6),
+    Kind("medium", 11, 0.3, 0.35, 100, 5, 256.4),
+    Kind("small", 35, 0.06, 0.15, 50, 1, 700.4),
+)
+#: Share of nominal quota that Kueue's queues use on the average, and the wall time of its whole run, seconds.
+KUEUE_USAGE, KUEUE_SECONDS = 38.6, 1179.4
+NOMINAL, LIMIT = 20_000, 100_000
+
+
+class Report(msgspec.Struct):
+    """What a replay came to. Times in seconds, ``cpu`` per decision, ``total`` per workload, ``waits`` per class;
+    ``handled`` is the CPU of taking in what happens, ``used`` per cent of nominal quota.
+    """
+
+    workloads: int = 0
+    virtual: float = 0.0
+    moments: int = 0
+    preempted: int = 0
+    used: float = 0.0
+    handled: float = 0.0
+    cpu: list[float] = []
+    total: dict[str, float] = {}
+    waits: dict[str, list[float]] = {}
+    statuses: dict[str, int] = {}
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU of all decisions."""
+        return sum(self.cpu)
+
+
+def cluster_queue(name: str, cohort: str) -> ClusterQueue:
+    """A queue as in Kueue's test: it may take back what it lent, and displaces lower priority in itself."""
+    quotas = (FlavorQuota("default", (("cpu", Limits(NOMINAL, LIMIT)),)),)
+    return ClusterQueue(
+        name=name,
+        cohort=cohort,
+        groups=(ResourceGroup(("cpu",), quotas),),
+        namespaces=LabelSelector(),
+        preemption=QueuePreemption(within=LOWER, reclaim=ANY),
+    )
+
+
 class Cluster:
     """Pods and nodes around a core, and what happens when."""
 
-    def __init__(self, cohorts: int, queues: int, fair: bool = False) -> None:
+    def __init__(self, cohorts: int, queues: int, fair: bool = False, times: int = 1) -> None:
         self.core = Scheduler(Options(fair_sharing=fair))
         self.scheduler = self.core.options.scheduler_names[0]
         self.now = 0.0
+        self._times = times
         self.pods: dict[str, Pod] = {}
         self.kind_of: dict[str, Kind] = {}
         self.in_use = 0
@@ -60,7 +128,7 @@ class Cluster:
         self._events.append(ev.QueueObjectChanged(LocalQueue(NAMESPACE, name, name)))
         for kind in KINDS:
             shape = PodShape(requests=(("cpu", kind.cpu * 1000),))
-            for i in range(kind.count):
+            for i in range(kind.count * self._times):
                 created = (i + 1) * kind.every
                 uid = f"{name}-{kind.name}-{i:02}"
                 pod = Pod(
@@ -91,7 +159,7 @@ class Cluster:
                 raise RuntimeError("pods wait and nothing will happen any more")
             moment = max(min(moments), self.now)
             report.used += self.in_use * (moment - self.now)
-            report.cycles += moment > self.now
+            report.moments += moment > self.now
             self.now = moment
             self._happen(moment)
             progress(self.now, sum(map(len, report.waits.values())))

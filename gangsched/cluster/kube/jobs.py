@@ -1,0 +1,85 @@
+"""What became of a write to a Job or JobSet that was refused: the object itself knows."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from gangsched.cluster.kube.bodies import Request, job_path, job_request
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.outcomes import CONFLICT, GONE, OK, REFUSED, Verdict
+from gangsched.core.actions import Action, ResumeJob, SuspendJob
+from gangsched.model import wire, wire_jobsets
+from gangsched.model.convert import SUSPENDED_BY, job_finished
+from gangsched.model.convert_jobsets import jobset_finished
+from gangsched.model.directives import ADDED_BY_FLAVOR
+from gangsched.model.jobsets import JOBSET
+from gangsched.model.queues import QUEUE_LABEL
+
+_log = structlog.get_logger(__name__)
+
+KEPT_TEMPLATE = "the API server does not let its pod template be changed, which says nothing of the flavor"
+
+_job_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire.Job)
+_jobset_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire_jobsets.JobSet)
+
+
+async def look_at_job(
+    client: Client, timeout_seconds: float, action: SuspendJob | ResumeJob, request: Request, error: ApiError
+) -> tuple[Verdict | None, Request]:
+    """What a Job or JobSet says about an attempt to suspend it, or to let it go on, that was refused; without a verdict
+    the request that is returned is to be tried next.
+
+    Its status changes all the time: if that is all, the same is to be tried again on the newest version. What
+    somebody else has suspended stays so. A template that must not be changed is no reason not to go on; but that
+    of a Job becomes changeable only when its controller has seen that its pods are gone.
+    """
+    try:
+        body = await client.attempt("GET", job_path(action.job), timeout_seconds=timeout_seconds)
+    except ApiError as failure:
+        return ((GONE, error.message) if failure.status == 404 else None), request
+    except UnreachableError:
+        return None, request
+    what = action.job
+    job = (_jobset_decoder if what.kind == JOBSET else _job_decoder).decode(body)
+    if job.metadata.uid != action.job.uid:
+        return (GONE, error.message), request
+    if job.spec.suspend == isinstance(action, SuspendJob):
+        return (OK, ""), request
+    if jobset_finished(job) if isinstance(job, wire_jobsets.JobSet) else job_finished(job):
+        return (CONFLICT, f"{what.kind} {what.key} has finished"), request
+    by = None if isinstance(action, ResumeJob) and action.held else action.scheduler
+    if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != by:
+        return (CONFLICT, f"{what.kind} {what.key} has been suspended by somebody else"), request
+    if by is None and isinstance(action, ResumeJob) and QUEUE_LABEL not in (job.metadata.labels or {}):
+        return (CONFLICT, f"{what.kind} {what.key} has no queue any more"), request
+    version = job.metadata.resource_version
+    if not writes_templates(request):
+        return ((REFUSED, error.message) if error.status == 422 else None), job_request(action, version)
+    if error.status != 409 and _version_of(request) == version and _at_rest(job):
+        _log.warning("the template keeps its flavor", kind=what.kind, job=what.key, error=error.message)
+        return None, job_request(action, version)
+    return None, job_request(action, version, msgspec.json.decode(body))
+
+
+def writes_templates(request: Request) -> bool:
+    """Does a request that resumes a Job or JobSet change its pod templates?"""
+    return ADDED_BY_FLAVOR.encode() in request.body
+
+
+def left_out(action: Action, request: Request) -> str:
+    """What a request that was accepted does not do of the action."""
+    wanted = isinstance(action, ResumeJob) and action.templates is not None
+    return KEPT_TEMPLATE if wanted and not writes_templates(request) else ""
+
+
+def _version_of(request: Request) -> str:
+    return str(msgspec.json.decode(request.body)["metadata"]["resourceVersion"])
+
+
+def _at_rest(job: wire.Job | wire_jobsets.JobSet) -> bool:
+    """Is a Job that is suspended known by its controller to have no pods?"""
+    if isinstance(job, wire_jobsets.JobSet):
+        return True
+    suspended = any(c.type == "Suspended" and c.status == "True" for c in job.status.conditions or ())
+    return suspended and not job.status.active

@@ -1,0 +1,124 @@
+"""Which pods leave with a workload whose queue is drained, and how each of them does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gangsched.core.decision import UnitRef, Victim
+from gangsched.core.options import Options
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.removal import by_suspension
+from gangsched.core.quota.stopping import Stop, drained_queues
+from gangsched.core.quota.stopping import leaving as workloads
+from gangsched.model.records import SINGLE, GangId, Pod
+
+if TYPE_CHECKING:
+    from gangsched.core.state.world import World
+
+#: No priority protects a pod: it leaves because its queue says so, for nobody's sake.
+_ABOVE_ALL = 2**31
+
+
+class Leaving(msgspec.Struct, frozen=True):
+    """A workload that has to leave as a whole, by the UID under which it holds quota.
+
+    ``blocked`` says why it cannot now: then there are no ``victims``.
+    """
+
+    uid: str
+    gangs: tuple[GangId, ...]
+    stop: Stop
+    victims: tuple[Victim, ...]
+    blocked: str = ""
+
+    @property
+    def name(self) -> str:
+        """``namespace/name`` of its gangs, joined by commas."""
+        return ",".join(gang.key for gang in self.gangs)
+
+
+def standing(world: World, uid: str) -> list[Pod]:
+    """The pods of a workload that run and do not leave already, alone or with their Job, by gang and name."""
+    out = []
+    for pod in world.managed.pods_of(uid):
+        if pod.bound and pod.live:
+            owner = world.suspended.owner_of(pod)
+            if owner is None or not owner.suspended:
+                out.append(pod)
+    return out
+
+
+def movable(pods: Sequence[Pod], options: Options) -> bool:
+    """Would all of these be gone once they are removed? A static pod, or one of a DaemonSet, starts again in place.
+
+    What excludes a pod from preemption means nothing here: nobody preempts it.
+    """
+    daemons = (p.owner is not None and p.owner.kind == "DaemonSet" for p in pods)
+    return not any(p.static for p in pods) and (options.evict_daemonset_pods or not any(daemons))
+
+
+def leaving(
+    world: World, options: Options, uid: str, stop: Stop, pods: Sequence[Pod], also: Sequence[Pod] = ()
+) -> Leaving:
+    """How a workload leaves of which these pods still run; ``also`` are others that draw on the same budgets.
+
+    Where budgets may not be broken it leaves when they let all of its pods go, and not before.
+    """
+    gangs = world.managed.gangs_of(uid)
+    budgets = Budgets(world.budgets.values(), (p for p in world.pods.values() if p.bound and p.live))
+    unit = _unit(world, gangs)
+    found = [_victim(pod, unit, options.strict_budgets, stop) for pod in pods]
+    victims = by_suspension(found, world, options, _ABOVE_ALL, budgets)
+    all_pods = [world.pods[v.uid] for v in victims]
+    beyond = (budgets.beyond([*also, *all_pods]) - budgets.beyond(also)) if budgets else set()
+    if options.strict_budgets and budgets:
+        if any(len(budgets.matching(p)) > 1 for p in all_pods):
+            return Leaving(uid, gangs, stop, (), "the Eviction API refuses pods under several PodDisruptionBudgets")
+        if beyond:
+            keys = sorted({key for p in all_pods if p.uid in beyond for key in budgets.keys(p)})
+            text = f"{', '.join(keys) or 'a PodDisruptionBudget'} does not allow all of its {len(all_pods)} pods to go"
+            return Leaving(uid, gangs, stop, (), text)
+    marked = tuple(msgspec.structs.replace(v, over_budget=v.uid in beyond, reason=stop.reason) for v in victims)
+    return Leaving(uid, gangs, stop, marked)
+
+
+def all_leaving(world: World, options: Options) -> Iterator[Leaving]:
+    """Everybody who leaves because of a stopped queue now, in the order in which they do."""
+    if not world.managed.active:
+        return
+    world.managed.settle()
+    also: list[Pod] = []
+    for uid, stop in list(workloads(world.managed, drained_queues(world.managed.quota))):
+        pods = standing(world, uid)
+        if pods and movable(pods, options):
+            found = leaving(world, options, uid, stop, pods, also)
+            also += [world.pods[v.uid] for v in found.victims]
+            yield found
+
+
+def _unit(world: World, gangs: Sequence[GangId]) -> UnitRef:
+    if len(gangs) > 1:
+        return UnitRef("GangGroup", ",".join(g.key for g in gangs))
+    if gangs[0].family == SINGLE:
+        return UnitRef("Pod", gangs[0].key)
+    spec = world.membership.spec(gangs[0])
+    return UnitRef(spec.kind if spec is not None else "PodGroup", gangs[0].key)
+
+
+def _victim(pod: Pod, unit: UnitRef, strict: bool, stop: Stop) -> Victim:
+    return Victim(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        unit=unit,
+        partial=False,
+        priority=pod.priority,
+        over_budget=False,
+        method="evict" if strict else "delete",
+        reason=stop.reason,
+        why=f"{stop} is stopped (HoldAndDrain)",
+    )

@@ -1,0 +1,218 @@
+"""What a process begins with: its connection to the cluster, which is read while the rest is still being imported.
+
+Nothing here needs numpy, the core or the metrics. To import those takes as long as the API server takes to answer, so
+both happen at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import FrameType
+
+from gangsched.cluster.kube.adapter import KubeCluster
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.connection import Connection, ConnectionConfigError, load_connection
+from gangsched.cluster.kube.hooks import Observe
+from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
+from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.writer import WriteSettings
+from gangsched.runtime.sections import duration_seconds
+from gangsched.runtime.settings import Configuration
+from gangsched.runtime.status import LateSink, MakeSink
+
+_PROBE_SECONDS = 10.0
+_PROBE_PAUSES_SECONDS = (0.3, 0.7)  # between attempts
+#: How long a thread that computes may keep the others waiting: writes are sent while the next gang is decided. Python's
+#: own 5 ms are longer than the API server takes to answer.
+_SWITCH_SECONDS = 0.001
+
+
+class StartError(Exception):
+    """The process cannot start; the text says what the user can do."""
+
+
+def connect(configuration: Configuration) -> Connection:
+    """The connection that the configuration describes, proven to work. Raises :class:`StartError`."""
+    wanted = configuration.client_connection
+
+    async def probe() -> Connection:
+        connection = await load_connection(wanted.kubeconfig or None, wanted.context or None)
+        client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
+        client.open()
+        try:
+            await _reach(client)
+        except UnreachableError as error:
+            raise StartError(f"{connection} cannot be reached: {error}") from None
+        except ApiError as error:
+            if not error.transient:  # a server that is too busy now will answer later: what reads it asks again
+                raise StartError(f"{connection} refuses us: {error}") from None
+        finally:
+            await client.close()
+        return connection
+
+    try:
+        return asyncio.run(probe())
+    except ConnectionConfigError as error:
+        raise StartError(str(error)) from None
+
+
+async def _reach(client: Client) -> None:
+    """Ask the server for anything; a connection that breaks once or twice is no server that cannot be reached."""
+    end = time.monotonic() + _PROBE_SECONDS
+    for pause in (*_PROBE_PAUSES_SECONDS, math.inf):
+        try:
+            await client.attempt("GET", "/version", timeout_seconds=end - time.monotonic())
+        except UnreachableError:
+            if time.monotonic() + pause >= end:
+                raise
+            await asyncio.sleep(pause)
+        else:
+            return
+
+
+class Measurements:
+    """An :class:`~gangsched.cluster.kube.hooks.Observe` that keeps everything until somebody can count it."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[str, float, Mapping[str, str]]] = []
+        self._observe: Observe | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        """See :class:`~gangsched.cluster.kube.hooks.Observe`."""
+        if self._observe is None:
+            with self._lock:
+                if self._observe is None:
+                    self._kept.append((name, value, labels))
+                    return
+        self._observe(name, value, labels)
+
+    def pass_on(self, observe: Observe) -> None:
+        """Give ``observe`` what has been kept, in order, and everything from now on."""
+        with self._lock:
+            for measurement in self._kept:
+                observe(*measurement)
+            self._kept.clear()
+            self._observe = observe
+
+
+class Outside:
+    """The cluster that a process follows, with its threads, and the signals that end the process.
+
+    For the parameters see :class:`~gangsched.runtime.process.Process`, which takes it from there. ``asked`` gets the
+    reasons to stop; ``io_loop`` is there once the I/O thread runs.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        connection: Connection,
+        *,
+        dry_run: bool = False,
+        once: bool = False,
+        decide: bool = True,
+        make_sink: MakeSink | None = None,
+    ) -> None:
+        self.configuration = configuration
+        self.dry_run = dry_run
+        self.once = once
+        self.decide = decide
+        self.asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.measurements = Measurements()
+        self.io_loop: asyncio.AbstractEventLoop | None = None
+        wanted = configuration.client_connection
+        self.sink: LateSink | None = None
+        if make_sink is not None:
+            self.sink = LateSink(partial(make_sink, wanted.kubeconfig or None, wanted.context or None))
+        self.kube = KubeCluster(
+            connection,
+            lease=None if dry_run or not decide else _lease(configuration),
+            dry_run=dry_run,
+            qps=wanted.qps,
+            burst=wanted.burst,
+            writes=WriteSettings(timeout_seconds=duration_seconds(wanted.request_timeout)),
+            controller=configuration.profiles[0].scheduler_name,
+            on_gang_status=self.sink.post if self.sink else None,
+            observe=self.measurements,
+            loop_factory=self._make_io_loop,
+            quota_mode=configuration.quota.mode,
+        )
+        self._restore: Callable[[], None] | None = None
+
+    def begin(self) -> None:
+        """Catch signals and follow the cluster; again: nothing. Call in the main thread; :meth:`end` must follow."""
+        if self._restore is not None:
+            return
+        switch_seconds = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        restore_signals = self._catch_signals()
+
+        def restore() -> None:
+            sys.setswitchinterval(switch_seconds)
+            restore_signals()
+
+        self._restore = restore
+        self.kube.start()
+
+    def end(self) -> None:
+        """Stop in order, release the lease, and leave signals to whoever had them. May be called again."""
+        try:
+            self.kube.stop()
+            if self.sink is not None:
+                self.sink.stop()
+        finally:
+            restore, self._restore = self._restore, None
+            if restore is not None:
+                restore()
+
+    def _catch_signals(self) -> Callable[[], None]:
+        asked = False
+
+        def caught(number: int, _: FrameType | None) -> None:
+            nonlocal asked
+            if asked:
+                # Writes in flight are finished or undone by whoever takes over; waiting was the polite way.
+                os._exit(128 + number)
+            asked = True
+            self.asked.put(signal.Signals(number).name)
+
+        before = {number: signal.signal(number, caught) for number in (signal.SIGTERM, signal.SIGINT)}
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        return restore
+
+    def _make_io_loop(self) -> asyncio.AbstractEventLoop:
+        try:
+            import uvloop  # noqa: PLC0415 - an extra
+        except ImportError:
+            self.io_loop = asyncio.new_event_loop()
+        else:
+            self.io_loop = uvloop.new_event_loop()
+        return self.io_loop
+
+
+def _lease(configuration: Configuration) -> LeaseSettings | None:
+    election = configuration.leader_election
+    if not election.leader_elect:
+        return None
+    return LeaseSettings(
+        namespace=election.resource_namespace,
+        name=election.resource_name,
+        identity=unique_identity(),
+        duration_seconds=duration_seconds(election.lease_duration),
+        renew_deadline_seconds=duration_seconds(election.renew_deadline),
+        retry_period_seconds=duration_seconds(election.retry_period),
+        takeover_wait_seconds=duration_seconds(configuration.client_connection.request_timeout),
+    )

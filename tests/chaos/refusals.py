@@ -1,0 +1,78 @@
+"""Writes that the server refuses for good, as admission plug-ins and missing rights make it: not for all, and not for
+ever.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from gangsched.cluster.sim import World
+from gangsched.cluster.sim.faults import BEFORE, NEVER, Faults, WriteFault
+from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove
+from gangsched.core.events import Event
+
+#: An outcome that no repetition changes.
+REFUSED = "refused"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """While it stands, it refuses writes of these kinds: a binding by its pod and node, others by their pod. Which of
+    them is drawn from ``seed``, and the same every time; ``share`` is how many.
+    """
+
+    seed: str
+    kinds: tuple[type[Action], ...]
+    share: float
+
+    def refuses(self, action: Action) -> bool:
+        """Does it refuse this write?"""
+        if not isinstance(action, Bind | Mark | Nominate | Remove) or not isinstance(action, self.kinds):
+            return False
+        about = f"{action.pod.uid}/{action.node}" if isinstance(action, Bind) else action.pod.uid
+        return random.Random(f"{self.seed}/{about}").random() < self.share
+
+
+class Refusing:
+    """Other faults, and besides them the refusals of all ``rules`` that stand."""
+
+    def __init__(self, others: Faults) -> None:
+        self.rules: list[Rule] = []
+        self._others = others
+
+    def write(self, action: Action) -> WriteFault:
+        """What is refused changes nothing, whether the answer arrives or not."""
+        fault = self._others.write(action)
+        if not any(rule.refuses(action) for rule in self.rules):
+            return fault
+        if fault.fails != NEVER:
+            return msgspec.structs.replace(fault, fails=BEFORE)
+        return msgspec.structs.replace(fault, fails=BEFORE, outcome=REFUSED, message="injected refusal")
+
+    def watch_delay_seconds(self, event: Event) -> float:
+        """As the others have it."""
+        return self._others.watch_delay_seconds(event)
+
+
+def refuse_bindings(world: World, chance: random.Random) -> None:
+    """Some pods on some nodes, or all of them, for a while."""
+    _refuse(world, chance, (Bind,))
+
+
+def refuse_others(world: World, chance: random.Random) -> None:
+    """Records on some pods, or their removal, for a while."""
+    _refuse(world, chance, chance.choice(((Nominate,), (Mark,), (Remove,), (Nominate, Mark, Remove))))
+
+
+KINDS: tuple[Callable[[World, random.Random], None], ...] = (refuse_bindings, refuse_bindings, refuse_others)
+
+
+def _refuse(world: World, chance: random.Random, kinds: tuple[type[Action], ...]) -> None:
+    faults = world.faults
+    if not isinstance(faults, Refusing):
+        return
+    rule = Rule(str(chance.random()), kinds, chance.choice((0.3, 0.6, 1.0)))
+    faults.rules.append(rule)
+    world.after(chance.choice((0.5, 5.0, 30.0, 120.0)), lambda: faults.rules.remove(rule))

@@ -1,0 +1,225 @@
+"""Bindings by others that a decision did not know of: what counts as one, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.foreign import Foreign
+from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.writer import Writer
+from gangsched.core.actions import Bind, PodRef
+from gangsched.core.events import Event, NodeChanged, PodChanged, PodGone, WriteDone
+from gangsched.model.records import Pod
+from tests.builders import node, pod
+
+
+def bind(name: str = "a", to: str = "n1", number: int = 1) -> Bind:
+    """A binding of ours."""
+    found = pod(name).obj()
+    return Bind(number, PodRef(found.namespace, name, found.uid), to)
+
+
+def seen(name: str, on: str = "n1") -> PodChanged:
+    """The watch shows a pod on a node."""
+    return PodChanged(pod(name).on(on).obj())
+
+
+def gone(found: Pod) -> PodGone:
+    """The watch shows that a pod is gone."""
+    return PodGone(found.namespace, found.name, found.uid)
+
+
+def test_only_what_the_decision_has_not_been_told_overtakes_it() -> None:
+    """A pod of somebody else on the node, in events after those that had been taken in; other nodes do not matter."""
+    foreign = Foreign()
+    foreign.delivered([seen("x")])
+    assert foreign.overtakes(bind(), 0) == "d/x has been bound to n1 since this was decided"
+    assert foreign.overtakes(bind(), 1) == ""
+    foreign.delivered([NodeChanged(node("n1").obj()), seen("y")])
+    assert "d/y" in foreign.overtakes(bind(), 2)
+    assert foreign.overtakes(bind(to="n2"), 0) == ""
+    assert foreign.overtakes(bind(), 3) == ""
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PodChanged(pod("x").obj()),
+        PodChanged(pod("x").on("n1").phase("Succeeded").obj()),
+        PodChanged(pod("x").on("n1").phase("Failed").obj()),
+        gone(pod("x").on("n1").obj()),
+        NodeChanged(node("n1").obj()),
+    ],
+    ids=["pending", "succeeded", "failed", "gone", "node"],
+)
+def test_what_takes_no_room_is_no_news(event: Event) -> None:
+    """Only a pod that has been put on the node, and has not ended, overtakes a binding."""
+    foreign = Foreign()
+    foreign.delivered([event])
+    assert foreign.overtakes(bind(), 0) == ""
+
+
+def test_a_pod_is_news_once() -> None:
+    """Later changes of a pod that was on the node before say nothing new; another incarnation does."""
+    foreign = Foreign()
+    foreign.delivered([seen("x")])
+    foreign.delivered([seen("x"), PodChanged(pod("x").on("n1").label(a="b").obj())])
+    assert foreign.overtakes(bind(), 1) == ""
+    foreign.delivered([gone(pod("x").obj()), seen("x")])
+    assert foreign.overtakes(bind(), 3) != ""
+
+
+def test_our_own_bindings_are_no_news() -> None:
+    """They come back by the watch before or after their answer; one that somebody else made instead is news there."""
+    foreign = Foreign()
+    foreign.leaves(bind("b"))
+    foreign.leaves(bind("c"))
+    foreign.delivered([seen("b"), seen("c", on="n2")])
+    assert foreign.overtakes(bind(), 0) == ""
+    assert foreign.overtakes(bind(to="n2"), 0) != ""
+
+
+def test_what_may_have_taken_effect_is_not_held_back() -> None:
+    """A binding that was sent, or that the watch has shown, is repeated whatever others do, until it is known to have
+    failed.
+    """
+    foreign = Foreign()
+    foreign.leaves(bind())
+    foreign.delivered([seen("x")])
+    assert foreign.overtakes(bind(), 0) == ""
+    foreign.failed(bind())
+    assert foreign.overtakes(bind(), 0) != ""
+    foreign.delivered([seen("a"), seen("y")])
+    assert foreign.overtakes(bind(), 0) == ""
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(st.tuples(st.sampled_from("sbg"), st.integers(0, 9), st.integers(0, 9)), max_size=60),
+)
+def test_memory_is_bounded(most: int, steps: list[tuple[str, int, int]]) -> None:
+    """However many nodes and pods there are; the newest binding is always remembered."""
+    foreign, newest, there = Foreign(most), "", set()
+    for kind, number, where in steps:
+        name, on = f"p{number}", f"n{where}"
+        if kind == "s":
+            foreign.leaves(bind(name, on))
+        elif kind == "g":
+            foreign.delivered([gone(pod(name).obj())])
+            there.discard(name)
+        else:
+            ours = foreign._ours.get(bind(name).pod.uid) == on
+            foreign.delivered([seen(name, on)])
+            newest = on if name not in there and not ours else newest
+            there.add(name)
+    assert len(foreign._ours) <= most
+    assert len(foreign._newest) <= most
+    assert len(foreign._bound) == len(there)
+    assert not newest or foreign.overtakes(bind("other", newest), -1)
+
+
+# -- the writer ----------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """As much of a client as the writer needs. Before the bytes of an attempt leave, ``meanwhile`` happens; ``answers``
+    are what the attempts meet: an error, or success when there is none left. ``sent`` counts those that left.
+    """
+
+    def __init__(self, meanwhile: Callable[[], None] = lambda: None, *answers: Exception | None) -> None:
+        self.bucket = TokenBucket(1000.0, 1000)
+        self.meanwhile = meanwhile
+        self.answers = list(answers)
+        self.attempts = self.sent = 0
+
+    async def attempt(self, *_: object, fence: Callable[[], float], **__: object) -> bytes:
+        """One attempt, as :class:`Pool` makes it."""
+        self.attempts += 1
+        self.meanwhile()
+        if fence() < time.monotonic():
+            raise UnreachableError("not sent")
+        self.sent += 1
+        if self.answers and (error := self.answers.pop(0)) is not None:
+            raise error
+        return b"{}"
+
+
+async def write(server: Server, foreign: Foreign, *actions: Bind, known: int = 0) -> list[WriteDone]:
+    """The answers to these bindings, which were decided when so many events had been taken in."""
+    answers = asyncio.Queue[Event]()
+
+    def answered(events: list[Event]) -> None:
+        for event in events:
+            answers.put_nowait(event)
+
+    writer = Writer(
+        cast("Client", server),
+        answered,
+        now=lambda: 0.0,
+        fence=lambda: time.monotonic() + 60.0,
+        foreign=foreign,
+        controller="c",
+        instance="i",
+    )
+    task = asyncio.create_task(writer.run())
+    writer.submit(actions, known)
+    done = [await asyncio.wait_for(answers.get(), 10.0) for _ in actions]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return cast("list[WriteDone]", done)
+
+
+async def test_a_binding_that_was_overtaken_while_it_waited_is_not_sent() -> None:
+    """The answer says why; bindings to other nodes, and later decisions, are sent."""
+    foreign, server = Foreign(), Server()
+    foreign.delivered([seen("x")])
+    first, second = await write(server, foreign, bind("a"), bind("b", "n2", 2))
+    assert first == WriteDone(1, "outdated", "d/x has been bound to n1 since this was decided")
+    assert second == WriteDone(2, "ok")
+    assert server.attempts == 1
+    assert await write(server, foreign, bind("a"), known=1) == [WriteDone(1, "ok")]
+
+
+async def test_a_binding_that_is_overtaken_while_it_gets_its_connection_is_not_sent() -> None:
+    """What the watch brings until the bytes leave counts; the answer does not wait for another attempt."""
+    foreign = Foreign()
+    server = Server(lambda: foreign.delivered([seen("x")]))
+    [answer] = await write(server, foreign, bind())
+    assert answer.outcome == "outdated"
+    assert (server.attempts, server.sent) == (1, 0)
+
+
+async def test_a_binding_whose_answer_was_lost_is_repeated_in_spite_of_news() -> None:
+    """It may have taken effect: only the same binding again can tell."""
+    foreign = Foreign()
+    server = Server(lambda: None, UnreachableError("lost"))
+    server.meanwhile = lambda: foreign.delivered([seen("x")]) if server.sent else None
+    assert await write(server, foreign, bind()) == [WriteDone(1, "ok")]
+    assert server.sent == 2
+
+
+async def test_a_binding_that_was_turned_away_is_looked_at_again() -> None:
+    """Too many requests: it has not taken effect, and waits for long."""
+    foreign = Foreign()
+    server = Server(lambda: None, ApiError(429, "TooManyRequests", "later", (), 0.01))
+    server.meanwhile = lambda: foreign.delivered([seen("x")]) if server.sent else None
+    [answer] = await write(server, foreign, bind())
+    assert answer.outcome == "outdated"
+    assert server.sent == 1
+
+
+async def test_a_binding_that_failed_leaves_nothing_behind() -> None:
+    """Whoever binds the pod then is somebody else."""
+    foreign = Foreign()
+    server = Server(lambda: None, ApiError(404, "NotFound", "gone"))
+    assert [a.outcome for a in await write(server, foreign, bind())] == ["gone"]
+    foreign.delivered([seen("a")])
+    assert foreign.overtakes(bind("b"), 0) != ""

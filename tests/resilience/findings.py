@@ -1,0 +1,17 @@
+"""What every run of this package says at its end: whether anything was wrong."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Findings(msgspec.Struct, kw_only=True):
+    """``violations`` are breaches of the rules by kind, ``problems`` whatever else went wrong, in words."""
+
+    violations: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    problems: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """Nothing is wrong."""
+        return not self.problems and not any(self.violations.values())
