@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from gangsched.cli import main as cli
 from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.core.lifecycle import admission, report
+from gangsched.core.quota import stopping
 from gangsched.runtime.defaults import settings
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import PauseMeter
@@ -90,14 +91,17 @@ def reasons_in_core() -> Iterator[tuple[str, str]]:
                 given = {keyword.arg: keyword.value for keyword in node.keywords}
                 argument = given.get("reason") or node.args[2]
                 if getattr(argument, "id", "") != "reason":  # the parameter of ``event`` itself
-                    yield f"{path.name}:{node.lineno}", _word(argument)
+                    yield from ((f"{path.name}:{node.lineno}", word) for word in _words(argument))
 
 
-def _word(node: ast.expr) -> str:
+def _words(node: ast.expr) -> list[str]:
     if isinstance(node, ast.Constant):
-        return str(node.value)
+        return [str(node.value)]
+    if isinstance(node, ast.BinOp):  # what was evicted says why: a word for each kind of queue
+        assert ast.unparse(node.right) == "stop.reason"
+        return [_words(node.left)[0] + reason for reason in stopping.STOPPED.values()]
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-    return str(getattr(report, name, "") or getattr(admission, name))
+    return [str(getattr(report, name, "") or getattr(admission, name))]
 
 
 def test_every_event_reason_is_documented() -> None:
