@@ -397,6 +397,7 @@ class Scheduler:
             self._run.drains.follow()
             self._run.time_passed()
             self._run.phases.over()
+            self._run.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
             self._changes += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
             changes, self._changes = self._changes + self._run.take_changes(), []
             if changes:

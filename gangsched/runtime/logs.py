@@ -105,7 +105,10 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
 def _as_json(_logger: Any, _method: str, event: EventDict) -> str:
-    return _encode(event)
+    try:
+        return _encode(event)
+    except (TypeError, ValueError):  # keys that are no strings, cycles, numbers without end: what there is to say stays
+        return _encode({key: value if isinstance(value, str) else repr(value) for key, value in event.items()})
 
 
 def _message_first(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -220,7 +220,7 @@ class Metrics(Observer):
             self._add(self.schedule_attempts, "scheduled", profile)
             self.pod_latency.observe(max(0.0, moment - first_seen))
             self._forget(action.pod.uid)
-        else:
+        elif event.outcome != "outdated":  # nothing was tried
             self._add(self.schedule_attempts, "error", profile)
 
     def _pod_changed(self, pod: Pod, moment: float) -> None:

@@ -14,7 +14,7 @@ from gangsched.runtime.loop import Observer
 
 _REMEMBERED = 10_000
 #: Outcomes of writes that are part of normal life: the core deals with them.
-_ORDINARY = frozenset({"ok", "gone"})
+_ORDINARY = frozenset({"ok", "gone", "outdated"})
 
 
 class Narrator(Observer):

@@ -11,11 +11,13 @@ import math
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 from gangsched.cluster.kube.adapter import KubeCluster
@@ -34,10 +36,33 @@ _PROBE_PAUSES_SECONDS = (0.3, 0.7)  # between attempts
 #: How long a thread that computes may keep the others waiting: writes are sent while the next gang is decided. Python's
 #: own 5 ms are longer than the API server takes to answer.
 _SWITCH_SECONDS = 0.001
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 class StartError(Exception):
     """The process cannot start; the text says what the user can do."""
+
+
+def probe_host(configuration: Configuration) -> str | None:
+    """Where probes are answered: as configured, else everywhere in a pod (None) and on loopback outside."""
+    return configuration.http.bind_address or (None if _SERVICE_ACCOUNT.exists() else "127.0.0.1")
+
+
+def cannot_listen(configuration: Configuration, error: OSError) -> StartError:
+    """The port for probes is not to be had."""
+    host, port = probe_host(configuration), configuration.http.port
+    where = f"{host or 'port'}{':' if host else ' '}{port}"
+    return StartError(f"cannot listen on {where}: {error.strerror or error}; set http.port to another")
+
+
+def _check_port(configuration: Configuration) -> None:
+    """Find out whether the port for probes is free before anybody hears of us: who cannot start must not win an
+    election first.
+    """
+    try:
+        socket.create_server((probe_host(configuration) or "", configuration.http.port)).close()
+    except OSError as error:
+        raise cannot_listen(configuration, error) from None
 
 
 def connect(configuration: Configuration) -> Connection:
@@ -149,9 +174,14 @@ class Outside:
         self._restore: Callable[[], None] | None = None
 
     def begin(self) -> None:
-        """Catch signals and follow the cluster; again: nothing. Call in the main thread; :meth:`end` must follow."""
+        """Catch signals and follow the cluster; again: nothing. Call in the main thread; :meth:`end` must follow.
+
+        Raises :class:`StartError` when the port for probes is not free.
+        """
         if self._restore is not None:
             return
+        if self.configuration.http.port and not self.once:
+            _check_port(self.configuration)
         switch_seconds = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_SECONDS)
         restore_signals = self._catch_signals()

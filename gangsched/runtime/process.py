@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -23,13 +22,12 @@ from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
 from gangsched.runtime.narrator import Narrator
-from gangsched.runtime.outside import Outside, StartError
+from gangsched.runtime.outside import Outside, cannot_listen, probe_host
 from gangsched.runtime.status import StatusSink, TellsOfQueues, WhenQuiet
 
 #: Exit codes: done, a failure that a restart may cure.
 OK, FAILED = 0, 1
 
-_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _QUEUE_PERIOD_SECONDS = 1.0
 #: A decision that is under way may end by itself; a thread that is stuck must not keep the Lease from being released.
 _STEP_SECONDS = 10.0
@@ -147,9 +145,6 @@ class Process:
         http = self._configuration.http
         if not http.port or self._outside.once:
             return
-        host: str | None = http.bind_address
-        if not host:
-            host = None if _SERVICE_ACCOUNT.exists() else "127.0.0.1"
         pulse: LoopPulse | None = None
 
         def beat() -> None:
@@ -164,7 +159,7 @@ class Process:
             return failure or (pulse.check() if pulse is not None else None)
 
         self._health = HealthServer(
-            host=host,
+            host=probe_host(self._configuration),
             port=http.port,
             alive={"decisions": self._pulse.check, "io": check_io},
             ready={"caches": self._pulse.check_synced},
@@ -175,8 +170,7 @@ class Process:
         try:
             self._health.start()
         except OSError as error:
-            where = f"{host or 'port'}{':' if host else ' '}{http.port}"
-            raise StartError(f"cannot listen on {where}: {error.strerror or error}; set http.port to another") from None
+            raise cannot_listen(self._configuration, error) from None
 
 
 class Onlooker:

@@ -122,4 +122,4 @@ def test_whatever_fails_every_jobset_completes(first: int) -> None:
         if wrong := problems(played) + left(played):
             found[seed] = wrong
     assert found == {}
-    assert suspended > 5
+    assert suspended > 1

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from gangsched.core.actions import Action, JobStatus, Remove, Report, SuspendJob
-from gangsched.core.events import QueueObjectChanged
+from gangsched.core.actions import Action, JobStatus, Remove, Report, ResumeJob, SuspendJob
+from gangsched.core.events import NodeGone, QueueObjectChanged
 from gangsched.core.lifecycle.admission import ADMITTED, EVICTED, PENDING, RESERVED
 from gangsched.model.queues import LocalQueue
 from gangsched.model.records import Job, QueueLabels
@@ -228,6 +228,22 @@ def test_nodes_alone_keep_it_pending_too():
     assert told(cluster.run()) == [(RESERVED, "Job", "x"), (ADMITTED, "Job", "x")]
 
 
+def test_a_plan_that_is_made_anew_says_nothing_new():
+    """The node of the plan is lost, and another one is freed instead: the group has heard the reason before."""
+    group = gang("g").min(1).field(queue=QueueLabels("q-a", ""))
+    weak = [pod(f"low{i}").cpu(4).priority(-1).on(f"n{i}") for i in (1, 2)]
+    cluster = Cluster(
+        *(big(f"n{i}", cpu=4) for i in (1, 2)), *objects(queue("a", cpu=8)), *weak, group, pod("m").cpu(4).gang("g")
+    )
+    first = cluster.run()
+    assert told(first) == [(PENDING, "PodGroup", "g")]
+    lost = cluster.pod("m").nominated_node
+    cluster.show(NodeGone(lost))
+    again = cluster.pass_time(60)
+    assert cluster.pod("m").nominated_node not in ("", lost)
+    assert told(again) == []
+
+
 def test_one_event_per_gang_says_it_once():
     """Where the reason stands on the group object already, there is no second Event for it."""
     group = gang("g").min(1).field(queue=QueueLabels("q-a", ""))
@@ -253,6 +269,21 @@ def test_who_comes_again_waits_anew(again: Built, waited: int) -> None:
     cluster.now = 1000.0
     [told_of] = reports(cluster.run(), RESERVED)
     assert told_of.note.endswith(f"wait time since queued was {waited}s")
+
+
+def test_a_job_hears_that_it_runs_though_the_cluster_shows_it_first() -> None:
+    """The watch is quicker than the answer: nobody stands in for the Job's pods any more when it comes."""
+    held = msgspec.structs.replace(job("x", "a", 1), suspended=True)
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), held)
+    cluster.slow = lambda write: isinstance(write, ResumeJob)
+    assert told_of(cluster.run(), "x") == [RESERVED]
+    cluster.show(job("x", "a", 1))
+    cluster.run()
+    cluster.answer()
+    actions = cluster.run()
+    assert told_of(actions, "x") == [ADMITTED]
+    assert conditions(actions, "x")["Admitted"][0] == "True"
+    assert reports([*actions, *cluster.pass_time(5)], "GangNotReady") == []
 
 
 def test_another_process_tells_jobs_what_was_left_unsaid():

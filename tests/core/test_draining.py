@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -10,11 +10,20 @@ import pytest
 
 from gangsched.core.actions import JobStatus, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.events import LeadershipChanged, QueueObjectChanged
+from gangsched.core.lifecycle import draining
 from gangsched.core.lifecycle.draining import AT_ONCE
+from gangsched.core.options import Options
+from gangsched.core.planning.forecast import forecast
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.drained import Leaving, budgets_of
+from gangsched.core.quota import stopping
+from gangsched.core.quota.managed import Managed
+from gangsched.core.quota.stopping import Stop
+from gangsched.core.state.world import World
 from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE, LocalQueue
 from gangsched.model.records import Job, Owner, QueueLabels
 from tests.builders import OURS, PodBuilder, gang, pdb, pod
-from tests.core.harness import Built, Cluster, nodes_of, reports, texts, writes
+from tests.core.harness import Built, Cluster, event, nodes_of, reports, texts, writes
 from tests.core.quota.world import queue
 from tests.core.test_joint import big, objects, queued
 
@@ -183,6 +192,44 @@ def test_only_so_many_leave_at_once() -> None:
     made.answer()
     made.run()
     assert sum(isinstance(a, Remove) for a in made.log) == AT_ONCE + 8
+
+
+def test_nobody_is_looked_for_while_enough_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happens meanwhile costs the same however many wait to leave."""
+    looked: list[str] = []
+    found = stopping.leaving
+
+    def counted(managed: Managed, queues: dict[str, tuple[str, ...]]) -> Iterator[tuple[str, Stop]]:
+        for uid, stop in found(managed, queues):
+            looked.append(uid)
+            yield uid, stop
+
+    monkeypatch.setattr(stopping, "leaving", counted)
+    made = cluster(*(queued(f"x{i:03}", "a", 0.01).on("n1") for i in range(2 * AT_ONCE)))
+    made.slow = lost(Mark)
+    made.show(stopped())
+    made.run()
+    assert len(looked) == AT_ONCE
+    made.show(pod("z"))
+    made.run()
+    assert len(looked) == AT_ONCE
+
+
+def test_budgets_are_read_once_for_all_that_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without a status is computed from all pods: not once more for each workload."""
+    built: list[int] = []
+
+    def counted(world: World) -> Budgets:
+        built[-1] += 1
+        return budgets_of(world)
+
+    monkeypatch.setattr(draining, "budgets_of", counted)
+    for count in (2, AT_ONCE):
+        made = cluster(*(queued(f"x{i:03}", "a", 0.01).on("n1") for i in range(count)), pdb("keep").selects(app="x"))
+        built.append(0)
+        made.slow = lost(Mark)
+        made.handle(stopped())
+    assert built == [1, 1]
 
 
 # -- promises ------------------------------------------------------------------------------------------------------
@@ -367,6 +414,30 @@ def test_workloads_share_what_a_strict_budget_allows() -> None:
     made.show(stopped())
     made.run()
     assert len({a.pod.name for a in made.log if isinstance(a, Mark)}) == 2
+
+
+def test_who_leaves_first_has_what_a_budget_allows() -> None:
+    """The one of low priority is displaced first: the other goes beyond, although preemption would count it first."""
+    pods = [queued(f"x{i}", "a").labels({QUEUE_LABEL: "q-a", "app": "x"}).priority(i).on("n1") for i in range(3)]
+    shown = [big(), *objects(*SHARED), stopped(), *pods, pdb("keep").selects(app="x").allows(2)]
+    left: list[Leaving] = []
+    list(forecast([event(o) for o in shown], Options(), 0.0, left))
+    assert [(v.name, v.over_budget) for each in left for v in each.victims] == [
+        ("x0", False),
+        ("x1", False),
+        ("x2", True),
+    ]
+
+
+def test_what_is_blocked_leaves_the_budget_to_others() -> None:
+    """The group needs more than a strict budget allows; the pod after it has that to itself."""
+    group = gang("g").min(2).field(queue=QueueLabels("q-a"))
+    members = [pod(f"m{i}").cpu(1).gang("g").label(app="x").on("n1") for i in range(2)]
+    alone = queued("x", "a").labels({QUEUE_LABEL: "q-a", "app": "x"}).priority(9).on("n1")
+    shown = [big(), *objects(*SHARED), stopped(), group, *members, alone, pdb("keep").selects(app="x").allows(1)]
+    left: list[Leaving] = []
+    list(forecast([event(o) for o in shown], Options(strict_budgets=True), 0.0, left))
+    assert [(each.name, bool(each.blocked)) for each in left] == [("d/g", True), ("d/x", False)]
 
 
 def test_a_budget_that_vanishes_midway_stops_the_rest() -> None:

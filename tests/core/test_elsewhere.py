@@ -8,9 +8,9 @@ import pytest
 
 from gangsched.core.actions import Bind, Nominate, Remove, Write
 from gangsched.core.planning.avoiding import kept_off
-from gangsched.model.records import IN, NodeTerm, Requirement
+from gangsched.model.records import IN, NodeTerm, Requirement, SpreadConstraint
 from gangsched.model.selectors import any_node_term_matches
-from tests.builders import gang, node, pod
+from tests.builders import gang, node, pod, selects
 from tests.core.harness import Cluster, Judge
 from tests.core.stories import names
 
@@ -46,6 +46,19 @@ def test_two_members_that_are_refused_change_places() -> None:
     cluster.judge = refusing(("m1", "n1"), ("m2", "n2"))
     cluster.pass_time(3)
     assert {n: cluster.pod(n).node for n in ("m1", "m2")} == {"m1": "n2", "m2": "n1"}
+
+
+@pytest.mark.parametrize(("empty", "goes_to"), [(["n1"], ""), (["n1", "n4"], "n4")], ids=["no other", "another"])
+def test_a_node_that_has_refused_counts_for_the_spread(empty: list[str], goes_to: str) -> None:
+    """Nodes with one pod each are no place for a second one as long as there is a node with none, refused or not."""
+    rule = SpreadConstraint("kubernetes.io/hostname", 1, selects(app="web"), True)
+    there = [pod(f"on-{name}").cpu(1).label(app="web").on(name) for name in ("n2", "n3")]
+    asking = pod("p").cpu(1).label(app="web").shape(spread=(rule,))
+    cluster = Cluster(*map(node, [*empty, "n2", "n3"]), *there, asking)
+    cluster.judge = refusing(("p", "n1"))
+    cluster.pass_time(60)
+    assert cluster.pod("p").node == goes_to
+    assert {a.node for a in cluster.log if isinstance(a, Bind)} == set(empty)
 
 
 def test_nobody_is_evicted_because_a_binding_was_refused() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark
-from gangsched.core.events import JobGone, PriorityClassChanged
+from gangsched.core.events import JobGone, KueueAdmits, PriorityClassChanged
 from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, Job, Owner, Pod, PriorityClass, QueueLabels
 from tests.builders import OURS, PodBuilder, gang, node, pdb, pod
@@ -83,6 +83,22 @@ def test_jobs_whose_pods_are_deleted_all_the_same(fields: dict[str, Any], option
     """A policy that ignores disruption, the setting, and suspensions that others would end at once."""
     found = methods(*nodes(), job(failed=6, **fields), *running(), wide(), **options)
     assert set(found.values()) == {"delete"}
+
+
+@pytest.mark.parametrize("seen", ["nothing", "a Workload", "a label on a pod", "a label on the template"])
+def test_a_job_that_kueue_has_admitted_too_is_not_suspended(seen: str) -> None:
+    """Kueue would let it go on at once. Without a sign of Kueue its quota is ours, and pod priority means nothing."""
+    theirs = job(failed=6, queue=QueueLabels("q-a"))
+    pods: list[Any] = [*running()]
+    mark = {"kueue.x-k8s.io/podset": "main"}
+    if seen == "a Workload":
+        pods.append(KueueAdmits("d", "job-train", (Owner("Job", "train", theirs.uid),)))
+    elif seen == "a label on a pod":
+        pods[-1] = msgspec.structs.replace(pods[-1], labels={**pods[-1].labels, **mark})
+    elif seen == "a label on the template":
+        theirs = msgspec.structs.replace(theirs, template=member(0).labels(mark).obj())
+    found = methods(*nodes(), *objects(queue("a", cpu=100)), theirs, *pods, wide())
+    assert set(found.values()) == ({"suspend"} if seen == "nothing" else {"delete"})
 
 
 @pytest.mark.parametrize("fields", [{"fails_on_disruption": True}, {"failed": 6, "owner": Owner("CronJob", "c", "u")}])

@@ -122,6 +122,51 @@ def test_a_suspended_job_with_a_workload_is_not_resumed(by: str, *, first: bool)
     assert [a.job.name for a in cluster.run() if isinstance(a, ResumeJob)] == ["x"]
 
 
+@pytest.mark.parametrize("by", ["", OURS], ids=["held for its queue", "suspended by us"])
+def test_a_mark_on_the_template_of_a_suspended_job(by: str) -> None:
+    """Its pods would bear it, so it is not let go on, whatever else changes about it; it goes on without the mark."""
+    marked = suspended("x", suspended_by=by, template=owned("x", 1).label(**{STARTED: "main"}).obj())
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), marked)
+    actions = cluster.run()
+    for version in "234":
+        cluster.show(msgspec.structs.replace(marked, version=version))
+        actions += cluster.run()
+        assert cluster.core.world.suspended.standing == []
+    assert writes(actions) == []
+    assert told(actions) == [("Job", "x")]
+    cluster.show(suspended("x", suspended_by=by, version="5"))
+    assert [a.job.name for a in cluster.run() if isinstance(a, ResumeJob)] == ["x"]
+
+
+def test_a_mark_on_the_template_of_a_suspended_jobset() -> None:
+    """It counts whichever of its Jobs bears it."""
+    plain = jobset(queue=TEAM, suspended=True)
+    *others, last = plain.replicated
+    template = last.job.template
+    assert template is not None
+    template = msgspec.structs.replace(template, labels={**template.labels, STARTED: "main"})
+    last = msgspec.structs.replace(last, job=msgspec.structs.replace(last.job, template=template))
+    marked = msgspec.structs.replace(plain, replicated=(*others, last))
+    cluster = Cluster(*nodes(), marked, *team_quota(8))
+    actions = cluster.run()
+    cluster.show(msgspec.structs.replace(marked, version="2"))
+    actions += cluster.run()
+    assert writes(actions) == []
+    assert told(actions) == [("JobSet", "train")]
+
+
+def test_a_mark_means_nothing_to_a_job_without_a_queue() -> None:
+    """One that we have suspended goes on, and its stand-ins do not count as pods of Kueue's meanwhile."""
+    marked = suspended("x", 8, suspended_by=OURS, queue=QueueLabels())
+    marked = msgspec.structs.replace(marked, template=owned("x", 8).label(**{STARTED: "main"}).obj())
+    cluster = Cluster(big(cpu=4), *objects(queue("a", cpu=4)), marked)
+    cluster.run()
+    [gang_of_it] = {p.gang for p in cluster.core.world.pods.values()}
+    assert cluster.core.world.kueue.mark_on(gang_of_it) == ""
+    cluster.show(big("n2", cpu=8))
+    assert [a.job.name for a in cluster.pass_time(60) if isinstance(a, ResumeJob)] == ["x"]
+
+
 def test_a_workload_of_another_object_means_nothing() -> None:
     """Neither one of a Job of that name that is gone, nor one that another Job owns now."""
     theirs = suspended("x")
@@ -279,4 +324,16 @@ def test_what_is_known_of_kueue_follows_the_last_word(steps: list[tuple[Any, ...
         known.workload_set(key, ())
     for each in pods.values():
         known.pod_dropped(each)
-    assert not known
+    assert not any(table for table in vars(known).values() if isinstance(table, dict))
+
+
+def test_the_mark_of_a_gang_does_not_depend_on_which_member_was_seen_first() -> None:
+    """Of members with other marks the same one is told, and another one when that is gone."""
+    first, second = of_kueue("a").gang("g").obj(), of_kueue("b", 1, GATE).gang("g").obj()
+    for order in ((first, second), (second, first)):
+        known = AdmittedByKueue()
+        for each in order:
+            known.pod_set(None, each)
+        assert known.mark_on(first.gang) == f"label {MANAGED}"
+        known.pod_dropped(first)
+        assert known.mark_on(first.gang) == f"scheduling gate {GATE}"

@@ -143,12 +143,12 @@ def _record_requests(tag: str, put: Callable[[Entry], None]) -> None:
     connection: Any = vars(pool)["_Connection"]
     really = connection.exchange
 
-    def exchange(self: Any, message: bytes, method: str) -> Any:
+    def exchange(self: Any, message: bytes, method: str, end: float) -> Any:
         audit_id = f"{tag}-{next(numbers)}"
         first, _, rest = message.partition(b"\r\n")
         tagged = b"%s\r\nAudit-ID: %s\r\n%s" % (first, audit_id.encode(), rest)
         begun = time.time()
-        answer = really(self, tagged, method)
+        answer = really(self, tagged, method, end)
         put(Sent(begun, time.time(), audit_id))
         return answer
 

@@ -132,7 +132,7 @@ MUTANTS = (
     ),
     Mutant(
         "no fence: writes may last longer than the lease",
-        ((_WRITER, "min(self._settings.timeout_seconds, self._fence() - time.monotonic())", _NO_FENCE),),
+        ((_WRITER, "min(self._settings.timeout_seconds, self._fence() - now)", _NO_FENCE),),
         ("tests/cluster/kube/test_fence.py",),
     ),
     Mutant(

@@ -61,6 +61,16 @@ def test_a_log_that_cannot_be_written_ends_nothing(stream: io.StringIO) -> None:
     assert stream.closed
 
 
+def test_what_json_does_not_know_is_written_in_words(stream: io.StringIO) -> None:
+    """Keys that are no strings, and what contains itself, cost nobody the line."""
+    logs.configure("json", "info", stream)
+    circle: list[object] = []
+    circle.append(circle)
+    logs.get("part").info("odd", keys={(1, 2): 3}, circle=circle)
+    [line] = lines(stream)
+    assert (line["message"], line["keys"], line["circle"]) == ("odd", "{(1, 2): 3}", "[[...]]")
+
+
 @pytest.mark.parametrize("style", ["json", "console"])
 def test_exceptions_without_local_variables(stream: io.StringIO, style: str) -> None:
     """A traceback is logged with its message; the values of variables, which may be credentials, are not."""
@@ -130,6 +140,7 @@ def test_trouble_is_told(stream: io.StringIO) -> None:
         WriteDone(1, "ok"),
         WriteDone(2, "gone"),
         WriteDone(3, "refused", "no"),
+        WriteDone(4, "outdated", "somebody was quicker"),
         refused,
         LeadershipChanged(False),
     ]

@@ -78,8 +78,8 @@ class Caches:
     async def synced(self) -> None:
         """Return once it is known which gang APIs are served and every resource has been listed."""
         await self._known.wait()
-        for reflector in list(self._reflectors.values()):
-            await reflector.listed.wait()
+        while waiting := [each for each in self._reflectors.values() if not each.listed.is_set()]:
+            await waiting[0].listed.wait()  # or until another has taken its place
 
     async def refresh(self) -> None:
         """Bring every cache up to what the store holds now, by lists that begin after this call."""

@@ -54,7 +54,7 @@ class Foreign:
         """
         uid = action.pod.uid
         newest = self._newest.get(action.node)
-        if newest is None or newest[0] <= known or uid in self._ours or uid in self._bound:
+        if newest is None or newest[0] <= known or self._ours.get(uid) == action.node or uid in self._bound:
             return ""
         return f"{newest[1]}/{newest[2]} has been bound to {action.node} since this was decided"
 

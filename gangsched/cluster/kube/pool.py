@@ -152,7 +152,7 @@ class Pool:
         oldest = time.monotonic() - IDLE_SECONDS
         while self._idle:
             connection = self._idle.pop()
-            if connection.reusable and connection.idle_since > oldest:
+            if connection.open and connection.idle_since > oldest:
                 return connection
             self._drop(connection)
         return None
@@ -232,8 +232,15 @@ class _Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(TimeoutError())
 
+    @property
+    def open(self) -> bool:
+        """Can another request be sent? Not once the server has closed its side, even before we are told so."""
+        return self.reusable and self._transport is not None and not self._transport.is_closing()
+
     def unwind(self) -> None:
-        """There is an answer, or nobody waits for it any more."""
+        """There is an answer, or nobody waits for it any more; it is not kept here."""
+        self._answer = None
+        self._reader = _Reader("")
         if self._too_late is not None:
             self._too_late.cancel()
             self._too_late = None

@@ -94,7 +94,7 @@ class Reflector:
         self.told: Told = inherit.told if inherit else Told()
         self._version = ""
         self._watch: asyncio.Task[None] | None = None
-        self._refreshes: list[asyncio.Future[None]] = []
+        self._refreshes: list[asyncio.Future[None]] = inherit.hand_over() if inherit else []
         self._hurry = asyncio.Event()
         self._labels = {"resource": resource.name}
 
@@ -118,7 +118,7 @@ class Reflector:
                     self._ended("expired")
                 delay = self._trouble(error, backoff, error.retry_after_seconds)
                 if self.resource.optional and error.status in (403, 404, 405):
-                    self._unreadable()
+                    self.drop()
             except (UnreachableError, msgspec.DecodeError) as error:
                 delay = self._trouble(error, backoff, None)
             self._hurry.clear()
@@ -136,19 +136,19 @@ class Reflector:
         await done
 
     def drop(self) -> None:
-        """The resource is no longer served: everything that was delivered is gone."""
+        """The resource is not served, or not for us: everything that was delivered is gone, and nobody waits for it."""
         self._version = ""
         batch: list[Event] = []
         for key in list(self.told.seen):
             self._forget(key, batch)
         self._send(batch)
+        _resolve(self.hand_over())
 
-    def _unreadable(self) -> None:
-        """An optional resource is not there for us: nobody shall wait for it."""
-        self.drop()
+    def hand_over(self) -> list[asyncio.Future[None]]:
+        """Nobody waits for this one any more, which ends or has ended; those who waited for a refresh."""
         self.listed.set()
         waiting, self._refreshes = self._refreshes, []
-        _resolve(waiting)
+        return waiting
 
     def _trouble(self, error: Exception, backoff: Backoff, retry_after: float | None) -> float:
         text = str(error)

@@ -19,10 +19,17 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """
     all_of_them = set(tasks)
     left = {task for task in all_of_them if not task.done()}
+    cancelled: asyncio.CancelledError | None = None
     while left:
         for task in left:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
+        try:
+            _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
+        except asyncio.CancelledError as error:  # whoever waits for us has lost patience: so do we, but nobody is left
+            cancelled = error
+            left = {task for task in left if not task.done()}
     for task in all_of_them:
         if not task.cancelled():
             task.exception()  # so that nobody is told that nobody has asked
+    if cancelled is not None:
+        raise cancelled

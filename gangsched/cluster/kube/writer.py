@@ -256,6 +256,7 @@ class Writer:
         low = item.lane != "write"
         end = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
         backoff = Backoff(max_seconds=2.0)
+        unsure = False  # whether an earlier attempt has taken effect
         while True:
             retry_after, problem = None, ""
             if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
@@ -275,8 +276,9 @@ class Writer:
                 self._window.answered(time.monotonic() - began, too_many=False)
             except ApiError as error:
                 refused = error.status == 429 and "DisruptionBudget" not in error.causes
-                if refused and isinstance(action, Bind):
+                if refused and isinstance(action, Bind) and not unsure:
                     self._foreign.failed(action)
+                unsure = unsure or (error.transient and not refused)
                 self._window.answered(time.monotonic() - began, too_many=refused)
                 refused_by = (403, 409, 422) if request is not None and writes_templates(request) else (409, 422)
                 if request is not None and error.status in refused_by and isinstance(action, SuspendJob | ResumeJob):
@@ -288,6 +290,7 @@ class Writer:
                     retry_after, problem = error.retry_after_seconds, str(error)
                     verdict = await self._judge(action, error)
             except UnreachableError as error:
+                unsure = True
                 self._window.answered(time.monotonic() - began, too_many=False)
                 verdict, problem = await self._unanswered(action), str(error)
                 if news := self._news(item):
@@ -303,31 +306,33 @@ class Writer:
             await self._client.bucket.take()
 
     async def _attempt(self, request: Request, item: Item | None = None) -> bytes:
-        seconds = min(self._settings.timeout_seconds, self._fence() - time.monotonic())
+        now = time.monotonic()
+        seconds = max(MIN_ATTEMPT_SECONDS, min(self._settings.timeout_seconds, self._fence() - now))
         return await self._client.attempt(
             request.method,
             request.path,
             body=request.body,
             content_type=request.content_type,
-            timeout_seconds=max(MIN_ATTEMPT_SECONDS, seconds),
+            timeout_seconds=seconds,
             server_timeout=True,
-            fence=self._fence if item is None else lambda: self._may_leave_until(item),
+            fence=self._fence if item is None else lambda: self._may_leave_until(item, now + seconds),
         )
 
     def _news(self, item: Item) -> str:
         """Why a binding rests on what is not so any more, in words; empty if it does not."""
         return self._foreign.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
 
-    def _may_leave_until(self, item: Item) -> float:
-        """The fence, asked as the bytes of a write are about to leave: never, if a binding has been overtaken while it
-        waited for its connection. From here to the handing over of the bytes the loop does nothing else, so what the
-        watch brings later comes after the binding.
+    def _may_leave_until(self, item: Item, end: float) -> float:
+        """The fence, or the attempt's ``end`` if that is earlier, asked as the bytes of a write are about to leave:
+        never, if a binding has been overtaken while it waited for its connection. From here to the handing over of the
+        bytes the loop does nothing else, so what the watch brings later comes after the binding.
         """
-        if isinstance(item.action, Bind):
+        until = min(end, self._fence())
+        if isinstance(item.action, Bind) and time.monotonic() < until:
             if self._news(item):
                 return -math.inf
             self._foreign.leaves(item.action)
-        return self._fence()
+        return until
 
     async def _judge(self, action: Write | SetCondition | Report, error: ApiError) -> Verdict | None:
         """The outcome that an error means for this action; None when it should be tried again."""

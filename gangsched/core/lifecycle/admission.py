@@ -20,7 +20,7 @@ from gangsched.core.lifecycle import report
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.quota import Victim
 from gangsched.core.quota.stopping import Stop
-from gangsched.core.state.suspended import WITHOUT_PODS
+from gangsched.core.state.suspended import WITHOUT_PODS, family_of
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, GangId
 
@@ -68,6 +68,8 @@ def reserved(steps: Steps, group: Group, verdict: Verdict) -> None:
     if use is None:
         return
     steps.reserved[group.key] = use.queue, steps.now
+    for gang in group.gangs:
+        group.told.pop(_told_as(gang), None)
     condition = _has_quota(use.queue)
     waited = max(0, int(steps.now - _waits_since(steps, group)))
     note = f"{condition[3]}, wait time since queued was {waited}s"
@@ -128,18 +130,20 @@ def waits(about: report.Reference, why: str) -> Report:
 
 def _waits(steps: Steps, group: Group, why: str, *, told: bool) -> None:
     """The group has no quota, or no nodes with it. Where an Event about its members says so on the same object, there
-    is no second one; ``told`` says that a Job without pods has had its Event.
+    is no second one, nor for the same reason again; ``told`` says that a Job without pods has had its Event.
     """
     for gang in group.gangs:
         about = stands_for(steps, gang)
         if about is None:
             continue
+        said = report.UNSCHEDULABLE, why
         if gang.family in WITHOUT_PODS:
-            said = report.UNSCHEDULABLE, why
             new = not told and group.told.get(about[4]) != said
             group.told[about[4]] = said
         else:
-            new = gang.family != SINGLE and not steps.options.events_per_gang
+            key = _told_as(gang)
+            new = gang.family != SINGLE and not steps.options.events_per_gang and group.told.get(key) != said
+            group.told[key] = said
         if new:
             steps.actions.append(waits(about, why))
         _set(
@@ -148,6 +152,11 @@ def _waits(steps: Steps, group: Group, why: str, *, told: bool) -> None:
             (RESERVED, "False", PENDING, why),
             (ADMITTED, "False", "NoReservation", "The workload has no reservation"),
         )
+
+
+def _told_as(gang: GangId) -> str:
+    """Under which name a group keeps what was told about a gang with pods; these have names of their own."""
+    return f"{PENDING} {gang}"
 
 
 def evicted(steps: Steps, group: Group, plan: Plan) -> None:
@@ -213,6 +222,9 @@ def _objects(steps: Steps, gangs: Iterable[GangId]) -> Iterator[report.Reference
 def stands_for(steps: Steps, gang: GangId) -> report.Reference | None:
     """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
     membership = steps.world.membership
+    if gang.family in WITHOUT_PODS:  # nobody stands in for its pods any more when the cluster shows that it goes on
+        owner = steps.world.suspended.find(gang.family, gang.namespace, gang.name)
+        return pod_reference(JobRef(gang.namespace, gang.name, owner.uid, family_of(owner))) if owner else None
     spec = membership.objects.get((gang.family, gang.namespace, gang.name))
     if spec is not None and spec.kind in (JOB, JOBSET):
         return pod_reference(JobRef(gang.namespace, gang.name, spec.uid, spec.kind))

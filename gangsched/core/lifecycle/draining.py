@@ -7,6 +7,9 @@ same, so it knows what was begun before, and goes on with that.
 
 Each workload is marked, removed and watched until it is on its way out; what could not be written is tried again after
 a pause. When the queue is opened in between, the marks of the pods that are still there are taken back.
+
+A Job that goes on, and of which no pod runs yet, has nobody to mark: it is suspended again, and keeps its room until
+the cluster shows that.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from gangsched.core.decision import Victim
 from gangsched.core.lifecycle import admission, report, shared_marks, suspension
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Signal, State
-from gangsched.core.preemption.drained import Leaving, leaving, movable, standing
-from gangsched.core.preemption.removal import SUSPEND
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.drained import Leaving, budgets_of, leaving, movable, standing
+from gangsched.core.preemption.removal import SUSPEND, may_suspend
 from gangsched.core.quota import stopping
 from gangsched.core.quota.stopping import Stop
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE
@@ -105,10 +109,14 @@ class Drains:
         self._queues: dict[str, tuple[str, ...]] = {}
         self._changed = True
         self._found: set[str] = set()
+        self._budgets: Budgets | None = None
+        #: Jobs that go on and are to be suspended, by group: how often that was tried, and when it is due (seconds).
+        self._starting: dict[str, tuple[int, float]] = {}
 
     def clear(self) -> None:
         """Forget all: another process is in charge now."""
         self._open.clear()
+        self._starting.clear()
         self._found.clear()
         self._changed = True
 
@@ -116,9 +124,15 @@ class Drains:
         """Queue objects came, changed or went."""
         self._changed = True
 
+    def holds(self, key: str) -> bool:
+        """Is the workload under which this group holds quota on its way out?"""
+        return key in self._open
+
     def wake_at(self) -> float | None:
         """When :meth:`follow` will have something to do although nothing has happened; None: never."""
-        return min((d.until for d in self._open.values() if d.phase in (Phase.LEAVING, Phase.RESTING)), default=None)
+        times = [d.until for d in self._open.values() if d.phase in (Phase.LEAVING, Phase.RESTING)]
+        times += [due for _, due in self._starting.values() if due > self._steps.now]  # else an event is awaited
+        return min(times, default=None)
 
     # -- what an earlier process has begun -----------------------------------------------------------------
 
@@ -151,14 +165,16 @@ class Drains:
 
     def follow(self) -> None:
         """Do what is to be done now."""
-        managed = self._world.managed
+        managed, self._budgets = self._world.managed, None
         if self._changed:
             self._changed = False
             self._queues = stopping.drained_queues(managed.quota)
             self._take_promises_back()
-        if not self._queues and not self._open:
+        if not self._queues and not self._open and not self._starting:
             return
         managed.settle()
+        for key in list(self._starting):
+            self._suspend_again(key)
         for uid in list(self._open):
             self._go_on(self._open[uid])
         self._begin()
@@ -176,21 +192,46 @@ class Drains:
                 group.message = "its queue is stopped"
                 self._signal(group, Signal.PLAN_BROKEN)
             elif policy == STOP_DRAIN and group.state is State.STARTING:
-                self._signal(group, Signal.TAKEN_OVER)
-                if not any(map(self._world.membership.waits, group.gangs)):
-                    self._refresh(group.gangs[0])
+                self._starting.setdefault(key, (0, 0.0))
+
+    def _suspend_again(self, key: str) -> None:
+        """A Job that goes on is suspended once the cluster shows that it does, if none of its pods runs. If one does,
+        it leaves with them.
+        """
+        steps, group, stop = self._steps, self._groups.get(key), self._stop_of(key)
+        job = suspension.owner(steps, group.gangs[0]) if group is not None else None
+        if group is None or group.state is not State.STARTING or job is None or stop is None:
+            del self._starting[key]
+            return
+        runs = any(p.bound or self._world.assumed(p.uid) for p in self._world.suspended.pods_of(job))
+        if runs or not may_suspend(job, self._world, steps.options):
+            del self._starting[key]
+            self._signal(group, Signal.TAKEN_OVER)
+            if not any(map(self._world.membership.waits, group.gangs)):
+                self._refresh(group.gangs[0])
+            return
+        tried, due = self._starting[key]
+        if job.suspended or steps.now < due or steps.writes.any_of(key) or steps.writes.any_of(key_of(key)):
+            return
+        self._starting[key] = tried + 1, steps.now + steps.pause(tried + 1)
+        about, gang, action_id = suspension.reference(job), group.gangs[0], steps.new_id()
+        action = SuspendJob(action_id, about, job.version, gang.scheduler, str(stop), f"drain of {gang.key}")
+        steps.writes.add(action_id, key_of(key), action)
+        steps.actions.append(action)
+        if not tried:
+            admission.drained(steps, group.gangs, stop)
 
     def _begin(self) -> None:
         busy = sum(d.phase in (Phase.MARKING, Phase.REMOVING) for d in self._open.values())
-        for uid, stop in list(stopping.leaving(self._world.managed, self._queues)):
-            if busy >= AT_ONCE:
-                return
+        for uid, stop in stopping.leaving(self._world.managed, self._queues) if busy < AT_ONCE else ():
             if uid in self._open or self._steps.writes.any_of(key_of(uid)):
                 continue
             drain = Drain(uid, self._world.managed.gangs_of(uid), stop)
             if self._settled(drain) and self._mark(drain):
                 self._open[uid] = drain
                 busy += drain.phase is not Phase.RESTING
+                if busy >= AT_ONCE:
+                    return
 
     def _settled(self, drain: Drain) -> bool:
         """Is nothing of the workload being bound, or rolled back?"""
@@ -199,9 +240,13 @@ class Drains:
             return False
         return not any(self._world.assumed(p.uid) for p in self._world.managed.pods_of(drain.uid))
 
+    def _stop_of(self, uid: str) -> Stop | None:
+        """The queue that makes a workload leave; None if it holds no quota, too."""
+        holder = self._world.managed.quota.holders.by_uid.get(uid)
+        return stopping.stop_of(self._world.managed.quota, holder.admission.workload) if holder is not None else None
+
     def _go_on(self, drain: Drain) -> None:
-        holder = self._world.managed.quota.holders.by_uid.get(drain.uid)
-        stop = stopping.stop_of(self._world.managed.quota, holder.admission.workload) if holder is not None else None
+        stop = self._stop_of(drain.uid)
         if stop is None:
             self._give_up(drain)
         elif drain.phase is Phase.LEAVING:
@@ -209,7 +254,11 @@ class Drains:
             if self._steps.now >= drain.until or not any(live):
                 self._drop(drain)
         elif drain.phase is Phase.RESTING:
-            if self._steps.now >= drain.until and self._settled(drain):
+            if self._steps.now < drain.until:
+                return
+            if not self._settled(drain):
+                drain.until = self._steps.now + self._steps.pause(1)
+            else:
                 drain.stop, drain.gangs = stop, self._world.managed.gangs_of(drain.uid)
                 if not self._mark(drain):
                     self._drop(drain)
@@ -245,7 +294,10 @@ class Drains:
         pods = standing(self._world, drain.uid)
         if not pods or not movable(pods, self._steps.options):
             return None
-        return leaving(self._world, self._steps.options, drain.uid, drain.stop, pods, self._others(drain))
+        if self._budgets is None:
+            self._budgets = budgets_of(self._world)
+        also = self._others(drain) if self._budgets else ()
+        return leaving(self._world, self._steps.options, drain.uid, drain.stop, pods, self._budgets, also)
 
     def _others(self, drain: Drain) -> list[Pod]:
         """The pods of other workloads that leave too and that budgets do not count yet."""

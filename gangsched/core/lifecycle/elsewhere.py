@@ -3,6 +3,9 @@
 Why it was refused is not known here: an admission plug-in may mind the node, the pod, or both. So another node is tried
 where there is room; nobody is evicted to find out. When no other is left, all of them are tried again: whatever minded
 may have changed its mind.
+
+Members are kept off as if they had asked for that, and a spread constraint leaves out nodes that its pod does not ask
+for. They count all the same: the place has to do for the members as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ def elsewhere(decider: Decider, group: Group, now: float) -> Verdict | None:
     if not group.refused_on:
         return None
     verdict = decider.decide(group.gangs, group.key, now, may_preempt=False, keep_off=group.refused_on)
-    if verdict.outcome in (BIND, WAIT):
+    if verdict.outcome in (BIND, WAIT) and decider.still_holds(
+        group.gangs, group.key, now, verdict.placements, (), terminating_leave=verdict.outcome == WAIT
+    ):
         return verdict
     group.refused_on.clear()
     return None

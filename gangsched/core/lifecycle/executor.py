@@ -361,6 +361,8 @@ class Executor:
 
     def roll_back(self, group: Group, verdict: Verdict) -> bool:
         """If a decided gang is to leave as a whole, because it is bound in part and cannot be whole, start on that."""
+        if self.drains.holds(group.key):
+            return False  # it leaves as a whole already, and what is removed bears the marks of its queue
         leaving = rollback.leaving(self.steps, group, verdict)
         if not leaving:
             return False

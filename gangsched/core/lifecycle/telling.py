@@ -78,6 +78,8 @@ def tell(
     for gang in group.gangs:
         pending = steps.world.membership.census(gang).pending
         if gang.family in WITHOUT_PODS:
+            if not pending:
+                continue  # it goes on
             job, pending = steps.job(gang), []
             if early and group.told.get(job.uid, (reason, text)) != (reason, text):
                 group.tell_at = group.quiet_until

@@ -78,6 +78,11 @@ class Budgets:
             found = self._matches[key] = pod.labels, matching, tuple(b.key for b in matching)
         return found[1], found[2]
 
+    def charge(self, pods: Iterable[Pod]) -> None:
+        """These pods leave: so much less is allowed from now on."""
+        for key, count in self.draws(pods).items():
+            self.allowed[key] -= count
+
     def unbreakable(self, pods: Iterable[Pod]) -> set[str]:
         """UIDs of the pods that the eviction API lets go under no circumstances: those whose budget allows nothing
         now, and those under several budgets (the API refuses to evict them).

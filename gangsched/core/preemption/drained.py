@@ -60,15 +60,26 @@ def movable(pods: Sequence[Pod], options: Options) -> bool:
     return not any(p.static for p in pods) and (options.evict_daemonset_pods or not any(daemons))
 
 
+def budgets_of(world: World) -> Budgets:
+    """The budgets as they are now. Where one has no status, all pods are walked: nothing to be done per workload."""
+    return Budgets(world.budgets.values(), (p for p in world.pods.values() if p.bound and p.live))
+
+
 def leaving(
-    world: World, options: Options, uid: str, stop: Stop, pods: Sequence[Pod], also: Sequence[Pod] = ()
+    world: World,
+    options: Options,
+    uid: str,
+    stop: Stop,
+    pods: Sequence[Pod],
+    budgets: Budgets,
+    also: Sequence[Pod] = (),
 ) -> Leaving:
-    """How a workload leaves of which these pods still run; ``also`` are others that draw on the same budgets.
+    """How a workload leaves of which these pods still run; ``also`` are others that draw on the same budgets, and are
+    not charged to them.
 
     Where budgets may not be broken it leaves when they let all of its pods go, and not before.
     """
     gangs = world.managed.gangs_of(uid)
-    budgets = Budgets(world.budgets.values(), (p for p in world.pods.values() if p.bound and p.live))
     unit = _unit(world, gangs)
     found = [_victim(pod, unit, options.strict_budgets, stop) for pod in pods]
     victims = by_suspension(found, world, options, _ABOVE_ALL, budgets)
@@ -90,12 +101,12 @@ def all_leaving(world: World, options: Options) -> Iterator[Leaving]:
     if not world.managed.active:
         return
     world.managed.settle()
-    also: list[Pod] = []
+    budgets = budgets_of(world)
     for uid, stop in list(workloads(world.managed, drained_queues(world.managed.quota))):
         pods = standing(world, uid)
         if pods and movable(pods, options):
-            found = leaving(world, options, uid, stop, pods, also)
-            also += [world.pods[v.uid] for v in found.victims]
+            found = leaving(world, options, uid, stop, pods, budgets)
+            budgets.charge(world.pods[v.uid] for v in found.victims if not v.over_budget)
             yield found
 
 

@@ -105,13 +105,16 @@ def incomplete(victims: Iterable[Victim], world: World) -> bool:
 
 
 def may_suspend(job: Suspendable, world: World, options: Options) -> bool:
-    """May we suspend it, would that last, and would it ever go on? Whoever else admits Jobs by their queue would let it
-    go on at once.
+    """May we suspend it, would that last, and would it ever go on? Whoever else admits Jobs by their queue, or has
+    admitted this one, would let it go on at once.
     """
     lasts = job.owner is None or job.owner.kind in LENIENT
     if (job.queue.local_queue and not world.managed.active) or too_many(job) is not None:
         return False
-    return options.suspend_jobs and lasts and job.template is not None and not job.finished
+    if not (options.suspend_jobs and lasts and job.template is not None and not job.finished):
+        return False
+    gangs = {p.gang for p in world.suspended.pods_of(job)}
+    return not world.suspended.two_admitters(job) and not any(world.two_admitters((gang,)) for gang in gangs)
 
 
 def _holds_quota(chosen: Sequence[Victim]) -> bool:

@@ -65,13 +65,13 @@ def drained_queues(quota: Quota) -> dict[str, tuple[str, ...]]:
 
 def leaving(managed: Managed, queues: dict[str, tuple[str, ...]]) -> Iterator[tuple[str, Stop]]:
     """The workloads (UIDs) of such queues that hold quota and are not all on their way out, each with the queue that
-    makes it leave; of a ClusterQueue in the order in which they would be displaced.
+    makes it leave; of a ClusterQueue in the order in which they would be displaced. Nothing may be settled meanwhile.
     """
     quota, tally = managed.quota, managed.tally
     for queue, some in queues.items():
         if queue not in quota.queues or (some and not any(tally.of_local_queue(key).reserving for key in some)):
             continue
-        for _, holder in tuple(quota.holders.entries(queue, evicted=False)):
+        for _, holder in quota.holders.entries(queue, evicted=False):
             stop = stop_of(quota, holder.admission.workload)
             if stop is not None:
                 yield holder.admission.workload.uid, stop

@@ -23,36 +23,37 @@ def mark_of(pod: Pod) -> str:
 
 
 class AdmittedByKueue:
-    """Marks by gang and pod (UID), and the Workloads (``namespace/name``) of each object (UID) that owns some.
+    """The pods (UIDs) by gang and mark, and the Workloads (``namespace/name``) of each object (UID) that owns some.
 
     ``at_work`` says that there has been such a Workload.
     """
 
     def __init__(self) -> None:
         self.at_work = False
-        self._marks: dict[GangId, dict[str, str]] = {}
+        self._marks: dict[GangId, dict[str, set[str]]] = {}
         self._owners: dict[str, tuple[Owner, ...]] = {}
         self._workloads: dict[str, set[str]] = {}
 
-    def __bool__(self) -> bool:
-        """Has anything been seen that Kueue admits?"""
-        return bool(self._marks or self._workloads)
-
     def pod_set(self, old: Pod | None, pod: Pod) -> None:
         """A pod was created or changed."""
-        if old is not None and old.gang != pod.gang:
+        if old is not None:
             self.pod_dropped(old)
         mark = mark_of(pod)
         if mark:
-            self._marks.setdefault(pod.gang, {})[pod.uid] = mark
-        else:
-            self.pod_dropped(pod)
+            self._marks.setdefault(pod.gang, {}).setdefault(mark, set()).add(pod.uid)
 
     def pod_dropped(self, pod: Pod) -> None:
-        """A pod is gone, or bears no mark (any more)."""
+        """A pod is gone, or not what it was (its last record) any more."""
         marks = self._marks.get(pod.gang)
-        if marks is not None and marks.pop(pod.uid, None) is not None and not marks:
-            del self._marks[pod.gang]
+        if marks is None:
+            return
+        mark = mark_of(pod)
+        pods = marks.get(mark, set())
+        pods.discard(pod.uid)
+        if mark in marks and not pods:
+            del marks[mark]
+            if not marks:
+                del self._marks[pod.gang]
 
     def workload_set(self, key: str, owners: tuple[Owner, ...]) -> Iterable[Owner]:
         """A Workload was created or changed, or is gone (without owners); returns those for which that is news."""
@@ -75,7 +76,7 @@ class AdmittedByKueue:
 
     def mark_on(self, gang: GangId) -> str:
         """What on a pod of the gang says that Kueue admits it; empty if nothing does."""
-        return min(self._marks.get(gang, {}).items(), default=("", ""))[1]
+        return min(self._marks.get(gang, ()), default="")
 
     def workload_of(self, *uids: str) -> str:
         """The Workload of the first of these objects that has one, in words; empty if none has."""

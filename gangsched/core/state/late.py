@@ -58,7 +58,7 @@ class LateOwners:
         world = self._world
         owner = world.suspended.find(*key) if world.kueue.at_work and self._seconds else None
         self._jobs.pop(key, None)
-        if owner is None or key in world.suspended.standing or not (owner.suspended and world.suspended.held(owner)):
+        if owner is None or world.suspended.stands(key) or not (owner.suspended and world.suspended.held(owner)):
             return False
         if owner.created + self._seconds > now:
             self._jobs[key] = owner.created + self._seconds

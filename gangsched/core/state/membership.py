@@ -142,7 +142,7 @@ class Membership:
         """What is known about the gang: its object, else what its oldest valid member says; None if nothing is."""
         if gang.family == SINGLE:
             known = self._told.get(gang) or self._single(gang)
-            if gang.scheduler in self.ours:
+            if known is not None and gang.scheduler in self.ours:
                 self._told[gang] = known
             return known
         found = self.objects.get((gang.family, gang.namespace, gang.name))

@@ -168,6 +168,10 @@ class SuspendedJobs:
         """The Jobs and JobSets that have stand-ins."""
         return list(self._standing)
 
+    def stands(self, key: OwnerKey) -> bool:
+        """Does this Job or JobSet have stand-ins?"""
+        return key in self._standing
+
     def with_queue(self) -> list[OwnerKey]:
         """The Jobs and JobSets that are suspended and have a queue."""
         owners: list[Suspendable] = [*self._world.jobs.values(), *self._world.jobsets.values()]
@@ -320,6 +324,12 @@ class SuspendedJobs:
 def family_of(owner: Suspendable) -> str:
     """The family of its gang while it has no pods, which is its API kind."""
     return JOB if isinstance(owner, Job) else JOBSET
+
+
+def templates_of(owner: Suspendable) -> list[Pod]:
+    """What the pods of a Job, or of each kind of Job of a JobSet, will be, as far as it can be read."""
+    jobs = [owner] if isinstance(owner, Job) else [each.job for each in owner.replicated]
+    return [job.template for job in jobs if job.template is not None]
 
 
 def gang_of(owner: Suspendable, family: str, members: int, disruption: str | None = None) -> Gang:

@@ -8,12 +8,12 @@ import msgspec
 
 from gangsched.core.queueing.turns import Turns
 from gangsched.core.quota.managed import Known, Managed
-from gangsched.core.state.kueue import AdmittedByKueue
+from gangsched.core.state.kueue import AdmittedByKueue, mark_of
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.state.suspended import WITHOUT_PODS, OwnerKey, Suspendable, SuspendedJobs, gang_of
+from gangsched.core.state.suspended import WITHOUT_PODS, OwnerKey, Suspendable, SuspendedJobs, gang_of, templates_of
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
 from gangsched.model.marks import protected
 from gangsched.model.queues import QUEUE_LABEL, QueueObject
@@ -115,12 +115,15 @@ class World:
         return out
 
     def _kueue_admits(self, gangs: Sequence[GangId]) -> str:
-        """How it is known that Kueue admits these gangs, in words; empty if it is not."""
-        for gang in gangs if self.kueue else ():
+        """How it is known that Kueue admits these gangs, in words; empty if it is not. A mark on a template will be one
+        on each pod.
+        """
+        for gang in gangs:
             mark = self.kueue.mark_on(gang)
-            owner = self.suspended.of_gang(gang)
-            if not mark and owner is not None:
+            owner = None if mark else self.suspended.of_gang(gang)
+            if owner is not None:
                 mark = self.kueue.workload_of(owner.uid, owner.owner.uid if owner.owner is not None else "")
+                mark = mark or next(filter(None, map(mark_of, templates_of(owner))), "")
             if mark:
                 return mark
         return ""
@@ -277,11 +280,11 @@ class World:
             if earlier is not None and earlier != pod.uid:
                 self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
             self._uid_of[(pod.namespace, pod.name)] = pod.uid
+            self.kueue.pod_set(old, pod)
         if old is not None and old.gang != pod.gang:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
         self.suspended.pod_set(pod)
-        self.kueue.pod_set(old, pod)
         if old is None and pod.volumes is not None:
             self.snapshot.volumes.mention(pod, +1)
         self.membership.set_pod(pod)

@@ -101,6 +101,14 @@ def test_what_may_have_taken_effect_is_not_held_back() -> None:
     assert foreign.overtakes(bind(), 0) == ""
 
 
+def test_what_was_sent_for_one_node_says_nothing_of_another() -> None:
+    """A binding that was given up may have been decided anew, for another node."""
+    foreign = Foreign()
+    foreign.leaves(bind(to="n1"))
+    foreign.delivered([seen("x", "n2")])
+    assert foreign.overtakes(bind(to="n2"), 0) != ""
+
+
 @given(
     st.integers(1, 5),
     st.lists(st.tuples(st.sampled_from("sbg"), st.integers(0, 9), st.integers(0, 9)), max_size=60),
@@ -204,6 +212,15 @@ async def test_a_binding_whose_answer_was_lost_is_repeated_in_spite_of_news() ->
     server.meanwhile = lambda: foreign.delivered([seen("x")]) if server.sent else None
     assert await write(server, foreign, bind()) == [WriteDone(1, "ok")]
     assert server.sent == 2
+
+
+async def test_a_binding_that_is_turned_away_later_may_have_taken_effect_before() -> None:
+    """The first answer was lost, the second says that there are too many requests: nothing is known of the first."""
+    foreign = Foreign()
+    server = Server(lambda: None, UnreachableError("lost"), ApiError(429, "TooManyRequests", "later", (), 0.01))
+    server.meanwhile = lambda: foreign.delivered([seen("x")]) if server.sent else None
+    assert await write(server, foreign, bind()) == [WriteDone(1, "ok")]
+    assert server.sent == 3
 
 
 async def test_a_binding_that_was_turned_away_is_looked_at_again() -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from gangsched.cluster.kube.client import Client, UnreachableError
 from gangsched.cluster.kube.discovery import served_versions
+from gangsched.cluster.kube.reflector import Reflector
+from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.cluster.kube.tasks import end
+from gangsched.model.convert import Converter
 
 
 class Broken:
@@ -70,3 +73,45 @@ async def test_a_task_that_overhears_its_end_is_told_again(monkeypatch: pytest.M
     await end(tasks)
     assert [task.done() for task in tasks] == [True, True]
     assert heard == 3
+
+
+async def test_who_ends_others_finishes_that_before_it_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loses patience with a task that itself waits for one that does not hear: that one ends nevertheless."""
+    monkeypatch.setattr("gangsched.cluster.kube.tasks.AGAIN_SECONDS", 0.01)
+    heard = 0
+
+    async def deaf() -> None:
+        nonlocal heard
+        while heard < 5:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                heard += 1
+
+    child = asyncio.create_task(deaf())
+
+    async def parent() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await end([child])
+
+    task = asyncio.create_task(parent())
+    await asyncio.sleep(0)
+    await end([task])
+    assert (child.done(), task.cancelled()) == (True, True)
+
+
+async def test_nobody_waits_for_a_reflector_that_has_ended() -> None:
+    """Whoever waits for a refresh waits for the one that takes its place, or no longer."""
+    resource = next(each for each in CORE_RESOURCES if each.name == "nodes")
+    client = cast("Client", Broken())
+    first = Reflector(resource, client, Converter(), lambda _: None)
+    waiting = asyncio.create_task(first.refresh())
+    await asyncio.sleep(0)
+    second = Reflector(resource, client, Converter(), lambda _: None, inherit=first)
+    await asyncio.sleep(0)
+    assert (first.listed.is_set(), second.listed.is_set(), waiting.done()) == (True, False, False)
+    second.drop()
+    await asyncio.wait([waiting], timeout=5.0)
+    assert (second.listed.is_set(), waiting.done()) == (True, True)
