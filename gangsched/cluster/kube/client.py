@@ -11,7 +11,8 @@ import math
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -246,7 +247,7 @@ class Client:
 
     # ---------------------------------------------------------------------------------------------- list and watch
 
-    async def list_pages(self, path: str, query: Mapping[str, str], accept: str = JSON) -> AsyncIterator[Page]:
+    async def list_pages(self, path: str, query: Mapping[str, str], accept: str = JSON) -> AsyncGenerator[Page, None]:
         """All pages of one consistent list, read from the store (no ``resourceVersion`` is sent). ``accept`` is the
         media type, here and in :meth:`watch_lines`.
 
@@ -273,7 +274,7 @@ class Client:
         version: str,
         silence_seconds: float = WATCH_SILENCE_SECONDS,
         accept: str = JSON,
-    ) -> AsyncIterator[list[bytes]]:
+    ) -> AsyncGenerator[list[bytes], None]:
         """The frames of one watch from ``version`` on, in batches as they arrive; ends when the server ends it.
 
         The first batch is empty and says that the server has accepted the watch.
@@ -297,8 +298,9 @@ class Client:
                     body = b"".join([chunk async for chunk in answer.chunks])
                     raise api_error(answer.status, body, retry_after_seconds(answer.headers.get("retry-after")))
                 yield []
-                async for lines in _lines(answer.chunks):
-                    yield lines
+                async with aclosing(_lines(answer.chunks)) as batches:
+                    async for lines in batches:
+                        yield lines
         except TimeoutError:
             raise UnreachableError(f"watch {path}: silent for {silence_seconds:.0f} s") from None
         except OSError as error:
@@ -315,7 +317,7 @@ def _target(path: str, parameters: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[list[bytes], None]:
     """Complete lines; what follows the last newline when the stream ends was cut off and is dropped."""
     parts: list[bytes] = []
     size = 0

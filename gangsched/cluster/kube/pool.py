@@ -302,22 +302,23 @@ class _Incoming(asyncio.Protocol):
     @property
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes."""
-        return self._chunks()
+        return self
 
     async def head(self) -> None:
         """Wait for status and headers."""
         while not self.status:
             await self._more()
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
-        while True:
-            if self._pieces:
-                pieces, self._pieces = self._pieces, []
-                yield b"".join(pieces)
-            elif self._ended:
-                return
-            else:
-                await self._more()
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._pieces:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._more()
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
 
     async def _more(self) -> None:
         if self._error is not None:

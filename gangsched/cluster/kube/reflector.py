@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 import msgspec
@@ -167,17 +168,19 @@ class Reflector:
             present: set[Key] = set()
             version = ""
             of_list = METADATA_LIST if self.resource.metadata_only else JSON
-            async for page in self._client.list_pages(self.resource.path, self.resource.query, of_list):
-                version = version or page.meta.resource_version
-                batch: list[Event] = []
-                for item in self._decoder.page(page.body):
-                    meta = item.metadata
-                    key = (meta.namespace, meta.name)
-                    present.add(key)
-                    if self.told.seen.get(key) != (meta.uid, meta.resource_version):
-                        self._take(item, batch)
-                self._send(batch)
-                await asyncio.sleep(0)  # watches, writes and the lease go on between pages
+            listing = self._client.list_pages(self.resource.path, self.resource.query, of_list)
+            async with aclosing(listing) as pages:
+                async for page in pages:
+                    version = version or page.meta.resource_version
+                    batch: list[Event] = []
+                    for item in self._decoder.page(page.body):
+                        meta = item.metadata
+                        key = (meta.namespace, meta.name)
+                        present.add(key)
+                        if self.told.seen.get(key) != (meta.uid, meta.resource_version):
+                            self._take(item, batch)
+                    self._send(batch)
+                    await asyncio.sleep(0)  # watches, writes and the lease go on between pages
             batch = []
             for key in [k for k in self.told.seen if k not in present]:
                 self._forget(key, batch)
@@ -228,16 +231,17 @@ class Reflector:
             silence_seconds=self._silence_seconds,
             accept=METADATA if self.resource.metadata_only else JSON,
         )
-        async for batch_of_lines in lines:
-            self.heard_at = time.monotonic()
-            self.problem = ""
-            batch: list[Event] = []
-            try:
-                for line in batch_of_lines:
-                    self._frame(line, batch)
-            finally:
-                # What came before a bad frame is good, and the version already says that it was delivered.
-                self._send(batch)
+        async with aclosing(lines):
+            async for batch_of_lines in lines:
+                self.heard_at = time.monotonic()
+                self.problem = ""
+                batch: list[Event] = []
+                try:
+                    for line in batch_of_lines:
+                        self._frame(line, batch)
+                finally:
+                    # What came before a bad frame is good, and the version already says that it was delivered.
+                    self._send(batch)
 
     def _frame(self, line: bytes, batch: list[Event]) -> None:
         try:
