@@ -8,8 +8,7 @@ import msgspec
 
 from gangsched.cli.what_if import State
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Spared, Victim
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.drained import Leaving
+from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.preemption.patience import Patience, runs_since
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.model.marks import protected
@@ -214,7 +213,7 @@ def _patience(state: State, pod: Pod) -> Iterator[str]:
 
 def _budgets(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator[str]:
     """The budgets that select the pod, and what they allow."""
-    budgets = Budgets(state.world.budgets.values(), (p for p in state.world.pods.values() if p.bound and p.live))
+    budgets = budgets_of(state.world)
     matching = budgets.matching(pod)
     if not matching:
         yield "no PodDisruptionBudget selects it"

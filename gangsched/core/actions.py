@@ -133,7 +133,7 @@ class ResumeJob(_JobWrite, frozen=True):
 
     ``held`` says that nobody has: it was created suspended, until its queue has room. The same PATCH gives each pod
     template, in order, what ``templates`` says instead of what it was given before; None: they stay as they are. The
-    answer is "ok" with a message if the server takes it only without that.
+    answer is ``ok`` with a message if the server takes it only without that.
     """
 
     held: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TypeAlias
 
 import msgspec
@@ -197,19 +198,23 @@ class Synced(_Event, frozen=True):
     """Every cache has been listed completely; nothing is decided before the first one."""
 
 
-class WriteDone(_Event, frozen=True):
-    """The outcome of one write.
+class Outcome(enum.StrEnum):
+    """How a write can come out."""
 
-    ``action_id`` is that of the action. ``outcome``: ``ok``; ``gone`` (404, or the UID is another pod's);
-    ``conflict`` (409: the state is not what the write assumed, such as a pod that is already bound);
-    ``outdated`` (a binding that was not sent: since it was decided others have bound pods to its node, which has been
-    told by now); ``refused`` (400/403/422: retrying will not help); ``blocked`` (429 from the eviction subresource: a
-    budget forbids it); ``transient`` (given up after retries: timeouts, 429, 5xx). ``message`` is the
-    server's.
-    """
+    OK = "ok"
+    GONE = "gone"  # 404, or the UID is another pod's
+    CONFLICT = "conflict"  # 409: the state is not what the write assumed, such as a pod that is already bound
+    OUTDATED = "outdated"  # a binding that was not sent: others, told by now, have bound pods to its node since
+    REFUSED = "refused"  # 400/403/422: retrying will not help
+    BLOCKED = "blocked"  # 429 from the eviction subresource: a budget forbids it
+    TRANSIENT = "transient"  # given up after retries: timeouts, 429, 5xx
+
+
+class WriteDone(_Event, frozen=True):
+    """The outcome of the write with the id ``action_id``; ``message`` is the server's."""
 
     action_id: int
-    outcome: str
+    outcome: Outcome
     message: str = ""
 
 

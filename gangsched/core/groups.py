@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gangsched.core.decision import Decision, Placement, Victim
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 def group_key(gangs: Sequence[GangId]) -> str:
     """The key of a group: unique, and sorted like ``namespace/name``."""
     return ",".join([f"{g.namespace}/{g.name}#{g.family}#{g.scheduler}" for g in gangs])
+
+
+def names_of(gangs: Iterable[GangId]) -> str:
+    """``namespace/name`` of these gangs, joined by commas: what people read for a group."""
+    return ",".join(gang.key for gang in gangs)
 
 
 class Plan:
@@ -162,7 +167,7 @@ class Group:
     @property
     def name(self) -> str:
         """``namespace/name``, or all of them joined by commas for a GangGroup."""
-        return ",".join(g.key for g in self.gangs)
+        return names_of(self.gangs)
 
     @property
     def single(self) -> bool:

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from gangsched.core.actions import Action, Bind
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
-from gangsched.core.events import Event, PodChanged, PodGone, SearchCancelled, WriteDone
+from gangsched.core.events import Event, Outcome, PodChanged, PodGone, SearchCancelled, WriteDone
 from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer
@@ -216,11 +216,11 @@ class Metrics(Observer):
         if action is None:
             return
         profile, first_seen = self._pending.get(action.pod.uid, (self._profiles[0], moment))
-        if event.outcome == "ok":
+        if event.outcome is Outcome.OK:
             self._add(self.schedule_attempts, "scheduled", profile)
             self.pod_latency.observe(max(0.0, moment - first_seen))
             self._forget(action.pod.uid)
-        elif event.outcome != "outdated":  # nothing was tried
+        elif event.outcome is not Outcome.OUTDATED:  # nothing was tried
             self._add(self.schedule_attempts, "error", profile)
 
     def _pod_changed(self, pod: Pod, moment: float) -> None:

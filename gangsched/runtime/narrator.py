@@ -8,13 +8,13 @@ from typing import Any
 
 from gangsched.core.actions import Action
 from gangsched.core.decision import PREEMPT, Decision
-from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, WriteDone
+from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, Outcome, WriteDone
 from gangsched.runtime import logs
 from gangsched.runtime.loop import Observer
 
 _REMEMBERED = 10_000
 #: Outcomes of writes that are part of normal life: the core deals with them.
-_ORDINARY = frozenset({"ok", "gone", "outdated"})
+_ORDINARY = frozenset({Outcome.OK, Outcome.GONE, Outcome.OUTDATED})
 
 
 class Narrator(Observer):

@@ -30,7 +30,7 @@ from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Action, Bind, PodRef, Report
-from gangsched.core.events import Event, GangChanged, NodeChanged, PodChanged, Synced, WriteDone
+from gangsched.core.events import Event, GangChanged, NodeChanged, Outcome, PodChanged, Synced, WriteDone
 from gangsched.core.lifecycle import report
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
@@ -148,7 +148,7 @@ def answer(core: Scheduler, binds: Sequence[Bind], pods: dict[str, Pod]) -> floa
     events: list[Event] = []
     for bind in binds:
         bound = msgspec.structs.replace(pods[bind.pod.uid], node=bind.node)
-        events += [WriteDone(bind.id, "ok"), PodChanged(bound)]
+        events += [WriteDone(bind.id, Outcome.OK), PodChanged(bound)]
     start = time.thread_time()
     for first in range(0, len(events), 2 * BATCH):
         core.handle(events[first : first + 2 * BATCH], 1.0)
@@ -213,7 +213,7 @@ async def writing(count: int, port: int) -> tuple[float, float]:
             spent.append(1e6 * (time.thread_time() - start) / count)
         task.cancel()
         await client.close()
-        if [a for a in answers if isinstance(a, WriteDone) and a.outcome == "ok"] != answers or len(answers) != count:
+        if len(answers) != count or not all(isinstance(a, WriteDone) and a.outcome is Outcome.OK for a in answers):
             raise ValueError("not all bindings have succeeded")
         if not all(isinstance(action, Report) for action in told):
             raise TypeError("Events were meant")

@@ -2,6 +2,7 @@
 
     python -m tests.chaos [--count 20000] [--first 0] [--jobs N]
     python -m tests.chaos --seed 4711 [--history]     replays one, with all that happened
+    python -m tests.chaos --parts queues,volumes      every seed has these parts, rather than a share of them ('': none)
 
 A seed that fails is printed with what was wrong; the exit code is then 1.
 """
@@ -14,14 +15,17 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
+from functools import partial
 
 import msgspec
 
+from gangsched.cluster.sim import drained, invariants
 from gangsched.cluster.sim import history as log
 from tests.chaos.checks import problems
 from tests.chaos.play import play
 from tests.chaos.refusals import REFUSED
-from tests.chaos.scenario import scenario
+from tests.chaos.scenario import PARTS, scenario
 
 
 class Result(msgspec.Struct):
@@ -32,10 +36,11 @@ class Result(msgspec.Struct):
     seen: Counter[str]
 
 
-def run(seed: int) -> Result:
+def run(seed: int, parts: Collection[str] | None = None) -> Result:
     """Play one seed; an exception is a problem like any other."""
-    made = scenario(seed)
+    made = scenario(seed, parts=parts)
     seen: Counter[str] = Counter(t.name for t in made.troubles)
+    seen.update(f"with {name}" for name in made.parts)
     try:
         played = play(made)
     except Exception as error:  # noqa: BLE001 - whatever it is, the seed must be printed
@@ -49,6 +54,12 @@ def run(seed: int) -> Result:
     )
     seen["Jobs suspended"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.SUSPEND))
     seen["Jobs resumed"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.RESUME))
+    removals = [e for e in history.of(log.DELETE, log.EVICT, log.SUSPEND) if e.outcome == log.OK and e.changed]
+    seen["rolled back"] = sum(bool(invariants.rolled_back_for(e)) for e in removals)
+    seen["drained"] = sum(drained.drained_by(e) is not None for e in removals)
+    seen["claims bound or asked for"] = sum(
+        e.changed and e.outcome == log.OK for e in history.of(log.BIND_VOLUME, log.SELECT_NODE, actor=log.SCHEDULER)
+    )
     seen["Jobs complete"] = sum(1 for _ in history.of(log.COMPLETE))
     seen["writes that failed"] = sum(1 for e in history if e.actor == log.SCHEDULER and e.outcome != log.OK)
     seen["bindings refused"] = sum(e.outcome == REFUSED for e in history.of(log.BIND, actor=log.SCHEDULER))
@@ -63,15 +74,19 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     parser.add_argument("--seed", type=int, help="play this one only, and say what happened in it")
     parser.add_argument("--history", action="store_true", help="with --seed: every entry of the history")
+    parser.add_argument("--parts", metavar="NAMES", help=f"of {','.join(PARTS)} (default: each seed draws)")
     args = parser.parse_args()
+    parts = None if args.parts is None else [name for name in args.parts.split(",") if name]
+    if parts is not None and (unknown := [name for name in parts if name not in PARTS]):
+        parser.error(f"--parts: there is no {unknown[0]!r}, only {', '.join(PARTS)}")
     if args.seed is not None:
-        return _replay(args.seed, args.history)
+        return _replay(args.seed, args.history, parts)
     began = time.perf_counter()
     seen: Counter[str] = Counter()
     failed = 0
     with multiprocessing.Pool(args.jobs) as pool:
         seeds = range(args.first, args.first + args.count)
-        for done, result in enumerate(pool.imap_unordered(run, seeds, chunksize=20), 1):
+        for done, result in enumerate(pool.imap_unordered(partial(run, parts=parts), seeds, chunksize=20), 1):
             seen.update(result.seen)
             if result.problems:
                 failed += 1
@@ -85,9 +100,10 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _replay(seed: int, everything: bool) -> int:
-    made = scenario(seed)
+def _replay(seed: int, everything: bool, parts: Collection[str] | None) -> int:
+    made = scenario(seed, parts=parts)
     played = play(made)
+    print("parts:", *made.parts or ["none"])
     for crash in made.crashes:
         print(f"crash: {crash}")
     for trouble in made.troubles:

@@ -16,14 +16,12 @@ from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Synced
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import JOB, Gang, GangId, Job, Node, Pod
+from tests.chaos import part_checks
+from tests.chaos.part_checks import RACE_SECONDS, REPEAT_SECONDS
 from tests.chaos.play import Played
 from tests.chaos.refusals import REFUSED
-from tests.chaos.scenario import MAX_WRITE_DELAY
 
-#: Between a decision and its effect pass at most a watch delay and a write delay, each with its answer.
-_RACE_SECONDS = 4 * MAX_WRITE_DELAY
-#: Within this time a binding that fails for a while is repeated five times.
-_REPEAT_SECONDS = 30.0
+_OF_PARTS = (part_checks.wrong_rollbacks, part_checks.untold, part_checks.left_in_a_drained_queue)
 
 
 def problems(played: Played) -> list[str]:
@@ -36,6 +34,10 @@ def problems(played: Played) -> list[str]:
             invariants.early_binds,
             invariants.unplanned_removals,
             invariants.abandoned_marks,
+            invariants.bound_before_volumes,
+            drained.drained_before_marked,
+            part_checks.started_while_stopped,
+            part_checks.bound_out_of_reach,
         )
         for text in check(history)
     ]
@@ -45,7 +47,10 @@ def problems(played: Played) -> list[str]:
     out += [f"partial: {t}" for t in partial_gangs(played)]
     out += [f"Job ended: {t}" for t in jobs_ended(history)]
     out += [f"wrong victim: {t}" for t in wrong_victims(history)]
-    out += [f"drained: {t}" for t in drained.drained_while_open(history, _RACE_SECONDS)]
+    out += [f"drained: {t}" for t in drained.drained_while_open(history, RACE_SECONDS)]
+    out += [f"{c.__name__}: {t}" for c in _OF_PARTS for t in c(played)]
+    early = part_checks.bound_before_the_gangs_volumes(history, disturbed(history))
+    out += [f"bound_before_the_gangs_volumes: {t}" for t in early]
     out += [f"rounds: {t}" for t in too_many_rounds(played)]
     out += [f"left over: {t}" for t in left_over(played)]
     out += [f"asleep: {t}" for t in asleep(played)]
@@ -66,7 +71,7 @@ def _without_races(history: History, texts: list[str]) -> list[str]:
     for text in texts:
         moment = float(text.split()[1])
         node = text.split(" on ", 1)[1].split(":", 1)[0]
-        if not any(0 <= moment - at <= _RACE_SECONDS + _kubelet_lag(text) for at in changed[node]):
+        if not any(0 <= moment - at <= RACE_SECONDS + _kubelet_lag(text) for at in changed[node]):
             out.append(text)
     return out
 
@@ -74,7 +79,7 @@ def _without_races(history: History, texts: list[str]) -> list[str]:
 def _unless_just_bound(history: History, texts: list[str]) -> list[str]:
     """Only what had been bound for long enough to be known when its Job was suspended."""
     bound = {e.object: e.at_seconds for e in history.of(log.BIND)}
-    return [t for t in texts if float(t.split()[1]) - bound.get(t.split()[3], 0.0) > _RACE_SECONDS]
+    return [t for t in texts if float(t.split()[1]) - bound.get(t.split()[3], 0.0) > RACE_SECONDS]
 
 
 def _kubelet_lag(text: str) -> float:
@@ -96,9 +101,26 @@ def disturbed(history: History) -> set[str]:
                 out.add(record.gang.key)
         elif entry.kind == "PodGroup":
             out.add(entry.object)
+        elif isinstance(record, Job) and entry.verb != log.CREATE:
+            out.update(_gangs_of(history, record))
+        elif entry.kind == "PersistentVolumeClaim":
+            out.update(_gangs_with(history, entry.object))
         elif entry.kind == "Pod":
             out.update(e.record.gang.key for e in history if e.uid == entry.uid and isinstance(e.record, Pod))
     return out
+
+
+def _gangs_of(history: History, job: Job) -> set[str]:
+    """The gangs (``namespace/name``) of the pods of a Job."""
+    pods = (e.record for e in history if isinstance(e.record, Pod) and e.record.owner is not None)
+    return {p.gang.key for p in pods if p.owner is not None and p.owner.uid == job.uid}
+
+
+def _gangs_with(history: History, claim: str) -> set[str]:
+    """The gangs (``namespace/name``) of which a member has this claim (``namespace/name``)."""
+    pods = [e.record for e in history if isinstance(e.record, Pod)]
+    named = ((p.gang.key, f"{p.namespace}/{name}") for p in pods if p.volumes is not None for name in p.volumes.claims)
+    return {gang for gang, each in named if each == claim}
 
 
 def partial_gangs(played: Played) -> list[str]:
@@ -128,7 +150,7 @@ def _just_begun(history: History, end: float) -> set[str]:
     for entry in history.of(log.BIND, actor=log.SCHEDULER):
         if entry.outcome == log.OK and isinstance(entry.record, Pod):
             first.setdefault(entry.record.gang.key, entry.at_seconds)
-    return {gang for gang, moment in first.items() if end - moment < _REPEAT_SECONDS}
+    return {gang for gang, moment in first.items() if end - moment < REPEAT_SECONDS}
 
 
 def _outranked(history: History) -> set[str]:
@@ -175,10 +197,11 @@ def wrong_victims(history: History) -> list[str]:
             if victim is None:
                 out.append(f"{entry.object} was removed and never seen")
                 continue
-            if victim.finished and entry.changed and entry.at_seconds - finished_at[entry.uid] > _RACE_SECONDS:
+            if victim.finished and entry.changed and entry.at_seconds - finished_at[entry.uid] > RACE_SECONDS:
                 out.append(f"{entry.object} had finished before it was removed at {entry.at_seconds:.3f} s")
             preemptor = preemptors.get(entry.uid, "")
-            if drained.drained_by(entry) is None and victim.priority >= priority.get(preemptor, -(2**31)):
+            for_a_gang = drained.drained_by(entry) is None and not invariants.rolled_back_for(entry)
+            if for_a_gang and victim.priority >= priority.get(preemptor, -(2**31)):
                 out.append(f"{entry.object} has priority {victim.priority}, not below that of {preemptor!r}")
         if isinstance(record, Pod):
             last[record.uid] = record
@@ -255,7 +278,7 @@ def asleep(played: Played) -> list[str]:
     scheduler may not have heard: the cluster lives on for a little after it has stopped.
     """
     world = played.world
-    ended = world.clock.elapsed_seconds - _RACE_SECONDS
+    ended = world.clock.elapsed_seconds - RACE_SECONDS
     if any(e.actor != log.SCHEDULER and e.at_seconds > ended for e in world.history.entries[-50:]):
         return []
     core = Scheduler(played.scenario.options)

@@ -13,7 +13,8 @@ from gangsched.core.decision import Decision
 from gangsched.core.events import Event
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime.loop import Observer, run_loop
-from tests.chaos.scenario import MAX_WRITE_DELAY, Crash, Scenario
+from tests.chaos.scenario import MAX_WRITE_DELAY, Scenario
+from tests.chaos.trouble import Crash
 
 #: Long enough for every gang to be looked at again after the last trouble, and for stale marks to be taken back.
 UNTIL_SECONDS = 420.0
@@ -54,8 +55,12 @@ class _Mortal:
         if self._crash is None:
             self._cluster.submit(actions)
             return
-        self._cluster.submit(actions[: self._left])
-        self._left -= len(actions)
+        if self._left <= 0:
+            return  # it is dead
+        counted = [n for n, action in enumerate(actions, 1) if self._crash.counts(action)]
+        last = counted[self._left - 1] if len(counted) >= self._left else len(actions)
+        self._cluster.submit(actions[:last])
+        self._left -= len(counted)
         if self._left <= 0:
             self._cluster.close(lose_writes=self._crash.lose_writes)
 

@@ -11,27 +11,37 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.faults import BEFORE, NEVER, Faults, WriteFault
-from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove
-from gangsched.core.events import Event
+from gangsched.core.actions import Action, Bind, BindVolume, Mark, Nominate, Remove, SelectNode
+from gangsched.core.events import Event, Outcome
 
 #: An outcome that no repetition changes.
-REFUSED = "refused"
+REFUSED = Outcome.REFUSED
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """While it stands, it refuses writes of these kinds: a binding by its pod and node, others by their pod. Which of
-    them is drawn from ``seed``, and the same every time; ``share`` is how many.
+    """While it stands, it refuses writes of these kinds: a binding by its pod and node (``anywhere``: by its pod), one
+    of a volume by its claim, others by their pod. Which of them is drawn from ``seed``, and the same every time;
+    ``share`` is how many.
     """
 
     seed: str
     kinds: tuple[type[Action], ...]
     share: float
+    anywhere: bool = False
 
     def refuses(self, action: Action) -> bool:
         """Does it refuse this write?"""
-        if not isinstance(action, Bind | Mark | Nominate | Remove) or not isinstance(action, self.kinds):
+        if not isinstance(action, self.kinds):
             return False
-        about = f"{action.pod.uid}/{action.node}" if isinstance(action, Bind) else action.pod.uid
+        match action:
+            case Bind(node=node):
+                about = action.pod.uid if self.anywhere else f"{action.pod.uid}/{node}"
+            case BindVolume() | SelectNode():
+                about = action.claim_uid
+            case Mark() | Nominate() | Remove():
+                about = action.pod.uid
+            case _:
+                return False
         return random.Random(f"{self.seed}/{about}").random() < self.share
 
 
@@ -66,13 +76,31 @@ def refuse_others(world: World, chance: random.Random) -> None:
     _refuse(world, chance, chance.choice(((Nominate,), (Mark,), (Remove,), (Nominate, Mark, Remove))))
 
 
+def refuse_members(world: World, chance: random.Random) -> None:
+    """Some pods on all nodes, for a while: a gang is bound in part, and nothing that it does by itself helps."""
+    _refuse(world, chance, (Bind,), (0.25, 0.5), (20.0, 60.0), anywhere=True)
+
+
+def refuse_volumes(world: World, chance: random.Random) -> None:
+    """What binds claims, or asks for new volumes, for a while."""
+    _refuse(world, chance, (BindVolume, SelectNode))
+
+
 KINDS: tuple[Callable[[World, random.Random], None], ...] = (refuse_bindings, refuse_bindings, refuse_others)
 
 
-def _refuse(world: World, chance: random.Random, kinds: tuple[type[Action], ...]) -> None:
+def _refuse(
+    world: World,
+    chance: random.Random,
+    kinds: tuple[type[Action], ...],
+    shares: tuple[float, ...] = (0.3, 0.6, 1.0),
+    seconds: tuple[float, ...] = (0.5, 5.0, 30.0, 120.0),
+    *,
+    anywhere: bool = False,
+) -> None:
     faults = world.faults
     if not isinstance(faults, Refusing):
         return
-    rule = Rule(str(chance.random()), kinds, chance.choice((0.3, 0.6, 1.0)))
+    rule = Rule(str(chance.random()), kinds, chance.choice(shares), anywhere)
     faults.rules.append(rule)
-    world.after(chance.choice((0.5, 5.0, 30.0, 120.0)), lambda: faults.rules.remove(rule))
+    world.after(chance.choice(seconds), lambda: faults.rules.remove(rule))

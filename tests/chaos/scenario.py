@@ -7,13 +7,12 @@ made smaller by switching parts off.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.faults import Faults, NoFaults, SeededFaults
-from gangsched.cluster.sim.history import CHANGE, CREATE, GONE, USER, Cause
 from gangsched.core.events import (
     BudgetChanged,
     Event,
@@ -29,33 +28,29 @@ from gangsched.core.events import (
 from gangsched.core.options import Options
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod, Taint
 from tests import generators
-from tests.chaos import refusals
+from tests.chaos import changes, queues, refusals, rollbacks, storage
 from tests.chaos.refusals import Refusing
+from tests.chaos.trouble import (
+    CHANGED,
+    CREATED,
+    FIRST_TROUBLE,
+    GONE_BY_USER,
+    LAST_TROUBLE,
+    Crash,
+    Part,
+    Trouble,
+    at_random,
+)
 
-#: Troubles come between these moments, in seconds from the start: gangs arrive until 20 s.
-FIRST_TROUBLE, LAST_TROUBLE = 0.05, 30.0
 #: A write takes effect at most so many seconds after it was sent, its answer takes as long again.
 MAX_WRITE_DELAY = 0.4
-
-CHANGED, GONE_BY_USER, CREATED = Cause(USER, CHANGE), Cause(USER, GONE), Cause(USER, CREATE)
-
-
-class Crash(msgspec.Struct, frozen=True):
-    """The process dies after so many of its actions; with ``lose_writes`` what is on its way is lost. The next one
-    starts ``down_seconds`` after the last write of the dead one may have arrived.
-    """
-
-    after_actions: int
-    lose_writes: bool
-    down_seconds: float
-
-
-class Trouble(msgspec.Struct, frozen=True):
-    """Something that others do to the cluster, at a moment."""
-
-    at_seconds: float
-    name: str
-    act: Callable[[World], None]
+#: Parts that a share of the seeds has besides. Nothing else of a seed depends on them.
+PARTS: dict[str, tuple[float, Callable[[int, list[Event]], Part]]] = {
+    "rollback": (0.04, rollbacks.part),
+    "queues": (0.04, queues.part),
+    "volumes": (0.06, storage.part),
+    "changes": (0.1, changes.part),
+}
 
 
 class Scenario(msgspec.Struct):
@@ -67,6 +62,7 @@ class Scenario(msgspec.Struct):
     faults: Faults
     troubles: list[Trouble]
     crashes: list[Crash]
+    parts: tuple[str, ...] = ()
 
 
 def scenario(
@@ -77,20 +73,39 @@ def scenario(
     refusing: bool = True,
     crashes: bool = True,
     jobs: bool = True,
+    parts: Collection[str] | None = None,
 ) -> Scenario:
-    """The scenario of this seed, with the parts that are asked for."""
+    """The scenario of this seed, with the parts that are asked for. ``parts`` are those of :data:`PARTS` that it has,
+    whatever its share; None: those that it draws.
+    """
     made = generators.cluster(seed)
-    all_troubles = [*_troubles(seed), *_job_troubles(seed)] if troubles else []
-    all_troubles += _refusals(seed) if refusing else []
+    events = [*made.events, *_jobs(seed, made.events)] if jobs else made.events
+    further: list[Trouble] = []
+    first: list[Crash] = []
     options = msgspec.structs.replace(made.options, timeout_seconds=40.0, search_steps=400)
+    chosen = [name for name in PARTS if name in (_parts(seed) if parts is None else parts)]
+    for name in chosen:
+        part = PARTS[name][1](seed, events)
+        events = part.events
+        options = msgspec.structs.replace(options, **part.options)
+        further += part.troubles if troubles else []
+        first += part.crashes if crashes else []
+    all_troubles = [*_troubles(seed), *_job_troubles(seed)] if troubles else []
+    all_troubles += [*(_refusals(seed) if refusing else []), *further]
     return Scenario(
         seed,
-        [*made.events, *_jobs(seed, made.events)] if jobs else made.events,
+        events,
         options,
         Refusing(_faults(seed) if faults else NoFaults()),
         sorted(all_troubles, key=lambda t: t.at_seconds),
-        _crashes(seed) if crashes else [],
+        [*first, *(_crashes(seed) if crashes else [])],
+        tuple(chosen),
     )
+
+
+def _parts(seed: int) -> list[str]:
+    chance = random.Random(f"{seed}/parts")
+    return [name for name, (share, _) in PARTS.items() if chance.random() < share]
 
 
 def _jobs(seed: int, events: list[Event]) -> list[Event]:
@@ -174,7 +189,7 @@ def _troubles(seed: int) -> list[Trouble]:
     for n in range(chance.choice((0, 0, 1, 2, 3, 5))):
         kind = chance.choice(kinds)
         moment = round(chance.uniform(FIRST_TROUBLE, LAST_TROUBLE if chance.random() < 0.5 else 3.0), 3)
-        out.append(Trouble(moment, kind.__name__.strip("_"), _at_random(kind, f"{seed}/trouble/{n}")))
+        out.append(Trouble(moment, kind.__name__.strip("_"), at_random(kind, f"{seed}/trouble/{n}")))
     return sorted(out, key=lambda t: t.at_seconds)
 
 
@@ -186,7 +201,7 @@ def _job_troubles(seed: int) -> list[Trouble]:
     for n in range(chance.choice((0, 0, 1, 2, 3))):
         kind = chance.choice(kinds)
         moment = round(chance.uniform(FIRST_TROUBLE, LAST_TROUBLE * chance.choice((0.2, 1.0, 2.0))), 3)
-        out.append(Trouble(moment, kind.__name__.strip("_"), _at_random(kind, f"{seed}/job trouble/{n}")))
+        out.append(Trouble(moment, kind.__name__.strip("_"), at_random(kind, f"{seed}/job trouble/{n}")))
     return out
 
 
@@ -197,12 +212,8 @@ def _refusals(seed: int) -> list[Trouble]:
     for n in range(chance.choice((0, 0, 1, 2))):
         kind = chance.choice(refusals.KINDS)
         moment = round(chance.uniform(0.0, LAST_TROUBLE * chance.choice((0.1, 1.0))), 3)
-        out.append(Trouble(moment, kind.__name__, _at_random(kind, f"{seed}/refusal/{n}")))
+        out.append(Trouble(moment, kind.__name__, at_random(kind, f"{seed}/refusal/{n}")))
     return out
-
-
-def _at_random(kind: Callable[[World, random.Random], None], seed: str) -> Callable[[World], None]:
-    return lambda world: kind(world, random.Random(seed))
 
 
 # ------------------------------------------------------------------------------------------------- what others do

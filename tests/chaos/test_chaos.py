@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.chaos.__main__ import run
+from tests.chaos.scenario import PARTS
 
 CHUNK = 50
 SEEDS = 1000
@@ -20,7 +21,7 @@ def test_what_may_never_happen_does_not(first: int) -> None:
 
 
 def test_the_seeds_are_worth_playing() -> None:
-    """Among them are many crashes, evictions, failed writes, and every kind of trouble."""
+    """Among them are many crashes, evictions, failed writes, every kind of trouble, and every part."""
     seen: Counter[str] = Counter()
     for seed in range(SEEDS, SEEDS + 200):
         seen.update(run(seed).seen)
@@ -31,4 +32,13 @@ def test_the_seeds_are_worth_playing() -> None:
     kinds = {"delete_pod", "recreate_pod", "delete_node", "cordon", "taint", "shrink", "thief", "stronger_gang"}
     kinds |= {"refuse_bindings", "refuse_others"}
     kinds |= {"delete_job", "recreate_job", "suspend_job", "resume_job", "resize_job"}
+    kinds |= {"refuse_members", "refuse_volumes", "take_volume", "recreate_claim", "fail_provisioning"}
+    kinds |= {"stop_queue", "recreate_group", "move_minimum", "forbid_disruptions", *(f"with {name}" for name in PARTS)}
+    assert seen["claims bound or asked for"] > 10
     assert kinds | {"tighten_budget", "delete_group", "change_minimum"} <= set(seen)
+
+
+@pytest.mark.parametrize(("part", "what"), [("rollback", "rolled back"), ("queues", "drained")])
+def test_a_part_is_worth_playing(part: str, what: str) -> None:
+    """In a few seeds of it pods leave in the way that it is about."""
+    assert sum(run(seed, (part,)).seen[what] for seed in range(SEEDS, SEEDS + 12)) > 1

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import pytest
 
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.history import Cause
-from gangsched.core.actions import Bind, Mark, PodRef
-from gangsched.core.events import GangChanged, NodeChanged, PodChanged
+from gangsched.cluster.sim.store import describe
+from gangsched.cluster.sim.writes import reference
+from gangsched.core.actions import Action, Bind, JobRef, Mark, PodRef, Remove, ResumeJob, SelectNode
+from gangsched.core.events import NodeChanged, Outcome, QueueObjectChanged, StorageChanged, StorageGone
+from gangsched.core.lifecycle.report import rollback_message
+from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue, LocalQueue
+from gangsched.model.records import Job, QueueLabels
 from tests import generators
-from tests.builders import GangBuilder, PodBuilder, gang, node, pod
-from tests.chaos.checks import asleep, partial_gangs
+from tests.builders import OURS, PodBuilder, bound_claim, claim, gang, node, pod, volume
+from tests.chaos import part_checks
+from tests.chaos.checks import asleep, disturbed, partial_gangs, wrong_victims
+from tests.chaos.part_checks import REPEAT_SECONDS
 from tests.chaos.play import Played
 from tests.chaos.refusals import REFUSED, Rule
-from tests.chaos.scenario import scenario
+from tests.chaos.scenario import PARTS, scenario
+from tests.cluster.sim.objects import outcomes
+from tests.core.harness import Built, event
 
 
-def played(*objects: GangBuilder | PodBuilder) -> Played:
+def played(*objects: Built, **options: Any) -> Played:
     """A world with these objects, in which nothing has happened yet."""
-    events = [PodChanged(o.obj()) if isinstance(o, PodBuilder) else GangChanged(o.obj()) for o in objects]
-    return Played(scenario(0), World(arrivals(events)), [], 1)
+    made = scenario(0, parts=())
+    made.options = msgspec.structs.replace(made.options, **options)
+    return Played(made, World(arrivals(map(event, objects))), [], 1)
 
 
-def bound(run: Played, name: str, outcome: str = log.OK) -> None:
+def bound(run: Played, name: str, outcome: Outcome = log.OK, to: str = "n1") -> None:
     """The scheduler binds a pod, now, or is told that it cannot."""
-    cause = Cause(log.SCHEDULER, log.BIND, {"node": "n1"})
+    cause = Cause(log.SCHEDULER, log.BIND, {"node": to})
     found = run.world.store.pods["d", name]
     if outcome == log.OK:
-        run.world.store.put_pod(msgspec.structs.replace(found, node="n1"), cause)
+        run.world.store.put_pod(msgspec.structs.replace(found, node=to), cause)
     else:
         run.world.history.add(cause, "Pod", found.key, uid=found.uid, outcome=outcome, changed=False)
 
@@ -83,3 +96,222 @@ def test_a_refused_pair_stays_refused() -> None:
     assert 30 < sum(first) < 90
     assert [rule.refuses(pair) for pair in pairs] == first
     assert not any(rule.refuses(Mark(i, PodRef("d", f"p{i}", f"uid-{i}"), "text")) for i in range(20))
+
+
+def test_volumes_are_refused_by_their_claim_and_members_wherever_they_go() -> None:
+    """A rule about members is the same on every node; one about volumes does not depend on who asks."""
+    member = Rule("seed", (Bind,), 0.5, anywhere=True)
+    pods = [PodRef("d", f"p{i}", f"uid-{i}") for i in range(20)]
+    seen = [{member.refuses(Bind(1, each, f"n{j}")) for j in range(5)} for each in pods]
+    assert sorted({len(s) for s in seen}) == [1]
+    assert {True} in seen
+    assert {False} in seen
+    storage = Rule("seed", (SelectNode,), 0.5)
+    assert len({storage.refuses(SelectNode(1, each, "c", "uid-c", "n1")) for each in pods}) == 1
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_changes_nothing_of_the_others(name: str) -> None:
+    """What a seed was without it, it is with it: the same objects in the same places, crashes and other troubles."""
+    for seed in range(20):
+        plain, made = scenario(seed, parts=()), scenario(seed, parts=(name,))
+        assert made.crashes[len(made.crashes) - len(plain.crashes) :] == plain.crashes
+        assert {(t.at_seconds, t.name) for t in plain.troubles} <= {(t.at_seconds, t.name) for t in made.troubles}
+        assert {describe(e) for e in plain.events} <= {describe(e) for e in made.events}
+
+
+# -- rollbacks -----------------------------------------------------------------------------------------------------
+
+ROLLBACK = rollback_message(OURS, "d/g", "d/m3")
+
+
+def about(run: Played, name: str) -> PodRef:
+    """The pod of this name, as writes mean it."""
+    return reference(run.world.store.pods["d", name])
+
+
+def does(run: Played, *actions: Action) -> None:
+    """The scheduler writes this, and it succeeds."""
+    assert set(outcomes(run.world, *actions)) == {log.OK}
+
+
+def half_of_three(*, refused: bool = True, **options: Any) -> Played:
+    """Two of the three members that gang g needs are bound, and the third cannot be."""
+    members = [pod(f"m{i}").priority(5).gang("g").owner("Job", "j") for i in (1, 2, 3)]
+    run = played(node("n1"), gang("g").min(3), *members, **{"rollback": True, **options})
+    bound(run, "m1")
+    bound(run, "m2")
+    if refused:
+        bound(run, "m3", REFUSED)
+    run.world.clock.advance_to(60.0)
+    return run
+
+
+def rolls_back(run: Played, *names: str, text: str = ROLLBACK) -> None:
+    """These members are marked, then removed."""
+    does(run, *(Mark(1, about(run, n), text) for n in names))
+    does(run, *(Remove(2, about(run, n), mark=text) for n in names))
+
+
+def test_a_good_rollback_is_no_error_and_leaves_the_gang_unbound() -> None:
+    """All members that are bound leave because one is refused; they have no preemptor whose priority counts."""
+    run = half_of_three()
+    assert len(partial_gangs(run)) == 1
+    rolls_back(run, "m1", "m2")
+    run.world.clock.advance_to(200.0)
+    assert part_checks.wrong_rollbacks(run) == []
+    assert wrong_victims(run.world.history) == []
+    assert partial_gangs(run) == []
+
+
+def test_a_rollback_of_a_part_is_found() -> None:
+    """The other one is neither marked nor removed: the gang is bound in part all the same."""
+    run = half_of_three()
+    rolls_back(run, "m1")
+    assert len(part_checks.wrong_rollbacks(run)) == 1
+    assert partial_gangs(run) == ["d/g: 1 bound of at least 3"]
+
+
+def test_a_rollback_that_nobody_has_asked_for_is_found() -> None:
+    """It is off unless it is switched on."""
+    run = half_of_three(rollback=False)
+    rolls_back(run, "m1", "m2")
+    assert all("switched off" in text for text in part_checks.wrong_rollbacks(run))
+    assert len(part_checks.wrong_rollbacks(run)) == 2
+
+
+def test_a_rollback_without_anything_in_the_way_is_found() -> None:
+    """No binding of the gang has failed, and nobody has touched the cluster."""
+    run = half_of_three(refused=False)
+    rolls_back(run, "m1", "m2")
+    assert [t.split(", ")[-1] for t in part_checks.wrong_rollbacks(run)] == [
+        "though nothing was in the way of the others"
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (pod("x").on("n1"), "belongs to d/x"),
+        (pod("x").gang("g").on("n1"), "nobody makes it again"),
+        (pod("x").gang("g").owner("DaemonSet", "ds").on("n1"), "nobody makes it again"),
+        (pod("x").gang("g").owner("Job", "j").on("n1"), "had not been bound by this scheduler"),
+    ],
+)
+def test_a_rollback_of_the_wrong_pod_is_found(other: PodBuilder, says: str) -> None:
+    """One of another gang, one that is lost for ever, one that ran before."""
+    run = half_of_three()
+    run.world.apply(event(other), Cause(log.INPUT, log.EXISTS))
+    rolls_back(run, "m1", "m2", "x")
+    found = part_checks.wrong_rollbacks(run)
+    assert found
+    assert all(" d/x left" in text for text in found)
+    assert any(says in text for text in found)
+
+
+def test_a_gang_that_is_bound_in_part_and_says_nothing_is_found() -> None:
+    """Whatever the reason for it is: those that wait bear one."""
+    for told, found in ((False, ["d/m3 waits, 2 of 3 are bound"]), (True, [])):
+        run = half_of_three()
+        if told:
+            cause = Cause(log.SCHEDULER, log.CONDITION, {"reason": "Unschedulable", "message": "no room"})
+            waiting = run.world.store.pods["d", "m3"]
+            run.world.history.add(cause, "Pod", waiting.key, uid=waiting.uid, outcome=Outcome.TRANSIENT, changed=False)
+        assert part_checks.untold(run) == found
+
+
+# -- queues --------------------------------------------------------------------------------------------------------
+
+
+def stop(run: Played, policy: str, local: bool) -> None:
+    """ClusterQueue all, or LocalQueue d/team in front of it, has this policy from now on."""
+    queue = LocalQueue("d", "team", "all", stop=policy) if local else ClusterQueue("all", stop=policy)
+    run.world.store.apply(QueueObjectChanged(queue), Cause(log.USER, log.CHANGE))
+
+
+def queued(*objects: Built) -> Played:
+    """Queues, and these objects."""
+    run = played(node("n1"), *objects)
+    stop(run, STOP_NONE, local=False)
+    stop(run, STOP_NONE, local=True)
+    return run
+
+
+TEAM = QueueLabels("team")
+IN_QUEUE: dict[str, list[Built]] = {
+    "pod": [pod("x").labels({QUEUE_LABEL: "team"})],
+    "gang": [gang("g").field(queue=TEAM), pod("x").gang("g")],
+    "Job": [Job("d", "j", "uid-Job-j", queue=TEAM), pod("x").owner("Job", "j")],
+}
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("kind", IN_QUEUE)
+@pytest.mark.parametrize(("policy", "found"), [(STOP_HOLD, 1), (STOP_DRAIN, 1), (STOP_NONE, 0)])
+def test_a_workload_that_starts_in_a_stopped_queue_is_found(kind: str, policy: str, found: int, local: bool) -> None:
+    """Whatever names its queue, and whichever of the two queues is stopped; a moment after it nobody can know."""
+    run = queued(*IN_QUEUE[kind], pod("free"))
+    stop(run, policy, local)
+    bound(run, "free")
+    run.world.clock.advance_to(1.0)
+    assert part_checks.started_while_stopped(run.world.history) == []
+    run.world.clock.advance_to(10.0)
+    bound(run, "x")
+    assert len(part_checks.started_while_stopped(run.world.history)) == found
+
+
+def test_a_job_that_goes_on_in_a_stopped_queue_is_found_and_one_that_runs_is_left_alone() -> None:
+    """A Job that runs gets its lost pods back though its queue admits nobody."""
+    held = Job("d", "held", "uid-Job-held", suspended=True, queue=TEAM)
+    runs = Job("d", "j", "uid-Job-j", queue=TEAM, parallelism=2)
+    run = queued(held, runs, pod("x").owner("Job", "j").on("n1"), pod("y").owner("Job", "j"))
+    stop(run, STOP_HOLD, local=True)
+    run.world.clock.advance_to(10.0)
+    bound(run, "y")
+    assert part_checks.started_while_stopped(run.world.history) == []
+    does(run, ResumeJob(1, JobRef("d", "held", "uid-Job-held"), "1", OURS, held=True))
+    assert len(part_checks.started_while_stopped(run.world.history)) == 1
+
+
+def test_what_is_left_of_a_drained_workload_is_found() -> None:
+    """One of two members has left, the other runs on; nothing has kept the scheduler from removing it."""
+    members = [pod(f"m{i}").gang("g").on("n1") for i in (1, 2)]
+    for policy, refused, found in ((STOP_DRAIN, False, 1), (STOP_DRAIN, True, 0), (STOP_NONE, False, 0)):
+        run = queued(gang("g").min(2).field(queue=TEAM), *members)
+        stop(run, STOP_DRAIN, local=True)
+        does(run, Remove(1, about(run, "m1"), mark=f"{OURS}: draining LocalQueue d/team, which is stopped: d/g leaves"))
+        if refused:
+            cause = Cause(log.SCHEDULER, log.DELETE)
+            run.world.history.add(cause, "Pod", "d/m2", uid=about(run, "m2").uid, outcome=REFUSED, changed=False)
+        stop(run, policy, local=True)
+        run.world.clock.advance_to(3 * REPEAT_SECONDS)
+        assert len(part_checks.left_in_a_drained_queue(run)) == found
+
+
+# -- volumes -------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_is_bound_before_the_volumes_of_its_gang_is_found() -> None:
+    """It needs no volume itself; the other one's claim is not bound yet."""
+    for ready, found in ((False, 1), (True, 0)):
+        data = bound_claim("data", "v1") if ready else claim("data")
+        run = played(node("n1"), gang("g").min(2), pod("m1").gang("g"), pod("m2").gang("g").claims("data"), data)
+        bound(run, "m1")
+        assert len(part_checks.bound_before_the_gangs_volumes(run.world.history)) == found
+        assert part_checks.bound_before_the_gangs_volumes(run.world.history, {"d/g"}) == []
+
+
+def test_whoever_deletes_a_claim_disturbs_its_gang() -> None:
+    """Its members cannot be bound, and nobody of ours is to blame."""
+    run = played(gang("g").min(1), pod("m").gang("g").claims("data"), pod("other").claims("mine"), claim("data"))
+    run.world.store.apply(StorageGone("PersistentVolumeClaim", "d", "data"), Cause(log.USER, log.GONE))
+    assert disturbed(run.world.history) == {"d/g"}
+
+
+def test_a_pod_that_is_bound_out_of_reach_of_its_volume_is_found() -> None:
+    """The volume is on one node."""
+    for where, found in (("n1", 0), ("n2", 1)):
+        run = played(node("n1"), node("n2"), pod("m").claims("data"), volume("v1", "n1"))
+        run.world.store.apply(StorageChanged(bound_claim("data", "v1")), Cause(log.USER, log.CREATE))
+        bound(run, "m", to=where)
+        assert len(part_checks.bound_out_of_reach(run.world.history)) == found

@@ -14,7 +14,8 @@ from gangsched.core.options import Options
 from gangsched.model.jobsets import JOBSET
 from tests.chaos.checks import problems
 from tests.chaos.play import Played, play
-from tests.chaos.scenario import MAX_WRITE_DELAY, Crash, Scenario
+from tests.chaos.scenario import MAX_WRITE_DELAY, Scenario
+from tests.chaos.trouble import Crash
 
 JOBSETS = 3
 

@@ -10,7 +10,7 @@ import pytest
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.faults import BEFORE, NEVER, Faults, WriteFault
 from gangsched.core.actions import Action, Bind
-from gangsched.core.events import Event
+from gangsched.core.events import Event, Outcome
 from tests.chaos.checks import problems
 from tests.chaos.play import play
 from tests.chaos.scenario import scenario
@@ -35,7 +35,7 @@ class HoldingBack:
         if fault.fails != NEVER:
             self._unsure.add(action.pod.uid)
         elif action.pod.uid not in self._unsure and self._chance.random() < 0.4:
-            return msgspec.structs.replace(fault, fails=BEFORE, outcome="outdated", message="held back")
+            return msgspec.structs.replace(fault, fails=BEFORE, outcome=Outcome.OUTDATED, message="held back")
         return fault
 
     def watch_delay_seconds(self, event: Event) -> float:
@@ -50,7 +50,7 @@ def test_what_may_never_happen_does_not(first: int) -> None:
     for seed in range(first, first + CHUNK):
         made = scenario(seed)
         played = play(msgspec.structs.replace(made, faults=HoldingBack(seed, made.faults)))
-        held_back += sum(e.outcome == "outdated" for e in played.world.history.of(log.BIND, actor=log.SCHEDULER))
+        held_back += sum(e.outcome == Outcome.OUTDATED for e in played.world.history.of(log.BIND, actor=log.SCHEDULER))
         if found := problems(played):
             failed[seed] = found
     assert failed == {}

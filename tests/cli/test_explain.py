@@ -9,32 +9,17 @@ import pytest
 
 from gangsched.cli.main import main
 from gangsched.cli.schemas import read_schema
+from tests.cli.worlds import HIGH, NODES, node
 
 EXAMPLE = "examples/koordinator"
 
-CLASSES = """
+CLASSES = f"""{HIGH}---
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
-metadata: {name: high}
-value: 1000
----
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: low, annotations: {gangsched.dev/minimum-run-time: %s}}
+metadata: {{name: low, annotations: {{gangsched.dev/minimum-run-time: %s}}}}
 value: 10
 """
-NODE = """
-apiVersion: v1
-kind: Node
-metadata: {name: n1}
-status: {capacity: {cpu: 4}}
-"""
-NODES = f"""{NODE}---
-apiVersion: v1
-kind: Node
-metadata: {{name: n2}}
-status: {{capacity: {{cpu: 4}}}}
-"""
+NODE = node("n1")
 POD = """
 apiVersion: v1
 kind: Pod

@@ -7,18 +7,9 @@ import json
 import pytest
 
 from gangsched.cli.main import main
+from tests.cli.worlds import HIGH, node
 
-BASE = """
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: high}
-value: 1000
----
-apiVersion: v1
-kind: Node
-metadata: {name: n1}
-status: {capacity: {cpu: 2}}
-"""
+BASE = f"{HIGH}---{node('n1', cpu=2)}"
 JOB = """
 apiVersion: batch/v1
 kind: Job

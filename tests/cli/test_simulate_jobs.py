@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gangsched.cli.main import main
-from tests.cli.job_worlds import TWO_NODES
+from tests.cli.worlds import TWO_NODES
 
 CLUSTER = (
     TWO_NODES

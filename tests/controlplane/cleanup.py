@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Coroutine
 
+from gangsched.cluster.kube.client import METADATA_LIST
 from tests.controlplane.client import ApiError, Client, Object, Resource, wait_until
 
 # Kept: what the control plane itself made, would only make again, or what was installed once for all tests.
@@ -32,8 +33,6 @@ CLUSTER_KINDS = {
     "CSIDriver",
     "VolumeAttachment",
 }
-
-METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 async def wipe(admin: Client) -> None:
@@ -80,7 +79,7 @@ async def wipe(admin: Client) -> None:
 
 async def _leftovers(admin: Client, resource: Resource) -> list[Object]:
     try:
-        answer = await admin.request("GET", resource.path(), accept=METADATA_ONLY)
+        answer = await admin.request("GET", resource.path(), accept=METADATA_LIST)
     except ApiError as error:
         if error.status in {404, 405}:  # a CRD that went in the meantime
             return []

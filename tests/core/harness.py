@@ -25,7 +25,7 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.decision import Decision
-from gangsched.core.events import Event
+from gangsched.core.events import Event, Outcome
 from gangsched.core.groups import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
@@ -51,7 +51,7 @@ Built: TypeAlias = (
     | Event
 )
 #: Decides the outcome of a write: (outcome, message), or None for success.
-Judge: TypeAlias = Callable[[Write], tuple[str, str] | None]
+Judge: TypeAlias = Callable[[Write], tuple[Outcome, str] | None]
 
 
 def event(what: Built) -> Event:
@@ -258,7 +258,7 @@ class Cluster:
             return
         found = self.pods.get((action.pod.namespace, action.pod.name))
         if found is None or found.uid != action.pod.uid:
-            self._events.append(ev.WriteDone(action.id, "gone", "not found"))
+            self._events.append(ev.WriteDone(action.id, Outcome.GONE, "not found"))
             return
         fields: dict[str, object] = {}
         match action:
@@ -269,7 +269,7 @@ class Cluster:
                 self.alter("PersistentVolumeClaim", action.claim, selected_node=action.node)
             case Bind(node=to):
                 if found.node:
-                    self._events.append(ev.WriteDone(action.id, "conflict", f"bound to {found.node}"))
+                    self._events.append(ev.WriteDone(action.id, Outcome.CONFLICT, f"bound to {found.node}"))
                     return
                 fields = {"node": to, "nominated_node": "", "phase": "Running", "started": self.now}
             case Nominate(node=to, message=text):
@@ -283,7 +283,7 @@ class Cluster:
             case Remove():
                 fields = {"deleting_since": self.now + found.grace_seconds}
         self._update(action.pod.namespace, action.pod.name, action.pod.uid, **fields)
-        self._events.append(ev.WriteDone(action.id, "ok"))
+        self._events.append(ev.WriteDone(action.id, Outcome.OK))
 
     def _write_job(self, action: SuspendJob | ResumeJob) -> None:
         """The Job controller deletes the pods of a suspended Job at once; it creates none for one that goes on. That of
@@ -313,7 +313,7 @@ class Cluster:
         for found in list(self.pods.values()) if suspend else ():
             if found.owner is not None and found.owner.uid in uids and found.live:
                 self.show(msgspec.structs.replace(found, deleting_since=self.now + found.grace_seconds))
-        self._events.append(ev.WriteDone(action.id, "ok"))
+        self._events.append(ev.WriteDone(action.id, Outcome.OK))
 
     def _update(self, namespace: str, name: str, uid: str, **fields: object) -> None:
         found = self.pods.get((namespace, name))

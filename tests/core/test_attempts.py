@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from gangsched.core.actions import GangStatus
-from gangsched.core.events import GangGone, NamespaceChanged, NamespaceGone
+from gangsched.core.events import GangGone, NamespaceChanged, NamespaceGone, Outcome
 from gangsched.core.queueing.queue import FLUSH_SECONDS
 from gangsched.model.records import Namespace, PodTerm
 from tests.builders import OTHERS, gang, node, pod, selects
@@ -156,7 +156,7 @@ def test_order_of_decisions() -> None:
 def test_backoff_doubles_up_to_its_limit() -> None:
     """A gang whose bindings fail again and again is tried after 1, 2, 4, 8, 10, 10 seconds, whatever happens."""
     cluster = Cluster(node("n1"), pod("p").cpu(2))
-    cluster.judge = lambda _: ("refused", "no")
+    cluster.judge = lambda _: (Outcome.REFUSED, "no")
     cluster.run()
     times = []
     for n in range(6):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import JobStatus, Mark, Remove, SuspendJob, Unmark
-from gangsched.core.events import LeadershipChanged, QueueObjectChanged
+from gangsched.core.events import LeadershipChanged, Outcome, QueueObjectChanged
 from gangsched.core.lifecycle import draining
 from gangsched.core.lifecycle.draining import AT_ONCE
 from gangsched.core.options import Options
@@ -339,9 +339,9 @@ def test_what_was_borrowed_is_free_for_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "outcome"), [(Mark, "transient"), (SuspendJob, "transient"), (SuspendJob, "conflict")]
+    ("write", "outcome"), [(Mark, Outcome.TRANSIENT), (SuspendJob, Outcome.TRANSIENT), (SuspendJob, Outcome.CONFLICT)]
 )
-def test_writes_that_fail_are_repeated(write: type, outcome: str) -> None:
+def test_writes_that_fail_are_repeated(write: type, outcome: Outcome) -> None:
     """After a pause everything is marked anew, and the Job is suspended once."""
     made = training()
     made.judge = lambda action: (outcome, "try again") if isinstance(action, write) else None
@@ -357,7 +357,7 @@ def test_writes_that_fail_are_repeated(write: type, outcome: str) -> None:
 def test_a_write_that_is_refused_takes_the_marks_back() -> None:
     """Nobody stays marked over a removal that may never be allowed, and people are told once why."""
     made = training()
-    made.judge = lambda action: ("refused", "no right to patch jobs") if isinstance(action, SuspendJob) else None
+    made.judge = lambda action: (Outcome.REFUSED, "no right to patch jobs") if isinstance(action, SuspendJob) else None
     made.show(stopped())
     made.run()
     assert made.pod("train-0").disruption.status == "False"  # type: ignore[union-attr]
@@ -375,7 +375,7 @@ def test_removals_that_fail_late_leave_no_mark() -> None:
     made.run()
     made.show(opened())
     made.run()
-    made.judge = lambda action: ("transient", "no answer") if isinstance(action, Remove) else None
+    made.judge = lambda action: (Outcome.TRANSIENT, "no answer") if isinstance(action, Remove) else None
     made.slow = lambda _: False
     made.answer()
     made.run()
@@ -445,7 +445,7 @@ def test_a_budget_that_vanishes_midway_stops_the_rest() -> None:
     group = gang("g").min(2).field(queue=QueueLabels("q-a"))
     pods = [pod(f"m{i}").cpu(1).gang("g").label(app="g") for i in range(2)]
     made = cluster(group, *pods, pdb("keep").selects(app="g").allows(2), strict_budgets=True)
-    blocked = ("blocked", "PodDisruptionBudget d/keep allows no disruption now")
+    blocked = (Outcome.BLOCKED, "PodDisruptionBudget d/keep allows no disruption now")
     made.judge = lambda a: blocked if isinstance(a, Remove) and a.pod.name == "m1" else None
     made.show(stopped())
     made.run()

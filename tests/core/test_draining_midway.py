@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Bind, JobStatus, Mark, Remove, ResumeJob, SuspendJob, Write
-from gangsched.core.events import LeadershipChanged, WriteDone
+from gangsched.core.events import LeadershipChanged, Outcome, WriteDone
 from gangsched.model.queues import STOP_HOLD
 from gangsched.model.records import Condition, QueueLabels
 from tests.builders import OURS, gang, pdb, pod
@@ -67,14 +67,14 @@ def test_a_pod_whose_node_is_known_before_the_answer_leaves() -> None:
     made.run()
     made.change("x", node="n1", phase="Running")
     assert writes(made.run()) == []
-    assert writes(made.handle(WriteDone(bind.id, "ok"))) == [("Mark", "x")]
+    assert writes(made.handle(WriteDone(bind.id, Outcome.OK))) == [("Mark", "x")]
 
 
 def bound_in_part(**options: Any) -> Cluster:
     """One of two members runs in queue a, and the other one's binding was refused so often that they may roll back."""
     group = gang("g").min(2).field(queue=QueueLabels("q-a"))
     members = [pod(f"m{i}").cpu(1).gang("g").owner("ReplicaSet", "rs").label(app="g") for i in range(2)]
-    refused = ("refused", "because")
+    refused = (Outcome.REFUSED, "because")
     made = Cluster(big(), *objects(*SHARED), group, *members, rollback=True, max_rounds=1, **options)
     made.judge = lambda action: refused if isinstance(action, Bind) and action.pod.name == "m1" else None
     made.run()
@@ -170,7 +170,7 @@ def test_a_job_is_suspended_again_when_it_is_known_to_go_on() -> None:
 def test_a_suspension_that_fails_is_repeated_while_the_queue_is_drained(open_again: bool) -> None:
     """After a pause; once the queue is open the Job goes on with the room that was kept."""
     made = starting()
-    made.judge = lambda action: ("conflict", "it has changed") if isinstance(action, SuspendJob) else None
+    made.judge = lambda action: (Outcome.CONFLICT, "it has changed") if isinstance(action, SuspendJob) else None
     made.show(stopped())
     assert writes(made.run()) == [("SuspendJob", "train")]
     made.judge = lambda _: None

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from gangsched.core.actions import Bind, Nominate, Remove, Write
+from gangsched.core.events import Outcome
 from gangsched.core.planning.avoiding import kept_off
 from gangsched.model.records import IN, NodeTerm, Requirement, SpreadConstraint
 from gangsched.model.selectors import any_node_term_matches
@@ -18,8 +19,8 @@ from tests.core.stories import names
 def refusing(*pairs: tuple[str, str]) -> Judge:
     """A judge that refuses these pods on these nodes."""
 
-    def judge(write: Write) -> tuple[str, str] | None:
-        return ("refused", "no") if isinstance(write, Bind) and (write.pod.name, write.node) in pairs else None
+    def judge(write: Write) -> tuple[Outcome, str] | None:
+        return (Outcome.REFUSED, "no") if isinstance(write, Bind) and (write.pod.name, write.node) in pairs else None
 
     return judge
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
-from gangsched.core.events import WriteDone
+from gangsched.core.events import Outcome, WriteDone
 from gangsched.core.framework.plugins import FitArguments, PluginSet
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
@@ -17,11 +17,11 @@ from tests.core.stories import G, assert_clean, evicted, go_on, names, preemptin
 # -- failed writes -----------------------------------------------------------------------------------------
 
 
-def failing(kind: type[Write], outcome: str, times: int = 10**6) -> Any:
+def failing(kind: type[Write], outcome: Outcome, times: int = 10**6) -> Any:
     """A judge that lets the first write of a kind to each pod fail, or so many."""
     left = {"n": times}
 
-    def judge(write: Write) -> tuple[str, str] | None:
+    def judge(write: Write) -> tuple[Outcome, str] | None:
         if isinstance(write, kind) and left["n"] > 0:
             left["n"] -= 1
             return outcome, "because"
@@ -31,8 +31,8 @@ def failing(kind: type[Write], outcome: str, times: int = 10**6) -> Any:
 
 
 @pytest.mark.parametrize("kind", [Nominate, Mark])
-@pytest.mark.parametrize("outcome", ["refused", "transient"])
-def test_a_failed_nomination_or_mark_ends_the_plan(kind: type[Write], outcome: str) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.TRANSIENT])
+def test_a_failed_nomination_or_mark_ends_the_plan(kind: type[Write], outcome: Outcome) -> None:
     """Without durable records nobody is evicted: everything is taken back, the reason is told, the gang backs off."""
     cluster = preempting()
     cluster.judge = failing(kind, outcome, 1)
@@ -46,7 +46,7 @@ def test_a_failed_nomination_or_mark_ends_the_plan(kind: type[Write], outcome: s
 def test_the_status_of_its_group_does_not_end_a_backoff() -> None:
     """We write it ourselves, and it says nothing about the gang that a decision rests on; a new minimum does."""
     cluster = preempting()
-    cluster.judge = failing(Nominate, "refused", 1)
+    cluster.judge = failing(Nominate, Outcome.REFUSED, 1)
     cluster.run()
     group = gang("g").min(2).timeout(60).obj()
     cluster.show(msgspec.structs.replace(group, status={"phase": "Scheduling"}, generation=2))
@@ -62,7 +62,7 @@ def test_a_failed_phase_waits_for_its_other_answers() -> None:
     cluster = preempting()
     cluster.slow = lambda write: isinstance(write, Mark)
     cluster.run()
-    cluster.judge = failing(Mark, "refused", 1)
+    cluster.judge = failing(Mark, Outcome.REFUSED, 1)
     cluster.answer("v1")
     cluster.run()
     assert names(cluster, WithdrawNomination) == set()
@@ -85,7 +85,7 @@ def test_a_victim_that_is_gone_is_no_failure(kind: type[Write]) -> None:
 def test_a_removal_that_failed_for_a_while_is_repeated() -> None:
     """The list of victims is finished exactly, however often the server is away; the preemptor tells it once."""
     cluster = preempting()
-    cluster.judge = failing(Remove, "transient", 5)
+    cluster.judge = failing(Remove, Outcome.TRANSIENT, 5)
     cluster.run()
     assert evicted(cluster) == {"v1", "v2"}
     assert len([r for r in reports(cluster.log, "Preempted") if r.regarding[3] == "m1"]) == 1
@@ -94,8 +94,8 @@ def test_a_removal_that_failed_for_a_while_is_repeated() -> None:
     assert set(nodes_of(cluster.log)) == {"m1", "m2"}
 
 
-@pytest.mark.parametrize("outcome", ["blocked", "refused"])
-def test_a_removal_that_is_forbidden_ends_the_plan(outcome: str) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.BLOCKED, Outcome.REFUSED])
+def test_a_removal_that_is_forbidden_ends_the_plan(outcome: Outcome) -> None:
     """A budget that has vanished, or missing rights: stop, withdraw, say so."""
     cluster = preempting()
     cluster.judge = lambda w: (outcome, "because") if isinstance(w, Remove) and w.pod.name == "v2" else None
@@ -106,7 +106,7 @@ def test_a_removal_that_is_forbidden_ends_the_plan(outcome: str) -> None:
     assert_clean(cluster)
 
 
-def binding(outcome: str) -> Cluster:
+def binding(outcome: Outcome) -> Cluster:
     """A gang of two that fits; the binding of its second member comes out like this."""
     cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(pod(f"m{i}").cpu(3).gang("g") for i in (1, 2)))
     cluster.judge = lambda w: (outcome, "because") if isinstance(w, Bind) and w.pod.name == "m2" else None
@@ -118,7 +118,7 @@ def binding(outcome: str) -> Cluster:
 
 def test_a_refused_binding_is_decided_again_after_a_backoff() -> None:
     """The member that is not bound is placed again; the others stay; no endless loop meanwhile."""
-    cluster = binding("refused")
+    cluster = binding(Outcome.REFUSED)
     assert cluster.core.states()[G] == "Backoff"
     in_part = "The gang is bound in part: 1 bound, 1 more needed"
     assert texts(cluster.log, "m2")[-1] == ("Unschedulable", f"Binding: refused: because. {in_part}")
@@ -129,7 +129,7 @@ def test_a_refused_binding_is_decided_again_after_a_backoff() -> None:
 
 def test_a_binding_whose_fate_is_unknown_is_repeated_and_keeps_its_room() -> None:
     """It may have taken effect: the room is nobody else's until the same binding has been answered."""
-    cluster = binding("transient")
+    cluster = binding(Outcome.TRANSIENT)
     cluster.show(pod("late").cpu(2))
     cluster.run()
     assert cluster.pod("late").node == ""
@@ -147,7 +147,7 @@ def test_ignored_resources_do_not_keep_a_binding_from_being_repeated() -> None:
         pod("p").cpu(1).requests(**{"example.com/foo": 1}),
         profiles=(("py-gang-scheduler", fit),),
     )
-    cluster.judge = failing(Bind, "transient", 1)
+    cluster.judge = failing(Bind, Outcome.TRANSIENT, 1)
     cluster.run()
     (first,) = nodes_of(cluster.log).values()
     cluster.show(node(first).cpu(1))
@@ -157,7 +157,7 @@ def test_ignored_resources_do_not_keep_a_binding_from_being_repeated() -> None:
 
 def test_a_binding_whose_fate_is_unknown_may_turn_out_well() -> None:
     """When the cluster shows the pod bound, the repeated binding's conflict is no failure."""
-    cluster = binding("transient")
+    cluster = binding(Outcome.TRANSIENT)
     cluster.judge = lambda _: None
     cluster.change("m2", node="n2", phase="Running")
     cluster.pass_time(20)
@@ -168,7 +168,7 @@ def test_a_binding_whose_fate_is_unknown_may_turn_out_well() -> None:
 def test_bindings_that_keep_failing_back_off_further() -> None:
     """Each failure doubles the wait, as for gangs that do not fit."""
     cluster = Cluster(node("n1"), pod("p").cpu(1))
-    cluster.judge = failing(Bind, "refused")
+    cluster.judge = failing(Bind, Outcome.REFUSED)
     cluster.pass_time(16)
     assert len([a for a in cluster.log if isinstance(a, Bind)]) == 5
 
@@ -176,7 +176,7 @@ def test_bindings_that_keep_failing_back_off_further() -> None:
 def test_a_binding_that_failed_gives_its_room_free() -> None:
     """Another gang gets the room of a binding that did not come about."""
     cluster = Cluster(node("n1"), pod("a").cpu(4).priority(1), pod("b").cpu(4))
-    cluster.judge = lambda w: ("refused", "because") if isinstance(w, Bind) and w.pod.name == "a" else None
+    cluster.judge = lambda w: (Outcome.REFUSED, "because") if isinstance(w, Bind) and w.pod.name == "a" else None
     cluster.run()
     cluster.pass_time(3)
     assert cluster.pod("b").node == "n1"
@@ -214,14 +214,16 @@ def test_unknown_and_repeated_answers_change_nothing() -> None:
     """Answers to nothing, and answers that come twice, are ignored."""
     cluster = stopped_in(Nominate)
     first = cluster.waiting[0].id
-    cluster.show(WriteDone(4711, "refused", "x"), WriteDone(first, "ok"), WriteDone(first, "refused", "x"))
+    cluster.show(
+        WriteDone(4711, Outcome.REFUSED, "x"), WriteDone(first, Outcome.OK), WriteDone(first, Outcome.REFUSED, "x")
+    )
     cluster.run()
     assert cluster.core.states() == {G: "Nominated"}
 
 
 def test_a_binding_whose_fate_is_unknown_survives_a_new_gang_group() -> None:
     """The member is bound in the end, whatever group its gang is in by then."""
-    cluster = binding("transient")
+    cluster = binding(Outcome.TRANSIENT)
     pair = ("d/g", "d/h")
     cluster.show(gang("g").min(2).group(*pair), gang("h").group(*pair))
     cluster.run()
@@ -237,12 +239,12 @@ def test_taking_back_is_repeated_until_it_succeeds() -> None:
     cluster = stopped_in(Mark)
     failed: set[tuple[str, str]] = set()
 
-    def once(write: Write) -> tuple[str, str] | None:
+    def once(write: Write) -> tuple[Outcome, str] | None:
         key = (type(write).__name__, write.pod.name)
         if not isinstance(write, WithdrawNomination | Unmark) or key in failed:
             return None
         failed.add(key)
-        return "transient", "because"
+        return Outcome.TRANSIENT, "because"
 
     cluster.judge = once
     cluster.delete("m2")
@@ -254,9 +256,15 @@ def test_taking_back_is_repeated_until_it_succeeds() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "outcome"),
-    [(Bind, "conflict"), (Bind, "gone"), (Nominate, "conflict"), (Nominate, "gone"), (Mark, "conflict")],
+    [
+        (Bind, Outcome.CONFLICT),
+        (Bind, Outcome.GONE),
+        (Nominate, Outcome.CONFLICT),
+        (Nominate, Outcome.GONE),
+        (Mark, Outcome.CONFLICT),
+    ],
 )
-def test_a_picture_that_stays_wrong_is_not_acted_on_at_full_speed(kind: type[Write], outcome: str) -> None:
+def test_a_picture_that_stays_wrong_is_not_acted_on_at_full_speed(kind: type[Write], outcome: Outcome) -> None:
     """The first surprise is followed by a new decision at once, further ones in a row by a growing pause."""
     cluster = preempting() if kind is not Bind else Cluster(node("n1"), pod("p").cpu(1))
     cluster.judge = failing(kind, outcome)
@@ -278,8 +286,8 @@ def test_a_picture_that_stays_wrong_is_not_acted_on_at_full_speed(kind: type[Wri
     assert cluster.pod(name).node
 
 
-@pytest.mark.parametrize("outcome", ["conflict", "refused"])
-def test_what_has_become_of_the_gangs_own_bindings_is_no_news(outcome: str) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.CONFLICT, Outcome.REFUSED])
+def test_what_has_become_of_the_gangs_own_bindings_is_no_news(outcome: Outcome) -> None:
     """The first member is bound and seen so before the second one fails: no new attempt before its time."""
     cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(pod(f"m{i}").cpu(3).gang("g") for i in (1, 2)))
     cluster.judge = lambda w: (outcome, "because") if isinstance(w, Bind) and w.pod.name == "m2" else None
@@ -297,7 +305,7 @@ def test_what_has_become_of_the_gangs_own_bindings_is_no_news(outcome: str) -> N
 def test_a_binding_whose_fate_is_unknown_outlives_its_phase() -> None:
     """Its gang becomes part of another group while other answers are still to come: it is repeated all the same."""
     cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(pod(f"m{i}").cpu(3).gang("g") for i in (1, 2)))
-    cluster.judge = lambda w: ("transient", "because") if isinstance(w, Bind) else None
+    cluster.judge = lambda w: (Outcome.TRANSIENT, "because") if isinstance(w, Bind) else None
     cluster.slow = lambda write: isinstance(write, Bind) and write.pod.name == "m1"
     cluster.run()
     pair = ("d/g", "d/h")
@@ -313,11 +321,11 @@ def test_a_binding_whose_fate_is_unknown_outlives_its_phase() -> None:
 
 def test_a_repeated_binding_that_is_refused_gives_its_room_free() -> None:
     """The member is pending again, and its new group places it anew."""
-    cluster = binding("transient")
+    cluster = binding(Outcome.TRANSIENT)
     pair = ("d/g", "d/h")
     cluster.show(gang("g").min(2).group(*pair), gang("h").group(*pair), pod("h1").cpu(1).gang("h"))
     cluster.run()
-    cluster.judge = failing(Bind, "refused", 1)
+    cluster.judge = failing(Bind, Outcome.REFUSED, 1)
     cluster.pass_time(20)
     assert {n for (_, n), p in cluster.pods.items() if p.node} == {"m1", "m2", "h1"}
     assert cluster.core.states() == {}
@@ -327,7 +335,7 @@ def test_a_repeated_binding_that_is_refused_gives_its_room_free() -> None:
 def test_taking_back_pauses_longer_and_longer(kind: type[Write]) -> None:
     """Refused for good, it is repeated at the pace of other attempts, and stops with the pod."""
     cluster = stopped_in(Mark)
-    cluster.judge = failing(kind, "refused")
+    cluster.judge = failing(kind, Outcome.REFUSED)
     cluster.delete("m2")
     go_on(cluster)
     cluster.pass_time(7.5)
@@ -345,7 +353,7 @@ def test_what_was_taken_back_in_vain_may_be_wanted_again() -> None:
     cluster.show(node("n3"), pod("v3").cpu(3).priority(2).on("n3"))
     cluster.slow = lambda write: isinstance(write, Mark)
     cluster.run()
-    cluster.judge = lambda w: ("transient", "x") if isinstance(w, Unmark) else None
+    cluster.judge = lambda w: (Outcome.TRANSIENT, "x") if isinstance(w, Unmark) else None
     cluster.show(node("n2").cordoned())
     cluster.slow = lambda write: isinstance(write, Remove)
     cluster.answer()
@@ -376,7 +384,7 @@ def test_a_mark_that_two_plans_share_is_taken_back_by_the_last() -> None:
 def test_a_removal_that_fails_after_its_plan_was_given_up_is_no_removal() -> None:
     """The victim stays, and so its mark is taken back."""
     cluster = stopped_in(Remove)
-    cluster.judge = lambda w: ("refused", "because") if isinstance(w, Remove) else None
+    cluster.judge = lambda w: (Outcome.REFUSED, "because") if isinstance(w, Remove) else None
     cluster.answer("v1")
     cluster.delete("m2")
     cluster.run()
@@ -391,7 +399,7 @@ def test_a_gang_is_not_decided_again_while_its_nominations_stand() -> None:
     cluster.show(node("n3"), pod("v3").cpu(3).priority(2).on("n3"))
     cluster.slow = lambda write: isinstance(write, Mark)
     cluster.run()
-    cluster.judge = lambda w: ("transient", "x") if isinstance(w, WithdrawNomination) else None
+    cluster.judge = lambda w: (Outcome.TRANSIENT, "x") if isinstance(w, WithdrawNomination) else None
     cluster.show(node("n2").cordoned())
     cluster.slow = lambda _: False
     cluster.answer()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Remove, ResumeJob
-from gangsched.core.events import PriorityClassChanged, QueueObjectChanged
+from gangsched.core.events import Outcome, PriorityClassChanged, QueueObjectChanged
 from gangsched.model.jobsets import JobSet, ReplicatedJob
 from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import Directives, Job, Owner, PriorityClass, QueueLabels, Taint, Toleration
@@ -119,7 +119,7 @@ def test_a_job_of_a_jobset_keeps_labels_that_the_next_flavor_does_not_replace() 
 def test_a_template_that_the_server_keeps_is_told_of_once() -> None:
     """The Job goes on all the same; its Event says what is missing."""
     cluster = Cluster(*pools(), job())
-    cluster.judge = lambda write: ("ok", "its template stays") if isinstance(write, ResumeJob) else None
+    cluster.judge = lambda write: (Outcome.OK, "its template stays") if isinstance(write, ResumeJob) else None
     cluster.run()
     notes = [each.note for each in reports(cluster.log, "Resumed")]
     assert notes == ["There is room for its 4 pods again: its suspension has ended; its template stays"]

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.table import IGNORED, TABLE, Do, Signal, State, as_markdown, step
 
@@ -160,19 +161,19 @@ def test_a_barrier_is_complete_when_every_answer_is_there() -> None:
     barrier = Barrier()
     barrier.expect(1, "a")
     barrier.expect(2, "b")
-    assert barrier.arrive(1, "conflict: x") == "a"
-    assert [barrier.complete, barrier.arrive(2), barrier.complete] == [False, "b", True]
-    assert barrier.failed == [("a", "conflict: x")]
+    assert barrier.arrive(1, Outcome.CONFLICT, "x") == "a"
+    assert [barrier.complete, barrier.arrive(2, Outcome.OK), barrier.complete] == [False, "b", True]
+    assert barrier.failed == [("a", Outcome.CONFLICT, "x")]
 
 
 def test_a_barrier_knows_only_its_own_writes() -> None:
     """Answers to writes of an earlier phase, or a second answer, change nothing."""
     barrier = Barrier()
     barrier.expect(1, "a")
-    assert barrier.arrive(7, "gone: x") is None
+    assert barrier.arrive(7, Outcome.GONE, "x") is None
     assert not barrier.complete
-    barrier.arrive(1)
-    assert barrier.arrive(1, "gone: x") is None
+    barrier.arrive(1, Outcome.OK)
+    assert barrier.arrive(1, Outcome.GONE, "x") is None
     assert barrier.failed == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
-from gangsched.core.events import GangGone
+from gangsched.core.events import GangGone, Outcome
 from tests.builders import SIGS, PodBuilder, gang, node, pdb, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import PHASES, G, assert_clean, evicted, go_on, names, preempting, stopped_in
@@ -41,7 +41,7 @@ def test_a_victim_that_may_no_longer_be_evicted_is_spared(phase: type[Write], ch
 def test_a_removal_is_not_repeated_when_it_is_not_needed_any_more() -> None:
     """v2's removal fails for a while; then the gang needs one member less: v2 stays."""
     cluster = stopped_in(Remove)
-    cluster.judge = lambda w: ("transient", "because") if isinstance(w, Remove) and w.pod.name == "v2" else None
+    cluster.judge = lambda w: (Outcome.TRANSIENT, "because") if isinstance(w, Remove) and w.pod.name == "v2" else None
     cluster.show(gang("g").min(1).timeout(60))
     go_on(cluster)
     assert evicted(cluster) == {"v1"}
@@ -55,7 +55,7 @@ def test_a_removal_is_not_repeated_when_it_is_not_needed_any_more() -> None:
 def test_remaining_evictions_stop_when_a_stronger_gang_takes_over() -> None:
     """One victim is leaving, the removal of the other keeps failing: it is not asked for again."""
     cluster = stopped_in(Remove)
-    cluster.judge = lambda w: ("transient", "because") if isinstance(w, Remove) and w.pod.name == "v2" else None
+    cluster.judge = lambda w: (Outcome.TRANSIENT, "because") if isinstance(w, Remove) and w.pod.name == "v2" else None
     cluster.answer("v1")
     cluster.leave("v1")
     cluster.show(pod("high").cpu(3).priority(9).selector(**{"kubernetes.io/hostname": "n1"}))
@@ -220,7 +220,7 @@ def test_a_budget_that_is_tightened_in_the_middle_stops_a_strict_plan(phase: typ
     cluster.slow = lambda write: isinstance(write, phase)
     cluster.run()
     cluster.show(budget.allows(1))
-    cluster.judge = lambda w: ("blocked", "budget d/b") if isinstance(w, Remove) and w.pod.name == "v2" else None
+    cluster.judge = lambda w: (Outcome.BLOCKED, "budget d/b") if isinstance(w, Remove) and w.pod.name == "v2" else None
     go_on(cluster)
     assert evicted(cluster) <= {"v1"}
     assert cluster.core.states() == {G: "Backoff"}
@@ -304,7 +304,7 @@ def test_a_gang_whose_successor_comes_late_takes_the_room_back() -> None:
 def test_a_member_whose_binding_is_refused_for_good_goes_elsewhere() -> None:
     """Its node does not take it any more: it is placed on another one, the bound member stays."""
     cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(pod(f"m{i}").cpu(3).gang("g") for i in (1, 2)))
-    cluster.judge = lambda w: ("refused", "no") if isinstance(w, Bind) and w.node == "n2" else None
+    cluster.judge = lambda w: (Outcome.REFUSED, "no") if isinstance(w, Bind) and w.node == "n2" else None
     cluster.run()
     cluster.show(node("n2").cordoned(), node("n3"))
     cluster.pass_time(20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Bind, Nominate, Report, SetCondition, WithdrawNomination, Write
+from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.report import SCHEDULED
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster
@@ -19,7 +20,9 @@ def overtaken(cluster: Cluster, *theirs: tuple[str, str, float]) -> None:
     cluster.show(*(pod(name).scheduler("another").cpu(cpu).on(on) for name, on, cpu in theirs))
     taken = {on for _, on, _ in theirs}
     told = {w.id for w in cluster.waiting if isinstance(w, Bind) and w.node in taken}
-    cluster.judge = lambda w: ("outdated", "d/x has been bound there") if isinstance(w, Bind) and w.id in told else None
+    cluster.judge = lambda w: (
+        (Outcome.OUTDATED, "d/x has been bound there") if isinstance(w, Bind) and w.id in told else None
+    )
     cluster.slow = lambda _: False
     cluster.answer()
 
@@ -65,7 +68,7 @@ def test_what_is_not_resources_is_looked_at_too() -> None:
     cluster.show(pod("x").scheduler("another").port(80).on(first))
     cluster.slow = lambda _: False
     [held] = cluster.waiting
-    cluster.judge = lambda w: ("outdated", "x") if w is held else None
+    cluster.judge = lambda w: (Outcome.OUTDATED, "x") if w is held else None
     cluster.answer()
     cluster.run()
     assert cluster.pod("p").node == {"n1": "n2", "n2": "n1"}[first]
@@ -76,13 +79,13 @@ def test_a_busy_neighbour_starves_nobody() -> None:
     cluster = whole(nodes=2)
     left = 20
 
-    def judge(write: Write) -> tuple[str, str] | None:
+    def judge(write: Write) -> tuple[Outcome, str] | None:
         nonlocal left
         if not isinstance(write, Bind) or not left:
             return None
         left -= 1
         cluster.show(pod(f"x{left}").scheduler("another").on(write.node))
-        return "outdated", "because"
+        return Outcome.OUTDATED, "because"
 
     cluster.judge = judge
     cluster.run()
@@ -96,7 +99,7 @@ def test_the_room_is_kept_while_other_members_are_on_their_way() -> None:
     """Nobody else of ours gets it before the gang has been looked at again."""
     cluster = whole(nodes=2)
     cluster.slow = lambda write: isinstance(write, Bind) and write.pod.name == "m2"
-    cluster.judge = lambda w: ("outdated", "because") if isinstance(w, Bind) and w.pod.name == "m1" else None
+    cluster.judge = lambda w: (Outcome.OUTDATED, "because") if isinstance(w, Bind) and w.pod.name == "m1" else None
     cluster.run()
     cluster.show(pod("p").cpu(3))
     cluster.run()
@@ -128,11 +131,11 @@ def test_a_preempting_gang_keeps_its_nominations_while_it_fits(cpu: int) -> None
     assert_clean(cluster)
 
 
-@pytest.mark.parametrize("other", ["conflict", "refused", "gone"])
-def test_beside_another_failure(other: str) -> None:
+@pytest.mark.parametrize("other", [Outcome.CONFLICT, Outcome.REFUSED, Outcome.GONE])
+def test_beside_another_failure(other: Outcome) -> None:
     """Both members are placed anew, none is taken for bound."""
     cluster = whole(nodes=4)
-    answers = {"m1": "outdated", "m2": other}
+    answers = {"m1": Outcome.OUTDATED, "m2": other}
     cluster.judge = lambda w: (answers.pop(w.pod.name), "because") if w.pod.name in answers else None
     cluster.pass_time(10)
     assert answers == {}
@@ -143,7 +146,7 @@ def test_beside_another_failure(other: str) -> None:
 def test_beside_a_binding_whose_fate_is_unknown() -> None:
     """That is repeated first; the one that was not sent keeps its room meanwhile, and is bound afterwards."""
     cluster = whole(nodes=2)
-    answers = {"m1": "outdated", "m2": "transient"}
+    answers = {"m1": Outcome.OUTDATED, "m2": Outcome.TRANSIENT}
     cluster.judge = lambda w: (answers.pop(w.pod.name), "because") if w.pod.name in answers else None
     cluster.run()
     cluster.show(pod("p").cpu(3))
@@ -156,7 +159,7 @@ def test_a_gang_that_is_regrouped_meanwhile_takes_no_room_for_it() -> None:
     """A member that was not bound is pending again, and is placed with its new group."""
     cluster = whole(nodes=2)
     cluster.slow = lambda write: isinstance(write, Bind) and write.pod.name == "m2"
-    answers = ["outdated"]
+    answers = [Outcome.OUTDATED]
     cluster.judge = lambda w: (answers.pop(), "because") if w.pod.name == "m1" and answers else None
     cluster.run()
     pair = ("d/g", "d/h")
@@ -178,7 +181,7 @@ def test_a_member_that_is_gone_by_then() -> None:
     cluster.slow = lambda write: isinstance(write, Bind)
     cluster.run()
     cluster.delete("m1")
-    cluster.judge = lambda w: ("outdated", "because") if isinstance(w, Bind) and w.pod.name == "m1" else None
+    cluster.judge = lambda w: (Outcome.OUTDATED, "because") if isinstance(w, Bind) and w.pod.name == "m1" else None
     cluster.slow = lambda _: False
     cluster.answer()
     cluster.run()

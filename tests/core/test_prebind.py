@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Bind, BindVolume, Remove, SelectNode, WithdrawNomination, Write
+from gangsched.core.events import Outcome
 from gangsched.model.volumes import ClaimRef, PersistentVolume
 from tests.builders import LATER, MADE, claim, gang, node, pod, reserved, volume
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
@@ -92,9 +93,9 @@ def test_the_time_is_over() -> None:
     assert bound(cluster) == {"m1", "m2"}
 
 
-@pytest.mark.parametrize("answer", ["conflict", "gone", "refused", "transient"])
+@pytest.mark.parametrize("answer", [Outcome.CONFLICT, Outcome.GONE, Outcome.REFUSED, Outcome.TRANSIENT])
 @pytest.mark.parametrize("kind", [BindVolume, SelectNode])
-def test_a_failed_write_leaves_no_partial_gang(kind: type[Write], answer: str) -> None:
+def test_a_failed_write_leaves_no_partial_gang(kind: type[Write], answer: Outcome) -> None:
     """Whatever becomes of one write, nobody is bound until a later round has all of them."""
     failing = [kind]
     cluster = Cluster(node("n1"), LATER, MADE, gang("g").min(2), claim("c1", "made"), claim("c2"), volume("v2"))
@@ -272,7 +273,7 @@ def test_a_shared_claim_that_the_first_gang_gives_up(volumes: tuple[PersistentVo
     cluster.slow = lambda w: isinstance(w, _BOTH)
     cluster.run()
     assert cluster.core.states() == {"d/a": "PreBinding", "d/b": "PreBinding"}
-    cluster.judge = lambda w: ("refused", "no") if isinstance(w, _BOTH) and w.pod.name == "a" else None
+    cluster.judge = lambda w: (Outcome.REFUSED, "no") if isinstance(w, _BOTH) and w.pod.name == "a" else None
     cluster.slow = lambda w: False
     cluster.answer()
     cluster.delete("a")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.core.actions import Bind
+from gangsched.core.events import Outcome
 from gangsched.core.queueing.queue import FLUSH_SECONDS, Order, Queue
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, texts
@@ -200,7 +201,7 @@ def test_of_many_pods_alike_one_is_tried_in_vain() -> None:
 def test_after_failed_writes_a_gang_rests_and_is_decided_again() -> None:
     """No event can say that an error is over: the gang is tried again after its backoff, neither earlier nor never."""
     cluster = Cluster(node("n1"), pod("p").cpu(4))
-    cluster.judge = lambda write: ("refused", "no") if isinstance(write, Bind) else None
+    cluster.judge = lambda write: (Outcome.REFUSED, "no") if isinstance(write, Bind) else None
     cluster.run()
     cluster.show(node("n2"))
     cluster.run()
@@ -220,7 +221,7 @@ def test_events_during_failing_writes_are_not_lost() -> None:
     cluster.slow = lambda write: type(write).__name__ == "Mark"
     cluster.answer()
     cluster.run()
-    cluster.judge = lambda write: ("refused", "no") if type(write).__name__ == "Mark" else None
+    cluster.judge = lambda write: (Outcome.REFUSED, "no") if type(write).__name__ == "Mark" else None
     cluster.slow = lambda _: False
     cluster.answer()
     cluster.judge = lambda _: None

@@ -9,6 +9,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, Unmark, Write
 from gangsched.core.decision import UNSCHEDULABLE, Verdict
+from gangsched.core.events import Outcome
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.rollback import hopeless
@@ -34,8 +35,8 @@ def refusing(**options: Any) -> Cluster:
     return cluster
 
 
-def _refuse_m2(write: Write) -> tuple[str, str] | None:
-    return ("refused", "because") if isinstance(write, Bind) and write.pod.name == "m2" else None
+def _refuse_m2(write: Write) -> tuple[Outcome, str] | None:
+    return (Outcome.REFUSED, "because") if isinstance(write, Bind) and write.pod.name == "m2" else None
 
 
 def half(*more: Any, change: Callable[[PodBuilder], PodBuilder] = lambda p: p, **options: Any) -> Cluster:
@@ -196,13 +197,14 @@ def test_a_minimum_that_is_lowered_meanwhile_saves_them_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "outcome"), [(Mark, "refused"), (Mark, "transient"), (Remove, "refused"), (Remove, "blocked")]
+    ("kind", "outcome"),
+    [(Mark, Outcome.REFUSED), (Mark, Outcome.TRANSIENT), (Remove, Outcome.REFUSED), (Remove, Outcome.BLOCKED)],
 )
-def test_a_rollback_that_fails_is_taken_back_and_tried_again(kind: type[Write], outcome: str) -> None:
+def test_a_rollback_that_fails_is_taken_back_and_tried_again(kind: type[Write], outcome: Outcome) -> None:
     """No mark stays on a member that stays."""
     failed: list[Write] = []
 
-    def judge(write: Write) -> tuple[str, str] | None:
+    def judge(write: Write) -> tuple[Outcome, str] | None:
         if not failed and _refuse_m2(write):
             return _refuse_m2(write)
         if isinstance(write, kind) and not failed:
@@ -226,10 +228,10 @@ def test_a_removal_that_fails_for_a_while_is_repeated() -> None:
     """The list is finished, however often the server is away."""
     left = [0] * 5
 
-    def judge(write: Write) -> tuple[str, str] | None:
+    def judge(write: Write) -> tuple[Outcome, str] | None:
         if isinstance(write, Remove) and left:
             left.pop()
-            return "transient", "because"
+            return Outcome.TRANSIENT, "because"
         return _refuse_m2(write)
 
     cluster = refusing(rollback=True)
@@ -328,9 +330,9 @@ def test_a_refused_binding_counts_although_another_one_is_repeated() -> None:
     """The repeated one succeeds, and the gang is as much in part as it was."""
     nodes = [node(f"n{i}") for i in (1, 2, 3)]
     cluster = Cluster(*nodes, gang("g").min(3), *map(member, (1, 2, 3)), rollback=True)
-    timeouts = [("transient", "timeout")]
+    timeouts = [(Outcome.TRANSIENT, "timeout")]
 
-    def judge(write: Write) -> tuple[str, str] | None:
+    def judge(write: Write) -> tuple[Outcome, str] | None:
         again = isinstance(write, Bind) and write.pod.name == "m3" and bool(timeouts)
         return timeouts.pop() if again else _refuse_m2(write)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Report, SetCondition, WithdrawNomination, Write
-from gangsched.core.events import NodeGone
+from gangsched.core.events import NodeGone, Outcome
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Cluster, nodes_of, reports, writes
@@ -141,7 +141,7 @@ def test_one_event_waits_for_the_last_binding() -> None:
     cluster = Cluster(node("n1"), gang("g").min(2), *(pod(f"m{i}").gang("g") for i in (1, 2)), events_per_gang=True)
     cluster.slow = lambda write: write.pod.name == "m2"
     assert reports(cluster.run(), "Scheduled") == []
-    cluster.judge = lambda _: ("transient", "the server is busy")
+    cluster.judge = lambda _: (Outcome.TRANSIENT, "the server is busy")
     cluster.answer()
     notes = [r.note for r in reports(cluster.run(), "Scheduled")]
     assert notes == ["Successfully assigned 1 pod to 1 node(s): m1 to n1"]

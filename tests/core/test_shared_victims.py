@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from gangsched.core.actions import Mark, Nominate, PodRef, Unmark
+from gangsched.core.events import Outcome
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle.repeats import Repeats
 from gangsched.core.lifecycle.report import mark_of
@@ -121,7 +122,7 @@ def test_a_mark_that_is_written_again_is_tried_until_it_is_done() -> None:
     """As everything that must take effect in the end; taking it back makes it void."""
     repeats, action = Repeats(), Mark(1, PodRef("d", "v", "uid"), "text")
     repeats.sent(action)
-    assert repeats.answered(action, "transient") == 1
+    assert repeats.answered(action, Outcome.TRANSIENT) == 1
     repeats.again(action, 5.0)
     assert repeats.due(5.0) == [action]
     repeats.drop(Mark, "uid")

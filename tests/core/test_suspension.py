@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark
-from gangsched.core.events import JobGone, KueueAdmits, PriorityClassChanged
+from gangsched.core.events import JobGone, KueueAdmits, Outcome, PriorityClassChanged
 from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, Job, Owner, Pod, PriorityClass, QueueLabels
 from tests.builders import OURS, PodBuilder, gang, node, pdb, pod
@@ -160,7 +160,7 @@ def test_all_pods_are_marked_before_the_job_is_suspended() -> None:
 def test_a_suspension_that_fails_takes_back_the_marks() -> None:
     """When the Job may not be written to, nobody has left and nobody stays marked."""
     cluster = Cluster(*nodes(), job(failed=6), *running(), wide())
-    cluster.judge = lambda write: ("refused", "forbidden") if isinstance(write, SuspendJob) else None
+    cluster.judge = lambda write: (Outcome.REFUSED, "forbidden") if isinstance(write, SuspendJob) else None
     actions = cluster.run()
     assert len([a for a in actions if isinstance(a, Unmark)]) == MEMBERS
     assert all(p.live for p in cluster.pods.values())
@@ -169,7 +169,7 @@ def test_a_suspension_that_fails_takes_back_the_marks() -> None:
 def test_a_transient_failure_is_repeated() -> None:
     """The same Job is suspended again; nobody is deleted instead."""
     cluster = Cluster(*nodes(), job(failed=6), *running(), wide())
-    answers = [("transient", "timeout")]
+    answers = [(Outcome.TRANSIENT, "timeout")]
     cluster.judge = lambda write: answers.pop() if isinstance(write, SuspendJob) and answers else None
     actions = cluster.run()
     assert len([a for a in actions if isinstance(a, SuspendJob)]) == 2
@@ -184,7 +184,7 @@ def test_a_suspension_that_fails_late_takes_back_the_marks() -> None:
     cluster.delete("vip")
     cluster.run()
     cluster.slow = lambda _: False
-    cluster.judge = lambda write: ("transient", "timeout") if isinstance(write, SuspendJob) else None
+    cluster.judge = lambda write: (Outcome.TRANSIENT, "timeout") if isinstance(write, SuspendJob) else None
     cluster.answer()
     cluster.run()
     standing = [p.disruption for p in cluster.pods.values()]
@@ -286,7 +286,7 @@ def test_a_job_whose_start_fails_after_its_room_was_taken_waits_again() -> None:
     cluster.run()
     assert cluster.core.states() == {"d/train": "Bound"}
     cluster.slow = lambda _: False
-    cluster.judge = lambda write: ("transient", "timeout") if isinstance(write, ResumeJob) else None
+    cluster.judge = lambda write: (Outcome.TRANSIENT, "timeout") if isinstance(write, ResumeJob) else None
     cluster.answer()
     cluster.run()
     assert cluster.core.states() == {"d/train": "Backoff"}
@@ -359,7 +359,7 @@ def test_a_suspended_job_preempts_weaker_pods() -> None:
 def test_a_job_that_may_not_be_resumed_is_tried_again() -> None:
     """A failure backs off and gives the room back meanwhile."""
     cluster = preempted()
-    answers = [("refused", "forbidden")]
+    answers = [(Outcome.REFUSED, "forbidden")]
     cluster.judge = lambda write: answers.pop() if isinstance(write, ResumeJob) and answers else None
     cluster.delete("vip")
     cluster.run()

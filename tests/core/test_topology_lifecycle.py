@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Write
+from gangsched.core.events import Outcome
 from gangsched.core.groups import group_key
 from gangsched.model.records import GangId
 from tests.builders import OURS, SIGS, GangBuilder, NodeBuilder, PodBuilder, gang, node, pod
@@ -114,11 +115,11 @@ def test_a_member_that_could_not_be_bound_follows_the_others() -> None:
     cluster = Cluster(*RACKS, full("w", "b1", 9), wants(), *MEMBERS)
     refused: list[str] = []
 
-    def judge(action: Write) -> tuple[str, str] | None:
+    def judge(action: Write) -> tuple[Outcome, str] | None:
         if isinstance(action, Bind) and action.pod.name == "g1" and not refused:
             refused.append(action.node)
             cluster.show(full("thief", action.node, 9))
-            return "conflict", "no"
+            return Outcome.CONFLICT, "no"
         return None
 
     cluster.judge = judge

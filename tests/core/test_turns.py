@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, UNSCHEDULABLE
-from gangsched.core.events import GangGone, NodeGone
+from gangsched.core.events import GangGone, NodeGone, Outcome
 from gangsched.core.framework.plugins import FitArguments, NodeAffinityArguments, PluginSet
 from gangsched.model.records import NodeTerm, Requirement
 from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, volume
@@ -319,7 +319,7 @@ def test_strict_order_leaves_other_nodes_to_others() -> None:
 def test_strict_order_counts_after_failed_writes_too() -> None:
     """A gang that rests after an error is still ahead."""
     cluster = Cluster(node("n1"), pod("big0").cpu(4), queue_policy="strict")
-    cluster.judge = lambda write: ("refused", "no") if write.pod.name == "big0" else None
+    cluster.judge = lambda write: (Outcome.REFUSED, "no") if write.pod.name == "big0" else None
     cluster.run()
     cluster.show(small("s"))
     cluster.run()

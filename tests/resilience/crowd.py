@@ -81,6 +81,8 @@ async def crowd(pods: int, folder: Path) -> Outcome:
             try:
                 async with Api(plane) as api:
                     await replica.until_leads()
+                    # It may lead before its pages are there.
+                    await wait_until(partial(_serves, replica), what="its health server answers")
                     await _all(outcome, api, proxy, replica)
                 replica.check()
             except AssertionError as error:
@@ -155,6 +157,11 @@ async def _lists(replica: Replica) -> int:
 
 async def _listed_since(replica: Replica, before: int) -> bool:
     return await _lists(replica) > before
+
+
+async def _serves(replica: Replica) -> bool:
+    replica.check()
+    return (await replica.answers("/healthz"))[0] != 0
 
 
 async def _taken_in(replica: Replica) -> bool:

@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Placement, UnitRef, Victim
-from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, WriteDone
+from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, Outcome, WriteDone
 from gangsched.model.records import GangId
 from gangsched.runtime import logs
 from gangsched.runtime.narrator import Narrator
@@ -137,10 +137,10 @@ def test_trouble_is_told(stream: io.StringIO) -> None:
     logs.configure("json", "info", stream)
     refused = ObjectRefused("Pod", "ns", "p", "u", "spec.x", "is wrong")
     events: list[Event] = [
-        WriteDone(1, "ok"),
-        WriteDone(2, "gone"),
-        WriteDone(3, "refused", "no"),
-        WriteDone(4, "outdated", "somebody was quicker"),
+        WriteDone(1, Outcome.OK),
+        WriteDone(2, Outcome.GONE),
+        WriteDone(3, Outcome.REFUSED, "no"),
+        WriteDone(4, Outcome.OUTDATED, "somebody was quicker"),
         refused,
         LeadershipChanged(False),
     ]

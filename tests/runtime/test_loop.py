@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core.actions import Action, Bind, PodRef
 from gangsched.core.decision import BIND, Decision
-from gangsched.core.events import Event, LeadershipChanged, SearchCancelled, Synced, WriteDone
+from gangsched.core.events import Event, LeadershipChanged, Outcome, SearchCancelled, Synced, WriteDone
 from gangsched.model.records import GangId
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 
@@ -189,7 +189,8 @@ def test_a_failure_of_the_core_ends_the_loop() -> None:
 def test_once_ends_when_all_is_decided_and_answered() -> None:
     """A single pass ends after the last answer, not before, and not only when the cluster stops."""
     story: list[str] = []
-    batches: list[list[Event]] = [[Synced()], [], [WriteDone(100, "ok")], [WriteDone(0, "conflict")], [], [], []]
+    ok, conflict = WriteDone(100, Outcome.OK), WriteDone(0, Outcome.CONFLICT)
+    batches: list[list[Event]] = [[Synced()], [], [ok], [conflict], [], [], []]
     run_once(ScriptedCore(story, 1), ScriptedCluster(story, batches))
     assert story[-1] == "handle 1 at 4"
 
@@ -197,7 +198,7 @@ def test_once_ends_when_all_is_decided_and_answered() -> None:
 def test_once_waits_for_the_caches_and_for_leadership() -> None:
     """Before everything is known, and before this process leads, nothing being pending means nothing."""
     story: list[str] = []
-    batches: list[list[Event]] = [[], [Synced()], [WriteDone(100, "ok")], [LeadershipChanged(True)], [], []]
+    batches: list[list[Event]] = [[], [Synced()], [WriteDone(100, Outcome.OK)], [LeadershipChanged(True)], [], []]
     run_once(ScriptedCore(story, 0), ScriptedCluster(story, batches), await_leadership=True)
     assert story[-1] == "handle 1 at 4"
 

@@ -20,7 +20,7 @@ from gangsched.core.decision import (
     Unplaced,
     Victim,
 )
-from gangsched.core.events import PodChanged, PodGone, Synced, WriteDone
+from gangsched.core.events import Outcome, PodChanged, PodGone, Synced, WriteDone
 from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.model.records import GangId, Pod, PodShape
 from gangsched.runtime.iometrics import IoMetrics
@@ -75,7 +75,7 @@ def test_a_pod_is_scheduled_when_its_binding_succeeds() -> None:
     binds = [Bind(1, PodRef("ns", "a", "uid-a"), "n"), Bind(2, PodRef("ns", "b", "uid-b"), "n")]
     fed.metrics.decided([decision(BIND)], binds, 0.01, 0.0)
     before = fed['scheduler_schedule_attempts_total{result="scheduled",profile="ours"}']
-    fed.handled(WriteDone(1, "ok"), WriteDone(2, "refused"), WriteDone(99, "ok"))
+    fed.handled(WriteDone(1, Outcome.OK), WriteDone(2, Outcome.REFUSED), WriteDone(99, Outcome.OK))
     assert (before, fed['scheduler_schedule_attempts_total{result="scheduled",profile="ours"}']) == (None, 1)
     assert fed['scheduler_schedule_attempts_total{result="error",profile="ours"}'] == 1
     assert fed["scheduler_pod_scheduling_sli_duration_seconds_sum"] == 4.0
@@ -192,9 +192,10 @@ def test_memory_is_frozen_once_after_the_first_sync() -> None:
         assert gc.get_freeze_count() == 0
         policy.handled([Synced()], [], 0.0, 0.0)
         frozen = gc.get_freeze_count()
+        later: list[list[int]] = [[] for _ in range(1000)]  # would be frozen as well; other threads may free a few
         policy.handled([Synced()], [], 0.0, 0.0)
         assert frozen > 0
-        assert gc.get_freeze_count() == frozen
+        assert gc.get_freeze_count() < frozen + len(later) // 2
     finally:
         gc.unfreeze()
 

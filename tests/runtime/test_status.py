@@ -7,7 +7,7 @@ import json
 import threading
 
 from gangsched.core.actions import Bind, GangStatus, PodRef
-from gangsched.core.events import LeadershipChanged, WriteDone
+from gangsched.core.events import LeadershipChanged, Outcome, WriteDone
 from gangsched.runtime import logs
 from gangsched.runtime.status import LATEST_SECONDS, QUEUE_SECONDS, LateSink, TellsOfQueues, WhenQuiet
 
@@ -118,10 +118,10 @@ def test_starts_when_nothing_is_under_way() -> None:
     quiet.handled([LeadershipChanged(True)], [bind(1)], 0.0, 0.0)
     quiet.decided([], [bind(2)], 0.0, 0.0)
     quiet.idle()
-    quiet.handled([WriteDone(1, "ok", "")], [], 0.0, 0.0)
+    quiet.handled([WriteDone(1, Outcome.OK, "")], [], 0.0, 0.0)
     quiet.idle()
     assert sink.told == [True]
-    quiet.handled([WriteDone(2, "ok", "")], [], 0.0, 0.0)
+    quiet.handled([WriteDone(2, Outcome.OK, "")], [], 0.0, 0.0)
     quiet.idle()
     assert sink.told == [True, "start"]
 

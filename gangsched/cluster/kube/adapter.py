@@ -25,12 +25,11 @@ from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.inbox import Inbox, WallClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
-from gangsched.cluster.kube.outcomes import TRANSIENT
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.tasks import end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
-from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
+from gangsched.core.events import Event, LeadershipChanged, Outcome, Synced, WriteDone
 
 _log = structlog.get_logger(__name__)
 
@@ -356,7 +355,7 @@ class KubeCluster:
             writer.submit(actions, known)
             return
         writer.submit([action for action in actions if isinstance(action, GangStatus)])
-        self._deliver([WriteDone(a.id, TRANSIENT, NOT_LEADING) for a in actions if isinstance(a, Write)])
+        self._deliver([WriteDone(a.id, Outcome.TRANSIENT, NOT_LEADING) for a in actions if isinstance(a, Write)])
 
     def _taken_in(self, events: list[Event]) -> list[Event]:
         if events:

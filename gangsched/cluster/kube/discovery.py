@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gangsched.cluster.kube.client import ApiError, Client
-from gangsched.cluster.kube.resources import SERVED_APIS, KueueWorkloadApi, QueueApi, ServedApi
+from gangsched.cluster.kube.resources import KUEUE_WORKLOADS, SERVED_APIS, ServedApi
+from gangsched.model import queues
 
 PERIOD_SECONDS = 60.0
 #: What is done about queue objects: ``auto`` leaves them alone where Kueue runs.
 AUTO, OWN, OFF = "auto", "own", "off"
 #: A resource of Kueue that nobody else serves in its API group.
-KUEUE_RUNS = KueueWorkloadApi.plural
+KUEUE_RUNS = KUEUE_WORKLOADS.plural
 
 
 class _ApiResource(msgspec.Struct):
@@ -58,7 +59,7 @@ async def served_versions(client: Client, quota_mode: str = AUTO) -> dict[str, s
 
 async def _version(api: ServedApi, quota_mode: str, ask: Callable[[str, str], Awaitable[frozenset[str]]]) -> str | None:
     """Of one API; all are looked for at once, and what several need to know is asked once."""
-    of_queues = isinstance(api, QueueApi | KueueWorkloadApi)
+    of_queues = api.family == queues.GROUP
     if of_queues and quota_mode == OFF:
         return None
     for version in api.versions:

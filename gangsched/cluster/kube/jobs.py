@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import msgspec
 import structlog
 
 from gangsched.cluster.kube.bodies import Request, job_path, job_request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.outcomes import CONFLICT, GONE, OK, REFUSED, Verdict
 from gangsched.core.actions import Action, ResumeJob, SuspendJob
+from gangsched.core.events import Outcome
 from gangsched.model import wire, wire_jobsets
 from gangsched.model.convert import SUSPENDED_BY, job_finished
 from gangsched.model.convert_jobsets import jobset_finished
@@ -17,6 +19,9 @@ from gangsched.model.jobsets import JOBSET
 from gangsched.model.queues import QUEUE_LABEL
 
 _log = structlog.get_logger(__name__)
+
+#: An outcome, and why in words.
+Verdict: TypeAlias = tuple[Outcome, str]
 
 KEPT_TEMPLATE = "the API server does not let its pod template be changed, which says nothing of the flavor"
 
@@ -37,25 +42,25 @@ async def look_at_job(
     try:
         body = await client.attempt("GET", job_path(action.job), timeout_seconds=timeout_seconds)
     except ApiError as failure:
-        return ((GONE, error.message) if failure.status == 404 else None), request
+        return ((Outcome.GONE, error.message) if failure.status == 404 else None), request
     except UnreachableError:
         return None, request
     what = action.job
     job = (_jobset_decoder if what.kind == JOBSET else _job_decoder).decode(body)
     if job.metadata.uid != action.job.uid:
-        return (GONE, error.message), request
+        return (Outcome.GONE, error.message), request
     if job.spec.suspend == isinstance(action, SuspendJob):
-        return (OK, ""), request
+        return (Outcome.OK, ""), request
     if jobset_finished(job) if isinstance(job, wire_jobsets.JobSet) else job_finished(job):
-        return (CONFLICT, f"{what.kind} {what.key} has finished"), request
+        return (Outcome.CONFLICT, f"{what.kind} {what.key} has finished"), request
     by = None if isinstance(action, ResumeJob) and action.held else action.scheduler
     if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != by:
-        return (CONFLICT, f"{what.kind} {what.key} has been suspended by somebody else"), request
+        return (Outcome.CONFLICT, f"{what.kind} {what.key} has been suspended by somebody else"), request
     if by is None and isinstance(action, ResumeJob) and QUEUE_LABEL not in (job.metadata.labels or {}):
-        return (CONFLICT, f"{what.kind} {what.key} has no queue any more"), request
+        return (Outcome.CONFLICT, f"{what.kind} {what.key} has no queue any more"), request
     version = job.metadata.resource_version
     if not writes_templates(request):
-        return ((REFUSED, error.message) if error.status == 422 else None), job_request(action, version)
+        return ((Outcome.REFUSED, error.message) if error.status == 422 else None), job_request(action, version)
     if error.status != 409 and _version_of(request) == version and _at_rest(job):
         _log.warning("the template keeps its flavor", kind=what.kind, job=what.key, error=error.message)
         return None, job_request(action, version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from gangsched.core import events
 from gangsched.core.events import Event
@@ -156,49 +156,20 @@ CORE_RESOURCES: tuple[Resource, ...] = (
 
 
 @dataclass(frozen=True)
-class GroupApi:
-    """A gang API whose PodGroups are watched where it is served; ``versions`` in the order of preference."""
+class ServedApi:
+    """Objects that are watched only where they are served: the resource ``plural`` of the API group ``family``, in the
+    first of ``versions`` that is served. Nothing waits for one that is not or is forbidden. All else is as in
+    :class:`Resource`.
+    """
 
     family: str
-    versions: tuple[str, ...]
-    wire_type: type[Any]
-    convert: Callable[[Any], Any]
-    plural = "podgroups"
-
-    @property
-    def name(self) -> str:
-        """As the resource is called with its group."""
-        return f"{self.plural}.{self.family}"
-
-    def resource(self, version: str) -> Resource:
-        """The row for one served version."""
-        return Resource(
-            name=self.name,
-            path=f"/apis/{self.family}/{version}/{self.plural}",
-            kind="PodGroup",
-            wire_type=self.wire_type,
-            changed=lambda _convert, raw: events.GangChanged(self.convert(raw)),
-            gone=lambda namespace, name, _uid: events.GangGone(self.family, namespace, name),
-            optional=True,
-        )
-
-
-GROUP_APIS: tuple[GroupApi, ...] = (
-    GroupApi(upstream.FAMILY, upstream.VERSIONS, wire.UpstreamPodGroup, Converter.upstream_gang),
-    GroupApi(koordinator.FAMILY, ("v1alpha1",), wire.SigsPodGroup, Converter.sigs_gang),
-    GroupApi(coscheduling.FAMILY, ("v1alpha1",), wire.SigsPodGroup, Converter.coscheduling_gang),
-)
-
-
-@dataclass(frozen=True)
-class QueueApi:
-    """A kind of queue object, watched where it is served. Nothing waits for one that is not or is forbidden."""
-
     plural: str
+    versions: tuple[str, ...]
+    kind: str
     wire_type: type[Any]
-    convert: Callable[[Any], QueueObject]
-    family = queues.GROUP
-    versions = queues.VERSIONS
+    changed: Callable[[Converter, Any], Event]
+    gone: Callable[[str, str, str], Event]
+    metadata_only: bool = False
 
     @property
     def name(self) -> str:
@@ -207,76 +178,80 @@ class QueueApi:
 
     def resource(self, version: str) -> Resource:
         """The row for one served version."""
-        kind = self.wire_type.__name__
         return Resource(
             name=self.name,
             path=f"/apis/{self.family}/{version}/{self.plural}",
-            kind=kind,
+            kind=self.kind,
             wire_type=self.wire_type,
-            changed=lambda _convert, raw: events.QueueObjectChanged(self.convert(raw)),
-            gone=lambda namespace, name, _uid: events.QueueObjectGone(kind, namespace, name),
+            changed=self.changed,
+            gone=self.gone,
             optional=True,
+            metadata_only=self.metadata_only,
         )
 
 
-QUEUE_APIS: tuple[QueueApi, ...] = (
-    QueueApi("resourceflavors", wire_queues.ResourceFlavor, convert_queues.resource_flavor),
-    QueueApi("cohorts", wire_queues.Cohort, convert_queues.cohort),
-    QueueApi("clusterqueues", wire_queues.ClusterQueue, convert_queues.cluster_queue),
-    QueueApi("localqueues", wire_queues.LocalQueue, convert_queues.local_queue),
-    QueueApi("workloadpriorityclasses", wire_queues.WorkloadPriorityClass, convert_queues.workload_priority_class),
-)
+def _group_api(
+    family: str, versions: tuple[str, ...], wire_type: type[Any], convert: Callable[[Any], Any]
+) -> ServedApi:
+    """The PodGroups of a gang API."""
+    return ServedApi(
+        family,
+        "podgroups",
+        versions,
+        "PodGroup",
+        wire_type,
+        changed=lambda _convert, raw: events.GangChanged(convert(raw)),
+        gone=lambda namespace, name, _uid: events.GangGone(family, namespace, name),
+    )
 
 
-@dataclass(frozen=True)
-class JobSetApi:
-    """JobSets, watched where they are served. Nothing waits for them where they are not or are forbidden."""
-
-    plural = "jobsets"
-    family = jobsets.GROUP
-    versions = (jobsets.VERSION,)
-    name = f"{plural}.{family}"
-
-    def resource(self, version: str) -> Resource:
-        """The row for one served version."""
-        return Resource(
-            name=self.name,
-            path=f"/apis/{self.family}/{version}/{self.plural}",
-            kind=jobsets.JOBSET,
-            wire_type=wire_jobsets.JobSet,
-            changed=lambda convert, raw: events.JobSetChanged(convert_jobsets.job_set(convert, raw)),
-            gone=lambda namespace, name, _uid: events.JobSetGone(namespace, name),
-            optional=True,
-        )
-
-
-@dataclass(frozen=True)
-class KueueWorkloadApi:
-    """Kueue's Workloads, of which only is asked who owns them. Nobody else serves a resource of that name."""
-
-    plural = "workloads"
-    family = queues.GROUP
-    versions = queues.VERSIONS
-    name = f"{plural}.{family}"
-
-    def resource(self, version: str) -> Resource:
-        """The row for one served version."""
-        return Resource(
-            name=self.name,
-            path=f"/apis/{self.family}/{version}/{self.plural}",
-            kind="Workload",
-            wire_type=wire_queues.KueueWorkload,
-            changed=lambda _convert, raw: events.KueueAdmits(raw.metadata.namespace, raw.metadata.name, _owners(raw)),
-            gone=lambda namespace, name, _uid: events.KueueAdmits(namespace, name),
-            optional=True,
-            metadata_only=True,
-        )
+def _queue_api(plural: str, wire_type: type[Any], convert: Callable[[Any], QueueObject]) -> ServedApi:
+    """A kind of queue object."""
+    kind = wire_type.__name__
+    return ServedApi(
+        queues.GROUP,
+        plural,
+        queues.VERSIONS,
+        kind,
+        wire_type,
+        changed=lambda _convert, raw: events.QueueObjectChanged(convert(raw)),
+        gone=lambda namespace, name, _uid: events.QueueObjectGone(kind, namespace, name),
+    )
 
 
 def _owners(raw: wire_queues.KueueWorkload) -> tuple[Owner, ...]:
     return tuple(Owner(o.kind, o.name, o.uid) for o in raw.metadata.owner_references or ())
 
 
-#: All that is watched only where it is served.
-ServedApi: TypeAlias = GroupApi | QueueApi | JobSetApi | KueueWorkloadApi
-SERVED_APIS: tuple[ServedApi, ...] = (*GROUP_APIS, *QUEUE_APIS, JobSetApi(), KueueWorkloadApi())
+#: Kueue's Workloads, of which only is asked who owns them. Nobody else serves a resource of that name.
+KUEUE_WORKLOADS = ServedApi(
+    queues.GROUP,
+    "workloads",
+    queues.VERSIONS,
+    "Workload",
+    wire_queues.KueueWorkload,
+    changed=lambda _convert, raw: events.KueueAdmits(raw.metadata.namespace, raw.metadata.name, _owners(raw)),
+    gone=lambda namespace, name, _uid: events.KueueAdmits(namespace, name),
+    metadata_only=True,
+)
+
+SERVED_APIS: tuple[ServedApi, ...] = (
+    _group_api(upstream.FAMILY, upstream.VERSIONS, wire.UpstreamPodGroup, Converter.upstream_gang),
+    _group_api(koordinator.FAMILY, ("v1alpha1",), wire.SigsPodGroup, Converter.sigs_gang),
+    _group_api(coscheduling.FAMILY, ("v1alpha1",), wire.SigsPodGroup, Converter.coscheduling_gang),
+    _queue_api("resourceflavors", wire_queues.ResourceFlavor, convert_queues.resource_flavor),
+    _queue_api("cohorts", wire_queues.Cohort, convert_queues.cohort),
+    _queue_api("clusterqueues", wire_queues.ClusterQueue, convert_queues.cluster_queue),
+    _queue_api("localqueues", wire_queues.LocalQueue, convert_queues.local_queue),
+    _queue_api("workloadpriorityclasses", wire_queues.WorkloadPriorityClass, convert_queues.workload_priority_class),
+    ServedApi(
+        jobsets.GROUP,
+        "jobsets",
+        (jobsets.VERSION,),
+        jobsets.JOBSET,
+        wire_jobsets.JobSet,
+        changed=lambda convert, raw: events.JobSetChanged(convert_jobsets.job_set(convert, raw)),
+        gone=lambda namespace, name, _uid: events.JobSetGone(namespace, name),
+    ),
+    KUEUE_WORKLOADS,
+)

@@ -26,9 +26,8 @@ from gangsched.cluster.kube.bodies import (
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
-from gangsched.cluster.kube.jobs import left_out, look_at_job, writes_templates
+from gangsched.cluster.kube.jobs import Verdict, left_out, look_at_job, writes_templates
 from gangsched.cluster.kube.lanes import Item, Lanes
-from gangsched.cluster.kube.outcomes import BLOCKED, CONFLICT, GONE, OK, OUTDATED, REFUSED, TRANSIENT, Verdict
 from gangsched.cluster.kube.retry import Backoff, Window
 from gangsched.cluster.kube.tasks import end
 from gangsched.core.actions import (
@@ -45,7 +44,7 @@ from gangsched.core.actions import (
     SuspendJob,
     Write,
 )
-from gangsched.core.events import Event, WriteDone
+from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.model import wire_volumes
 from gangsched.model.convert_volumes import SELECTED_NODE
 
@@ -63,13 +62,15 @@ class WriteSettings(NamedTuple):
 
     ``timeout_seconds`` bounds one attempt, here and on the server; ``total_seconds`` bounds an action with all
     its retries, counted from its submission; ``in_flight`` is how many are on their way at once at most; for
-    ``kept_back_seconds`` nobody is told why a pod is not scheduled, which may be over by then.
+    ``kept_back_seconds`` nobody is told why a pod is not scheduled, which may be over by then; for ``calm_seconds``
+    after many writes nobody is told anything.
     """
 
     in_flight: int = 48
     timeout_seconds: float = 2.0
     total_seconds: float = 15.0
     kept_back_seconds: float = 0.5
+    calm_seconds: float = 0.05
 
 
 class _Identity(msgspec.Struct, rename="camel"):
@@ -126,6 +127,7 @@ class Writer:
         self._lanes = Lanes(
             low_in_flight=max(1, self._settings.in_flight // 3),
             busy_writes=self._settings.in_flight // 4,
+            calm_seconds=self._settings.calm_seconds,
             kept_back_seconds=self._settings.kept_back_seconds,
         )
         self._window = Window(self._settings.in_flight)
@@ -215,19 +217,19 @@ class Writer:
             _log.error("a write failed in an unforeseen way", exc_info=error)
 
     async def _carry_out(self, item: Item) -> None:
-        outcome, message = TRANSIENT, "the write was cancelled"
+        outcome, message = Outcome.TRANSIENT, "the write was cancelled"
         try:
             outcome, message = await self._send(item)
         finally:
             self._lanes.done(item)
             action = item.action
-            if isinstance(action, Bind) and outcome not in (OK, TRANSIENT):
+            if isinstance(action, Bind) and outcome not in (Outcome.OK, Outcome.TRANSIENT):
                 self._foreign.failed(action)
             kind = type(action).__name__
             self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
             if not isinstance(action, SetCondition | Report):
                 self._tell(WriteDone(action.id, outcome, message))
-            elif outcome not in (OK, GONE):
+            elif outcome not in (Outcome.OK, Outcome.GONE):
                 self._observe("reports_dropped", 1, {"reason": "failed"})
                 _log.debug("not told", kind=kind, outcome=outcome, message=message)
 
@@ -254,15 +256,15 @@ class Writer:
         else:
             request = write_request(action, self._now())
         low = item.lane != "write"
-        end = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
+        until = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
         backoff = Backoff(max_seconds=2.0)
         unsure = False  # whether an earlier attempt has taken effect
         while True:
             retry_after, problem = None, ""
             if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
-                return TRANSIENT, NOT_LEADING
+                return Outcome.TRANSIENT, NOT_LEADING
             if news := self._news(item):
-                return OUTDATED, news
+                return Outcome.OUTDATED, news
             began = time.monotonic()
             try:
                 if request is None:
@@ -272,7 +274,7 @@ class Writer:
                     )
                     request = job_request(action, action.version, msgspec.json.decode(found))
                 await self._attempt(request, item)
-                verdict: Verdict | None = (OK, left_out(action, request))
+                verdict: Verdict | None = (Outcome.OK, left_out(action, request))
                 self._window.answered(time.monotonic() - began, too_many=False)
             except ApiError as error:
                 refused = error.status == 429 and "DisruptionBudget" not in error.causes
@@ -294,14 +296,14 @@ class Writer:
                 self._window.answered(time.monotonic() - began, too_many=False)
                 verdict, problem = await self._unanswered(action), str(error)
                 if news := self._news(item):
-                    return OUTDATED, news
+                    return Outcome.OUTDATED, news
             if verdict is not None:
-                if verdict[0] == OK and isinstance(action, Remove) and action.evict and action.mark:
+                if verdict[0] is Outcome.OK and isinstance(action, Remove) and action.evict and action.mark:
                     await self._restore_mark(action)
                 return verdict
             delay = backoff.next_seconds(retry_after)
-            if time.monotonic() + delay >= end:
-                return TRANSIENT, problem
+            if time.monotonic() + delay >= until:
+                return Outcome.TRANSIENT, problem
             await asyncio.sleep(delay)
             await self._client.bucket.take()
 
@@ -339,15 +341,15 @@ class Writer:
         status, message = error.status, error.message
         if isinstance(action, Report):
             if status == 409:
-                return OK, ""  # our own earlier attempt has been stored
-            return None if error.transient or status == 401 else (REFUSED, message)
+                return Outcome.OK, ""  # our own earlier attempt has been stored
+            return None if error.transient or status == 401 else (Outcome.REFUSED, message)
         if status == 404:
-            return GONE, message
+            return Outcome.GONE, message
         if isinstance(action, Remove) and action.evict:
             if status == 429 and "DisruptionBudget" in error.causes:
-                return BLOCKED, message
+                return Outcome.BLOCKED, message
             if status == 500 and "more than one PodDisruptionBudget" in message:
-                return REFUSED, message
+                return Outcome.REFUSED, message
             if status == 504:
                 return await self._unanswered(action)
         if status in (409, 422) and isinstance(action, BindVolume | SelectNode):
@@ -357,7 +359,7 @@ class Writer:
             return await self._look(action, error.status, message)
         if error.transient or status == 401:
             return None
-        return REFUSED, message
+        return Outcome.REFUSED, message
 
     async def _unanswered(self, action: Write | SetCondition | Report) -> Verdict | None:
         """No answer came in time; usually repeating the write tells, but not for an eviction.
@@ -375,19 +377,19 @@ class Writer:
                 "GET", pod_path(action.pod), timeout_seconds=self._settings.timeout_seconds
             )
         except ApiError as failure:
-            return (GONE, message) if failure.status == 404 else None
+            return (Outcome.GONE, message) if failure.status == 404 else None
         except UnreachableError:
             return None
         pod = _pod_decoder.decode(body)
         if pod.metadata.uid != action.pod.uid:
-            return GONE, message
+            return Outcome.GONE, message
         if status == 422:
-            return REFUSED, message
+            return Outcome.REFUSED, message
         if isinstance(action, Bind):
             if pod.spec.node_name == action.node:
-                return OK, ""
+                return Outcome.OK, ""
             if pod.spec.node_name or pod.metadata.deletion_timestamp:
-                return CONFLICT, message
+                return Outcome.CONFLICT, message
         return None
 
     async def _look_at_volume(self, action: BindVolume | SelectNode, message: str) -> Verdict | None:
@@ -399,7 +401,7 @@ class Writer:
         try:
             body = await self._client.attempt("GET", path, timeout_seconds=self._settings.timeout_seconds)
         except ApiError as failure:
-            return (GONE, message) if failure.status == 404 else None
+            return (Outcome.GONE, message) if failure.status == 404 else None
         except UnreachableError:
             return None
         if isinstance(action, BindVolume):
@@ -411,8 +413,8 @@ class Writer:
             uid, wanted = claim.metadata.uid, action.claim_uid
             done = (claim.metadata.annotations or {}).get(SELECTED_NODE) == action.node
         if uid != wanted:
-            return GONE, message
-        return (OK, "") if done else (CONFLICT, message)
+            return Outcome.GONE, message
+        return (Outcome.OK, "") if done else (Outcome.CONFLICT, message)
 
     async def _restore_mark(self, action: Remove) -> None:
         """An eviction writes a DisruptionTarget of its own over ours; put ours back while the pod still exists."""

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from gangsched.core.actions import Action
-from gangsched.core.events import Event
+from gangsched.core.events import Event, Outcome
 
 #: When a write fails: not at all, before it took effect, or after (its answer is lost).
 NEVER, BEFORE, AFTER = "never", "before", "after"
@@ -22,14 +22,14 @@ class WriteFault(msgspec.Struct, frozen=True):
     """What happens to one write.
 
     It reaches the server ``delay_seconds`` late. With ``fails`` BEFORE it changes nothing, with AFTER it does; in
-    both cases the answer is ``outcome`` (an outcome of :class:`~gangsched.core.events.WriteDone`), and comes
+    both cases the answer is ``outcome``, and comes
     ``answer_delay_seconds`` late.
     """
 
     delay_seconds: float = 0.0
     answer_delay_seconds: float = 0.0
     fails: str = NEVER
-    outcome: str = "transient"
+    outcome: Outcome = Outcome.TRANSIENT
     message: str = "injected fault"
 
 

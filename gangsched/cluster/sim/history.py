@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gangsched.cluster.sim.clock import VirtualClock
+from gangsched.core.events import Outcome
 
 #: Further facts, ready for JSON.
 Detail: TypeAlias = Mapping[str, Any]
@@ -27,7 +28,7 @@ ADMIT, RUN, REJECT, SUCCEED, BUDGET = "admit", "run", "reject", "succeed", "budg
 SUSPEND, RESUME, FAIL, COMPLETE = "suspend", "resume", "fail", "complete"
 BIND_VOLUME, SELECT_NODE, PROVISION = "bind-volume", "select-node", "provision"
 
-OK = "ok"
+OK = Outcome.OK
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False):
@@ -42,10 +43,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """One thing that happened.
 
     ``at_seconds`` counts from the start of the simulation; ``object`` is ``namespace/name`` (or a name);
-    ``outcome`` is ``ok`` or why a write had no effect, in the words of
-    :class:`~gangsched.core.events.WriteDone`. ``changed`` tells writes that took effect from those that found the
-    object as it should be. ``record`` is the object afterwards (None when it is gone); it is not part of the
-    output.
+    ``outcome`` is ``ok`` or why a write had no effect. ``changed`` tells writes that took effect from those that
+    found the object as it should be. ``record`` is the object afterwards (None when it is gone); it is not part of
+    the output.
     """
 
     number: int
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     kind: str
     object: str
     uid: str = ""
-    outcome: str = OK
+    outcome: Outcome = OK
     changed: bool = True
     detail: Detail = NO_DETAIL
     record: Any = None
@@ -101,7 +101,7 @@ class History:
         key: str,
         *,
         uid: str = "",
-        outcome: str = OK,
+        outcome: Outcome = OK,
         changed: bool = True,
         record: Any = None,
     ) -> None:

@@ -86,12 +86,14 @@ def partial_gangs(history: History) -> list[str]:
     """Gangs of which the scheduler has bound some members and never as many as the gang needs.
 
     Meant for the end of a run, when no decision is in flight. Members that were there from the start count as
-    bound; so do those that have finished or been removed since: it is the scheduler's binding that is judged.
+    bound; so do those that have finished or been removed since: it is the scheduler's binding that is judged. A
+    rollback undoes it.
     """
     gangs: dict[tuple[str, str, str], Gang] = {}
     members: dict[GangId, dict[str, Pod]] = defaultdict(dict)
     ever_bound: dict[GangId, set[str]] = defaultdict(set)
     ours: set[GangId] = set()
+    undone: set[str] = set()
     for entry in history:
         record = entry.record
         if isinstance(record, Gang):
@@ -102,11 +104,14 @@ def partial_gangs(history: History) -> list[str]:
                 ever_bound[record.gang].add(record.uid)
             if entry.verb == log.BIND and entry.actor == log.SCHEDULER and entry.outcome == log.OK:
                 ours.add(record.gang)
+        if rolled_back_for(entry) and entry.outcome == log.OK:
+            undone.add(entry.uid)
     out = []
     for gang in sorted(ours):
         minimum = _minimum(gang, gangs, members[gang].values())
-        if len(ever_bound[gang]) < minimum:
-            out.append(f"{gang.key}: {len(ever_bound[gang])} bound of at least {minimum}")
+        bound = len(ever_bound[gang] - undone)
+        if 0 < bound < minimum:
+            out.append(f"{gang.key}: {bound} bound of at least {minimum}")
     return out
 
 
@@ -197,6 +202,12 @@ def rounds(history: History) -> list[Round]:
 def preemptor_of(message: str) -> str:
     """``namespace/gang`` for whose sake a victim was marked; empty when the message does not say."""
     found = _PREEMPTOR.search(message)
+    return found[1] if found else ""
+
+
+def rolled_back_for(entry: Entry) -> str:
+    """``namespace/gang`` of a gang that was bound in part, if its member was removed for that; else empty."""
+    found = _ROLLED_BACK.search(str(entry.detail.get("mark", ""))) if _removal(entry) else None
     return found[1] if found else ""
 
 
@@ -341,7 +352,11 @@ def _mark_of(history: History, removal: Entry) -> str:
 
 def _rolled_back(history: History, removal: Entry) -> bool:
     found = _ROLLED_BACK.search(_mark_of(history, removal))
-    return found is not None and isinstance(removal.record, Pod) and removal.record.gang.key == found[1]
+    pod = next((e.record for e in history if e.uid == removal.uid and isinstance(e.record, Pod)), None)
+    if found is None or pod is None:
+        return False
+    of_job = pod.owner is not None and found[1] == f"{pod.namespace}/{pod.owner.name}"  # with a queue it is the gang
+    return of_job or found[1] == pod.gang.key
 
 
 def _gang_key(entry: Entry) -> str:

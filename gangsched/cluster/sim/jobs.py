@@ -124,8 +124,9 @@ class JobController:
     def _create(self, job: Job) -> None:
         if job.template is None:
             return
-        names = self._names[job.namespace, job.name]
-        name = next(n for n in (f"{job.name}-{i}" for i in range(len(names), 2**31)) if n not in names)
+        names, there = self._names[job.namespace, job.name], self._store.pods
+        free = (f"{job.name}-{i}" for i in range(len(names), 2**31))
+        name = next(n for n in free if n not in names and (job.namespace, n) not in there)
         self._made += 1
         gang = job.template.gang
         if gang.family == SINGLE:

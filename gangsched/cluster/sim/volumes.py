@@ -89,6 +89,9 @@ class VolumeController:
         now = self._store.storage("PersistentVolumeClaim", claim.namespace, claim.name)
         if not isinstance(now, PersistentVolumeClaim) or now.uid != claim.uid or now.bound:
             return
+        if now.selected_node != claim.selected_node:
+            self._provision(now)  # that was taken back meanwhile; perhaps another node is asked for since
+            return
         terms = [
             NodeTerm(tuple(Requirement(key, IN, values) for key, values in term)) for term in storage_class.topologies
         ]

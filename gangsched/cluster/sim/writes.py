@@ -14,7 +14,7 @@ import msgspec
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.clock import VirtualClock
 from gangsched.cluster.sim.faults import AFTER, BEFORE, Faults
-from gangsched.cluster.sim.history import OK, SCHEDULER, Cause, Detail, History
+from gangsched.cluster.sim.history import SCHEDULER, Cause, Detail, History
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
 from gangsched.core.actions import (
@@ -42,6 +42,7 @@ from gangsched.core.events import (
     GangChanged,
     JobChanged,
     JobSetChanged,
+    Outcome,
     PodGone,
     StorageChanged,
     WriteDone,
@@ -57,15 +58,15 @@ BY_EVICTION = "EvictionByEvictionAPI"
 Answer = Callable[[WriteDone], None]
 
 
-class Outcome(NamedTuple):
-    """An outcome in the words of :class:`~gangsched.core.events.WriteDone`, and the server's message."""
+class Verdict(NamedTuple):
+    """An outcome, and the server's message."""
 
-    outcome: str
+    outcome: Outcome
     message: str = ""
 
 
-_OK = Outcome(OK)
-_GONE = Outcome("gone", "no pod with this name and UID")
+_OK = Verdict(Outcome.OK)
+_GONE = Verdict(Outcome.GONE, "no pod with this name and UID")
 
 
 class ApiServer:
@@ -101,7 +102,7 @@ class ApiServer:
             if lost():
                 self.in_flight -= 1
                 return
-            outcome = Outcome(fault.outcome, fault.message)
+            outcome = Verdict(fault.outcome, fault.message)
             if fault.fails == BEFORE:
                 self._note(action, outcome, {"fault": BEFORE})
             else:
@@ -112,7 +113,7 @@ class ApiServer:
                     self._note(action, outcome, {"fault": AFTER})
             self._clock.after(self._timing.write_seconds + fault.answer_delay_seconds, lambda: done(outcome))
 
-        def done(outcome: Outcome) -> None:
+        def done(outcome: Verdict) -> None:
             self.in_flight -= 1
             if isinstance(action, Write):
                 answer(WriteDone(action.id, outcome.outcome, outcome.message))
@@ -122,7 +123,7 @@ class ApiServer:
 
     # ------------------------------------------------------------------------------------------------- what they do
 
-    def _execute(self, action: Action) -> Outcome:
+    def _execute(self, action: Action) -> Verdict:
         match action:
             case Report():
                 self._report(action)
@@ -131,47 +132,47 @@ class ApiServer:
                 return self._gang_status(action)
             case BindVolume() | SelectNode():
                 outcome = self._bind_volume(action) if isinstance(action, BindVolume) else self._select_node(action)
-                if outcome.outcome != OK:
+                if outcome.outcome is not Outcome.OK:
                     self._note(action, outcome)
                 return outcome
             case SuspendJob() | ResumeJob():
                 outcome = self._suspend_or_resume(action)
-                if outcome.outcome != OK:
+                if outcome.outcome is not Outcome.OK:
                     self._note(action, outcome)
                 return outcome
         pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
         outcome = _GONE if pod is None else self._write(action, pod)
-        if outcome.outcome != OK:
+        if outcome.outcome is not Outcome.OK:
             self._note(action, outcome)
         return outcome
 
-    def _bind_volume(self, action: BindVolume) -> Outcome:
+    def _bind_volume(self, action: BindVolume) -> Verdict:
         volume = self._store.storage("PersistentVolume", "", action.volume)
         if not isinstance(volume, PersistentVolume) or volume.uid != action.volume_uid:
-            return Outcome("gone", "no volume with this name and UID")
+            return Verdict(Outcome.GONE, "no volume with this name and UID")
         ref = ClaimRef(action.pod.namespace, action.claim, action.claim_uid)
         if volume.claim != ref and volume.version != action.version:
-            return Outcome("conflict", f"persistentvolume {volume.name} has been changed")
+            return Verdict(Outcome.CONFLICT, f"persistentvolume {volume.name} has been changed")
         changed = msgspec.structs.replace(volume, claim=ref)
         cause = Cause(SCHEDULER, log.BIND_VOLUME, _said(action))
         self._store.apply(StorageChanged(changed), cause)
         return _OK
 
-    def _suspend_or_resume(self, action: SuspendJob | ResumeJob) -> Outcome:
+    def _suspend_or_resume(self, action: SuspendJob | ResumeJob) -> Verdict:
         """What the adapter makes of it in the end: another version of the Job alone is no obstacle."""
         ref = action.job
         find = self._store.jobset if ref.kind == JOBSET else self._store.job
         job: Job | JobSet | None = find(ref.namespace, ref.name)
         if job is None or job.uid != ref.uid:
-            return Outcome("gone", f"no {ref.kind} with this name and UID")
+            return Verdict(Outcome.GONE, f"no {ref.kind} with this name and UID")
         suspend = isinstance(action, SuspendJob)
         if job.suspended == suspend:
             return _OK
         if job.finished:
-            return Outcome("conflict", f"{ref.kind} {job.key} has finished")
+            return Verdict(Outcome.CONFLICT, f"{ref.kind} {job.key} has finished")
         by = "" if isinstance(action, ResumeJob) and action.held else action.scheduler
         if not suspend and job.suspended_by != by:
-            return Outcome("conflict", f"{ref.kind} {job.key} has been suspended by somebody else")
+            return Verdict(Outcome.CONFLICT, f"{ref.kind} {job.key} has been suspended by somebody else")
         since, by = (self._clock.now, action.scheduler) if suspend else (0.0, "")
         changed = msgspec.structs.replace(job, suspended=suspend, suspended_by=by, suspended_since=since)
         if isinstance(action, ResumeJob) and action.templates is not None:
@@ -180,15 +181,15 @@ class ApiServer:
         self._store.apply(event, Cause(SCHEDULER, verb_of(action), _said(action)))
         return _OK
 
-    def _select_node(self, action: SelectNode) -> Outcome:
+    def _select_node(self, action: SelectNode) -> Verdict:
         claim = self._store.storage("PersistentVolumeClaim", action.pod.namespace, action.claim)
         if not isinstance(claim, PersistentVolumeClaim) or claim.uid != action.claim_uid:
-            return Outcome("gone", "no claim with this name and UID")
+            return Verdict(Outcome.GONE, "no claim with this name and UID")
         changed = msgspec.structs.replace(claim, selected_node=action.node)
         self._store.apply(StorageChanged(changed), Cause(SCHEDULER, log.SELECT_NODE, _said(action)))
         return _OK
 
-    def _write(self, action: PodWrite | SetCondition, pod: Pod) -> Outcome:
+    def _write(self, action: PodWrite | SetCondition, pod: Pod) -> Verdict:
         now = self._clock.now
         match action:
             case Bind(node=node):
@@ -212,17 +213,17 @@ class ApiServer:
                 return self._evict(action, pod)
         return self._delete(action, pod)
 
-    def _bind(self, action: Bind, pod: Pod, node: str) -> Outcome:
+    def _bind(self, action: Bind, pod: Pod, node: str) -> Verdict:
         if pod.deleting_since is not None:
-            return Outcome("conflict", f"pod {pod.key} is being deleted and cannot be bound")
+            return Verdict(Outcome.CONFLICT, f"pod {pod.key} is being deleted and cannot be bound")
         if pod.node:
-            return Outcome("conflict", f"pod {pod.key} is already bound to {pod.node}")
+            return Verdict(Outcome.CONFLICT, f"pod {pod.key} is already bound to {pod.node}")
         if pod.gates:
-            return Outcome("conflict", f"pod {pod.key} has scheduling gates: {', '.join(pod.gates)}")
+            return Verdict(Outcome.CONFLICT, f"pod {pod.key} has scheduling gates: {', '.join(pod.gates)}")
         bound = Condition("True", since=self._clock.now)
         return self._update(action, pod, node=node, nominated_node="", scheduled_condition=bound)
 
-    def _delete(self, action: Remove, pod: Pod) -> Outcome:
+    def _delete(self, action: Remove, pod: Pod) -> Verdict:
         """Set the deletionTimestamp; what no kubelet has to stop is gone at once."""
         if not pod.node or pod.finished or pod.grace_seconds <= 0:
             self._store.apply(PodGone(pod.namespace, pod.name, pod.uid), _cause(action))
@@ -231,7 +232,7 @@ class ApiServer:
             return self._update(action, pod)
         return self._update(action, pod, deleting_since=self._clock.now + pod.grace_seconds)
 
-    def _evict(self, action: Remove, pod: Pod) -> Outcome:
+    def _evict(self, action: Remove, pod: Pod) -> Verdict:
         """The eviction subresource: budgets protect running pods that are not going away already."""
         if not pod.node or pod.phase != "Running" or pod.deleting_since is not None:
             return self._delete(action, pod)
@@ -242,10 +243,10 @@ class ApiServer:
         ]
         if len(budgets) > 1:
             names = ", ".join(b.name for b in budgets)
-            return Outcome("transient", f"pod {pod.key} is under several PodDisruptionBudgets ({names})")
+            return Verdict(Outcome.TRANSIENT, f"pod {pod.key} is under several PodDisruptionBudgets ({names})")
         for budget in budgets:
             if not budget.allowed:
-                return Outcome("blocked", f"PodDisruptionBudget {budget.key} allows no disruption now")
+                return Verdict(Outcome.BLOCKED, f"PodDisruptionBudget {budget.key} allows no disruption now")
             names_ = tuple(sorted({*budget.disrupted, pod.name}))
             spent = msgspec.structs.replace(budget, allowed=budget.allowed - 1, disrupted=names_)
             cause = Cause(log.API_SERVER, log.BUDGET, {"disruptionsAllowed": budget.allowed - 1})
@@ -266,7 +267,7 @@ class ApiServer:
             changed = msgspec.structs.replace(pod, disruption=_since(mark, pod.disruption))
             self._store.put_pod(changed, Cause(SCHEDULER, log.MARK, {"message": action.mark}))
 
-    def _gang_status(self, action: GangStatus) -> Outcome:
+    def _gang_status(self, action: GangStatus) -> Verdict:
         if isinstance(action, JobStatus):
             return _OK  # nobody here reads conditions of Jobs
         gang = self._store.gangs.get((action.family, action.namespace, action.name))
@@ -283,11 +284,11 @@ class ApiServer:
         key = f"{namespace}/{name}" if namespace else name
         self._history.add(Cause(SCHEDULER, log.EVENT, detail), kind, key, uid=uid)
 
-    def _update(self, action: Write | SetCondition, pod: Pod, **fields: object) -> Outcome:
+    def _update(self, action: Write | SetCondition, pod: Pod, **fields: object) -> Verdict:
         self._store.put_pod(msgspec.structs.replace(pod, **fields), _cause(action, pod))
         return _OK
 
-    def _note(self, action: Action, outcome: Outcome, more: Detail = log.NO_DETAIL) -> None:
+    def _note(self, action: Action, outcome: Verdict, more: Detail = log.NO_DETAIL) -> None:
         """A write that had no effect, or whose answer is lost, is part of the history too."""
         detail: dict[str, Any] = {"message": outcome.message, **more}
         if isinstance(action, Report):

@@ -16,11 +16,11 @@ import msgspec
 from gangsched.core.actions import JobRef, JobStatus, PodRef, Report, pod_reference
 from gangsched.core.decision import QuotaUse, Verdict
 from gangsched.core.groups import group_key
-from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle import report, suspension
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.quota import Victim
 from gangsched.core.quota.stopping import Stop
-from gangsched.core.state.suspended import WITHOUT_PODS, family_of
+from gangsched.core.state.suspended import WITHOUT_PODS
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, GangId
 
@@ -81,7 +81,7 @@ def reserved(steps: Steps, group: Group, verdict: Verdict) -> None:
 def _waits_since(steps: Steps, group: Group) -> float:
     """Since when the group waits (seconds): it has its pods, or it is suspended. One that was preempted may be old."""
     if group.gangs[0].family in WITHOUT_PODS:
-        owner = steps.world.suspended.find(group.gangs[0].family, group.gangs[0].namespace, group.gangs[0].name)
+        owner = suspension.owner(steps, group.gangs[0])
         if owner is not None:
             return owner.suspended_since or owner.created
     membership = steps.world.membership
@@ -223,8 +223,8 @@ def stands_for(steps: Steps, gang: GangId) -> report.Reference | None:
     """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
     membership = steps.world.membership
     if gang.family in WITHOUT_PODS:  # nobody stands in for its pods any more when the cluster shows that it goes on
-        owner = steps.world.suspended.find(gang.family, gang.namespace, gang.name)
-        return pod_reference(JobRef(gang.namespace, gang.name, owner.uid, family_of(owner))) if owner else None
+        owner = suspension.owner(steps, gang)
+        return pod_reference(suspension.reference(owner)) if owner is not None else None
     spec = membership.objects.get((gang.family, gang.namespace, gang.name))
     if spec is not None and spec.kind in (JOB, JOBSET):
         return pod_reference(JobRef(gang.namespace, gang.name, spec.uid, spec.kind))

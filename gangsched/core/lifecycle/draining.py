@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 from gangsched.core.actions import Action, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.decision import Victim
+from gangsched.core.events import Outcome
+from gangsched.core.groups import names_of
 from gangsched.core.lifecycle import admission, report, shared_marks, suspension
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Signal, State
@@ -74,7 +76,7 @@ class Drain:
     @property
     def name(self) -> str:
         """``namespace/name`` of its gangs, joined by commas."""
-        return ",".join(gang.key for gang in self.gangs)
+        return names_of(self.gangs)
 
     def meant(self, uid: str) -> set[str]:
         """The pods that a write to this pod or Job (UID) is about."""
@@ -90,7 +92,7 @@ class Drains:
     """All workloads that leave because of a stopped queue.
 
     :meth:`follow` is called whenever anything may have changed. ``groups`` are the gangs under way; ``signal`` takes a
-    step of the lifecycle table for one, ``refresh`` looks at a gang again.
+    step of the lifecycle table for one, ``taken_over`` the one of a Job that goes on and keeps no room any more.
     """
 
     def __init__(
@@ -98,13 +100,13 @@ class Drains:
         steps: Steps,
         groups: Mapping[str, Group],
         signal: Callable[[Group, Signal], None],
-        refresh: Callable[[GangId], None],
+        taken_over: Callable[[Group], None],
     ) -> None:
         self._steps = steps
         self._world = steps.world
         self._groups = groups
         self._signal = signal
-        self._refresh = refresh
+        self._taken_over = taken_over
         self._open: dict[str, Drain] = {}
         self._queues: dict[str, tuple[str, ...]] = {}
         self._changed = True
@@ -206,9 +208,7 @@ class Drains:
         runs = any(p.bound or self._world.assumed(p.uid) for p in self._world.suspended.pods_of(job))
         if runs or not may_suspend(job, self._world, steps.options):
             del self._starting[key]
-            self._signal(group, Signal.TAKEN_OVER)
-            if not any(map(self._world.membership.waits, group.gangs)):
-                self._refresh(group.gangs[0])
+            self._taken_over(group)
             return
         tried, due = self._starting[key]
         if job.suspended or steps.now < due or steps.writes.any_of(key) or steps.writes.any_of(key_of(key)):
@@ -266,12 +266,12 @@ class Drains:
             self._phase_over(drain, stop)
 
     def _phase_over(self, drain: Drain, stop: Stop) -> None:
-        failures = [(uid, text) for uid, text in drain.barrier.failed if not text.startswith("gone")]
+        failures = [f for f in drain.barrier.failed if f.outcome is not Outcome.GONE]
         drain.barrier = Barrier()
         if failures:
-            again = all(text.startswith(("transient", "conflict")) for _, text in failures)
-            drain.removed.difference_update(pod for uid, _ in failures for pod in drain.meant(uid))
-            self._rest(drain, "" if again else failures[0][1], marks_stay=again)
+            again = all(f.outcome in (Outcome.TRANSIENT, Outcome.CONFLICT) for f in failures)
+            drain.removed.difference_update(pod for f in failures for pod in drain.meant(f.uid))
+            self._rest(drain, "" if again else failures[0].text, marks_stay=again)
         elif drain.phase is Phase.REMOVING:
             drain.phase, drain.until, drain.failures = Phase.LEAVING, self._steps.now + _UNSEEN_SECONDS, 0
         else:
@@ -340,7 +340,7 @@ class Drains:
         self._steps.awaited_by.setdefault(uid, set()).add(drain.key)
 
     def _text(self, drain: Drain) -> str:
-        return report.drain_message(self._steps.options.scheduler_names[0], drain.stop, drain.name)
+        return report.drain_message(_first(self._steps), drain.stop, drain.name)
 
     def _remove(self, drain: Drain) -> None:
         """Remove what is marked and still there: Jobs by suspending them."""
@@ -401,19 +401,12 @@ class Drains:
     def _unmark(self, drain: Drain, uid: str) -> None:
         self._found.discard(uid)
         shared_marks.given_up(self._steps, uid, drain.key, "", report.drain_over(str(drain.stop)), drain.stop.reason)
-        self._no_longer_awaited(uid, drain.key)
-
-    def _no_longer_awaited(self, uid: str, key: str) -> None:
-        waiting = self._steps.awaited_by.get(uid)
-        if waiting is not None:
-            waiting.discard(key)
-            if not waiting:
-                del self._steps.awaited_by[uid]
+        self._steps.no_longer_awaited(uid, drain.key)
 
     def _drop(self, drain: Drain) -> None:
         self._open.pop(drain.uid, None)
         for uid in drain.marked:
-            self._no_longer_awaited(uid, drain.key)
+            self._steps.no_longer_awaited(uid, drain.key)
 
     def _write(self, drain: Drain, action: Action, action_id: int, uid: str) -> None:
         self._steps.writes.add(action_id, drain.key, action)
@@ -422,26 +415,25 @@ class Drains:
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def answered(self, key: str, action: Action, action_id: int, outcome: str, message: str) -> bool:
+    def answered(self, key: str, action: Action, action_id: int, outcome: Outcome, message: str) -> bool:
         """The outcome of a write; False when it is none of ours."""
         if not key.startswith("drain "):
             return False
         drain = self._open.get(key.removeprefix("drain "))
-        failure = "" if outcome == "ok" else f"{outcome}: {message}"
-        if drain is None or drain.barrier.arrive(action_id, failure) is None:
+        if drain is None or drain.barrier.arrive(action_id, outcome, message) is None:
             return self._late(action, key, outcome)
-        if outcome == "ok" and isinstance(action, Remove | SuspendJob):
+        if outcome is Outcome.OK and isinstance(action, Remove | SuspendJob):
             about = action.job.uid if isinstance(action, SuspendJob) else action.pod.uid
             gone = [drain.victims[uid] for uid in sorted(drain.meant(about)) if uid in drain.victims]
             if len(drain.gangs) > 1 or drain.victims.keys() != {v.uid for v in gone} or gone[0].unit.kind != "Pod":
                 self._steps.actions += [report.drained(v, drain.stop, drain.name) for v in gone]
         return True
 
-    def _late(self, action: Action, key: str, outcome: str) -> bool:
+    def _late(self, action: Action, key: str, outcome: Outcome) -> bool:
         """A removal that nobody follows any more has failed: its pods stay, and so must not bear a mark."""
         if not isinstance(action, Remove | SuspendJob):
             return False
-        if outcome in ("ok", "gone"):
+        if outcome in (Outcome.OK, Outcome.GONE):
             return True
         if isinstance(action, SuspendJob):
             job = self._world.suspended.find(action.job.kind, action.job.namespace, action.job.name)

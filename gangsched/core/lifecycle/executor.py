@@ -14,7 +14,7 @@ from gangsched.core.lifecycle.elsewhere import elsewhere
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Do, Signal, State, step
+from gangsched.core.lifecycle.table import HOLDING, PHASES, TIMED, Do, Signal, State, step
 from gangsched.core.lifecycle.takeover import Takeover
 from gangsched.core.lifecycle.validity import overdue
 from gangsched.core.lifecycle.waking import Waking
@@ -26,9 +26,6 @@ from gangsched.core.state.world import World
 from gangsched.model.records import GangId, Pod
 
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
-#: Where something has a time by which it must have happened, and where a phase may be over.
-_TIMED = (*HOLDING, State.STARTING, *ROLLING_BACK)
-_PHASES = (*_TIMED, State.BINDING)
 
 
 class Executor:
@@ -47,7 +44,7 @@ class Executor:
         self.groups: dict[str, Group] = {}
         self._clock = Clock()
         self._waking = Waking(world, decider, options, self.steps, self.groups, self.signal)
-        self.drains = Drains(self.steps, self.groups, self.signal, self.refresh)
+        self.drains = Drains(self.steps, self.groups, self.signal, self._taken_over)
         self.phases = Phases(world, decider, self.steps, self.groups, self.signal, self.refresh, self.drains)
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
@@ -267,9 +264,7 @@ class Executor:
         for key in sorted(self.world.held):
             group = self.groups.get(key)
             if group is not None and group.state is State.STARTING and key in taken:
-                self.signal(group, Signal.TAKEN_OVER)
-                if not any(map(self.world.membership.waits, group.gangs)):
-                    self.refresh(group.gangs[0])  # it goes on: nothing need happen to it any more
+                self._taken_over(group)
             if group is None or group.plan is None or group.state not in HOLDING:
                 continue
             # Who comes while victims leave is found out when they are gone; nobody looks again after volumes.
@@ -277,6 +272,12 @@ class Executor:
             at_risk = key in taken or not risky.isdisjoint(group.plan.node_of.values())
             if at_risk and not self.phases.still_holds(group, group.plan):
                 self.signal(group, Signal.TAKEN_OVER if key in taken else Signal.PLAN_BROKEN)
+
+    def _taken_over(self, group: Group) -> None:
+        """The room that is kept for a Job that goes on is not its own any more."""
+        self.signal(group, Signal.TAKEN_OVER)
+        if not any(map(self.world.membership.waits, group.gangs)):
+            self.refresh(group.gangs[0])  # it goes on: nothing need happen to it any more
 
     def time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
@@ -437,9 +438,9 @@ class Executor:
         group.state = found.state
         for do in found.do:
             self.steps.carry_out(do, group)
-        if found.state in _PHASES:
+        if found.state in PHASES:
             self.steps.check.add(group.key)
-        if found.state not in _TIMED:
+        if found.state not in TIMED:
             group.deadline = None
         if found.state is State.PREBINDING:
             self._prebinding.add(group.key)

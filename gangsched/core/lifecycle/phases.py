@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from gangsched.core.actions import Action, Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark, WithdrawNomination
 from gangsched.core.decision import BIND, WAIT, Victim
+from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle import admission, elsewhere, prebind, report, rollback, suspension, telling
 from gangsched.core.lifecycle.draining import Drains
-from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.lifecycle.permit import Barrier, Failure
 from gangsched.core.lifecycle.repeats import Repeated
 from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Signal, State
+from gangsched.core.lifecycle.table import PHASES, ROLLING_BACK, Signal, State
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.removal import incomplete
@@ -53,7 +54,7 @@ class Phases:
         wait = signal in (Signal.FITS, Signal.ROOM_FREED) and needs_binding(self._world, plan.placements)
         return Signal.VOLUMES if wait else signal
 
-    def answer(self, action_id: int, outcome: str, message: str) -> None:
+    def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
         """The outcome of a write."""
         known = self._steps.writes.pop(action_id)
         if known is None:
@@ -65,26 +66,25 @@ class Phases:
         if not self._steps.writes.any_of(key):
             telling.bound_by_now(self._steps, key)
 
-    def _answered(self, key: str, action: Action, action_id: int, outcome: str, message: str) -> None:
+    def _answered(self, key: str, action: Action, action_id: int, outcome: Outcome, message: str) -> None:
         group = self._groups.get(key)
-        failure = "" if outcome == "ok" else f"{outcome}: {message}"
-        if group is None or group.barrier.arrive(action_id, failure) is None:
+        if group is None or group.barrier.arrive(action_id, outcome, message) is None:
             if isinstance(action, Bind | Mark | Unmark | WithdrawNomination):
                 self._apart(key, action, outcome)
-            elif isinstance(action, Remove) and outcome not in ("ok", "gone"):
+            elif isinstance(action, Remove) and outcome not in (Outcome.OK, Outcome.GONE):
                 self._steps.not_removed(action)
-            elif isinstance(action, SuspendJob) and outcome not in ("ok", "gone"):
+            elif isinstance(action, SuspendJob) and outcome not in (Outcome.OK, Outcome.GONE):
                 suspension.not_suspended(self._steps, action)
-            elif isinstance(action, ResumeJob) and outcome != "ok" and group is not None:
+            elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
                 self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
             return
         if isinstance(action, Bind):
             self._bound(key, group, action, outcome)
-        if isinstance(action, Remove) and group.plan is not None and outcome == "ok":
+        if isinstance(action, Remove) and group.plan is not None and outcome is Outcome.OK:
             self._removed(group, group.plan.victims[action.pod.uid])
-        if isinstance(action, SuspendJob) and group.plan is not None and outcome == "ok":
+        if isinstance(action, SuspendJob) and group.plan is not None and outcome is Outcome.OK:
             suspension.suspended(self._steps, group, group.plan, action.job)
-        if isinstance(action, ResumeJob) and group.plan is not None and outcome == "ok":
+        if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
             self._steps.actions.append(report.job_resumed(action.job, len(group.plan.placements), message))
             admission.admitted(self._steps, group)
         self._steps.check.add(key)
@@ -100,7 +100,7 @@ class Phases:
         priority = self._world.membership.preemptor_priority(group.gangs)
         self._steps.actions.append(report.victim_evicted(victim, group.name, trigger, priority))
 
-    def _apart(self, key: str, action: Repeated, outcome: str) -> None:
+    def _apart(self, key: str, action: Repeated, outcome: Outcome) -> None:
         """The outcome of a write that no phase waits for (any more)."""
         repeats, uid = self._steps.repeats, action.pod.uid
         if isinstance(action, Bind) and not repeats.has(Bind, uid):
@@ -114,16 +114,16 @@ class Phases:
             if pod is not None:
                 self._refresh(pod.gang)
 
-    def _bound(self, key: str, group: Group | None, action: Bind, outcome: str) -> None:
-        if outcome == "ok":
+    def _bound(self, key: str, group: Group | None, action: Bind, outcome: Outcome) -> None:
+        if outcome is Outcome.OK:
             telling.bound(self._steps, key, group, action)
             if group is not None:
                 group.begun.add(action.pod.uid)
             return
-        if outcome == "refused" and group is not None:
+        if outcome is Outcome.REFUSED and group is not None:
             elsewhere.refused(group, action)
-        waits = outcome == "outdated" and group is not None  # its room stays taken until the phase is over
-        if outcome != "transient" and not waits:
+        waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
+        if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
             self._steps.changes.append(Change(Hint.ROOM, action.node))
 
@@ -141,11 +141,11 @@ class Phases:
                 if not self._world.held.get(key):
                     self._signal(group, Signal.ADOPTED)
                     self._recheck(group)
-            elif group.state in (*HOLDING, State.BINDING, State.STARTING, *ROLLING_BACK):
+            elif group.state in PHASES:
                 self._phase_over(group, group.plan)
 
     def _phase_over(self, group: Group, plan: Plan) -> None:
-        failures = [(uid, text) for uid, text in group.barrier.failed if not self._harmless(group, text)]
+        failures = [f for f in group.barrier.failed if not self._harmless(group, f.outcome)]
         group.barrier = Barrier()
         if group.state is State.PREBINDING and not failures:
             done, problem = prebind.done(self._steps, plan)
@@ -154,7 +154,7 @@ class Phases:
                 self._signal(group, Signal.VOLUMES_BOUND if whole else Signal.PLAN_BROKEN)
             if not problem:
                 return
-            failures = [("", f"conflict: {problem}")]
+            failures = [Failure("", Outcome.CONFLICT, problem)]
         if not failures:
             if group.state is State.MARKING_MEMBERS and not self._hopeless(group):
                 self._signal(group, Signal.PLAN_BROKEN)
@@ -164,8 +164,9 @@ class Phases:
                 return
             self._written(group)
             return
-        if group.state in (State.EVICTING, State.ROLLING_BACK) and all(t.startswith("transient") for _, t in failures):
-            plan.removed.difference_update(pod for uid, _ in failures for pod in plan.meant(uid))
+        unknown = [f for f in failures if f.outcome is Outcome.TRANSIENT]
+        if group.state in (State.EVICTING, State.ROLLING_BACK) and unknown == failures:
+            plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
             if group.state is State.ROLLING_BACK:
                 rollback.remove(self._steps, group)
             elif self._right(group, plan):
@@ -173,36 +174,35 @@ class Phases:
             else:
                 self._signal(group, Signal.PLAN_BROKEN)
             return
-        if group.state is State.BINDING and any(text.startswith("transient") for _, text in failures):
+        if group.state is State.BINDING and unknown:
             # It may have taken effect: only the same binding again can tell without giving the room away twice.
-            group.unsure = [uid for uid, text in failures if text.startswith("transient")]
-            group.barrier.failed += [(uid, text) for uid, text in failures if not text.startswith("transient")]
+            group.unsure = [f.uid for f in unknown]
+            group.barrier.failed += [f for f in failures if f.outcome is not Outcome.TRANSIENT]
             group.attempts += 1
             group.retry_at = self._steps.now + self._steps.backoff(group)
             return
-        unsent = [(uid, text) for uid, text in failures if text.startswith("outdated")]
-        if unsent == failures and self._bind_anew(group, plan, {uid for uid, _ in unsent}):
+        unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
+        if unsent == failures and self._bind_anew(group, plan, {f.uid for f in unsent}):
             return
         group.barrier.failed += unsent
         group.failed_binds += group.state is State.BINDING and unsent != failures
         # They stay: their marks are taken back.
-        plan.removed.difference_update(pod for uid, _ in failures for pod in plan.meant(uid))
-        group.message = f"{group.state.value}: {failures[0][1]}"
+        plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
+        group.message = f"{group.state.value}: {failures[0].text}"
         group.look = self._world.membership.look(group.gangs)  # what has become of these writes is no news
-        self._signal(group, self._verdict_on(group, [text for _, text in failures]))
+        self._signal(group, self._verdict_on(group, {f.outcome for f in failures}))
         self._recheck(group)
 
     @staticmethod
-    def _verdict_on(group: Group, failures: Iterable[str]) -> Signal:
+    def _verdict_on(group: Group, outcomes: set[Outcome]) -> Signal:
         """Gone and conflict mean that the cluster is not what the plan assumed: decide again on what it is now.
 
         When that happens again, what is known may lag behind: then there is a pause first. Not so when nothing was
         sent because of what is known by now: that is new each time, and who pauses for it leaves the room to others.
         """
-        texts = list(failures)
-        if all(text.startswith("outdated") for text in texts):
+        if outcomes == {Outcome.OUTDATED}:
             return Signal.PLAN_BROKEN
-        if not all(text.startswith(("gone", "conflict", "outdated")) for text in texts):
+        if not outcomes <= {Outcome.GONE, Outcome.CONFLICT, Outcome.OUTDATED}:
             return Signal.WRITE_FAILED
         group.conflicts += 1
         return Signal.PLAN_BROKEN if group.conflicts < 2 else Signal.CONFLICT
@@ -245,9 +245,9 @@ class Phases:
             self._refresh(gang)
 
     @staticmethod
-    def _harmless(group: Group, failure: str) -> bool:
+    def _harmless(group: Group, outcome: Outcome) -> bool:
         """A victim that is gone already has left all by itself."""
-        return group.state in (State.MARKED, State.EVICTING, *ROLLING_BACK) and failure.startswith("gone")
+        return group.state in (State.MARKED, State.EVICTING, *ROLLING_BACK) and outcome is Outcome.GONE
 
     def still_holds(self, group: Group, plan: Plan) -> bool:
         """Do the plan's members still fit on their nodes, once the pods that it waits for are gone? A gang that only

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import BindVolume, PodRef, SelectNode
+from gangsched.core.events import Outcome
 from gangsched.core.lifecycle import suspension
 from gangsched.core.lifecycle.holding import hold
-from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.lifecycle.permit import Barrier, Failure
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.volumes.binding import ClaimBinding, assign, progress
 
@@ -36,7 +37,7 @@ def begin(steps: Steps, group: Group) -> None:
     group.deadline = steps.now + steps.options.bind_timeout_seconds
     if isinstance(found, str):
         # What the decision counted on is gone: the phase fails before it has written anything.
-        group.barrier.failed.append((plan.placements[0].uid, f"conflict: {found}"))
+        group.barrier.failed.append(Failure(plan.placements[0].uid, Outcome.CONFLICT, found))
         return
     plan.claims = found
     group.message = _waiting(found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.core.actions import Bind, Mark, Unmark, WithdrawNomination
+from gangsched.core.events import Outcome
 
 Repeated = WithdrawNomination | Mark | Unmark | Bind
 Kind = type[WithdrawNomination] | type[Mark] | type[Unmark] | type[Bind]
@@ -43,7 +44,7 @@ class Repeats:
         """No longer wanted: something else was asked for that makes it void."""
         self._open.pop((kind, uid), None)
 
-    def answered(self, action: Repeated, outcome: str) -> int:
+    def answered(self, action: Repeated, outcome: Outcome) -> int:
         """The outcome of a write that was :meth:`sent`: how often it has failed so far, 0 when that is the end of it.
 
         Until it is told when (:meth:`again`), a write that has failed is not repeated.
@@ -52,7 +53,7 @@ class Repeats:
         known = self._open.get(key)
         if known is None or known.action.id != action.id:
             return 0  # dropped, or asked for anew since
-        final = outcome != "transient" if isinstance(action, Bind) else outcome in ("ok", "gone")
+        final = outcome is not Outcome.TRANSIENT if isinstance(action, Bind) else outcome in (Outcome.OK, Outcome.GONE)
         if final:
             del self._open[key]
             return 0

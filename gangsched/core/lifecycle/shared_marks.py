@@ -58,7 +58,7 @@ def take_back(steps: Steps, group: Group) -> None:
     plan = group.plan
     if plan is None:
         return
-    stay = {pod for uid, _ in group.barrier.failed for pod in plan.meant(uid)} | (set(plan.victims) - plan.removed)
+    stay = {pod for f in group.barrier.failed for pod in plan.meant(f.uid)} | (set(plan.victims) - plan.removed)
     for uid in sorted(stay & steps.marks):
         given_up(steps, uid, group.key, group.name)
 

@@ -19,6 +19,7 @@ from gangsched.core.actions import (
     WithdrawNomination,
 )
 from gangsched.core.decision import Placement, Verdict
+from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle import admission, prebind, report, rollback, shared_marks, suspension, telling
 from gangsched.core.lifecycle.outstanding import Outstanding
@@ -125,6 +126,14 @@ class Steps:
         for uid in uids:
             plan.waiting.add(uid)
             self.awaited_by.setdefault(uid, set()).add(group.key)
+
+    def no_longer_awaited(self, uid: str, key: str) -> None:
+        """Whoever has this key does not wait for the pod to be gone any more."""
+        waiting = self.awaited_by.get(uid)
+        if waiting is not None:
+            waiting.discard(key)
+            if not waiting:
+                del self.awaited_by[uid]
 
     def write(self, group: Group, action: Action, action_id: int, uid: str) -> None:
         """A write that the group's phase waits for."""
@@ -310,8 +319,8 @@ class Steps:
         """Clear nominations: those of the plan, and any that an earlier plan or process has left behind. Members whose
         bindings were not sent take no room any more.
         """
-        for uid, text in group.barrier.failed:
-            if text.startswith("outdated") and self.world.assumed(uid):
+        for uid, outcome, _ in group.barrier.failed:
+            if outcome is Outcome.OUTDATED and self.world.assumed(uid):
                 self.changes.append(Change(Hint.ROOM, self.world.assumed_on(uid)))
                 self.world.forget(uid)
         planned = group.plan.nominated if group.plan is not None else set()
@@ -391,11 +400,7 @@ class Steps:
         suspension.give_up_room(self, group)
         if plan is not None:
             for uid in plan.waiting:
-                waiting = self.awaited_by.get(uid)
-                if waiting is not None:
-                    waiting.discard(group.key)
-                    if not waiting:
-                        del self.awaited_by[uid]
+                self.no_longer_awaited(uid, group.key)
         self.give_back(group)
 
     def give_back(self, group: Group) -> None:
@@ -407,7 +412,7 @@ class Steps:
 
     def _keep_unsure(self, group: Group, plan: Plan) -> None:
         """The gang stops following bindings that may have taken effect: they are repeated without it."""
-        unsure = {uid for uid, text in group.barrier.failed if text.startswith("transient")}
+        unsure = {f.uid for f in group.barrier.failed if f.outcome is Outcome.TRANSIENT}
         if group.retry_at is not None:
             unsure.update(group.unsure)
         for place in plan.placements:

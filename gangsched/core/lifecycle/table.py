@@ -94,6 +94,9 @@ class Step(msgspec.Struct, frozen=True):
 HOLDING = (State.NOMINATED, State.MARKED, State.EVICTING, State.WAITING, State.PREBINDING)
 #: The members that are bound are leaving again.
 ROLLING_BACK = (State.MARKING_MEMBERS, State.ROLLING_BACK)
+#: Where something has a time by which it must have happened, and where a phase may be over.
+TIMED = (*HOLDING, State.STARTING, *ROLLING_BACK)
+PHASES = (*TIMED, State.BINDING)
 _GIVE_UP = (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gangsched.core.decision import UnitRef, Victim
+from gangsched.core.groups import names_of
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.explain import as_victim
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.quota.stopping import Stop, drained_queues
 from gangsched.core.quota.stopping import leaving as workloads
@@ -37,7 +39,7 @@ class Leaving(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """``namespace/name`` of its gangs, joined by commas."""
-        return ",".join(gang.key for gang in self.gangs)
+        return names_of(self.gangs)
 
 
 def standing(world: World, uid: str) -> list[Pod]:
@@ -80,8 +82,8 @@ def leaving(
     Where budgets may not be broken it leaves when they let all of its pods go, and not before.
     """
     gangs = world.managed.gangs_of(uid)
-    unit = _unit(world, gangs)
-    found = [_victim(pod, unit, options.strict_budgets, stop) for pod in pods]
+    unit, why = _unit(world, gangs), f"{stop} is stopped (HoldAndDrain)"
+    found = [as_victim(pod, unit, options, why, reason=stop.reason) for pod in pods]
     victims = by_suspension(found, world, options, _ABOVE_ALL, budgets)
     all_pods = [world.pods[v.uid] for v in victims]
     beyond = (budgets.beyond([*also, *all_pods]) - budgets.beyond(also)) if budgets else set()
@@ -112,24 +114,8 @@ def all_leaving(world: World, options: Options) -> Iterator[Leaving]:
 
 def _unit(world: World, gangs: Sequence[GangId]) -> UnitRef:
     if len(gangs) > 1:
-        return UnitRef("GangGroup", ",".join(g.key for g in gangs))
+        return UnitRef("GangGroup", names_of(gangs))
     if gangs[0].family == SINGLE:
         return UnitRef("Pod", gangs[0].key)
     spec = world.membership.spec(gangs[0])
     return UnitRef(spec.kind if spec is not None else "PodGroup", gangs[0].key)
-
-
-def _victim(pod: Pod, unit: UnitRef, strict: bool, stop: Stop) -> Victim:
-    return Victim(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        node=pod.node,
-        unit=unit,
-        partial=False,
-        priority=pod.priority,
-        over_budget=False,
-        method="evict" if strict else "delete",
-        reason=stop.reason,
-        why=f"{stop} is stopped (HoldAndDrain)",
-    )

@@ -29,7 +29,6 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
     """The victims by namespace/name, each with its unit and why it goes."""
     taken = set(choice.taken)
     beyond = budgets.beyond([units.pod(s) for s in sorted(taken)]) if budgets else set()
-    method = "evict" if options.strict_budgets else "delete"
     out = []
     reasons: dict[int, str] = {}  # of pods without a group, by priority
     for slot in units.loose_taken(taken):
@@ -37,7 +36,7 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
         unit = UnitRef("Pod", pod.key)
         if pod.priority not in reasons:
             reasons[pod.priority] = _why(unit, False, False, pod.priority, units.priority)
-        out.append(_victim(pod, unit, beyond, method, reasons[pod.priority]))
+        out.append(as_victim(pod, unit, options, reasons[pod.priority], over_budget=pod.uid in beyond))
     for block in units.touched(taken):
         whole = units.is_whole(block, taken)
         reason = units.reasons.get(block.number, LOWER_PRIORITY)
@@ -51,20 +50,22 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
                 if level not in texts:
                     lower = _why(unit, whole, partial, level, units.priority)
                     texts[level] = lower if reason == LOWER_PRIORITY else _for_quota(unit, reason)
-                out.append(_victim(pod, unit, beyond, method, texts[level], partial=partial, reason=reason))
+                over, why = pod.uid in beyond, texts[level]
+                out.append(as_victim(pod, unit, options, why, over_budget=over, partial=partial, reason=reason))
     return tuple(sorted(out, key=lambda v: v.key))
 
 
-def _victim(
+def as_victim(
     pod: Pod,
     unit: UnitRef,
-    beyond: set[str],
-    method: str,
+    options: Options,
     why: str,
     *,
+    over_budget: bool = False,
     partial: bool = False,
     reason: str = LOWER_PRIORITY,
 ) -> Victim:
+    """The pod as one that leaves with ``unit``, by an eviction where budgets may not be broken."""
     return Victim(
         namespace=pod.namespace,
         name=pod.name,
@@ -73,8 +74,8 @@ def _victim(
         unit=unit,
         partial=partial,
         priority=pod.priority,
-        over_budget=pod.uid in beyond,
-        method=method,
+        over_budget=over_budget,
+        method="evict" if options.strict_budgets else "delete",
         reason=reason,
         why=why,
     )

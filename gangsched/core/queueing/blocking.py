@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.groups import group_key
+from gangsched.core.groups import group_key, names_of
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.core.queueing.queue import queue_order
 from gangsched.core.queueing.turns import Blocked
@@ -41,6 +41,5 @@ def block(world: World, gangs: Sequence[GangId], like: Likeness, pipeline: Pipel
     key = group_key(gangs)
     known = world.turns.get(key)
     room = known.room if known is not None and known.classes == like.classes else ()
-    name = ",".join(g.key for g in gangs)
-    world.turns.put(Blocked(key, name, queue_order(world.membership, gangs), like.classes, pipeline, room))
+    world.turns.put(Blocked(key, names_of(gangs), queue_order(world.membership, gangs), like.classes, pipeline, room))
     return True

@@ -13,7 +13,7 @@ import pytest
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Bind
-from gangsched.core.events import LeadershipChanged, PodChanged, Synced, WriteDone
+from gangsched.core.events import LeadershipChanged, Outcome, PodChanged, Synced, WriteDone
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy
@@ -119,9 +119,9 @@ async def test_what_was_decided_in_an_earlier_term_is_not_written(
     proxy.heal()
     await wait_until(lambda: reader.cluster.health().leading)
     [answer] = await reader.do(Bind(1, pod, "node-0"))  # nothing has been read since the first term
-    assert answer == WriteDone(1, "transient", "not the leader (any more)")
+    assert answer == WriteDone(1, Outcome.TRANSIENT, "not the leader (any more)")
     assert not proxy.seen("POST", "/binding$")
-    assert (await reader.do(Bind(2, pod, "node-0"))) == [WriteDone(2, "ok")]
+    assert (await reader.do(Bind(2, pod, "node-0"))) == [WriteDone(2, Outcome.OK)]
 
 
 async def test_writes_that_wait_are_given_up_with_the_lead(
@@ -137,10 +137,10 @@ async def test_writes_that_wait_are_given_up_with_the_lead(
     proxy.fail(Fault(path=LEASES, times=None, cut_before=True))
     await reader.until(LeadershipChanged, lambda e: not e.leading)
     answer = await reader.until(WriteDone)
-    assert (answer.action_id, answer.outcome) == (1, "transient")
+    assert (answer.action_id, answer.outcome) == (1, Outcome.TRANSIENT)
     proxy.heal()
     await reader.until(LeadershipChanged, lambda e: e.leading, len(reader.events))
-    assert (await reader.do(Bind(2, pod, "node-0"))) == [WriteDone(2, "ok")]
+    assert (await reader.do(Bind(2, pod, "node-0"))) == [WriteDone(2, Outcome.OK)]
     assert len(proxy.seen("POST", "/binding$")) == 2
 
 
@@ -155,12 +155,12 @@ async def test_holder_without_connection_stops_and_comes_back(
     await reader.until(LeadershipChanged, lambda e: not e.leading)
     assert not reader.cluster.health().leading
     [answer] = await reader.do(Bind(1, pod, "node-0"))
-    assert answer == WriteDone(1, "transient", "not the leader (any more)")
+    assert answer == WriteDone(1, Outcome.TRANSIENT, "not the leader (any more)")
     assert not proxy.seen("POST", "/binding$")
     since = len(reader.events)
     proxy.heal()
     await reader.until(LeadershipChanged, lambda e: e.leading, since)
-    assert (await reader.do(Bind(2, pod, "node-0"))) == [WriteDone(2, "ok")]
+    assert (await reader.do(Bind(2, pod, "node-0"))) == [WriteDone(2, Outcome.OK)]
 
 
 async def test_writes_end_before_the_lease_can_pass(

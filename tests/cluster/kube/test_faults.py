@@ -14,7 +14,7 @@ from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Bind, PodRef
-from gangsched.core.events import Event, PodChanged, PodGone, WriteDone
+from gangsched.core.events import Event, Outcome, PodChanged, PodGone, WriteDone
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.cluster.kube.test_connection import write as write_kubeconfig
 from tests.controlplane.client import Client, wait_until
@@ -117,7 +117,7 @@ async def test_writes_survive_faults(
     await reader.leading()
     wanted = {pod.name: chance.choice(nodes) for pod in pods}
     answers = await reader.do(*(Bind(i, pod, wanted[pod.name]) for i, pod in enumerate(pods)))
-    assert [answer.outcome for answer in answers] == ["ok"] * 30 + ["gone"] * 3
+    assert [answer.outcome for answer in answers] == [Outcome.OK] * 30 + [Outcome.GONE] * 3
     assert sum(isinstance(e, WriteDone) for e in reader.fetch()) == len(pods)
     actual = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in await admin.list("Pod", namespace)}
     assert actual == {name: node for name, node in wanted.items() if not name.startswith("missing")}

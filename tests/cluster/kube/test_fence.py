@@ -26,7 +26,7 @@ from gangsched.core.actions import (
     Unmark,
     WithdrawNomination,
 )
-from gangsched.core.events import Event, WriteDone
+from gangsched.core.events import Event, Outcome, WriteDone
 
 POD = PodRef("default", "a", "uid-of-a")
 WRITES: list[PodWrite] = [
@@ -96,13 +96,13 @@ async def test_nothing_is_written_behind_the_fence(fence_seconds: float) -> None
     """A leader whose time is over, or nearly, sends nothing and says so."""
     server, answer = await write(fence_seconds, 2.0)
     assert server.timeouts == []
-    assert answer == WriteDone(1, "transient", "not the leader (any more)")
+    assert answer == WriteDone(1, Outcome.TRANSIENT, "not the leader (any more)")
 
 
 async def test_a_write_ends_before_the_fence() -> None:
     """Its deadline, here and on the server, is that of the leader if its own is later."""
     server, answer = await write(fence_seconds=5.0, timeout_seconds=60.0)
-    assert answer == WriteDone(1, "ok")
+    assert answer == WriteDone(1, Outcome.OK)
     [timeout] = server.timeouts
     assert 0 < timeout <= 5.0
     server, _ = await write(fence_seconds=600.0, timeout_seconds=0.7)

@@ -16,7 +16,7 @@ from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Bind, PodRef
-from gangsched.core.events import Event, NodeChanged, PodChanged, PodGone, WriteDone
+from gangsched.core.events import Event, NodeChanged, Outcome, PodChanged, PodGone, WriteDone
 from gangsched.model.records import Pod
 from tests.builders import node, pod
 
@@ -190,10 +190,10 @@ async def test_a_binding_that_was_overtaken_while_it_waited_is_not_sent() -> Non
     foreign, server = Foreign(), Server()
     foreign.delivered([seen("x")])
     first, second = await write(server, foreign, bind("a"), bind("b", "n2", 2))
-    assert first == WriteDone(1, "outdated", "d/x has been bound to n1 since this was decided")
-    assert second == WriteDone(2, "ok")
+    assert first == WriteDone(1, Outcome.OUTDATED, "d/x has been bound to n1 since this was decided")
+    assert second == WriteDone(2, Outcome.OK)
     assert server.attempts == 1
-    assert await write(server, foreign, bind("a"), known=1) == [WriteDone(1, "ok")]
+    assert await write(server, foreign, bind("a"), known=1) == [WriteDone(1, Outcome.OK)]
 
 
 async def test_a_binding_that_is_overtaken_while_it_gets_its_connection_is_not_sent() -> None:
@@ -201,7 +201,7 @@ async def test_a_binding_that_is_overtaken_while_it_gets_its_connection_is_not_s
     foreign = Foreign()
     server = Server(lambda: foreign.delivered([seen("x")]))
     [answer] = await write(server, foreign, bind())
-    assert answer.outcome == "outdated"
+    assert answer.outcome == Outcome.OUTDATED
     assert (server.attempts, server.sent) == (1, 0)
 
 
@@ -210,7 +210,7 @@ async def test_a_binding_whose_answer_was_lost_is_repeated_in_spite_of_news() ->
     foreign = Foreign()
     server = Server(lambda: None, UnreachableError("lost"))
     server.meanwhile = lambda: foreign.delivered([seen("x")]) if server.sent else None
-    assert await write(server, foreign, bind()) == [WriteDone(1, "ok")]
+    assert await write(server, foreign, bind()) == [WriteDone(1, Outcome.OK)]
     assert server.sent == 2
 
 
@@ -219,7 +219,7 @@ async def test_a_binding_that_is_turned_away_later_may_have_taken_effect_before(
     foreign = Foreign()
     server = Server(lambda: None, UnreachableError("lost"), ApiError(429, "TooManyRequests", "later", (), 0.01))
     server.meanwhile = lambda: foreign.delivered([seen("x")]) if server.sent else None
-    assert await write(server, foreign, bind()) == [WriteDone(1, "ok")]
+    assert await write(server, foreign, bind()) == [WriteDone(1, Outcome.OK)]
     assert server.sent == 3
 
 
@@ -229,7 +229,7 @@ async def test_a_binding_that_was_turned_away_is_looked_at_again() -> None:
     server = Server(lambda: None, ApiError(429, "TooManyRequests", "later", (), 0.01))
     server.meanwhile = lambda: foreign.delivered([seen("x")]) if server.sent else None
     [answer] = await write(server, foreign, bind())
-    assert answer.outcome == "outdated"
+    assert answer.outcome == Outcome.OUTDATED
     assert server.sent == 1
 
 
@@ -237,6 +237,6 @@ async def test_a_binding_that_failed_leaves_nothing_behind() -> None:
     """Whoever binds the pod then is somebody else."""
     foreign = Foreign()
     server = Server(lambda: None, ApiError(404, "NotFound", "gone"))
-    assert [a.outcome for a in await write(server, foreign, bind())] == ["gone"]
+    assert [a.outcome for a in await write(server, foreign, bind())] == [Outcome.GONE]
     foreign.delivered([seen("a")])
     assert foreign.overtakes(bind("b"), 0) != ""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
-from gangsched.core.events import JobChanged
+from gangsched.core.events import JobChanged, Outcome
 from gangsched.model.convert import PREEMPTED_BY, SUSPENDED_BY
 from tests.cluster.kube.conftest import Reader
 from tests.controlplane.client import Client, Object
@@ -55,7 +55,7 @@ async def test_suspend_and_resume(make_cluster: Make, admin: Client, namespace: 
     await reader.leading()
     for number in (1, 2):
         [answer] = await reader.do(suspend(job, "1", number))
-        assert answer.outcome == "ok", answer
+        assert answer.outcome == Outcome.OK, answer
     found = await admin.get("Job", "j", namespace)
     assert found["spec"]["suspend"] is True
     assert found["metadata"]["annotations"][SUSPENDED_BY] == US
@@ -66,7 +66,7 @@ async def test_suspend_and_resume(make_cluster: Make, admin: Client, namespace: 
     assert seen.job.template.scheduler == "nobody"
     for number in (3, 4):
         [answer] = await reader.do(resume(job, number))
-        assert answer.outcome == "ok", answer
+        assert answer.outcome == Outcome.OK, answer
     found = await admin.get("Job", "j", namespace)
     assert found["spec"]["suspend"] is False
     assert not {SUSPENDED_BY, PREEMPTED_BY} & found["metadata"].get("annotations", {}).keys()
@@ -83,7 +83,7 @@ async def test_what_others_have_suspended_stays_so(
     reader = await make_cluster()
     await reader.leading()
     answers = await reader.do(suspend(job), resume(job))
-    assert [a.outcome for a in answers] == ["ok", "conflict"]
+    assert [a.outcome for a in answers] == [Outcome.OK, Outcome.CONFLICT]
     found = await admin.get("Job", "j", namespace)
     assert found["spec"]["suspend"] is True
     assert found["metadata"].get("annotations", {}).get(SUSPENDED_BY) == by
@@ -102,7 +102,7 @@ async def test_every_write_means_one_job(make_cluster: Make, admin: Client, name
         ResumeJob(2, another, version, US),
         SuspendJob(3, missing, version, US, "ns/vip", "p"),
     )
-    assert [a.outcome for a in answers] == ["gone"] * 3
+    assert [a.outcome for a in answers] == [Outcome.GONE] * 3
     assert (await admin.get("Job", "j", namespace))["spec"]["suspend"] is False
 
 
@@ -118,4 +118,4 @@ async def test_a_finished_job_is_left_alone(make_cluster: Make, admin: Client, n
     reader = await make_cluster()
     await reader.leading()
     [answer] = await reader.do(suspend(job))
-    assert answer.outcome == "conflict"
+    assert answer.outcome == Outcome.CONFLICT

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
-from gangsched.core.events import JobSetChanged, JobSetGone, ObjectRefused, Synced
+from gangsched.core.events import JobSetChanged, JobSetGone, ObjectRefused, Outcome, Synced
 from gangsched.model.convert import PREEMPTED_BY, SUSPENDED_BY
 from gangsched.model.jobsets import JOBSET
 from tests.cluster.kube.conftest import Reader
@@ -69,7 +69,7 @@ async def test_suspend_and_resume(make_cluster: Make, admin: Client, namespace: 
     await reader.leading()
     for number in (1, 2):
         [answer] = await reader.do(suspend(made, "1", number))
-        assert answer.outcome == "ok", answer
+        assert answer.outcome == Outcome.OK, answer
     found = await admin.get(KIND, "js", namespace)
     assert found["spec"]["suspend"] is True
     assert found["metadata"]["annotations"][SUSPENDED_BY] == US
@@ -79,7 +79,7 @@ async def test_suspend_and_resume(make_cluster: Make, admin: Client, namespace: 
     assert seen.queue.local_queue == "q"
     for number in (3, 4):
         [answer] = await reader.do(resume(made, number))
-        assert answer.outcome == "ok", answer
+        assert answer.outcome == Outcome.OK, answer
     found = await admin.get(KIND, "js", namespace)
     assert found["spec"]["suspend"] is False
     assert not {SUSPENDED_BY, PREEMPTED_BY} & found["metadata"].get("annotations", {}).keys()
@@ -97,12 +97,12 @@ async def test_what_is_suspended_is_resumed_by_whom_it_concerns(
     reader = await make_cluster()
     await reader.leading()
     [answer] = await reader.do(resume(old, 1))
-    assert answer.outcome == "conflict"
+    assert answer.outcome == Outcome.CONFLICT
     await admin.patch(KIND, "js", {"metadata": {"annotations": {SUSPENDED_BY: "another"}}}, namespace=namespace)
     [answer] = await reader.do(resume(old, 2, held=True))
-    assert answer.outcome == "conflict"
+    assert answer.outcome == Outcome.CONFLICT
     await admin.patch(KIND, "js", {"metadata": {"annotations": {SUSPENDED_BY: None}}}, namespace=namespace)
-    for number, queue, outcome in ((3, None, "conflict"), (4, "q", "ok")):
+    for number, queue, outcome in ((3, None, Outcome.CONFLICT), (4, "q", Outcome.OK)):
         labels = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}}
         await admin.patch(KIND, "js", labels, namespace=namespace)
         [answer] = await reader.do(resume(old, number, held=True))
@@ -118,11 +118,11 @@ async def test_every_write_means_one_jobset(make_cluster: Make, admin: Client, n
     another = msgspec.structs.replace(reference(made), uid="00000000-0000-0000-0000-000000000000")
     version = made["metadata"]["resourceVersion"]
     [answer] = await reader.do(SuspendJob(1, another, version, US, "ns/vip", "p"))
-    assert answer.outcome == "gone"
+    assert answer.outcome == Outcome.GONE
     done = {"status": {"conditions": [{"type": "Completed", "status": "True"}]}}
     await admin.patch(KIND, "js", done, namespace=namespace, subresource="status")
     [answer] = await reader.do(suspend(made, number=2))
-    assert answer.outcome == "conflict"
+    assert answer.outcome == Outcome.CONFLICT
     assert not (await admin.get(KIND, "js", namespace))["spec"].get("suspend")
 
 

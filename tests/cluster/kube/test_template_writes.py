@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.core.actions import ResumeJob
-from gangsched.core.events import JobChanged, JobSetChanged
+from gangsched.core.events import JobChanged, JobSetChanged, Outcome
 from gangsched.model.directives import ADDED_BY_FLAVOR
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import Directives, Toleration
@@ -42,13 +42,13 @@ async def test_a_job_goes_on_in_one_flavor_and_later_in_another(
     reader = await make_cluster()
     await reader.leading()
     [answer] = await reader.do(in_flavor(resume(job), SPOT, held=True))
-    assert (answer.outcome, answer.message) == ("ok", "")
+    assert (answer.outcome, answer.message) == (Outcome.OK, "")
     first = await admin.get("Job", "j", namespace)
     [answer] = await reader.do(suspend(job, number=3))
-    assert answer.outcome == "ok"
+    assert answer.outcome == Outcome.OK
     # Its controller may not have deleted its pods yet: the template can be changed a little later.
     [answer] = await reader.do(in_flavor(resume(job), STEADY, number=4))
-    assert (answer.outcome, answer.message) == ("ok", "")
+    assert (answer.outcome, answer.message) == (Outcome.OK, "")
     second = await admin.get("Job", "j", namespace)
     seen = await reader.until(JobChanged, lambda e: e.job.added == STEADY and e.job.namespace == namespace)
     assert spec_of(first)["nodeSelector"] == {"kind": "spot"}
@@ -69,7 +69,7 @@ async def test_a_template_that_is_refused_does_not_keep_a_job_from_going_on(
     reader = await make_cluster()
     await reader.leading()
     [answer] = await reader.do(in_flavor(resume(job), REFUSED, held=True))
-    assert answer.outcome == "ok"
+    assert answer.outcome == Outcome.OK
     assert "pod template" in answer.message
     found = await admin.get("Job", "j", namespace)
     assert found["spec"]["suspend"] is False
@@ -85,15 +85,15 @@ async def test_a_flavor_changes_nothing_about_whose_job_it_is(
     reader = await make_cluster()
     await reader.leading()
     [answer] = await reader.do(in_flavor(resume(job), SPOT))
-    assert answer.outcome == "conflict"
+    assert answer.outcome == Outcome.CONFLICT
     another = msgspec.structs.replace(reference(job), uid="00000000-0000-0000-0000-000000000000")
     for number, ref in enumerate((another, msgspec.structs.replace(another, name="missing")), 3):
         write = msgspec.structs.replace(in_flavor(resume(job), SPOT, number=number, held=True), job=ref)
         [answer] = await reader.do(write)
-        assert answer.outcome == "gone"
+        assert answer.outcome == Outcome.GONE
     await admin.patch("Job", "j", {"spec": {"suspend": False}}, namespace=namespace)
     [answer] = await reader.do(in_flavor(resume(job), SPOT, number=5, held=True))
-    assert answer.outcome == "ok"
+    assert answer.outcome == Outcome.OK
     assert not spec_of(await admin.get("Job", "j", namespace)).get("nodeSelector")
 
 
@@ -103,7 +103,7 @@ async def test_the_templates_of_a_jobset(make_cluster: Make, admin: Client, name
     reader = await make_cluster()
     await reader.leading()
     [answer] = await reader.do(in_flavor(resume_jobset(made), SPOT, held=True))
-    assert (answer.outcome, answer.message) == ("ok", "")
+    assert (answer.outcome, answer.message) == (Outcome.OK, "")
     found = await admin.get(KIND, "js", namespace)
     seen = (await reader.until(JobSetChanged, lambda e: not e.jobset.suspended)).jobset
     spec = found["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]

@@ -10,7 +10,7 @@ import pytest
 
 from gangsched.cluster.kube import bodies
 from gangsched.core.actions import BindVolume, PodRef, SelectNode
-from gangsched.core.events import ObjectRefused, StorageChanged, StorageGone
+from gangsched.core.events import ObjectRefused, Outcome, StorageChanged, StorageGone
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from tests.cluster.kube.conftest import Reader
 from tests.controlplane.client import Client, Object
@@ -42,7 +42,7 @@ async def test_a_volume_is_bound_once(make_cluster: Make, admin: Client) -> None
     reader = await make_cluster()
     await reader.leading()
     action = binding(found, wanted)
-    assert [(await reader.do(action))[0].outcome for _ in (1, 2)] == ["ok", "ok"]
+    assert [(await reader.do(action))[0].outcome for _ in (1, 2)] == [Outcome.OK, Outcome.OK]
     await admin.wait_for("PersistentVolumeClaim", "c", lambda c: c["status"].get("phase") == "Bound")
     stored = await admin.get("PersistentVolume", "v")
     assert stored["spec"]["claimRef"]["uid"] == wanted["metadata"]["uid"]
@@ -66,10 +66,10 @@ async def test_a_volume_that_has_changed_is_left_alone(make_cluster: Make, admin
     await reader.leading()
     action = binding(found, wanted)
     [answer] = await reader.do(action)
-    assert answer.outcome == "conflict"
+    assert answer.outcome == Outcome.CONFLICT
     for wrong in ({"volume_uid": "another"}, {"volume": "missing"}):
         [answer] = await reader.do(msgspec.structs.replace(action, **wrong))
-        assert answer.outcome == "gone"
+        assert answer.outcome == Outcome.GONE
     assert "claimRef" not in (await admin.get("PersistentVolume", "v"))["spec"]
 
 
@@ -79,12 +79,12 @@ async def test_a_node_is_selected(make_cluster: Make, admin: Client) -> None:
     reader = await make_cluster()
     await reader.leading()
     action = SelectNode(1, POD, "c", wanted["metadata"]["uid"], "n1")
-    assert [(await reader.do(action))[0].outcome for _ in (1, 2)] == ["ok", "ok"]
+    assert [(await reader.do(action))[0].outcome for _ in (1, 2)] == [Outcome.OK, Outcome.OK]
     stored = await admin.get("PersistentVolumeClaim", "c")
     assert stored["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "n1"
     for wrong in ({"claim_uid": "another", "node": "n2"}, {"claim": "missing"}):
         [answer] = await reader.do(msgspec.structs.replace(action, **wrong))
-        assert answer.outcome == "gone"
+        assert answer.outcome == Outcome.GONE
 
 
 @pytest.mark.parametrize("fault", [{"status": 503}, {"cut_before": True}, {"cut_after": True}], ids=str)
@@ -97,7 +97,7 @@ async def test_a_write_is_repeated(
     await reader.leading()
     hit = proxy.fail(Fault(path="/persistentvolumes/v$", method="PATCH", **fault))
     [answer] = await reader.do(binding(found, wanted))
-    assert (answer.outcome, hit.hits) == ("ok", 1)
+    assert (answer.outcome, hit.hits) == (Outcome.OK, 1)
 
 
 async def test_storage_is_watched(make_cluster: Make, admin: Client) -> None:

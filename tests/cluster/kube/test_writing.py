@@ -22,7 +22,7 @@ from gangsched.core.actions import (
     WithdrawNomination,
     pod_reference,
 )
-from gangsched.core.events import PodChanged, PodGone, WriteDone
+from gangsched.core.events import Outcome, PodChanged, PodGone, WriteDone
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy
@@ -48,10 +48,10 @@ async def test_bind_is_safe_to_repeat(make_cluster: Make, make_nodes: MakeNodes,
     pod = await make_pod(admin, namespace, "a")
     reader = await make_cluster()
     await reader.leading()
-    assert await reader.do(Bind(1, pod, "node-0")) == [WriteDone(1, "ok")]
-    assert await reader.do(Bind(2, pod, "node-0")) == [WriteDone(2, "ok")]
+    assert await reader.do(Bind(1, pod, "node-0")) == [WriteDone(1, Outcome.OK)]
+    assert await reader.do(Bind(2, pod, "node-0")) == [WriteDone(2, Outcome.OK)]
     [answer] = await reader.do(Bind(3, pod, "node-1"))
-    assert answer.outcome == "conflict"
+    assert answer.outcome == Outcome.CONFLICT
     assert "node-0" in answer.message
     assert (await admin.get("Pod", "a", namespace))["spec"]["nodeName"] == "node-0"
 
@@ -71,12 +71,12 @@ async def test_a_binding_is_not_sent_when_another_has_become_known(
     reader.cluster.submit([Bind(1, pods[0], "node-0"), Bind(2, pods[1], "node-1")])
     answer = await reader.until(WriteDone, lambda e: e.action_id == 1)
     assert (answer.outcome, answer.message) == (
-        "outdated",
+        Outcome.OUTDATED,
         f"{namespace}/theirs has been bound to node-0 since this was decided",
     )
-    assert (await reader.until(WriteDone, lambda e: e.action_id == 2)).outcome == "ok"
+    assert (await reader.until(WriteDone, lambda e: e.action_id == 2)).outcome == Outcome.OK
     assert len(proxy.seen("POST", BINDING)) == 1
-    assert await reader.do(Bind(3, pods[0], "node-0")) == [WriteDone(3, "ok")]
+    assert await reader.do(Bind(3, pods[0], "node-0")) == [WriteDone(3, Outcome.OK)]
 
 
 async def test_our_own_bindings_keep_none_back(
@@ -92,7 +92,7 @@ async def test_our_own_bindings_keep_none_back(
     await wait_until(lambda: len(reader.cluster._inbox) >= 20)
     assert reader.cluster._known_events == known
     assert [a.outcome for a in await reader.do(*(Bind(10 + n, pod, "node-0") for n, pod in enumerate(pods[10:])))] == [
-        "ok"
+        Outcome.OK
     ] * 10
 
 
@@ -113,7 +113,7 @@ async def test_every_write_means_one_pod(make_cluster: Make, admin: Client, name
         Remove(6, wrong),
         Remove(7, wrong, evict=True),
     )
-    assert [answer.outcome for answer in answers] == ["gone"] * 7
+    assert [answer.outcome for answer in answers] == [Outcome.GONE] * 7
     assert await admin.find("Pod", "a", namespace) == before
 
 
@@ -123,7 +123,7 @@ async def test_status_writes(make_cluster: Make, admin: Client, namespace: str) 
     reader = await make_cluster()
     await reader.leading()
     [one, two] = await reader.do(Nominate(1, pod, "node-0", "p1", "plan p1"), Mark(2, pod, "s: preempting"))
-    assert (one.outcome, two.outcome) == ("ok", "ok")
+    assert (one.outcome, two.outcome) == (Outcome.OK, Outcome.OK)
     reader.cluster.submit([SetCondition(pod, "Unschedulable", "0/1 nodes")])
     changed = await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.scheduled_condition)
     record = changed.pod
@@ -158,7 +158,7 @@ async def test_remove_keeps_the_grace_period(
     await reader.do(Bind(1, pod, "node-0"))
     answers = await reader.do(Remove(2, pod))
     answers += await reader.do(Remove(3, pod))
-    assert [answer.outcome for answer in answers] == ["ok", "ok"]
+    assert [answer.outcome for answer in answers] == [Outcome.OK, Outcome.OK]
     metadata = (await admin.get("Pod", "a", namespace))["metadata"]
     assert metadata["deletionGracePeriodSeconds"] == 7
     await admin.patch("Pod", "a", {"metadata": {"finalizers": None}}, namespace)
@@ -185,11 +185,11 @@ async def test_eviction_is_blocked_by_a_budget(
     await reader.do(Bind(1, pod, "node-0"))
     await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.phase == "Running")
     [answer] = await reader.do(Remove(2, pod, evict=True, mark="ours"))
-    assert answer.outcome == "blocked"
+    assert answer.outcome == Outcome.BLOCKED
     assert "budget" in answer.message
     await admin.delete("PodDisruptionBudget", "b", namespace)
     [answer] = await reader.do(Remove(3, pod, evict=True, mark="ours"))
-    assert answer.outcome == "ok"
+    assert answer.outcome == Outcome.OK
     mark = conditions(await admin.get("Pod", "a", namespace))["DisruptionTarget"]
     assert (mark["reason"], mark["message"]) == ("PreemptionByScheduler", "ours")
 
@@ -208,7 +208,7 @@ async def test_lost_answers_and_overload_are_retried(
     reader = await make_cluster()
     await reader.leading()
     answers = await reader.do(*(Bind(i, pod, "node-0") for i, pod in enumerate(pods)))
-    assert answers == [WriteDone(0, "ok"), WriteDone(1, "ok"), WriteDone(2, "ok")]
+    assert answers == [WriteDone(0, Outcome.OK), WriteDone(1, Outcome.OK), WriteDone(2, Outcome.OK)]
     assert [fault.hits for fault in faults] == [1, 2, 1]
 
 
@@ -221,7 +221,7 @@ async def test_given_up_after_the_deadline(
     reader = await make_cluster(writes=WriteSettings(total_seconds=0.5))
     await reader.leading()
     [answer] = await reader.do(Bind(1, pod, "node-0"))
-    assert answer.outcome == "transient"
+    assert answer.outcome == Outcome.TRANSIENT
     assert "503" in answer.message
 
 
@@ -249,7 +249,10 @@ async def test_refused_writes(make_cluster: Make, admin: Client, namespace: str,
     reader = await make_cluster()
     await reader.leading()
     answers = await reader.do(Bind(1, pod, "node-0"), Mark(2, pod, "m"))
-    assert answers == [WriteDone(1, "refused", "pods is forbidden"), WriteDone(2, "refused", "admission says no")]
+    assert answers == [
+        WriteDone(1, Outcome.REFUSED, "pods is forbidden"),
+        WriteDone(2, Outcome.REFUSED, "admission says no"),
+    ]
     assert [fault.hits for fault in faults] == [1, 1]
 
 

@@ -11,7 +11,16 @@ from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import Arrival
 from gangsched.cluster.sim.faults import Faults
 from gangsched.core.actions import Action, PodRef
-from gangsched.core.events import BudgetChanged, Event, GangChanged, JobChanged, NodeChanged, PodChanged, WriteDone
+from gangsched.core.events import (
+    BudgetChanged,
+    Event,
+    GangChanged,
+    JobChanged,
+    NodeChanged,
+    Outcome,
+    PodChanged,
+    WriteDone,
+)
 from gangsched.model.records import (
     SINGLE,
     Budget,
@@ -94,7 +103,7 @@ def ref(of: Pod | str, uid: str | None = None) -> PodRef:
     return PodRef("ns", name, uid or f"uid-{name}")
 
 
-def outcomes(there: World, *actions: Action) -> list[str]:
+def outcomes(there: World, *actions: Action) -> list[Outcome]:
     """Do these actions one after the other, each with its answer, and return the outcomes."""
     cluster = SimCluster(there)
     cluster.poll()

@@ -2,7 +2,7 @@ import pytest
 
 from gangsched.cluster.sim.controllers import desired_healthy
 from gangsched.core.actions import Mark, Remove
-from gangsched.core.events import BudgetChanged, PodChanged
+from gangsched.core.events import BudgetChanged, Outcome, PodChanged
 from tests.cluster.sim.objects import budget, changed, condition, get, node, outcomes, pod, ref, world
 
 WEB = {"app": "web"}
@@ -58,7 +58,7 @@ def test_a_budget_shrinks_when_a_pod_goes_and_does_not_recover_by_itself():
 def test_an_evicted_pod_is_charged_once():
     """Between the eviction and the pod's end the controller does not give back what the eviction took."""
     there = world(node("n1"), *(pod(n, node="n1", labels=WEB) for n in "abc"), budget("pdb", "web", max_unavailable=2))
-    assert outcomes(there, Remove(1, ref("a"), evict=True)) == ["ok"]
+    assert outcomes(there, Remove(1, ref("a"), evict=True)) == [Outcome.OK]
     assert allowed(there) == 1
     there.clock.advance_to(10.0)
     assert allowed(there) == 1

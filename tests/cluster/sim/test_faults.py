@@ -1,7 +1,7 @@
 from gangsched.cluster.sim import SimCluster
 from gangsched.cluster.sim.faults import AFTER, BEFORE, NO_FAULT, SeededFaults, WriteFault
 from gangsched.core.actions import Bind, Mark
-from gangsched.core.events import PodChanged, WriteDone
+from gangsched.core.events import Outcome, PodChanged, WriteDone
 from tests.cluster.sim.objects import get, node, outcomes, pod, ref, world
 
 BIND = Bind(1, ref("a"), "n1")
@@ -25,23 +25,26 @@ class Scripted:
 def test_a_write_that_fails_before_it_takes_effect():
     """Nothing happens, and the answer says so."""
     there = world(node("n1"), pod("a"), faults=Scripted({1: WriteFault(fails=BEFORE)}))
-    assert outcomes(there, BIND) == ["transient"]
+    assert outcomes(there, BIND) == [Outcome.TRANSIENT]
     assert get(there, "a").node == ""
 
 
 def test_a_write_whose_answer_is_lost():
     """The write takes effect although its answer says that it failed; the history shows both."""
     there = world(node("n1"), pod("a"), faults=Scripted({1: WriteFault(fails=AFTER)}))
-    assert outcomes(there, BIND) == ["transient"]
+    assert outcomes(there, BIND) == [Outcome.TRANSIENT]
     assert get(there, "a").node == "n1"
-    assert [(e.outcome, e.changed) for e in there.history.of("bind")] == [("ok", True), ("transient", False)]
+    assert [(e.outcome, e.changed) for e in there.history.of("bind")] == [
+        (Outcome.OK, True),
+        (Outcome.TRANSIENT, False),
+    ]
 
 
 def test_a_fault_can_say_how_it_fails():
     """Outcome and message are the fault's."""
-    refused = WriteFault(fails=BEFORE, outcome="refused", message="no")
+    refused = WriteFault(fails=BEFORE, outcome=Outcome.REFUSED, message="no")
     there = world(node("n1"), pod("a"), faults=Scripted({1: refused}))
-    assert outcomes(there, BIND) == ["refused"]
+    assert outcomes(there, BIND) == [Outcome.REFUSED]
     assert next(there.history.of("bind")).detail["message"] == "no"
 
 

@@ -5,6 +5,7 @@ import pytest
 from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import CREATE, SCHEDULER, SUSPEND, USER, Cause
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark
+from gangsched.core.events import Outcome
 from gangsched.model.records import Job
 from tests.cluster.sim.objects import event, gang, node, outcomes, pod, ref, world
 
@@ -41,7 +42,7 @@ def test_a_good_run_violates_nothing():
     there = preemption()
     outcomes(there, *PHASES)
     there.clock.advance_to(5.0)
-    assert outcomes(there, BIND_A, BIND_B) == ["ok", "ok"]
+    assert outcomes(there, BIND_A, BIND_B) == [Outcome.OK, Outcome.OK]
     there.clock.advance_to(10.0)
     assert invariants.violations(there.history) == []
     (only,) = invariants.rounds(there.history)

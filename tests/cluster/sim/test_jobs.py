@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from gangsched.cluster.sim import World
+from gangsched.cluster.sim.history import CREATE, USER, Cause
 from gangsched.core.actions import JobRef, Mark, Remove, ResumeJob, SuspendJob
-from gangsched.core.events import PodChanged
+from gangsched.core.events import Outcome, PodChanged
 from gangsched.model.records import Directives, Job, Owner, Pod, Toleration
 from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod, ref, world
 
@@ -56,6 +57,16 @@ def test_a_deleted_pod_counts_as_failed_and_is_replaced() -> None:
     assert known(found).failed == 1
 
 
+def test_a_new_pod_never_takes_the_place_of_a_pod_of_the_same_name() -> None:
+    """Somebody else has made a pod with the next name: it stays, and the new one has another."""
+    found = there(2)
+    found.store.put_pod(pod("j-2"), Cause(USER, CREATE))
+    outcomes(found, Remove(1, ref("j-0")))
+    found.clock.advance_to(60.0)
+    assert live(found) == ["j-1", "j-2", "j-3"]
+    assert found.store.pods["ns", "j-2"].owner is None
+
+
 def test_more_failed_pods_than_the_limit_end_the_job() -> None:
     """The pods that are left go with it, and none comes back."""
     found = there(3, backoff_limit=1)
@@ -80,11 +91,11 @@ def test_the_pod_failure_policy_is_asked(fields: dict[str, Any], failed: int, fi
 def test_pods_of_a_suspended_job_do_not_count() -> None:
     """They are deleted with their grace period, and created anew when the Job goes on."""
     found = there(3)
-    assert outcomes(found, suspend()) == ["ok"]
+    assert outcomes(found, suspend()) == [Outcome.OK]
     assert known(found).suspended_by == SCHEDULER
     found.clock.advance_to(30.0)
     assert list(found.store.pods) == []
-    assert outcomes(found, ResumeJob(2, JOB, "1", SCHEDULER)) == ["ok"]
+    assert outcomes(found, ResumeJob(2, JOB, "1", SCHEDULER)) == [Outcome.OK]
     found.clock.advance_to(31.0)
     assert live(found) == ["j-3", "j-4", "j-5"]
     assert {p.gang.name for p in found.store.pods.values()} == set(live(found))
@@ -98,7 +109,7 @@ def test_pods_of_a_job_that_goes_on_in_a_flavor_have_its_directives() -> None:
     for number, added in ((1, spot), (3, Directives((("kind", "steady"),)))):
         outcomes(found, suspend(number))
         found.clock.advance_to(found.clock.now + 30.0)
-        assert outcomes(found, ResumeJob(number + 1, JOB, "1", SCHEDULER, templates=(added,))) == ["ok"]
+        assert outcomes(found, ResumeJob(number + 1, JOB, "1", SCHEDULER, templates=(added,))) == [Outcome.OK]
         found.clock.advance_to(found.clock.now + 30.0)
         shapes = {p.shape for p in found.store.pods.values() if p.live}
         assert {(s.node_selector, s.tolerations) for s in shapes} == {(added.node_selector, added.tolerations)}
@@ -128,21 +139,21 @@ def test_pods_that_are_still_to_arrive_are_not_created_twice() -> None:
 @pytest.mark.parametrize(
     ("changes", "action", "outcome"),
     [
-        ({}, suspend(), "ok"),
-        ({"suspended": True}, suspend(), "ok"),
-        ({"finished": True}, suspend(), "conflict"),
-        ({"uid": "another"}, suspend(), "gone"),
-        ({}, ResumeJob(1, JOB, "1", SCHEDULER), "ok"),
-        ({"suspended": True}, ResumeJob(1, JOB, "1", SCHEDULER), "conflict"),
-        ({"suspended": True, "suspended_by": SCHEDULER}, ResumeJob(1, JOB, "1", SCHEDULER), "ok"),
+        ({}, suspend(), Outcome.OK),
+        ({"suspended": True}, suspend(), Outcome.OK),
+        ({"finished": True}, suspend(), Outcome.CONFLICT),
+        ({"uid": "another"}, suspend(), Outcome.GONE),
+        ({}, ResumeJob(1, JOB, "1", SCHEDULER), Outcome.OK),
+        ({"suspended": True}, ResumeJob(1, JOB, "1", SCHEDULER), Outcome.CONFLICT),
+        ({"suspended": True, "suspended_by": SCHEDULER}, ResumeJob(1, JOB, "1", SCHEDULER), Outcome.OK),
     ],
 )
-def test_what_writes_to_a_job_are_answered(changes: dict[str, Any], action: Any, outcome: str) -> None:
+def test_what_writes_to_a_job_are_answered(changes: dict[str, Any], action: Any, outcome: Outcome) -> None:
     """What is as it should be is ok; what others have suspended stays so."""
     found = world(node("n1"), msgspec.structs.replace(job(1), **changes))
     before = known(found)
     assert outcomes(found, action) == [outcome]
-    if outcome != "ok":
+    if outcome != Outcome.OK:
         assert known(found) == before
 
 

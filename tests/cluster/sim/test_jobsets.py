@@ -8,7 +8,7 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
-from gangsched.core.events import JobChanged, JobSetChanged, NodeChanged, PodChanged
+from gangsched.core.events import JobChanged, JobSetChanged, NodeChanged, Outcome, PodChanged
 from gangsched.model.jobsets import JOBSET, JobSet, ReplicatedJob
 from gangsched.model.records import Directives, Job, Owner
 from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod
@@ -49,7 +49,7 @@ def live(found: World) -> int:
 def test_a_suspended_jobset_suspends_its_jobs_and_no_pod_counts() -> None:
     """All pods leave with their grace period; with a backoffLimit of 0 both Jobs are still there."""
     found = there()
-    assert outcomes(found, SuspendJob(1, REF, "1", SCHEDULER, "ns/vip", "p-1")) == ["ok"]
+    assert outcomes(found, SuspendJob(1, REF, "1", SCHEDULER, "ns/vip", "p-1")) == [Outcome.OK]
     found.clock.advance_to(10.0)
     assert (known(found).suspended, known(found).suspended_by) == (True, SCHEDULER)
     assert [(j.suspended, j.suspended_by, j.failed, j.finished) for j in jobs(found)] == [(True, "", 0, False)] * 2
@@ -62,10 +62,10 @@ def test_it_goes_on_with_new_pods() -> None:
     outcomes(found, SuspendJob(1, REF, "1", SCHEDULER, "ns/vip", "p-1"))
     found.clock.advance_to(10.0)
     assert outcomes(found, ResumeJob(2, REF, "1", "another"), ResumeJob(3, REF, "1", SCHEDULER, held=True)) == [
-        "conflict",
-        "conflict",
+        Outcome.CONFLICT,
+        Outcome.CONFLICT,
     ]
-    assert outcomes(found, ResumeJob(4, REF, "1", SCHEDULER)) == ["ok"]
+    assert outcomes(found, ResumeJob(4, REF, "1", SCHEDULER)) == [Outcome.OK]
     found.clock.advance_to(20.0)
     assert [j.suspended for j in jobs(found)] == [False, False]
     assert live(found) == 4
@@ -83,7 +83,7 @@ def test_each_of_its_jobs_gets_the_flavor_of_its_template() -> None:
         expected = exactly or (kept, given[1])
         outcomes(found, SuspendJob(number, REF, "1", SCHEDULER, "ns/vip", "p-1"))
         found.clock.advance_to(found.clock.now + 10.0)
-        assert outcomes(found, ResumeJob(number + 1, REF, "1", SCHEDULER, templates=given)) == ["ok"]
+        assert outcomes(found, ResumeJob(number + 1, REF, "1", SCHEDULER, templates=given)) == [Outcome.OK]
         found.clock.advance_to(found.clock.now + 10.0)
         selectors = {p.name[:4]: p.shape.node_selector for p in found.store.pods.values()}
         assert selectors == {"js-a": expected[0].node_selector, "js-b": expected[1].node_selector}
@@ -124,4 +124,4 @@ def test_writes_to_jobsets_that_are_gone_or_over() -> None:
     found = there(finished=True)
     other = msgspec.structs.replace(REF, uid="another")
     writes = (SuspendJob(n, ref, "1", SCHEDULER, "ns/vip", "p-1") for n, ref in enumerate((REF, other)))
-    assert outcomes(found, *writes) == ["conflict", "gone"]
+    assert outcomes(found, *writes) == [Outcome.CONFLICT, Outcome.GONE]

@@ -1,7 +1,7 @@
 import pytest
 
 from gangsched.core.actions import Bind, Remove
-from gangsched.core.events import NodeChanged, NodeGone
+from gangsched.core.events import NodeChanged, NodeGone, Outcome
 from tests.cluster.sim.objects import changed, get, node, outcomes, pod, ref, world
 
 
@@ -108,7 +108,7 @@ def test_nothing_happens_on_a_node_that_is_not_ready():
 def test_a_pod_on_a_node_that_does_not_exist_waits():
     """The API server binds to any name; no kubelet takes the pod."""
     there = world(pod("a"))
-    assert outcomes(there, Bind(1, ref("a"), "nowhere")) == ["ok"]
+    assert outcomes(there, Bind(1, ref("a"), "nowhere")) == [Outcome.OK]
     there.clock.advance_to(60.0)
     assert get(there, "a").phase == "Pending"
 

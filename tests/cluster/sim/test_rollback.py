@@ -12,6 +12,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.faults import BEFORE, NO_FAULT, NoFaults, WriteFault
 from gangsched.core.actions import Action, Bind
+from gangsched.core.events import Outcome
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime.loop import run_loop
@@ -50,7 +51,7 @@ class Refusing(NoFaults):
         if not isinstance(action, Bind) or action.pod.name != "g-1" or not self._left:
             return NO_FAULT
         self._left -= 1
-        return WriteFault(fails=BEFORE, outcome="refused", message="no")
+        return WriteFault(fails=BEFORE, outcome=Outcome.REFUSED, message="no")
 
 
 def lived(path: Path, times: int, *, rollback: bool) -> World:

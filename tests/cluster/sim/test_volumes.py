@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gangsched.cluster.manifests import load
@@ -13,6 +14,7 @@ from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.faults import SeededFaults
 from gangsched.cluster.sim.history import Entry
 from gangsched.cluster.sim.timing import Timing
+from gangsched.core.events import StorageChanged
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime.loop import run_loop
@@ -181,3 +183,24 @@ def test_immediate_claims_are_bound_without_the_scheduler(tmp_path: Path) -> Non
     live(there)
     assert outcome(there) == EXPECTED
     assert not any(c.selected_node for c in there.store.claims())
+
+
+@pytest.mark.parametrize(("later", "made"), [("", 0), ("n2", 1)])
+def test_a_node_that_is_taken_off_a_claim_ends_its_provisioning(tmp_path: Path, later: str, made: int) -> None:
+    """As when a provisioner fails: there is a volume only if one is asked for again, and it takes its time anew."""
+    path = tmp_path / "story.yaml"
+    path.write_text(STORY)
+    there = world(path)
+
+    def select(node: str) -> None:
+        claim = next(c for c in there.store.claims() if c.name == "logs")
+        changed = StorageChanged(msgspec.structs.replace(claim, selected_node=node))
+        there.store.apply(changed, log.Cause(log.USER, log.CHANGE))
+
+    for moment, node in ((0.0, "n1"), (1.0, ""), (1.5, later)):
+        there.clock.advance_to(moment)
+        select(node)
+    there.clock.advance_to(3.0)
+    assert list(there.history.of(log.PROVISION)) == []
+    there.clock.advance_to(10.0)
+    assert len(list(there.history.of(log.PROVISION))) == made

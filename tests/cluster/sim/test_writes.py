@@ -12,7 +12,7 @@ from gangsched.core.actions import (
     Unmark,
     WithdrawNomination,
 )
-from gangsched.core.events import PodChanged, PodGone, WriteDone
+from gangsched.core.events import Outcome, PodChanged, PodGone, WriteDone
 from tests.cluster.sim.objects import budget, condition, gang, get, node, outcomes, pod, ref, world
 
 NOMINATE = Nominate(1, ref("a"), "n1", "p1", "plan p1: n1")
@@ -21,7 +21,7 @@ NOMINATE = Nominate(1, ref("a"), "n1", "p1", "plan p1: n1")
 def test_bind():
     """A binding puts the pod on its node, and what was nominated is no longer needed."""
     there = world(node("n1"), pod("a"))
-    assert outcomes(there, NOMINATE, Bind(2, ref("a"), "n1")) == ["ok", "ok"]
+    assert outcomes(there, NOMINATE, Bind(2, ref("a"), "n1")) == [Outcome.OK, Outcome.OK]
     bound = get(there, "a")
     assert (bound.node, bound.nominated_node) == ("n1", "")
     assert condition(there, "a", "scheduled_condition").status == "True"
@@ -31,7 +31,7 @@ def test_bind():
 def test_binding_twice_is_a_conflict(where):
     """A bound pod stays where it is; the second binding is refused, also to the same node."""
     there = world(node("n1"), node("n2"), pod("a"))
-    assert outcomes(there, Bind(1, ref("a"), "n1"), Bind(2, ref("a"), where)) == ["ok", "conflict"]
+    assert outcomes(there, Bind(1, ref("a"), "n1"), Bind(2, ref("a"), where)) == [Outcome.OK, Outcome.CONFLICT]
     assert get(there, "a").node == "n1"
 
 
@@ -39,7 +39,7 @@ def test_binding_twice_is_a_conflict(where):
 def test_pods_that_cannot_be_bound(fields):
     """Terminating and gated pods are not bound."""
     there = world(node("n1"), pod("a", **fields))
-    assert outcomes(there, Bind(1, ref("a"), "n1")) == ["conflict"]
+    assert outcomes(there, Bind(1, ref("a"), "n1")) == [Outcome.CONFLICT]
     assert get(there, "a").node == ""
 
 
@@ -60,7 +60,7 @@ def test_writes_mean_one_incarnation(action):
     """A write that names the UID of an earlier pod is answered with gone, and the pod of today is not touched."""
     there = world(node("n1"), pod("a", uid="new"))
     before = get(there, "a")
-    assert outcomes(there, action) == ["gone"]
+    assert outcomes(there, action) == [Outcome.GONE]
     assert get(there, "a") == before
 
 
@@ -80,10 +80,10 @@ def test_nomination_and_its_withdrawal():
 def test_repeated_writes_are_fine_and_keep_the_time_of_the_condition():
     """Marking twice is ok, changes nothing the second time, and keeps since."""
     there = world(node("n1"), pod("a", node="n1"))
-    assert outcomes(there, Mark(1, ref("a"), "go")) == ["ok"]
+    assert outcomes(there, Mark(1, ref("a"), "go")) == [Outcome.OK]
     first = get(there, "a")
     there.clock.advance_to(10.0)
-    assert outcomes(there, Mark(2, ref("a"), "go")) == ["ok"]
+    assert outcomes(there, Mark(2, ref("a"), "go")) == [Outcome.OK]
     assert get(there, "a") == first
     assert [e.changed for e in there.history.of("mark")] == [True, False]
 
@@ -91,7 +91,7 @@ def test_repeated_writes_are_fine_and_keep_the_time_of_the_condition():
 def test_delete_is_graceful():
     """DELETE sets the end of the grace period; the kubelet lets the pod go then, and not before."""
     there = world(node("n1"), pod("a", node="n1", grace_seconds=5.0))
-    assert outcomes(there, Remove(1, ref("a"))) == ["ok"]
+    assert outcomes(there, Remove(1, ref("a"))) == [Outcome.OK]
     asked_at = there.timing.write_seconds
     assert get(there, "a").deleting_since == asked_at + 5.0
     there.clock.advance_to(asked_at + 4.9)
@@ -106,7 +106,7 @@ def test_deleting_a_terminating_pod_does_not_prolong_it():
     outcomes(there, Remove(1, ref("a")))
     end = get(there, "a").deleting_since
     there.clock.advance_to(2.0)
-    assert outcomes(there, Remove(2, ref("a"))) == ["ok"]
+    assert outcomes(there, Remove(2, ref("a"))) == [Outcome.OK]
     assert get(there, "a").deleting_since == end
 
 
@@ -118,7 +118,7 @@ def test_deleting_a_terminating_pod_does_not_prolong_it():
 def test_pods_that_no_kubelet_has_to_stop_are_gone_at_once(fields):
     """Unbound and finished pods, and those without grace period, leave with the DELETE itself."""
     there = world(node("n1"), pod("a", **fields))
-    assert outcomes(there, Remove(1, ref("a"))) == ["ok"]
+    assert outcomes(there, Remove(1, ref("a"))) == [Outcome.OK]
     assert there.store.pods == {}
 
 
@@ -127,11 +127,11 @@ def test_eviction_takes_from_the_budget():
     pods = [pod(n, node="n1", labels={"app": "web"}) for n in "abc"]
     there = world(node("n1"), *pods, budget("pdb", "web", max_unavailable=1))
     first, second = Remove(1, ref("a"), evict=True, mark="m"), Remove(2, ref("b"), evict=True)
-    assert outcomes(there, first, second) == ["ok", "blocked"]
+    assert outcomes(there, first, second) == [Outcome.OK, Outcome.BLOCKED]
     assert get(there, "b").deleting_since is None
     assert there.store.budgets["ns", "pdb"].allowed == 0
     assert there.store.budgets["ns", "pdb"].disrupted == ("a",)
-    assert outcomes(there, Remove(3, ref("c"))) == ["ok"]
+    assert outcomes(there, Remove(3, ref("c"))) == [Outcome.OK]
 
 
 def test_eviction_overwrites_the_mark_and_it_is_restored():
@@ -149,7 +149,7 @@ def test_eviction_of_a_terminating_pod_needs_no_budget():
     """A pod that is going away already does not count against a budget of zero."""
     terminating = pod("a", node="n1", labels={"app": "web"}, deleting_since=30.0)
     there = world(node("n1"), terminating, budget("pdb", "web", max_unavailable=0))
-    assert outcomes(there, Remove(1, ref("a"), evict=True)) == ["ok"]
+    assert outcomes(there, Remove(1, ref("a"), evict=True)) == [Outcome.OK]
 
 
 def test_eviction_under_two_budgets_fails():
@@ -160,7 +160,7 @@ def test_eviction_under_two_budgets_fails():
         budget("one", "web", max_unavailable=1),
         budget("two", "web", max_unavailable=1),
     )
-    assert outcomes(there, Remove(1, ref("a"), evict=True)) == ["transient"]
+    assert outcomes(there, Remove(1, ref("a"), evict=True)) == [Outcome.TRANSIENT]
     assert get(there, "a").deleting_since is None
 
 
@@ -200,5 +200,5 @@ def test_a_pod_that_is_gone():
     """A write to a pod that has been removed is answered with gone."""
     there = world(node("n1"), pod("a"))
     there.apply(PodGone("ns", "a", "uid-a"))
-    assert outcomes(there, Bind(1, ref("a"), "n1")) == ["gone"]
-    assert [(e.verb, e.outcome) for e in there.history.of("bind")] == [("bind", "gone")]
+    assert outcomes(there, Bind(1, ref("a"), "n1")) == [Outcome.GONE]
+    assert [(e.verb, e.outcome) for e in there.history.of("bind")] == [("bind", Outcome.GONE)]
