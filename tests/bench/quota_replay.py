@@ -17,7 +17,7 @@ import msgspec
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Bind, Nominate, Remove, WithdrawNomination, Write
-from gangsched.core.events import Event
+from gangsched.core.events import Event, Outcome
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.queues import (
@@ -33,6 +33,7 @@ from gangsched.model.queues import (
     ResourceGroup,
 )
 from gangsched.model.records import SINGLE, Condition, GangId, LabelSelector, Namespace, Node, Pod, PodShape
+from gangsched.runtime.memory import raise_thresholds
 
 NAMESPACE = "load"
 #: CPU (milli) of a node; there are nodes for half as much again as the nominal quota of all queues.
@@ -63,8 +64,8 @@ NOMINAL, LIMIT = 20_000, 100_000
 
 
 class Report(msgspec.Struct):
-    """What a replay came to. Times in seconds, ``cpu`` per decision, ``total`` per workload, ``waits`` per class;
-    ``handled`` is the CPU of taking in what happens, ``used`` per cent of nominal quota.
+    """What a replay came to. Times in seconds, ``cpu`` per decision, ``total`` of all decisions about one workload, by
+    its name, ``waits`` per class; ``handled`` is the CPU of taking in what happens, ``used`` per cent of nominal quota.
     """
 
     workloads: int = 0
@@ -206,7 +207,7 @@ class Cluster:
             pod = self.pods.get(action.pod.uid)
             if pod is not None:
                 self._write(pod, action)
-            self._events.append(ev.WriteDone(action.id, "ok" if pod is not None else "gone"))
+            self._events.append(ev.WriteDone(action.id, Outcome.OK if pod is not None else Outcome.GONE))
 
     def _write(self, pod: Pod, action: Write) -> None:
         match action:
@@ -252,7 +253,8 @@ def _node(name: str) -> Node:
 
 
 def measure(cohorts: int, queues: int, fair: bool = False, progress: bool = False) -> Report:
-    """Run the mix through the core; with ``progress`` a line every few seconds."""
+    """Run the mix through the core, garbage collected as in ``run``; with ``progress`` a line every few seconds."""
+    restore = raise_thresholds()
     cluster = Cluster(cohorts, queues, fair)
     gc.collect()
     gc.freeze()
@@ -268,3 +270,4 @@ def measure(cohorts: int, queues: int, fair: bool = False, progress: bool = Fals
         return cluster.run(show)
     finally:
         gc.unfreeze()
+        restore()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bench import quota
-from tests.bench.quota_replay import measure
+from tests.bench.quota_replay import Report, measure
 
 
 @pytest.mark.parametrize("fair", [False, True], ids=["classic", "fair"])
@@ -20,8 +20,17 @@ def test_a_small_replay(fair):
 
 
 def test_the_tables_are_complete():
-    """A line for each class, and a verdict."""
+    """A line for each class, and what was spent on decisions, each by itself and those about one workload together."""
     found = measure(1, 2)
     assert [row[0] for row in quota.rows(found)] == ["large", "medium", "small"]
-    line, _ = quota.verdict(found)
-    assert line.startswith(f"{len(found.cpu)} decisions at {found.moments} moments")
+    spent, _ = quota.costs(found)
+    assert [row[:2] for row in spent] == [["decision", sum(found.statuses.values())], ["workload", found.workloads]]
+
+
+@pytest.mark.parametrize(
+    ("each", "together", "good"),
+    [(0.0004, 0.0004, True), (0.0002, 0.0006, False), (0.0006, 0.0006, False)],
+)
+def test_the_limits_hold_for_workloads_too(each, together, good):
+    """Cheap decisions are of no use to a workload that takes many of them."""
+    assert quota.costs(Report(cpu=[each] * 9, total={"x": together}))[1] is good

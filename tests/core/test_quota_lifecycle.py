@@ -11,7 +11,7 @@ from gangsched.model.queues import QUEUE_LABEL, LocalQueue
 from gangsched.model.records import QUEUED_JOB, Job, Owner, QueueLabels
 from tests.builders import pod
 from tests.core.harness import Built, Cluster, nodes_of, texts, writes
-from tests.core.quota.world import queue
+from tests.core.quota.world import own, queue
 from tests.core.test_joint import big, objects, queued
 
 #: Queue a owns 4 cores and asks them back; b owns none and borrows.
@@ -54,6 +54,21 @@ def test_a_finished_workload_wakes_its_cohort():
     cluster.pass_time(60)
     cluster.change("old", phase="Succeeded")
     assert nodes_of(cluster.run()) == {"next": "n1"}
+
+
+def test_a_promise_that_comes_to_nothing_wakes_those_who_wait():
+    """A queue loses its quota while a gang waits for its victim: what that was promised goes to whoever waits."""
+    low = pod("low").cpu(8).priority(-1).on("n1")
+    cluster = Cluster(big(cpu=8), *objects(queue("a", "co", cpu=4), queue("b", "co", cpu=0)), low)
+    cluster.run()
+    cluster.show(queued("new", "a", 4), queued("other", "b", 4))
+    assert writes(cluster.run()) == [("Nominate", "new"), ("Mark", "low"), ("Remove", "low")]
+    rules = queue("a", "co", cpu=own(0, borrowing=0)), queue("b", "co", cpu=4)
+    cluster.show(*map(QueueObjectChanged, rules))
+    assert nodes_of(cluster.run()) == {}
+    cluster.pass_time(60)
+    cluster.leave()
+    assert nodes_of(cluster.run()) == {"other": "n1"}
 
 
 def test_more_quota_wakes_and_so_does_a_new_queue():

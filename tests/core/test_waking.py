@@ -146,34 +146,40 @@ class Chance:
         """Two nodes, four queues and some pods."""
         names = "abcd"
         made: list[Any] = [cohort("low", "top"), *(self.queue(n).record for n in names)]
-        return [node("n1").cpu(8), node("n2").cpu(4), *objects(*made), *(self.pod() for _ in range(8))]
+        return [node("n1").cpu(8), node("n2").cpu(4), *objects(*made), *(p for _ in range(8) for p in self.gang())]
 
-    def pod(self) -> Built:
-        """A pod with a queue, or (seldom) without one."""
+    def gang(self) -> list[Built]:
+        """A pod with a queue, or (seldom) without one, or several that start together."""
         self.count += 1
         pick, name, age = self.random.choice, f"p{self.count}", float(self.count)
-        cpu, priority = pick((1, 2, 4)), pick((0, 0, 1, 5))
-        made = queued(name, pick("abcd"), cpu) if self.random.random() < 0.9 else pod(name).cpu(cpu)
-        return made.priority(priority).created(age)
+        cpu, priority, local_queue = pick((1, 2, 4)), pick((0, 0, 1, 5)), pick("abcd")
+        size = pick((1, 1, 1, 2, 3))
+        out: list[Built] = [gang(name).min(pick((size - 1, size))).created(age)] if size > 1 else []
+        own = self.random.random() < 0.9
+        for member in [name] if size == 1 else [f"{name}-{i}" for i in range(size)]:
+            made = queued(member, local_queue, cpu) if own else pod(member).cpu(cpu)
+            made.priority(priority).created(age)
+            out.append(made.gang(name) if size > 1 else made)
+        return out
 
-    def event(self, cluster: Cluster) -> Built:
+    def event(self, cluster: Cluster) -> list[Built]:
         """One thing that happens."""
         kind = self.random.randrange(10)
         there = sorted(p.name for p in cluster.pods.values())
         if kind < 4 and there:
             name = self.random.choice(there)
-            return PodGone("d", name, cluster.pod(name).uid)
+            return [PodGone("d", name, cluster.pod(name).uid)]
         if kind < 5:
-            return self.queue(self.random.choice("abcd"))
+            return [self.queue(self.random.choice("abcd"))]
         if kind < 6:
-            return node(self.random.choice(("n1", "n2", "n3"))).cpu(self.random.choice((2, 4, 8)))
-        return self.pod()
+            return [node(self.random.choice(("n1", "n2", "n3"))).cpu(self.random.choice((2, 4, 8)))]
+        return self.gang()
 
 
 def sleeping_in_vain(cluster: Cluster) -> list[str]:
     """Gangs that are parked although a decision would now place them."""
     run, world = cluster.core._run, cluster.core.world
-    if world.held and world.managed.quota.fair_sharing is not None:
+    if world.held and world.managed.quota.fair_sharing:
         return []  # shares count what is promised: those concerned are asked when it is bound, or given up
     out = []
     for key in run.queue.parked():
@@ -195,7 +201,8 @@ def test_nobody_sleeps_through_quota_that_helps(fair: bool, seed: int) -> None:
     cluster = Cluster(*chance.world(), fair_sharing=fair)
     cluster.run()
     for _ in range(8):
-        cluster.show(chance.event(cluster))
+        for _ in range(chance.random.choice((1, 1, 3))):
+            cluster.show(*chance.event(cluster))
         cluster.run()
         assert sleeping_in_vain(cluster) == []
         if chance.random.random() < 0.4:

@@ -11,12 +11,15 @@ from gangsched.core.decision import BIND, Decision, Placement, Verdict
 from gangsched.core.planning.placement import Placer
 from gangsched.core.preemption import explain
 from gangsched.core.queueing.queue import queue_order
+from gangsched.core.quota.gate import Gate
 from gangsched.core.state.world import World
 from gangsched.model.records import SINGLE, GangId
 
 
-def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId]) -> Verdict | None:
-    """The decision to bind one such pod, which needs no quota, now; None when it has to be looked at more closely."""
+def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gate | None = None) -> Verdict | None:
+    """The decision to bind one such pod now; None when it has to be looked at more closely. If it needs quota it has it
+    by ``gate``, and nobody has to leave for that.
+    """
     gang, member = gangs[0], world.membership
     if gang.family != SINGLE or len(gangs) != 1 or world.held:
         return None
@@ -26,7 +29,8 @@ def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId]) -> Verdic
     (pod,) = census.pending
     if pod.nominated_node or (world.turns.keep_something and world.turns.ahead(queue_order(member, gangs))):
         return None
-    row = placer.streak.next(world.snapshot.class_of(pod), pod.uid, world.snapshot)
+    wanted = pod if gate is None else gate.member(pod)
+    row = placer.streak.next(world.snapshot.class_of(wanted), pod.uid, world.snapshot)
     if row is None:
         return None
     places = (Placement(pod.namespace, pod.name, pod.uid, world.snapshot.nodes[row].name),)
@@ -40,5 +44,6 @@ def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId]) -> Verdic
         outcome=BIND,
         placements=places,
         message=message,
+        quota=gate.use((pod.uid,)) if gate is not None else None,
     )
     return Verdict(BIND, (decision,), placements=places, message=message)

@@ -23,6 +23,7 @@ from gangsched.core.decision import (
 )
 from gangsched.core.planning.awaiting import awaited
 from gangsched.core.planning.placement import Placed
+from gangsched.core.planning.refusal import priority_warnings
 from gangsched.core.planning.topology import Domain, least_harmful
 from gangsched.core.planning.trial import NOBODY, Trial
 from gangsched.core.preemption import explain
@@ -287,14 +288,6 @@ class Attempt(Trial):
             spared=explain.not_considered(units),
         )
 
-    def without_quota(self, message: str, reason: Reason) -> Verdict:
-        """Say to every member that there is no quota; nodes do not matter."""
-        pending = [p for g in self.gangs for p in self.census[g].pending]
-        unplaced = [Unplaced(p.key, (reason.text,)) for p in pending]
-        sim = self.simulation()
-        found = self._verdict(UNSCHEDULABLE, sim, (), [], reasons=(reason,), message=message, unplaced=unplaced)
-        return msgspec.structs.replace(found, short_of_quota=True)
-
     def _nearest(self, units: Units | None) -> Domain:
         """The domain to explain: the one that is closest to holding the gang, everything evicted that may be."""
         self.domain = None
@@ -360,7 +353,7 @@ class Attempt(Trial):
             unplaced = [Unplaced(p.key, self._texts(p, sim)) for p in failed]
         if not message:
             message = explain.summary(outcome, len(placements), victims, awaiting)
-        warnings = (*warnings, *self._priority_warnings())
+        warnings = (*warnings, *priority_warnings(self.census))
         rows = [self.world.snapshot.row_of[p.node] for p in placements]
         label = self.topology.label_of(rows) if rows else None
         quota = self.gate.use(p.uid for p in placements) if self.gate is not None else None
@@ -399,12 +392,3 @@ class Attempt(Trial):
             return (self.gate.refused[pod.uid],)
         found, _ = self.placer.pipeline.diagnose(self.world.snapshot.class_of(pod), sim)
         return tuple(r.told for r in found)
-
-    def _priority_warnings(self) -> tuple[str, ...]:
-        out = []
-        for gang in self.gangs:
-            found = {p.priority for p in (*self.census[gang].pending, *self.census[gang].bound)}
-            if len(found) > 1:
-                listed = ", ".join(map(str, sorted(found)))
-                out.append(f"members of {gang.key} differ in priority ({listed}); the lowest counts")
-        return tuple(out)

@@ -171,10 +171,14 @@ class Decider:
                 job.ignore_turns()
             return job
 
+        def alone(gate: Gate) -> Verdict | None:
+            asks = prefer or keep_off or holding
+            return None if asks else one_of_many(self.world, placer, gangs, gate)
+
         def may_not_preempt(job: Attempt) -> tuple[str, float | None]:
             return self._may_not_preempt(job, now, may_preempt, waiting_since)
 
-        return Joint(self.world, claim, now, attempt, may_not_preempt).decide()
+        return Joint(self.world, gangs, claim, now, attempt, alone, may_not_preempt).decide()
 
     def _may_not_preempt(
         self, job: Attempt, now: float, may_preempt: bool, waiting_since: float | None

@@ -9,12 +9,13 @@ the gang then has its quota and its nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gangsched.core.decision import BIND, UNSCHEDULABLE, WAIT, Awaited, Reason, Verdict
+from gangsched.core.decision import BIND, UNSCHEDULABLE, WAIT, Awaited, Verdict
 from gangsched.core.planning.attempt import Attempt
+from gangsched.core.planning.refusal import without_quota
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.explain import broken
 from gangsched.core.preemption.fit import fit_for
@@ -29,6 +30,7 @@ from gangsched.core.quota.managed import Claim
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools
 from gangsched.core.state.world import World
+from gangsched.model.records import GangId
 
 #: Flavors that are tried one after another for one gang.
 _MAX_FLAVORS = 64
@@ -132,23 +134,28 @@ class QueuedAttempt(Attempt):
 
 
 class Joint:
-    """One decision. ``attempt`` begins an attempt with a gate; ``may_not_preempt`` says why victims are not looked for,
-    and when they may be, from the attempt that would; empty if they may.
+    """One decision. ``attempt`` begins an attempt with a gate; ``one_of_many`` decides to bind now who has quota by a
+    gate and wants nothing special of nodes. ``may_not_preempt`` says why victims are not looked for, and when they may
+    be, from the attempt that would; empty if they may.
     """
 
     def __init__(
         self,
         world: World,
+        gangs: Sequence[GangId],
         claim: Claim,
         now: float,
         attempt: Callable[[Gate], QueuedAttempt],
+        one_of_many: Callable[[Gate], Verdict | None],
         may_not_preempt: Callable[[Attempt], tuple[str, float | None]],
     ) -> None:
         self._world = world
+        self._gangs = gangs
         self._managed = world.managed
         self._claim = claim
         self._now = now
         self._attempt = attempt
+        self._one_of_many = one_of_many
         self._may_not_preempt = may_not_preempt
         #: Attempts in flavors in which the gang could run if somebody left, those first that have been searched.
         self._options: list[QueuedAttempt] = []
@@ -157,20 +164,30 @@ class Joint:
 
     def decide(self) -> Verdict:
         """Decide the gang. Its claim has no problem."""
-        out_of_reach: list[QueuedAttempt] = []
+        out_of_reach: list[Gate] = []
+        specs = map(self._world.membership.spec, self._gangs)
+        anywhere = not any(spec.topology for spec in specs if spec is not None)
         for gate in self._gates():
-            job, mode = self._attempt(gate), gate.assignment.mode
+            mode = gate.assignment.mode
+            if mode in (Mode.NO_FIT, Mode.NO_CANDIDATES) and anywhere:
+                out_of_reach.append(gate)
+                continue
+            found = self._one_of_many(gate) if mode == Mode.FIT else None
+            if found is not None:
+                return found
+            job = self._attempt(gate)
             if job.topology.problem:
                 return job.unschedulable("", None)
             if mode in (Mode.NO_FIT, Mode.NO_CANDIDATES):
-                out_of_reach.append(job)
+                out_of_reach.append(gate)
                 continue
             self._options.append(job)
             found = self._without_evictions(job) if mode == Mode.FIT else self._evict()
             if found is not None:
                 return found
         if not self._options:
-            return msgspec.structs.replace(self._short(out_of_reach[0]), nodes_unseen=True)
+            refused = without_quota(self._world, self._gangs, out_of_reach[0])
+            return msgspec.structs.replace(refused, nodes_unseen=True)
         return self._evict() or self._refuse()
 
     def _gates(self) -> Iterator[Gate]:
@@ -238,18 +255,13 @@ class Joint:
         if not why_not:
             retry_at = units.eligible_at if units is not None else None
             why_not = self._no_plan(first)
-        needs = first.gate.assignment.mode.needs_preemption
-        found = self._short(first, why_not) if needs else first.behind(first.unschedulable(why_not, units))
+        if first.gate.assignment.mode.needs_preemption:
+            found = without_quota(self._world, self._gangs, first.gate, why_not, first.left_out)
+        else:
+            found = first.behind(first.unschedulable(why_not, units))
         return msgspec.structs.replace(found, retry_at=retry_at)
 
     def _no_plan(self, job: QueuedAttempt) -> str:
         if job.gate.assignment.mode.needs_preemption:
             return "no workloads may be displaced so that the gang has both its quota and its nodes"
         return "the gang would not fit on nodes even if all workloads and pods were evicted that may be for it"
-
-    def _short(self, job: QueuedAttempt, why_not: str = "") -> Verdict:
-        """There is no quota; nodes were not looked at."""
-        text = job.gate.assignment.message
-        if why_not:
-            text += f". preemption: {why_not}"
-        return job.without_quota(text, Reason(job.gate.assignment.message, 0))

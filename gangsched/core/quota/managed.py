@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import msgspec
 
 from gangsched.core.actions import QueueStatus
-from gangsched.core.groups import group_key
+from gangsched.core.groups import group_key, names_of
 from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.holdings import Flavors, PodFlavors, holds_less, used
 from gangsched.core.quota.newcomers import may_find_victims
@@ -29,6 +29,7 @@ from gangsched.model.records import (
     NAMESPACE_NAME,
     NO_LABELS,
     NO_QUEUE,
+    SINGLE,
     GangId,
     Labels,
     Node,
@@ -87,6 +88,8 @@ class Managed:
         self._pending: dict[str, list[tuple[Place, str]]] = {}
         self._place: dict[str, tuple[str, Place]] = {}
         self._changed: set[str] = set()
+        #: What was promised to groups whose promise does not count at present, until it does again or is given up.
+        self._aside: dict[str, Admission] = {}
         #: Shapes of pods as they are in some flavors, for :mod:`.gate`: the same object every time.
         self.shapes: dict[tuple[PodShape, Flavors], PodShape] = {}
 
@@ -119,6 +122,7 @@ class Managed:
             for key in list(self._gangs_of):
                 self._forget(key)
             self._dirty.clear()
+            self._aside.clear()
             self._flavors.clear()
 
     def touch(self, gang: GangId) -> None:
@@ -157,6 +161,8 @@ class Managed:
         """
         membership = self._known.membership
         for gang in gangs:
+            if gang.family == SINGLE:
+                continue  # nothing but its pod stands for it
             found = self._known.queue_of_gang(gang)
             if found.local_queue:
                 return found
@@ -182,20 +188,22 @@ class Managed:
         if not self.active:
             return None
         labels = self.labels_of(gangs)
-        if not labels.local_queue:
-            return None
-        priority = self._known.membership.preemptor_priority(gangs)
-        return workload_priority(labels.priority_class, self.quota.priority_classes, priority)[0]
+        return self._priority(gangs, labels)[0] if labels.local_queue else None
+
+    def _priority(self, gangs: Sequence[GangId], labels: QueueLabels) -> tuple[int, str]:
+        """That of managed gangs with these labels, and what is wrong with it."""
+        own = self._known.membership.preemptor_priority(gangs)
+        return workload_priority(labels.priority_class, self.quota.priority_classes, own)
 
     def likeness(self, gangs: Sequence[GangId]) -> tuple[str, int, str, str] | None:
         """What managed gangs have in common that the same changes of quota help: their LocalQueue, their priority, the
         name of the root of their cohort tree (empty while there is none), and that of a WorkloadPriorityClass which
         does not exist.
         """
-        priority = self.priority(gangs)
-        if priority is None:
+        labels = self.labels_of(gangs) if self.active else NO_QUEUE
+        if not labels.local_queue:
             return None
-        namespace, labels = gangs[0].namespace, self.labels_of(gangs)
+        namespace, (priority, _) = gangs[0].namespace, self._priority(gangs, labels)
         queue, _ = self.quota.queue_of(namespace, labels.local_queue)
         missing = labels.priority_class if labels.priority_class not in self.quota.priority_classes else ""
         return f"{namespace}/{labels.local_queue}", priority, self._root(queue), missing
@@ -209,8 +217,7 @@ class Managed:
         membership = self._known.membership
         namespace = gangs[0].namespace
         queue, problem = self.quota.queue_of(namespace, labels.local_queue)
-        own = membership.preemptor_priority(gangs)
-        priority, missing = workload_priority(labels.priority_class, self.quota.priority_classes, own)
+        priority, missing = self._priority(gangs, labels)
         workload = Workload(
             namespace=namespace,
             name=gangs[0].name,
@@ -260,9 +267,10 @@ class Managed:
         return self.quota.has_room_somewhere(claim.workload, gone)
 
     def _set_aside(self, keys: set[str]) -> None:
-        """What is promised to a group does not count against itself; nobody else gets it because of that."""
+        """What is promised to a group does not count against itself; nobody else gets it unless it is given up."""
         if not keys.isdisjoint(self._promised):
-            changed = set(self._changed)
+            changed, admissions = set(self._changed), self.quota.admissions
+            self._aside = {key: admissions[key] for key in sorted(keys) if key in admissions}
             self.settle(keys)
             self._changed = changed
             self._dirty.update(gang for key in sorted(keys) for gang in self._gangs_of.get(key, ()))
@@ -274,8 +282,7 @@ class Managed:
         first = next((e for e in self._pending.get(workload.queue, ()) if e[1] != workload.uid), None)
         if first is None or first[0] > workload.place:
             return ""
-        name = ",".join(g.key for g in self._gangs_of.get(first[1], ()))
-        return f"{name} is ahead in ClusterQueue {workload.queue} (StrictFIFO)"
+        return f"{names_of(self._gangs_of.get(first[1], ()))} is ahead in ClusterQueue {workload.queue} (StrictFIFO)"
 
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that hold a workload's quota on nodes, terminating ones included, in name order."""
@@ -323,7 +330,8 @@ class Managed:
         """Work out what every gang that was touched holds. What is promised to groups with these keys is left out."""
         if not self.active:
             return
-        for key in sorted({*self._promised, *self._known.held}):
+        promised = sorted({*self._promised, *self._known.held}) if self._promised or self._known.held else ()
+        for key in promised:
             now = tuple(p.uid for p in self._known.held.get(key, ())) if key not in but else ()
             if now != self._promised.get(key, ()):
                 self._dirty.update(self._gangs_of.get(key, ()))
@@ -331,9 +339,14 @@ class Managed:
                     self._promised[key] = now
                 else:
                     self._promised.pop(key, None)
-        dirty, self._dirty = self._dirty, set()
-        for key in sorted({self._group_of(gang) for gang in sorted(dirty)}):
-            self._settle(key)
+        if self._dirty:
+            dirty, self._dirty = self._dirty, set()
+            for key in sorted({self._group_of(gang) for gang in sorted(dirty)}):
+                self._settle(key)
+        for key in [key for key in self._aside if key not in but]:
+            before, after = self._aside.pop(key), self.quota.admissions.get(key)
+            if after is None or holds_less(before, after):
+                self._changed.add(self._root(before.workload.queue))
         self._flavors.keep(self._known.held)
 
     def _group_of(self, gang: GangId) -> str:

@@ -183,6 +183,8 @@ class Search:
         """
         rankings, highest = self.holders.rankings(evicted), self._highest(self.policy.reclaim)
         pools = [p for p in self.pools if p.hierarchical == hierarchical]
+        if not pools:
+            return iter(())
 
         def queues(pool: Pool) -> Iterator[tuple[Order, Node, Node]]:
             for first, node in rankings.of(pool.cohort).above(self.need.cells):
@@ -191,7 +193,7 @@ class Search:
                 if node is not pool.skip:
                     yield first, node, pool.meeting
 
-        found = heapq.merge(*map(queues, pools), key=lambda q: q[0])
+        found = queues(pools[0]) if len(pools) == 1 else heapq.merge(*map(queues, pools), key=lambda q: q[0])
         return merged((first, self._from_queue(node, meeting, evicted)) for first, node, meeting in found)
 
     def _from_queue(self, node: Node, meeting: Node, evicted: bool) -> Iterator[tuple[Order, Holder, Node]]:
@@ -240,6 +242,24 @@ class Search:
         """Is there any candidate of another queue with (without) hierarchical advantage?"""
         return any(True for evicted in (True, False) for _ in self._others(evicted, hierarchical))
 
+    def _nobody(self) -> bool:
+        """Is it plain that there is no candidate at all? Of those who wait, most ask when nobody may go for them."""
+        holders, cells = self.holders, self.need.cells
+        within, reclaim = self._highest(self.policy.within), self._highest(self.policy.reclaim)
+        for evicted in (False, True):
+            if self.policy.within != NEVER:
+                first = holders.first(self.node, evicted)
+                if first is not None and first[0] <= within:
+                    return False
+            rankings = holders.rankings(evicted)
+            for pool in self.pools:
+                for order, node in rankings.of(pool.cohort).above(cells):
+                    if order[0] > reclaim:
+                        break
+                    if node is not pool.skip:
+                        return False
+        return True
+
     def attempts(self) -> tuple[bool, ...]:
         """Whether to borrow, in the order in which it is tried."""
         hierarchical, others = self._any(True), self._any(False)
@@ -260,6 +280,8 @@ class Search:
 
     def victims(self) -> list[Target]:
         """Who has to go, in the order in which they were chosen; nobody if that would not help."""
+        if self._nobody():
+            return []
         for borrowing in self.attempts():
             found = self._attempt(borrowing)
             if found:

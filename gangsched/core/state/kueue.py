@@ -76,7 +76,8 @@ class AdmittedByKueue:
 
     def mark_on(self, gang: GangId) -> str:
         """What on a pod of the gang says that Kueue admits it; empty if nothing does."""
-        return min(self._marks.get(gang, ()), default="")
+        found = self._marks.get(gang)
+        return min(found) if found else ""
 
     def workload_of(self, *uids: str) -> str:
         """The Workload of the first of these objects that has one, in words; empty if none has."""

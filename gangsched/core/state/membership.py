@@ -73,6 +73,7 @@ class Membership:
         self._standings: dict[GangId, Standing] = {}
         #: Of the gang that was asked about last: it is asked about again and again while it is decided.
         self._last: tuple[GangId, Census] | None = None
+        self._last_standing: tuple[GangId, Standing] | None = None
 
     # -- changes -------------------------------------------------------------------------------------------
 
@@ -105,6 +106,8 @@ class Membership:
         self._standings.pop(gang, None)
         if self._last is not None and self._last[0] == gang:
             self._last = None
+        if self._last_standing is not None and self._last_standing[0] == gang:
+            self._last_standing = None
 
     def set_object(self, gang: Gang) -> None:
         """Insert or replace a group object."""
@@ -141,9 +144,11 @@ class Membership:
     def spec(self, gang: GangId) -> Gang | None:
         """What is known about the gang: its object, else what its oldest valid member says; None if nothing is."""
         if gang.family == SINGLE:
-            known = self._told.get(gang) or self._single(gang)
-            if known is not None and gang.scheduler in self.ours:
-                self._told[gang] = known
+            known = self._told.get(gang)
+            if known is None:
+                known = self._single(gang)
+                if known is not None and gang.scheduler in self.ours:
+                    self._told[gang] = known
             return known
         found = self.objects.get((gang.family, gang.namespace, gang.name))
         if found is not None:
@@ -330,9 +335,14 @@ class Membership:
 
     def _standing(self, gang: GangId) -> Standing:
         """Kept for large gangs: each of their victims asks."""
-        known = self._standings.get(gang)
-        if known is not None:
-            return known
+        last = self._last_standing
+        if last is not None and last[0] == gang:
+            return last[1]
+        found = self._standings.get(gang) or self._stand(gang)
+        self._last_standing = gang, found
+        return found
+
+    def _stand(self, gang: GangId) -> Standing:
         pods = self.members.get(gang, {}).values()
         live = [p for p in pods if p.live]
         found = Standing(
