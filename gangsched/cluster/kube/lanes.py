@@ -9,6 +9,7 @@ pod never overlap: a condition that is on its way must not arrive after the bind
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -41,8 +42,10 @@ class Lanes:
 
     ``low_in_flight`` bounds how many conditions and reports are on their way at once, so that a binding never
     waits behind a flood of them. While more than ``busy_writes`` writes are on their way none is sent, since each would
-    take the API server's time from them, but for those that have waited for ``patience_seconds``. What says why a pod
-    is not scheduled is not sent before ``kept_back_seconds``. ``dropped`` counts what was not kept, by reason.
+    take the API server's time from them, but for those that have waited for ``patience_seconds``; nor for
+    ``calm_seconds`` afterwards: many writes that end together, the marks of a plan say, are followed by the next ones.
+    What says why a pod is not scheduled is not sent before ``kept_back_seconds``. ``dropped`` counts what was not kept,
+    by reason.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Lanes:
         low_in_flight: int = 16,
         busy_writes: int = 12,
         patience_seconds: float = 5.0,
+        calm_seconds: float = 0.0,
         kept_back_seconds: float = 0.0,
     ) -> None:
         self._writes: deque[Item] = deque()
@@ -67,6 +71,8 @@ class Lanes:
         self._low_in_flight = 0
         self._busy_writes = busy_writes
         self._patience_seconds = patience_seconds
+        self._calm_seconds = calm_seconds
+        self._busy_at = -math.inf  # when many writes were last seen on their way
         self._writes_in_flight = 0
         self._deferred = 0
         self.dropped: dict[str, int] = {"replaced": 0, "repeated": 0, "overload": 0}
@@ -129,7 +135,10 @@ class Lanes:
             return item
         if self._low_in_flight >= self._low_limit:
             return None
-        if self._writes_in_flight > self._busy_writes and not self._waited_long(now):
+        busy = self._writes_in_flight > self._busy_writes
+        if busy:
+            self._busy_at = now
+        if (busy or now < self._calm_at) and not self._waited_long(now):
             return None
         newest = now - self._kept_back_seconds
         uid = next((uid for uid in self._conditions if uid not in self._busy), None)
@@ -148,8 +157,15 @@ class Lanes:
 
     def ready_in(self, now: float) -> float | None:
         """Seconds until something that is kept back may be sent; None when there is nothing of the kind."""
-        since = [i.submitted_at for i in self._oldest() if i.submitted_at + self._kept_back_seconds > now]
-        return min(since) + self._kept_back_seconds - now if since else None
+        moments = [i.submitted_at + self._kept_back_seconds for i in self._oldest()]
+        if moments:
+            moments.append(self._calm_at)
+        return min((moment - now for moment in moments if moment > now), default=None)
+
+    @property
+    def _calm_at(self) -> float:
+        """From when on no write is expected right now."""
+        return self._busy_at + self._calm_seconds
 
     def _waited_long(self, now: float) -> bool:
         return any(now - item.submitted_at > self._patience_seconds for item in self._oldest())

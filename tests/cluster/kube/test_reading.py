@@ -172,10 +172,11 @@ async def test_silent_watch_is_given_up(
 
 async def test_optional_group_that_may_not_be_read(make_cluster: Make, proxy: FaultyProxy) -> None:
     """A gang API that is forbidden to us does not hold up the first decision, but it is shown."""
-    proxy.fail(Fault(path="/podgroups$", status=403, times=None))
+    proxy.fail(Fault(path=r"/scheduling\.k8s\.io/\w+/podgroups$", status=403, times=None))
     reader = await make_cluster()
     await reader.leading()
-    assert [problem.split(":")[0] for problem in reader.cluster.health().problems] == ["podgroups.scheduling.k8s.io"]
+    cluster = reader.cluster
+    await wait_until(lambda: [p.split(":")[0] for p in cluster.health().problems] == ["podgroups.scheduling.k8s.io"])
 
 
 async def test_refresh_delivers_the_difference_only(
