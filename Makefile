@@ -17,8 +17,8 @@ env: ## create or refresh .venv (again: under a second)
 demo: env ## watch a gang preempt, without a cluster (ARGS=--list shows all demos)
 	@$(BIN)/gangsched demo $(ARGS)
 
-test: env control-plane ## the whole suite, with a real API server (ARGS=... goes to pytest)
-	@$(BIN)/pytest $(ARGS)
+test: env control-plane ## the whole suite, with a real API server (ARGS=... goes to pytest; -n0 for one process)
+	@$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: env ## lint, format, types, layers
 	@echo '• ruff check'        && $(BIN)/ruff check

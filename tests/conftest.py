@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,46 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
 
 _numbers = itertools.count(1)
+_granted: set[Path] = set()
+
+#: Files that take 10 s and more, the longest first: when workers share the suite by files (`make test`), these come
+#: first, so that the workers end together.
+LONGEST_FIRST = (
+    "tests/resilience/test_resilience.py",
+    "tests/chaos/test_chaos.py",
+    "tests/controlplane/test_control_plane.py",
+    "tests/bench/live/test_smoke.py",
+    "tests/sidebyside/test_side_by_side.py",
+    "tests/e2e/test_restart.py",
+    "tests/e2e/test_jobs.py",
+    "tests/cluster/kube/test_election.py",
+    "tests/cluster/kube/test_writing.py",
+    "tests/e2e/test_rollback.py",
+    "tests/oracle/test_quality.py",
+    "tests/properties/test_random_clusters.py",
+    "tests/cluster/kube/test_reading.py",
+    "tests/e2e/",
+    "tests/cluster/kube/",
+    "tests/controllers/test_group_status_on_a_cluster.py",
+    "tests/runtime/test_run_on_a_cluster.py",
+    "tests/cluster/sim/test_restart.py",
+    "tests/bench/",
+)
+
+MOST_WORKERS = 6
+"""The longest file takes so much of the time of all that more would only wait for it."""
+
+
+def pytest_configure() -> None:
+    """Forget the size of a terminal, which a worker inherits from readline: all output has the width of files."""
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores for `-n auto`: a good part of the time goes by in waiting for the API server."""
+    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,11 +72,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the control plane, so that `-m 'not controlplane'` leaves them all out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test that uses the control plane, so that `-m 'not controlplane'` leaves them all out.
+
+    In a worker the longest files come first.
+    """
     for item in items:
         if {"control_plane", "make_control_plane"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.controlplane)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _turn(item.nodeid))
+
+
+def _turn(test: str) -> int:
+    """The place of a test's file among the long ones; the others come after them, as they are."""
+    return next((n for n, name in enumerate(LONGEST_FIRST) if test.startswith(name)), len(LONGEST_FIRST))
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +143,9 @@ async def crds(admin: Client) -> list[str]:
 @pytest.fixture
 async def scheduler_kubeconfig(control_plane: ControlPlane, admin: Client) -> Path:
     """The kubeconfig of the scheduler's user, who has the rights of manifests/ and no others."""
-    await apply_manifests_rbac(admin, plane.SCHEDULER_USER)
+    if control_plane.directory not in _granted:  # rights outlive what is wiped after each test
+        await apply_manifests_rbac(admin, plane.SCHEDULER_USER)
+        _granted.add(control_plane.directory)
     return control_plane.scheduler_kubeconfig
 
 
