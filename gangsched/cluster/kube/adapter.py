@@ -136,6 +136,7 @@ class KubeCluster:
         self._elector: Elector | None = None
         self._writer: Writer | None = None
         self._giving_up: asyncio.Task[bool] | None = None
+        self._warming: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------------------------ the decision thread's side
 
@@ -282,7 +283,7 @@ class KubeCluster:
                 raise RuntimeError(f"{task.get_name()} has ended")
             all_answered = await writer.drain(self._drain_seconds)
         finally:
-            await end([stop, *tasks])
+            await end([stop, *tasks, *([self._warming] if self._warming else [])])
             await writer.drain(0.0)  # after a failure: nothing may be on its way when the connections close
             # A write that we gave up may still take effect: then the next leader had better wait for the expiry.
             if self._elector is not None and all_answered:
@@ -368,6 +369,8 @@ class KubeCluster:
         self._leading = leading
         self._term += 1
         self._deliver([LeadershipChanged(leading)])
+        if leading and self._writer is not None and not self._dry_run:
+            self._warming = asyncio.create_task(self._writer.warm(), name="warm")
 
     def _fence(self) -> float:
         return math.inf if self._elector is None else self._elector.may_write_until

@@ -155,6 +155,10 @@ class Client:
         """Get ready; the event loop must be running."""
         self._http = self.connection.http()
 
+    async def warm(self, count: int) -> None:
+        """Open connections for ``count`` requests at once."""
+        await self._open.warm(count)
+
     async def close(self) -> None:
         """Close all connections."""
         http, self._http = self._http, None

@@ -64,6 +64,8 @@ class Http(Protocol):
         self, target: str, headers: Mapping[str, str], silence_seconds: float
     ) -> contextlib.AbstractAsyncContextManager[Stream]: ...
 
+    async def warm(self, count: int) -> None: ...
+
     async def aclose(self) -> None: ...
 
 
@@ -135,6 +137,16 @@ class Pool:
             yield incoming
         finally:
             self._drop(connection)
+
+    async def warm(self, count: int) -> None:
+        """Open connections until ``count`` are kept, so that so many requests at once need not wait for them. What
+        cannot be opened now is opened when it is needed.
+        """
+        missing = count - len(self._idle)
+        opened = await asyncio.gather(*(self._connect() for _ in range(missing)), return_exceptions=True)
+        for each in opened:
+            if isinstance(each, _Connection):
+                self._put_back(each)
 
     async def aclose(self) -> None:
         """Cut all connections, and let their sockets close."""

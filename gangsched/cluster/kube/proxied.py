@@ -66,6 +66,9 @@ class Proxied:
             ) as response:
                 yield _Response(response.status, _headers(response), response.content.iter_any())
 
+    async def warm(self, count: int) -> None:
+        """Nothing: a proxy is asked for a connection when there is a request."""
+
     async def aclose(self) -> None:
         """Cut all connections."""
         from gangsched.cluster.kube.connection import close_session  # noqa: PLC0415 - which imports this module

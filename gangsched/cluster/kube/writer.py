@@ -161,6 +161,10 @@ class Writer:
                 self._observe("reports_dropped", new, {"reason": reason})
                 self._reported_drops[reason] = count
 
+    async def warm(self) -> None:
+        """Open the connections that many writes will need, while the first decision is being made."""
+        await self._client.warm(self._settings.in_flight)
+
     @property
     def idle(self) -> bool:
         """True when nothing waits and nothing is on its way."""

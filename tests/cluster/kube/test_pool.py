@@ -84,6 +84,25 @@ async def test_requests_are_complete_and_share_a_connection() -> None:
     assert server.connections == 1
 
 
+async def test_connections_that_were_opened_ahead_are_used() -> None:
+    """Requests at once find the connections that were opened for them, and the one that was kept."""
+    scripts: list[Script] = [[PLAIN]] * 4
+    server = Server(*scripts)
+    async with pool_of(server) as pool:
+        await ask(pool)
+        await pool.warm(3)
+        await asyncio.gather(*(ask(pool) for _ in range(3)))
+    assert server.connections == 3
+
+
+async def test_connections_that_cannot_be_opened_ahead_are_no_failure() -> None:
+    """The request that needs one says what is wrong."""
+    pool = Pool("http://127.0.0.1:1", None, None, "test/1")
+    await pool.warm(2)
+    with pytest.raises(ConnectionRefusedError):
+        await ask(pool)
+
+
 @pytest.mark.parametrize(
     "script",
     [[b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"], [PLAIN + b"surplus"], [PLAIN, None]],
