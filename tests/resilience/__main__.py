@@ -14,7 +14,7 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.bench.table import table
 from tests.controlplane.plane import ControlPlane
 from tests.resilience import crashes, crowd, mutants, overload, proxyload
 from tests.resilience.crashes import FROZEN, ONE, TWO, Outcome
+from tests.resilience.findings import Findings
 
 _SHORT = {"one": ONE, "two": TWO, "frozen": FROZEN}
 
@@ -169,7 +170,7 @@ def render_loads(outcomes: list[proxyload.Outcome]) -> str:
     lines = [table(header, rows)]
     for o in outcomes:
         lines.append(f"{o.name}: " + (", ".join(f"{n} {what}" for what, n in sorted(o.faults.items())) or "no faults"))
-        lines += _wrong(o.name, o.violations, o.problems)
+        lines += _wrong(o.name, o)
     return "\n".join(lines)
 
 
@@ -204,7 +205,7 @@ def render_overloads(outcomes: list[overload.Outcome]) -> str:
     ]
     lines = [table(header, rows)]
     for o in outcomes:
-        lines += _wrong(o.name, {}, o.problems)
+        lines += _wrong(o.name, o)
     return "\n".join(lines)
 
 
@@ -224,15 +225,15 @@ def render_crowd(o: crowd.Outcome) -> str:
         ("loop lag, p99 below", f"{o.lag_ms:.0f} ms"),
         ("lag of a loop that does nothing, p99", f"{o.idle_lag_ms:.1f} ms"),
     ]
-    return "\n".join([table(("what", "how much"), rows), *(f"wrong: {text}" for text in o.problems)])
+    return "\n".join([table(("what", "how much"), rows), *(f"wrong: {text}" for text in [*o.problems, *o.slow])])
 
 
-def _wrong(name: str, violations: Mapping[str, list[str]], problems: list[str]) -> list[str]:
+def _wrong(name: str, found: Findings) -> list[str]:
     lines = []
-    for kind, texts in violations.items():
+    for kind, texts in found.violations.items():
         lines += [f"{name}: {kind}: {len(texts)}"] if texts else []
         lines += [f"    {text}" for text in texts[:10]]
-    return [*lines, *(f"{name}: {text}" for text in problems)]
+    return [*lines, *(f"{name}: {text}" for text in [*found.problems, *found.slow])]
 
 
 def render(outcomes: list[Outcome]) -> str:
@@ -276,7 +277,7 @@ def render(outcomes: list[Outcome]) -> str:
     ]
     lines = [table(header, rows)]
     for o in outcomes:
-        lines += _wrong(o.mode, o.violations, o.problems)
+        lines += _wrong(o.mode, o)
     return "\n".join(lines)
 
 

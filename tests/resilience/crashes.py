@@ -276,4 +276,4 @@ def judge(outcome: Outcome, plane: ControlPlane, run: Run) -> None:
             outcome.handovers.setdefault(what, []).append(first - at)
     for what, limit in (("stop", CLEAN_SECONDS), ("kill", KILLED_SECONDS), ("freeze", KILLED_SECONDS)):
         slow = [t for t in outcome.handovers.get(what, ()) if t > limit]
-        outcome.problems += [f"hand-over after {what} took {t:.1f} s, not {limit:g} s" for t in slow]
+        outcome.slow += [f"hand-over after {what} took {t:.1f} s, not {limit:g} s" for t in slow]

@@ -138,7 +138,7 @@ def _judge(outcome: Outcome) -> None:
     if outcome.leaders != 1:
         outcome.problems.append(f"the lease had {outcome.leaders} holders")
     if outcome.lease_gap_seconds > LIMITS["renew_deadline_seconds"]:
-        outcome.problems.append(f"the lease was not renewed for {outcome.lease_gap_seconds:.1f} s")
+        outcome.slow.append(f"the lease was not renewed for {outcome.lease_gap_seconds:.1f} s")
 
 
 # ------------------------------------------------------------------------------------------------------ what is watched

@@ -132,13 +132,11 @@ class Lanes:
                 continue
             self._busy[item.pod_uid] = deque()
             self._writes_in_flight += 1
+            self._look(now)
             return item
         if self._low_in_flight >= self._low_limit:
             return None
-        busy = self._writes_in_flight > self._busy_writes
-        if busy:
-            self._busy_at = now
-        if (busy or now < self._calm_at) and not self._waited_long(now):
+        if (self._look(now) or now < self._calm_at) and not self._waited_long(now):
             return None
         newest = now - self._kept_back_seconds
         uid = next((uid for uid in self._conditions if uid not in self._busy), None)
@@ -167,6 +165,13 @@ class Lanes:
         """From when on no write is expected right now."""
         return self._busy_at + self._calm_seconds
 
+    def _look(self, now: float) -> bool:
+        """Are many writes on their way? When they were is remembered."""
+        busy = self._writes_in_flight > self._busy_writes
+        if busy:
+            self._busy_at = now
+        return busy
+
     def _waited_long(self, now: float) -> bool:
         return any(now - item.submitted_at > self._patience_seconds for item in self._oldest())
 
@@ -175,8 +180,9 @@ class Lanes:
         lanes = (self._conditions, self._reasons, self._reports)
         return [next(iter(lane.values())) for lane in lanes if lane]
 
-    def done(self, item: Item) -> None:
+    def done(self, item: Item, now: float) -> None:
         """This action has been answered: others of its pod may go."""
+        self._look(now)
         if item.lane == "write":
             self._writes_in_flight -= 1
         else:

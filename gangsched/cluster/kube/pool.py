@@ -142,7 +142,9 @@ class Pool:
         """Open connections until ``count`` are kept, so that so many requests at once need not wait for them. What
         cannot be opened now is opened when it is needed.
         """
-        missing = count - len(self._idle)
+        oldest = time.monotonic() - IDLE_SECONDS
+        kept = sum(each.open and each.idle_since > oldest for each in self._idle)
+        missing = count - kept
         opened = await asyncio.gather(*(self._connect() for _ in range(missing)), return_exceptions=True)
         for each in opened:
             if isinstance(each, _Connection):

@@ -225,7 +225,7 @@ class Writer:
         try:
             outcome, message = await self._send(item)
         finally:
-            self._lanes.done(item)
+            self._lanes.done(item, time.monotonic())
             action = item.action
             if isinstance(action, Bind) and outcome not in (Outcome.OK, Outcome.TRANSIENT):
                 self._foreign.failed(action)

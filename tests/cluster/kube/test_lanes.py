@@ -24,7 +24,7 @@ def take_all(lanes: Lanes) -> list[object]:
     out: list[object] = []
     while (item := lanes.take(0.0)) is not None:
         out.append(item.action)
-        lanes.done(item)
+        lanes.done(item, 0.0)
     return out
 
 
@@ -64,7 +64,7 @@ def test_writes_to_one_pod_do_not_overlap() -> None:
     assert (first.action, third.action) == (Mark(1, pod("a"), "m"), Mark(3, pod("b"), "m"))
     assert lanes.take(0.0) is None
     assert lanes.writes_waiting == 1
-    lanes.done(first)
+    lanes.done(first, 0.0)
     assert take_all(lanes) == [Mark(2, pod("a"), "m"), SetCondition(pod("a"), "r", "m")]
 
 
@@ -76,7 +76,7 @@ def test_condition_in_flight_holds_up_the_binding() -> None:
     assert condition is not None
     lanes.put_write(Bind(1, pod("a"), "n"), 0.0)
     assert lanes.take(0.0) is None
-    lanes.done(condition)
+    lanes.done(condition, 0.0)
     assert take_all(lanes) == [Bind(1, pod("a"), "n")]
 
 
@@ -92,7 +92,7 @@ def test_low_lanes_leave_room() -> None:
     write = lanes.take(0.0)
     assert write is not None
     assert write.lane == "write"
-    lanes.done(low)
+    lanes.done(low, 0.0)
     assert take_all(lanes) == [report("a")]
 
 
@@ -120,7 +120,7 @@ def test_clear_returns_what_must_be_answered() -> None:
     assert lanes.take(0.0) is not None  # the report: write 1 is deferred behind write 0
     assert [item.action for item in lanes.clear()] == [Mark(1, pod("a"), "m")]
     assert len(lanes) == 0
-    lanes.done(first)
+    lanes.done(first, 0.0)
     assert lanes.take(0.0) is None
 
 
@@ -145,11 +145,11 @@ def test_every_write_is_taken_once_in_the_order_of_its_pod(steps: list[tuple[str
         lanes.put_write(submitted[-1], 0.0)
         take()
         if answer and in_flight:
-            lanes.done(in_flight.pop(0))
+            lanes.done(in_flight.pop(0), 0.0)
     while in_flight or len(lanes):
         take()
         if in_flight:
-            lanes.done(in_flight.pop())
+            lanes.done(in_flight.pop(), 0.0)
     for name in "abc":
         assert [w for w in taken if w.pod.name == name] == [w for w in submitted if w.pod.name == name]
 
@@ -167,7 +167,7 @@ def test_nothing_for_people_while_many_bindings_are_on_their_way() -> None:
     lanes.put_report(report("b"), 6.1)
     assert lanes.take(6.1) is None
     assert sent[0] is not None
-    lanes.done(sent[0])
+    lanes.done(sent[0], 0.0)
     assert lanes.take(6.1) is not None
 
 
@@ -177,11 +177,10 @@ def test_nothing_for_people_between_two_waves_of_writes() -> None:
     for n in range(2):
         lanes.put_write(Bind(n, pod(f"p{n}"), "node"), 0.0)
     sent = [lanes.take(0.0), lanes.take(0.0)]
-    lanes.put_report(report("a"), 0.0)
-    assert lanes.take(1.0) is None
     for item in sent:
         assert item is not None
-        lanes.done(item)
+        lanes.done(item, 1.0)
+    lanes.put_report(report("a"), 1.0)
     assert lanes.take(1.25) is None
     assert lanes.ready_in(1.25) == 0.25
     lanes.put_write(Bind(2, pod("p2"), "node"), 1.25)

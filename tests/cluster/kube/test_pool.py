@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.pool import Answer, Pool, _Reader
+from tests.controlplane.client import wait_until
 
 #: The answer in pieces, sent one after another; None closes the connection.
 Script = list[bytes | None]
@@ -93,6 +94,16 @@ async def test_connections_that_were_opened_ahead_are_used() -> None:
         await pool.warm(3)
         await asyncio.gather(*(ask(pool) for _ in range(3)))
     assert server.connections == 3
+
+
+async def test_connections_that_the_server_has_closed_are_not_counted() -> None:
+    """What is kept and dead is no connection for the next request."""
+    server = Server([PLAIN, None])
+    async with pool_of(server) as pool:
+        await ask(pool)
+        await wait_until(lambda: not any(each.open for each in pool._idle))
+        await pool.warm(1)
+        assert sum(each.open for each in pool._idle) == 1
 
 
 async def test_connections_that_cannot_be_opened_ahead_are_no_failure() -> None:
