@@ -132,7 +132,9 @@ class Scheduler:
                 self._late.gone(uid)
                 self._pod_gone(uid)
             case ev.WriteDone(action_id, outcome, message):
-                self._run.phases.answer(action_id, outcome, message)
+                # An adapter may say it in plain words, which are equal to an outcome and not the same object.
+                known_outcome = outcome if type(outcome) is ev.Outcome else ev.Outcome(outcome)
+                self._run.phases.answer(action_id, known_outcome, message)
             case ev.NodeChanged(node):
                 self._node_changed(node)
             case ev.NodeGone(name):

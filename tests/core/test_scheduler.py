@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from gangsched.core.actions import Bind, Mark, Nominate, Remove, Report, SetCondition, WithdrawNomination, Write
-from gangsched.core.events import NodeGone, Outcome
+from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, Report, SetCondition, WithdrawNomination, Write
+from gangsched.core.events import NodeGone, Outcome, WriteDone
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
-from tests.core.harness import Cluster, nodes_of, reports, writes
+from tests.core.harness import Built, Cluster, nodes_of, reports, writes
 
 G = "d/g"
 
 
-def preempting(**options: Any) -> Cluster:
+def preempting(kind: type[Cluster] = Cluster, **options: Any) -> Cluster:
     """Gang g of two needs both nodes; v1 and v2 are in the way."""
-    return Cluster(
+    return kind(
         node("n1"),
         node("n2"),
         gang("g").min(2).timeout(60),
@@ -58,6 +59,28 @@ def test_the_whole_way_of_a_preemption() -> None:
     cluster.leave("v2")
     assert writes(cluster.run()) == [("Bind", "m1"), ("Bind", "m2")]
     assert state(cluster) is None
+
+
+class PlainWords(Cluster):
+    """A cluster whose answers to writes are plain strings."""
+
+    def handle(self, *events: Built) -> list[Action]:
+        self._events = [
+            msgspec.structs.replace(e, outcome=str(e.outcome.value)) if isinstance(e, WriteDone) else e
+            for e in self._events
+        ]
+        return super().handle(*events)
+
+
+def test_answers_in_plain_words_are_the_same() -> None:
+    """Whoever says ``"ok"`` where an outcome is meant is understood."""
+    usual, plain = preempting(), preempting(PlainWords)
+    for cluster in (usual, plain):
+        cluster.run()
+        cluster.leave()
+        cluster.run()
+    assert plain.log == usual.log
+    assert nodes_of(plain.log) == {"m1": "n1", "m2": "n2"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,12 +13,20 @@ from hypothesis import strategies as st
 from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.events import NamespaceChanged, PodGone, QueueObjectChanged
 from gangsched.core.queueing.buckets import Buckets
-from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL
-from gangsched.model.records import Namespace
-from tests.builders import gang, node, pod
-from tests.core.harness import Built, Cluster, nodes_of
-from tests.core.quota.world import cohort, own, queue
+from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL, ResourceFlavor
+from gangsched.model.records import Job, Namespace, QueueLabels, Toleration
+from tests.builders import NodeBuilder, gang, node, pod
+from tests.core.harness import Built, Cluster, nodes_of, victims
+from tests.core.quota.world import cohort, flavor, group, own, queue
 from tests.core.test_joint import big, objects, queued
+
+#: Its nodes are tainted, and who runs in it tolerates that.
+SPOT = ResourceFlavor("spot", {"tier": "spot"}, tolerations=(Toleration("spot", "Exists"),))
+
+
+def spot(name: str, cpu: float = 4) -> NodeBuilder:
+    """A node of that flavor."""
+    return node(name).cpu(cpu).label(tier="spot").taint("spot")
 
 
 def decided(cluster: Cluster, *events: Built) -> list[str]:
@@ -118,6 +127,55 @@ def test_a_namespace_with_other_labels_wakes():
     assert decided(cluster, NamespaceChanged(Namespace("d", {"team": "t"}))) == ["x"]
 
 
+def test_a_job_that_starts_wakes_nobody():
+    """What its pods get is what it was promised itself: nothing is free in between. When it has ended, there is."""
+    rules = objects(queue("a", "co", cpu=8), queue("b", "co", cpu=0), queue("c", "co", cpu=0))
+    sleepers = queued("x", "b", 5), queued("y", "c", 5)
+    cluster = Cluster(big(), *rules, queued("old", "a", 4), *sleepers)
+    cluster.run()
+    cluster.pass_time(400)
+    template = pod("j").cpu(4).uid("").obj()
+    job = Job("d", "j", "uid-Job-j", 1, 1, queue=QueueLabels("q-a"), template=template, suspended=True, version="1")
+    cluster.show(job)
+    cluster.run()
+    member = msgspec.structs.replace(pod("j-0").owner("Job", "j").obj(), shape=template.shape)
+    assert decided(cluster, member) == ["j"]
+    assert cluster.pod("j-0").node == "n1"
+    ended = msgspec.structs.replace(job, suspended=False, finished=True)
+    assert decided(cluster, PodGone("d", "j-0", member.uid), ended) == ["x", "y"]
+
+
+def test_a_promise_that_makes_a_queue_borrow_wakes_those_who_may_reclaim():
+    """While its victim is leaving it counts for its queue already, of which others may have to go now."""
+    rules = objects(queue("a", "co", cpu=4, reclaim="LowerPriority"), queue("b", "co", cpu=2), queue("c", "co", cpu=0))
+    running = queued("firm", "c", 3, priority=9).on("n1"), queued("lent", "b", 2).on("n1")
+    low = pod("low").cpu(4).priority(-1).on("n2")
+    cluster = Cluster(big(), node("n2").cpu(4).label(tier="t"), *rules, low, *running, queued("x", "a", 2, priority=5))
+    cluster.run()
+    assert decided(cluster, queued("next", "b", 1).selector(tier="t")) == ["next", "x"]
+    assert victims(cluster.decisions[-1]) == ["lent"]
+
+
+def test_room_on_a_tainted_node_of_a_flavor_wakes():
+    """The flavor tolerates the taint for the gang that waits."""
+    rules = objects(SPOT, queue("a", "", group(flavor("spot", cpu=8))))
+    other = pod("other").cpu(4).tolerates("spot", "Exists").priority(5).on("s1")
+    cluster = Cluster(spot("s1"), *rules, other, queued("x", "a", 1))
+    cluster.run()
+    assert decided(cluster, PodGone("d", "other", "uid-d-other")) == ["x"]
+    assert cluster.pod("x").node == "s1"
+
+
+@pytest.mark.parametrize("came", [spot("s2"), node("n1").cpu(4).label(tier="spot")])
+def test_a_node_of_a_flavor_wakes(came: NodeBuilder):
+    """One that comes with the taint of the flavor, or that gets its labels only now."""
+    rules = objects(SPOT, queue("a", "", group(flavor("spot", cpu=8))))
+    cluster = Cluster(spot("s1"), node("n1").cpu(4), *rules, queued("x", "a", 3).on("s1"), queued("y", "a", 3))
+    cluster.run()
+    assert decided(cluster, came) == ["y"]
+    assert cluster.pod("y").node == came.obj().name
+
+
 # -- nobody sleeps in vain ---------------------------------------------------------------------------------
 
 POLICIES = ("Never", "LowerPriority", "Any")
@@ -134,19 +192,28 @@ class Chance:
         """A queue somewhere in two cohorts, one below the other."""
         pick = self.random.choice
         cpu = own(pick((0, 2, 4)), pick((None, None, 2)), pick((None, None, 0)))
+        flavors = [flavor(cpu=cpu), flavor("spot", cpu=pick((2, 8)))][: pick((1, 2))]
+        if pick((True, False)):
+            flavors.reverse()
         return QueueObjectChanged(
             queue(
-                name, pick(("top", "low", "low")), cpu=cpu, within=pick(("Never", "LowerPriority")),
+                name, pick(("top", "low", "low")), group(*flavors), within=pick(("Never", "LowerPriority")),
                 reclaim=pick(POLICIES), borrow=pick(("Never", "LowerPriority")),
                 strategy=pick(("BestEffortFIFO", "BestEffortFIFO", "StrictFIFO")),
             )
         )  # fmt: skip
 
     def world(self) -> list[Built]:
-        """Two nodes, four queues and some pods."""
+        """Three nodes, one of them tainted, four queues and some pods."""
         names = "abcd"
-        made: list[Any] = [cohort("low", "top"), *(self.queue(n).record for n in names)]
-        return [node("n1").cpu(8), node("n2").cpu(4), *objects(*made), *(p for _ in range(8) for p in self.gang())]
+        made: list[Any] = [SPOT, cohort("low", "top"), *(self.queue(n).record for n in names)]
+        return [
+            node("n1").cpu(8),
+            node("n2").cpu(4),
+            spot("s1"),
+            *objects(*made),
+            *(p for _ in range(8) for p in self.gang()),
+        ]
 
     def gang(self) -> list[Built]:
         """A pod with a queue, or (seldom) without one, or several that start together."""
@@ -172,7 +239,9 @@ class Chance:
         if kind < 5:
             return [self.queue(self.random.choice("abcd"))]
         if kind < 6:
-            return [node(self.random.choice(("n1", "n2", "n3"))).cpu(self.random.choice((2, 4, 8)))]
+            name, cpu = self.random.choice(("n1", "n2", "n3", "s1", "s2")), self.random.choice((2, 4, 8))
+            tainted = name.startswith("s") and self.random.random() < 0.7
+            return [spot(name, cpu) if tainted else node(name).cpu(cpu)]
         return self.gang()
 
 

@@ -1,4 +1,4 @@
-"""What is said of a gang that quota alone refuses. Nodes do not matter to it, so nothing is simulated."""
+"""What is said of a gang that quota alone refuses. Where nobody may be displaced for it, nothing is simulated."""
 
 from __future__ import annotations
 

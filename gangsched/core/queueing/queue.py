@@ -55,6 +55,7 @@ class Hint(enum.Flag):
     VOLUMES = enum.auto()  # a claim, a volume or a storage class changed
     TURN = enum.auto()  # a gang that was ahead is no longer in the way
     QUOTA = enum.auto()  # quota was given back, a queue object changed, or the head of a queue did
+    PROMISED = enum.auto()  # room and quota are kept for a gang until its victims are gone
     ANY = NODE | ROOM | PODS | VICTIMS | BUDGET | CLASSES | NAMESPACES | VOLUMES | TURN | QUOTA
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 import numpy as np
 
 from gangsched.core.filters.base import Filter
@@ -30,12 +31,14 @@ from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.quota.gate import in_flavors
 from gangsched.core.quota.holders import Holder
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.terms import Selection, selection_of
 from gangsched.core.state.world import World
+from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import SINGLE, GangId, Pod
 
 #: Filters that look at one node at a time, and what can turn their answer about it.
@@ -117,20 +120,28 @@ class Wakeups:
                 job = self._decider.attempt(group.gangs, group.key, now)
                 job.ignore_turns()
                 may_leave = self._holds_quota if like.queue is not None else None
-                judge = _Judge(job, like.classes, like.preempts, may_leave)
+                judge = _Judge(job, like, may_leave, self._flavors(like))
                 self._known[like] = any(self._may_help(judge, change) for change in self._changes) and judge.enough()
             except PluginError:
                 self._known[like] = True  # the decision will say whose fault it is
         return self._known[like]
 
+    def _flavors(self, like: Likeness) -> list[ResourceFlavor]:
+        """Those that ask something of the nodes of such gangs, or let them run on nodes where they could not."""
+        if like.queue is None:
+            return []
+        quota = self._world.managed.quota
+        queue, _ = quota.queue_of(*like.queue[0].split("/"))
+        return [f for f in quota.flavors_of(queue) if f.labels or f.tolerations]
+
     def _holds_quota(self, pod: Pod) -> bool:
         return self._world.managed.holder_of(pod.gang) is not None
 
     def _new_holders(self) -> dict[str, list[Holder]]:
-        """Workloads that hold quota and may be displaced from now on, by the root of their tree."""
+        """Workloads that hold quota from now on, or may be displaced from now on, by the root of their tree."""
         managed, found = self._world.managed, dict[str, Holder]()
         for change in self._changes if managed.active else ():
-            if change.kind & (Hint.VICTIMS | Hint.PODS) and change.pod is not None:
+            if change.kind & (Hint.VICTIMS | Hint.PODS | Hint.PROMISED) and change.pod is not None:
                 holder = managed.holder_of(change.pod.gang)
                 if holder is not None and change.pod.gang not in self._world.binding:
                     found[holder.admission.workload.uid] = holder
@@ -172,24 +183,53 @@ class Wakeups:
 class _Judge:
     """What the events are held against: the classes of a gang's pending members, its priority, and which pods
     ``may_leave`` whatever theirs is, because quota may be asked back (None: none).
+
+    Members that need quota run where any of the ``flavors`` lets them: they have the tolerations of all, and the
+    labels of none. That wakes a gang too often rather than too seldom.
     """
 
     def __init__(
-        self, job: Attempt, classes: Sequence[PodClass], preempts: bool, may_leave: Callable[[Pod], bool] | None
+        self,
+        job: Attempt,
+        like: Likeness,
+        may_leave: Callable[[Pod], bool] | None,
+        flavors: Sequence[ResourceFlavor],
     ) -> None:
         self.job = job
-        self.classes = classes
-        self.preempts = preempts
+        self.preempts = like.preempts
         self.may_leave = may_leave
         self.sim = job.simulation()
         self._takes: dict[tuple[int, str], bool] = {}
         self._rules: dict[int, list[Filter]] = {}
+        #: By the number of each of :attr:`classes` the forms in which filters may have something to say about it.
+        self._forms: dict[int, list[PodClass]] = {}
+        self.classes = self._in_any(like, flavors) if flavors else like.classes
+
+    def _in_any(self, like: Likeness, flavors: Sequence[ResourceFlavor]) -> tuple[PodClass, ...]:
+        """The classes of such members in whichever of these flavors."""
+        class_of, members = self.sim.snapshot.class_of, dict[int, Pod]()
+        missing = {c.ident for c in like.classes}
+        for pod in (p for census in self.job.census.values() for p in census.pending):
+            if not missing:
+                break
+            ident = class_of(pod).ident
+            members.setdefault(ident, pod)
+            missing.discard(ident)
+        out: dict[int, PodClass] = {}
+        for pod in members.values():
+            bound = in_flavors(pod.shape, flavors)
+            free = msgspec.structs.replace(pod.shape, tolerations=bound.tolerations)
+            found = class_of(msgspec.structs.replace(pod, shape=free))
+            out[found.ident] = found
+            forms = class_of(pod), class_of(msgspec.structs.replace(pod, shape=bound))
+            self._forms.setdefault(found.ident, []).extend(forms)
+        return tuple(out.values())
 
     def rules(self, pod: PodClass) -> list[Filter]:
         """The filters that have something to say about this class."""
         if pod.ident not in self._rules:
-            filters = self.job.placer.pipeline.filters
-            self._rules[pod.ident] = [rule for rule in filters if rule.applies(pod, self.sim)]
+            filters, forms = self.job.placer.pipeline.filters, self._forms.get(pod.ident, (pod,))
+            self._rules[pod.ident] = [rule for rule in filters if any(rule.applies(form, self.sim) for form in forms)]
         return self._rules[pod.ident]
 
     def turns(self, rule: Filter, pod: PodClass, change: Change) -> bool:

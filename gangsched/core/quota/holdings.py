@@ -50,6 +50,23 @@ def holds_less(before: Admission, after: Admission) -> bool:
     return any(units > now.get(cell, 0) for cell, units in before.usage)
 
 
+def gave_back(before: Mapping[str, Admission | None], now: Mapping[str, Admission]) -> set[str]:
+    """The queues in which those who held ``before`` (by UID) leave others more now than then. What only moves from one
+    of them to another, as from a Job to the gang of its pods, is not free in between.
+    """
+    out, less = set[str](), dict[tuple[str, Cell], int]()
+    for uid, then in before.items():
+        after = now.get(uid)
+        if then is not None and after is not None and after.evicted and not then.evicted:
+            out.add(then.workload.queue)
+        for sign, held in ((1, then), (-1, after)):
+            if held is not None:
+                for cell, units in held.usage:
+                    key = held.workload.queue, cell
+                    less[key] = less.get(key, 0) + sign * units
+    return out | {queue for (queue, _), units in less.items() if units > 0}
+
+
 class PodFlavors:
     """The flavors of pods, by UID: those that they were given, else those that were found for the node of each.
 

@@ -8,7 +8,7 @@ managed, and nothing here is kept.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -16,13 +16,13 @@ import msgspec
 from gangsched.core.actions import QueueStatus
 from gangsched.core.groups import group_key, names_of
 from gangsched.core.quota.holders import Holder
-from gangsched.core.quota.holdings import Flavors, PodFlavors, holds_less, used
+from gangsched.core.quota.holdings import Flavors, PodFlavors, gave_back, holds_less, used
+from gangsched.core.quota.known import Known
 from gangsched.core.quota.newcomers import may_find_victims
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses
 from gangsched.core.quota.tally import Tally
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Place, Workload, pod_sets, workload_priority
-from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.queues import QUEUE_KINDS, STRICT_FIFO, QueueObject, queue_labels
 from gangsched.model.records import (
@@ -31,31 +31,10 @@ from gangsched.model.records import (
     NO_QUEUE,
     SINGLE,
     GangId,
-    Labels,
-    Node,
     Pod,
     PodShape,
     QueueLabels,
 )
-
-
-class Known(msgspec.Struct, frozen=True):
-    """What the quota side may read of the cluster; the containers are those of the world and change with it.
-
-    ``queue_of_gang`` and ``queue_of_pod`` have the labels of the Job or JobSet that a gang stands for, or that owns a
-    pod. ``rooms_of`` has the keys of the groups that keep room for pods of a Job that goes on. ``kueue_admits`` says in
-    words how it is known that Kueue admits these gangs as well; empty if it is not.
-    """
-
-    membership: Membership
-    queue_of_gang: Callable[[GangId], QueueLabels]
-    queue_of_pod: Callable[[Pod], QueueLabels]
-    node: Callable[[str], Node | None]
-    namespaces: Mapping[str, Labels]
-    held: Mapping[str, Sequence[Phantom]]
-    assumed: Mapping[str, str]
-    rooms_of: Callable[[Iterable[Pod]], set[str]]
-    kueue_admits: Callable[[Sequence[GangId]], str]
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -88,8 +67,8 @@ class Managed:
         self._pending: dict[str, list[tuple[Place, str]]] = {}
         self._place: dict[str, tuple[str, Place]] = {}
         self._changed: set[str] = set()
-        #: What was promised to groups whose promise does not count at present, until it does again or is given up.
-        self._aside: dict[str, Admission] = {}
+        #: What workloads held whose promises do not count at present, until these do again, have moved or are given up.
+        self._aside: dict[str, Admission | None] = {}
         #: Shapes of pods as they are in some flavors, for :mod:`.gate`: the same object every time.
         self.shapes: dict[tuple[PodShape, Flavors], PodShape] = {}
 
@@ -270,7 +249,7 @@ class Managed:
         """What is promised to a group does not count against itself; nobody else gets it unless it is given up."""
         if not keys.isdisjoint(self._promised):
             changed, admissions = set(self._changed), self.quota.admissions
-            self._aside = {key: admissions[key] for key in sorted(keys) if key in admissions}
+            self._aside = {key: admissions.get(key) for key in sorted(keys)}
             self.settle(keys)
             self._changed = changed
             self._dirty.update(gang for key in sorted(keys) for gang in self._gangs_of.get(key, ()))
@@ -313,6 +292,9 @@ class Managed:
     def may_find_victims(self, local_queue: str, priority: float, holder: Holder) -> bool:
         """The same as :func:`.newcomers.may_find_victims` for a LocalQueue (``namespace/name``)."""
         queue, problem = self.quota.queue_of(*local_queue.split("/"))
+        held = holder.admission.workload
+        if held.queue == queue and held.uid in self._promised and not self.pods_of(held.uid):
+            return False  # nobody displaces a promise: it only makes its queue borrow
         return not problem and may_find_victims(self.quota, queue, priority, holder)
 
     @contextmanager
@@ -326,7 +308,7 @@ class Managed:
 
     # -- admissions ----------------------------------------------------------------------------------------
 
-    def settle(self, but: Container[str] = ()) -> None:
+    def settle(self, but: Collection[str] = ()) -> None:
         """Work out what every gang that was touched holds. What is promised to groups with these keys is left out."""
         if not self.active:
             return
@@ -343,10 +325,9 @@ class Managed:
             dirty, self._dirty = self._dirty, set()
             for key in sorted({self._group_of(gang) for gang in sorted(dirty)}):
                 self._settle(key)
-        for key in [key for key in self._aside if key not in but]:
-            before, after = self._aside.pop(key), self.quota.admissions.get(key)
-            if after is None or holds_less(before, after):
-                self._changed.add(self._root(before.workload.queue))
+        if not but and self._aside:
+            aside, self._aside = self._aside, {}
+            self._changed.update(map(self._root, gave_back(aside, self.quota.admissions)))
         self._flavors.keep(self._known.held)
 
     def _group_of(self, gang: GangId) -> str:

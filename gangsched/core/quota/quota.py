@@ -105,6 +105,12 @@ class Quota:
         elif kind is WorkloadPriorityClass:
             self.priority_classes.pop(key, None)
 
+    def flavors_of(self, queue: str) -> list[ResourceFlavor]:
+        """The flavors for which a ClusterQueue has quota, those that exist."""
+        spec = self.queues.get(queue)
+        names = dict.fromkeys(f.flavor for group in (spec.groups if spec is not None else ()) for f in group.flavors)
+        return [self.flavors[name] for name in names if name in self.flavors]
+
     @property
     def tree(self) -> Tree:
         """Queues and cohorts with the usage of all admissions."""

@@ -334,7 +334,7 @@ class Membership:
         return PREEMPT_LOWER
 
     def _standing(self, gang: GangId) -> Standing:
-        """Kept for large gangs: each of their victims asks."""
+        """Kept for large gangs, whose victims ask one by one, and for the gang asked about last."""
         last = self._last_standing
         if last is not None and last[0] == gang:
             return last[1]

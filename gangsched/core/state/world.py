@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from gangsched.core.queueing.turns import Turns
-from gangsched.core.quota.managed import Known, Managed
+from gangsched.core.quota.known import Known
+from gangsched.core.quota.managed import Managed
 from gangsched.core.state.kueue import AdmittedByKueue, mark_of
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
