@@ -7,15 +7,16 @@ by object, never by the whole run.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 from gangsched.cluster.sim import drained, invariants
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.history import History
+from gangsched.cluster.sim.history import Entry, History
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Synced
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.records import JOB, Gang, GangId, Job, Node, Pod
+from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from tests.chaos import part_checks
 from tests.chaos.part_checks import RACE_SECONDS, REPEAT_SECONDS
 from tests.chaos.play import Played
@@ -45,7 +46,7 @@ def problems(played: Played) -> list[str]:
     out += [f"suspended: {t}" for t in _unless_just_bound(history, invariants.unplanned_suspensions(history))]
     out += [f"rejected_by_kubelet: {t}" for t in _without_races(history, invariants.rejected_by_kubelet(history))]
     out += [f"partial: {t}" for t in partial_gangs(played)]
-    out += [f"Job ended: {t}" for t in jobs_ended(history)]
+    out += [f"Job ended: {t}" for t in jobs_ended(played)]
     out += [f"wrong victim: {t}" for t in wrong_victims(history)]
     out += [f"drained: {t}" for t in drained.drained_while_open(history, RACE_SECONDS)]
     out += [f"{c.__name__}: {t}" for c in _OF_PARTS for t in c(played)]
@@ -212,19 +213,35 @@ def wrong_victims(history: History) -> list[str]:
     return out
 
 
-def jobs_ended(history: History) -> list[str]:
-    """Jobs that would have gone on if the scheduler had not removed pods of theirs."""
-    removed: dict[str, set[str]] = defaultdict(set)
+def jobs_ended(played: Played) -> list[str]:
+    """Jobs that ended because of a removal, of which no decision had warned: the pod was one too many.
+
+    Who else takes pods from a Job, or changes it, between a decision and its effect has ended it as much. A plan may
+    end one that cannot be suspended, and says so.
+    """
+    history = played.world.history
+    warned = {(v.uid, text.split(" would fail")[0]) for d in played.decisions for v in d.victims for text in d.warnings}
+    owner: dict[str, str] = {}
+    lost_by: dict[str, Entry] = {}
+    others_at: dict[str, float] = {}
     out = []
     for entry in history:
         record = entry.record
-        if isinstance(record, Pod) and record.owner is not None and entry.outcome == log.OK:
-            if entry.actor == log.SCHEDULER and entry.verb in (log.DELETE, log.EVICT):
-                removed[record.owner.uid].add(entry.uid)
-        elif entry.verb == log.FAIL:
-            mine = len(removed[entry.uid])
-            if mine and entry.detail["failed"] - mine <= entry.detail["backoffLimit"]:
-                out.append(f"{entry.object} at {entry.at_seconds:.3f} s, after {mine} removals")
+        if isinstance(record, Pod) and record.owner is not None:
+            owner[record.uid] = record.owner.uid
+        if entry.kind == "Pod" and entry.changed and entry.outcome == log.OK and entry.uid in owner:
+            if entry.verb not in (log.EVENT, log.DECIDE):
+                lost_by[owner[entry.uid]] = entry
+        elif isinstance(record, Job) and entry.actor == log.USER:
+            others_at[record.uid] = entry.at_seconds
+        elif isinstance(record, Job) and "backoffLimit" in entry.detail:  # it counts the pod that was just lost
+            cause = lost_by.get(record.uid)
+            if cause is None or cause.actor != log.SCHEDULER:
+                others_at[record.uid] = entry.at_seconds
+            elif entry.verb != log.FAIL or (cause.uid, f"Job {record.key}") in warned:
+                continue
+            elif entry.at_seconds - others_at.get(record.uid, -math.inf) > RACE_SECONDS:
+                out.append(f"{entry.object} at {entry.at_seconds:.3f} s, because {cause.object} was removed")
     return out
 
 
@@ -296,7 +313,7 @@ def asleep(played: Played) -> list[str]:
 def _busy(history: History, gang: GangId, now: float) -> bool:
     """Has the scheduler done something for this gang lately, with success or without?"""
     mine = {e.uid for e in history if isinstance(e.record, Pod) and e.record.gang == gang}
-    mine |= {e.uid for e in history if isinstance(e.record, Job) and e.record.key == gang.key and gang.family == JOB}
+    mine |= {e.uid for e in history if e.uid and e.kind == gang.family and e.object == gang.key}
     done = (e for e in history if e.actor == log.SCHEDULER and e.verb != log.EVENT and e.uid in mine)
     last = max((e.at_seconds for e in done), default=None)
     return last is not None and now - last < 60.0

@@ -10,11 +10,14 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.replay import ends_object
+from gangsched.core.events import Outcome
+from gangsched.core.preemption.budgets import Budgets
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE, ClusterQueue, LocalQueue, queue_labels
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from gangsched.model.selectors import any_node_term_matches
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim
 from tests.chaos.play import Played
+from tests.chaos.refusals import REFUSED
 from tests.chaos.scenario import MAX_WRITE_DELAY
 
 #: Between a decision and its effect pass at most a watch delay and a write delay, each with its answer.
@@ -64,9 +67,22 @@ def wrong_rollbacks(played: Played) -> list[str]:
             elif victim is not None:
                 hindered.update(dict.fromkeys(_names(victim), entry.at_seconds))
         if entry.actor == log.USER or entry.verb == log.REJECT:
-            anybody = entry.at_seconds
+            touched, everybody = _in_whose_way(pods, entry)
+            hindered.update(dict.fromkeys(touched, entry.at_seconds))
+            anybody = entry.at_seconds if everybody else anybody
         _follow(pods, entry)
     return out
+
+
+def _in_whose_way(pods: dict[str, Pod], entry: Entry) -> tuple[set[str], bool]:
+    """The gangs (``namespace/name``) that this is about, and whether it may be in the way of every gang: about a node,
+    about volumes, or about a pod that takes room or wants it.
+    """
+    pod = entry.record if isinstance(entry.record, Pod) else pods.get(entry.uid)
+    if pod is None:
+        return {entry.object}, entry.kind in ("Node", "PersistentVolume", "PersistentVolumeClaim")
+    wants_room = entry.record is not None and pod.live and (bool(pod.node) or entry.verb == log.CREATE)
+    return _names(pod), wants_room
 
 
 def _names(pod: Pod) -> set[str]:
@@ -87,7 +103,8 @@ def _follow(pods: dict[str, Pod], entry: Entry) -> None:
 
 
 def untold(played: Played) -> list[str]:
-    """Members that wait at the end while others of their gang are bound, and too few, and on which nobody has said why.
+    """Members that wait at the end while others of their gang are bound, and too few, and on which nobody has said why
+    since the first of these was bound.
 
     An attempt to say it is enough: a condition or an Event of which the server makes nothing is not repeated.
     """
@@ -96,15 +113,19 @@ def untold(played: Played) -> list[str]:
     members: dict[GangId, list[Pod]] = defaultdict(list)
     for pod in world.store.pods.values():
         members[pod.gang].append(pod)
-    told = {e.uid for e in world.history.of(log.CONDITION, log.EVENT, actor=log.SCHEDULER) if _is_reason(e)}
+    reasons = (e for e in world.history.of(log.CONDITION, log.EVENT, actor=log.SCHEDULER) if _is_reason(e))
+    told_at = {e.uid: e.at_seconds for e in reasons}
+    bound_at = {e.uid: e.at_seconds for e in world.history.of(log.BIND) if e.outcome == log.OK and e.changed}
     out = []
     for gang, pods in members.items():
         known = world.store.gangs.get((gang.family, gang.namespace, gang.name))
         placed = sum(p.bound or p.phase == "Succeeded" for p in pods)
         if known is None or not 0 < placed < known.min_member:
             continue
-        waiting = [p for p in pods if p.live and not p.node and now - p.created > REPEAT_SECONDS and p.uid not in told]
-        out += [f"{p.key} waits, {placed} of {known.min_member} are bound" for p in waiting]
+        since = min((bound_at.get(p.uid, 0.0) for p in pods if p.node), default=0.0)
+        waiting = [p for p in pods if p.live and not p.node and now - max(p.created, since) > REPEAT_SECONDS]
+        silent = [p for p in waiting if told_at.get(p.uid, -math.inf) < since]
+        out += [f"{p.key} waits, {placed} of {known.min_member} are bound" for p in silent]
     return out
 
 
@@ -128,6 +149,8 @@ class _Queues:
 
     def apply(self, entry: Entry) -> None:
         """Go on to the state after this entry."""
+        if ends_object(entry):
+            self._ends(entry)
         match entry.record:
             case Job() as job:
                 self.jobs[job.namespace, job.name] = job
@@ -147,6 +170,14 @@ class _Queues:
                     since.setdefault(key, entry.at_seconds)
                 else:
                     since.pop(key, None)
+
+    def _ends(self, entry: Entry) -> None:
+        namespace, _, name = entry.object.partition("/")
+        if entry.kind == "Job":
+            self.jobs.pop((namespace, name), None)
+        elif entry.kind == "PodGroup":
+            for key in [key for key in self.gangs if key[1:] == (namespace, name)]:
+                del self.gangs[key]
 
     def of(self, pod: Pod) -> tuple[str, str]:
         """``namespace/name`` of the pod's LocalQueue (empty: none), and what names its workload."""
@@ -196,24 +227,30 @@ def _queue_that_starts(queues: _Queues, pods: dict[str, Pod], entry: Entry) -> s
 def left_in_a_drained_queue(played: Played) -> list[str]:
     """Pods that run at the end in a queue that has drained for long: as a whole workload, or what is left of one.
 
-    Budgets may keep them where they are strict, and so do writes that are refused.
+    Budgets may keep them where they are strict, and so do writes that are refused, or fail to the end.
     """
     history, store, now = played.world.history, played.world.store, played.world.clock.elapsed_seconds
     queues = _Queues()
-    failed: set[str] = set()
+    last: dict[str, Entry] = {}
     for entry in history:
         queues.apply(entry)
         if entry.actor == log.SCHEDULER and entry.verb in (log.MARK, log.DELETE, log.EVICT, log.SUSPEND):
-            (failed.discard if entry.outcome == log.OK else failed.add)(entry.uid)
+            last[entry.uid] = entry
+    fails = {e.uid for e in last.values() if e.outcome != log.OK and now - e.at_seconds < REPEAT_SECONDS}
+    fails |= {e.uid for e in last.values() if e.outcome == REFUSED}
+    kept = set()
+    if played.scenario.options.strict_budgets:  # a workload leaves as a whole, or not
+        budgets = Budgets(store.budgets.values(), store.pods.values())
+        kept = {queues.of(pod)[1] for pod in store.pods.values() if pod.node and budgets.matching(pod)}
     out = []
-    strict = played.scenario.options.strict_budgets and store.budgets
     for pod in store.pods.values():
-        since = queues.drained_since.get(queues.of(pod)[0], math.inf)
+        queue, workload = queues.of(pod)
+        since = queues.drained_since.get(queue, math.inf)
         owner = pod.owner.uid if pod.owner is not None else ""
-        excused = strict or pod.uid in failed or owner in failed
+        excused = workload in kept or not fails.isdisjoint((pod.uid, owner))
         ready = pod.node and pod.live and not excused and played.scenario.options.quota
         if ready and now - max(since, pod.created) > 2 * REPEAT_SECONDS:
-            out.append(f"{pod.key} runs in {queues.of(pod)[0]}, which has drained for {now - since:.0f} s")
+            out.append(f"{pod.key} runs in {queue}, which has drained for {now - since:.0f} s")
     return out
 
 
@@ -223,13 +260,17 @@ def left_in_a_drained_queue(played: Played) -> list[str]:
 def bound_before_the_gangs_volumes(history: History, excused: Collection[str] = ()) -> list[str]:
     """Members that were bound while fewer members than their gang needs had all of their claims bound.
 
-    Gangs (``namespace/name``) that others have changed meanwhile may be ``excused``.
+    Gangs (``namespace/name``) that others have changed meanwhile may be ``excused``. A binding whose fate was unknown
+    is repeated, whoever has been lost since.
     """
+    unsure: dict[str, float] = {}
     claims: dict[tuple[str, str], PersistentVolumeClaim] = {}
     members: dict[GangId, dict[str, Pod]] = defaultdict(dict)
     minimum: dict[tuple[str, str, str], int] = {}
     out = []
     for entry in history:
+        if entry.verb == log.BIND and entry.actor == log.SCHEDULER and entry.outcome == Outcome.TRANSIENT:
+            unsure[entry.uid] = entry.at_seconds
         match entry.record:
             case PersistentVolumeClaim() as claim:
                 claims[claim.key] = claim
@@ -240,13 +281,18 @@ def bound_before_the_gangs_volumes(history: History, excused: Collection[str] = 
                 if entry.verb == log.BIND and entry.actor == log.SCHEDULER and pod.gang.key not in excused:
                     ready = sum(_has_all(p, claims) for p in members[pod.gang].values())
                     needed = minimum.get((pod.gang.family, pod.gang.namespace, pod.gang.name), 1)
-                    if ready < needed:
+                    if ready < needed and entry.at_seconds - unsure.get(pod.uid, -math.inf) > REPEAT_SECONDS:
                         about = f"{ready} of at least {needed} members had their volumes"
                         out.append(f"at {entry.at_seconds:.3f} s: {pod.key} was bound when {about}")
             case None if ends_object(entry):
+                namespace, _, name = entry.object.partition("/")
                 if entry.kind == "PersistentVolumeClaim":
-                    namespace, _, name = entry.object.partition("/")
                     claims.pop((namespace, name), None)
+                elif entry.kind == "PodGroup":
+                    for key in [key for key in minimum if key[1:] == (namespace, name)]:
+                        del minimum[key]
+                for there in members.values():
+                    there.pop(entry.uid, None)
     return out
 
 

@@ -29,13 +29,17 @@ class Played(msgspec.Struct):
     processes: int
 
 
-class _Mortal:
-    """A connection that dies in the middle of what it was told to do."""
+class Mortal:
+    """A connection that dies in the middle of what it was told to do: of the first of these crashes whose time comes.
 
-    def __init__(self, cluster: SimCluster, crash: Crash | None) -> None:
+    ``died_of`` is that crash; None while it lives.
+    """
+
+    def __init__(self, cluster: SimCluster, crashes: Sequence[Crash]) -> None:
         self._cluster = cluster
-        self._crash = crash
-        self._left = crash.after_actions if crash is not None else 0
+        self._crashes = crashes
+        self._left = [crash.after_actions for crash in crashes]
+        self.died_of: Crash | None = None
 
     @property
     def stopped(self) -> bool:
@@ -52,17 +56,16 @@ class _Mortal:
 
     def submit(self, actions: Sequence[Action]) -> None:
         """Start these actions, or as many of them as it lives to start."""
-        if self._crash is None:
-            self._cluster.submit(actions)
+        if self.died_of is not None:
             return
-        if self._left <= 0:
-            return  # it is dead
-        counted = [n for n, action in enumerate(actions, 1) if self._crash.counts(action)]
-        last = counted[self._left - 1] if len(counted) >= self._left else len(actions)
-        self._cluster.submit(actions[:last])
-        self._left -= len(counted)
-        if self._left <= 0:
-            self._cluster.close(lose_writes=self._crash.lose_writes)
+        for started, action in enumerate(actions, 1):
+            self._left = [n - crash.counts(action) for n, crash in zip(self._left, self._crashes, strict=True)]
+            self.died_of = next((c for n, c in zip(self._left, self._crashes, strict=True) if n <= 0), None)
+            if self.died_of is not None:
+                self._cluster.submit(actions[:started])
+                self._cluster.close(lose_writes=self.died_of.lose_writes)
+                return
+        self._cluster.submit(actions)
 
 
 class _Listener(Observer):
@@ -81,15 +84,23 @@ def play(scenario: Scenario) -> Played:
         world.after(trouble.at_seconds, lambda act=act: act(world))  # type: ignore[misc]
     listener = _Listener()
     processes = 0
-    for crash in (*scenario.crashes, None):
+    crashes = list(scenario.crashes)
+    while True:
         processes += 1
         cluster = SimCluster(world, until_seconds=UNTIL_SECONDS)
-        run_loop(Scheduler(scenario.options), _Mortal(cluster, crash), listener)
+        mortal = Mortal(cluster, next_crashes(crashes))
+        run_loop(Scheduler(scenario.options), mortal, listener)
         over = cluster.quiet or world.clock.elapsed_seconds >= UNTIL_SECONDS
         cluster.close()
-        if over or crash is None:
+        if over or mortal.died_of is None:
             break
+        crashes.remove(mortal.died_of)
         # A new leader waits until no write of the old one can arrive any more.
-        world.clock.advance_to(world.clock.now + 2 * MAX_WRITE_DELAY + crash.down_seconds)
+        world.clock.advance_to(world.clock.now + 2 * MAX_WRITE_DELAY + mortal.died_of.down_seconds)
     world.clock.advance_to(world.clock.now + 2 * MAX_WRITE_DELAY)
     return Played(scenario, world, listener.decisions, processes)
+
+
+def next_crashes(crashes: Sequence[Crash]) -> list[Crash]:
+    """Those that may come in the next life: all that wait for something special, and the first of the others."""
+    return [*(c for c in crashes if c.of), *[c for c in crashes if not c.of][:1]]

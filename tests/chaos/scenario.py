@@ -44,7 +44,7 @@ from tests.chaos.trouble import (
 
 #: A write takes effect at most so many seconds after it was sent, its answer takes as long again.
 MAX_WRITE_DELAY = 0.4
-#: Parts that a share of the seeds has besides. Nothing else of a seed depends on them.
+#: Parts that a share of the seeds has besides. All else is drawn as without them: objects, troubles, faults, crashes.
 PARTS: dict[str, tuple[float, Callable[[int, list[Event]], Part]]] = {
     "rollback": (0.04, rollbacks.part),
     "queues": (0.04, queues.part),

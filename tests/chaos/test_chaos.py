@@ -20,6 +20,13 @@ def test_what_may_never_happen_does_not(first: int) -> None:
     assert failed == {}
 
 
+def test_a_rollback_keeps_its_marks_when_a_preemptor_gives_up() -> None:
+    """A seed in which the Job of a rolled back gang ended when its member was deleted without a mark."""
+    result = run(7229, ("rollback",))
+    assert result.seen["rolled back"] > 0
+    assert result.problems == []
+
+
 def test_the_seeds_are_worth_playing() -> None:
     """Among them are many crashes, evictions, failed writes, every kind of trouble, and every part."""
     seen: Counter[str] = Counter()

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from gangsched.cluster.sim import World
+from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.history import Cause
 from gangsched.cluster.sim.store import describe
 from gangsched.cluster.sim.writes import reference
 from gangsched.core.actions import Action, Bind, JobRef, Mark, PodRef, Remove, ResumeJob, SelectNode
-from gangsched.core.events import NodeChanged, Outcome, QueueObjectChanged, StorageChanged, StorageGone
-from gangsched.core.lifecycle.report import rollback_message
+from gangsched.core.decision import PREEMPT, Decision, UnitRef, Victim
+from gangsched.core.events import (
+    Event,
+    GangGone,
+    JobGone,
+    NodeChanged,
+    Outcome,
+    PodGone,
+    QueueObjectChanged,
+    StorageChanged,
+    StorageGone,
+)
+from gangsched.core.lifecycle.report import mark_message, rollback_message
 from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue, LocalQueue
-from gangsched.model.records import Job, QueueLabels
+from gangsched.model.records import GangId, Job, QueueLabels
 from tests import generators
-from tests.builders import OURS, PodBuilder, bound_claim, claim, gang, node, pod, volume
+from tests.builders import OURS, SIGS, PodBuilder, bound_claim, claim, gang, node, pdb, pod, volume
 from tests.chaos import part_checks
-from tests.chaos.checks import asleep, disturbed, partial_gangs, wrong_victims
+from tests.chaos.checks import asleep, disturbed, jobs_ended, partial_gangs, wrong_victims
 from tests.chaos.part_checks import REPEAT_SECONDS
-from tests.chaos.play import Played
+from tests.chaos.play import Mortal, Played, next_crashes
 from tests.chaos.refusals import REFUSED, Rule
 from tests.chaos.scenario import PARTS, scenario
+from tests.chaos.trouble import Crash
 from tests.cluster.sim.objects import outcomes
 from tests.core.harness import Built, event
 
@@ -120,6 +133,95 @@ def test_a_part_changes_nothing_of_the_others(name: str) -> None:
         assert {describe(e) for e in plain.events} <= {describe(e) for e in made.events}
 
 
+class Writes(SimCluster):
+    """A connection that only counts what it is told to do."""
+
+    def __init__(self) -> None:
+        super().__init__(World([]))
+        self.asked: list[Action] = []
+
+    def submit(self, actions: Sequence[Action]) -> None:
+        """Nothing is done."""
+        self.asked += actions
+
+
+def test_a_process_dies_of_whichever_crash_comes_first_and_the_others_wait_for_the_next() -> None:
+    """One that waits for marks does not keep those back that count everything."""
+    marks, early, late = Crash(2, False, 0.0, (Mark,)), Crash(4, False, 0.0), Crash(9, False, 0.0)
+    assert next_crashes([marks, early, late]) == [marks, early]
+    assert next_crashes([early, late]) == [early]
+    binding: Action = Bind(1, PodRef("d", "p", "uid-p"), "n1")
+    mark: Action = Mark(2, PodRef("d", "v", "uid-v"), "text")
+    lives: list[tuple[list[Action], Crash | None, int]] = [
+        ([binding] * 6, early, 4),
+        ([binding, mark, mark, binding], marks, 3),
+        ([binding, mark, binding], None, 3),
+    ]
+    for actions, died_of, started in lives:
+        cluster = Writes()
+        mortal = Mortal(cluster, [marks, early])
+        mortal.submit(actions[:1])
+        mortal.submit(actions[1:])
+        mortal.submit(actions if died_of is not None else [])
+        assert (mortal.died_of, len(cluster.asked)) == (died_of, started)
+        assert mortal.stopped == (died_of is not None)
+
+
+# -- Jobs ---------------------------------------------------------------------------------------------------------
+
+FOR_H = mark_message(OURS, "d/h", "d/h1")
+
+
+def counting(limit: int = 0) -> Played:
+    """Two pods of a Job that counts pods that are lost."""
+    pods = [pod(f"x{i}").owner("Job", "j").on("n1") for i in (1, 2)]
+    run = played(node("n1"), Job("d", "j", "uid-Job-j", backoff_limit=limit, parallelism=2), *pods)
+    run.world.clock.advance_to(10.0)
+    return run
+
+
+def loses(run: Played, name: str) -> None:
+    """The scheduler marks this pod and removes it."""
+    does(run, Mark(1, about(run, name), FOR_H), Remove(2, about(run, name), mark=FOR_H))
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_a_job_that_ends_because_of_a_removal_is_found(limit: int) -> None:
+    """Its controller counts a removed pod as a failed one, and this one is one too many."""
+    run = counting(limit)
+    for name in ("x1", "x2")[: limit + 1]:
+        assert jobs_ended(run) == []
+        loses(run, name)
+    assert [text.split(", ")[-1] for text in jobs_ended(run)] == [f"because d/x{limit + 1} was removed"][: 2 - limit]
+
+
+def test_a_job_that_others_end_or_that_a_plan_has_warned_of_is_no_error() -> None:
+    """The user takes the last pod that it could lose; or takes one just before, which the scheduler cannot know."""
+    run = counting(1)
+    loses(run, "x1")
+    deleted(run, "x2")
+    assert jobs_ended(run) == []
+    for seconds, found in ((0.1, 0), (30.0, 1)):
+        run = counting(1)
+        deleted(run, "x1")
+        run.world.clock.advance_to(10.0 + seconds)
+        loses(run, "x2")
+        assert len(jobs_ended(run)) == found
+    run = counting()
+    loses(run, "x1")
+    victim = Victim("d", "x1", "uid-d-x1", "n1", UnitRef("Pod", "d/x1"), False, 0, False)
+    gang_h = GangId("", "d", "h", OURS)
+    says = ("Job d/j would fail: 1 more failed pod exceeds its backoffLimit of 0",)
+    for warnings, found in (((), 1), (says, 0)):
+        run.decisions = [Decision(gang_h, "Gang", (), 9, 1, PREEMPT, victims=(victim,), warnings=warnings)]
+        assert len(jobs_ended(run)) == found
+
+
+def deleted(run: Played, name: str) -> None:
+    """A user deletes this pod."""
+    run.world.store.apply(PodGone("d", name, about(run, name).uid), Cause(log.USER, log.GONE))
+
+
 # -- rollbacks -----------------------------------------------------------------------------------------------------
 
 ROLLBACK = rollback_message(OURS, "d/g", "d/m3")
@@ -190,6 +292,26 @@ def test_a_rollback_without_anything_in_the_way_is_found() -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "excused"),
+    [
+        (pod("x").on("n1"), True),
+        (node("n1").cordoned(), True),
+        (pod("m3").gang("g").label(a="b"), True),
+        (gang("g").min(4), True),
+        (pod("x").gang("other"), False),
+        (gang("other").min(3), False),
+    ],
+    ids=["takes room", "a node", "a member", "the group", "waits elsewhere", "another group"],
+)
+def test_only_who_is_in_the_way_of_the_gang_excuses_its_rollback(change: Built, excused: bool) -> None:
+    """What happens to others has not kept the third member from being bound."""
+    run = half_of_three(refused=False)
+    run.world.apply(event(change), Cause(log.USER, log.CHANGE))
+    rolls_back(run, "m1", "m2")
+    assert len(part_checks.wrong_rollbacks(run)) == (0 if excused else 2)
+
+
+@pytest.mark.parametrize(
     ("other", "says"),
     [
         (pod("x").on("n1"), "belongs to d/x"),
@@ -217,6 +339,21 @@ def test_a_gang_that_is_bound_in_part_and_says_nothing_is_found() -> None:
             cause = Cause(log.SCHEDULER, log.CONDITION, {"reason": "Unschedulable", "message": "no room"})
             waiting = run.world.store.pods["d", "m3"]
             run.world.history.add(cause, "Pod", waiting.key, uid=waiting.uid, outcome=Outcome.TRANSIENT, changed=False)
+        assert part_checks.untold(run) == found
+
+
+def test_what_was_said_before_a_gang_was_bound_in_part_does_not_count() -> None:
+    """That its members were not all there yet is no reason why it is bound in part now."""
+    run = played(node("n1"), gang("g").min(2), *(pod(f"m{i}").gang("g") for i in (1, 2)))
+    waiting = run.world.store.pods["d", "m2"]
+    for moment, found in ((0.0, ["d/m2 waits, 1 of 2 are bound"]), (100.0, [])):
+        run.world.clock.advance_to(moment)
+        cause = Cause(log.SCHEDULER, log.CONDITION, {"reason": "GangNotReady"})
+        run.world.history.add(cause, "Pod", waiting.key, uid=waiting.uid)
+        if not moment:
+            run.world.clock.advance_to(10.0)
+            bound(run, "m1")
+            run.world.clock.advance_to(100.0)
         assert part_checks.untold(run) == found
 
 
@@ -288,6 +425,53 @@ def test_what_is_left_of_a_drained_workload_is_found() -> None:
         assert len(part_checks.left_in_a_drained_queue(run)) == found
 
 
+def drained_for_long(*, fails_at: float = -1.0, outcome: Outcome = Outcome.TRANSIENT, **options: Any) -> Played:
+    """A gang of two in a queue that is drained for 200 s; the removal of one has failed, and was not repeated."""
+    run = queued(gang("g").min(2).field(queue=TEAM), *(pod(f"m{i}").gang("g").on("n1") for i in (1, 2)))
+    run.scenario.options = msgspec.structs.replace(run.scenario.options, **options)
+    stop(run, STOP_DRAIN, local=True)
+    if fails_at >= 0.0:
+        run.world.clock.advance_to(fails_at)
+        cause, member = Cause(log.SCHEDULER, log.DELETE), about(run, "m2")
+        run.world.history.add(cause, "Pod", "d/m2", uid=member.uid, outcome=outcome, changed=False)
+    run.world.clock.advance_to(200.0)
+    return run
+
+
+def test_a_write_that_has_failed_once_excuses_nobody_for_ever() -> None:
+    """It is to be repeated, unless it was refused."""
+    for outcome, moment, left in (
+        (Outcome.TRANSIENT, 10.0, {"m1", "m2"}),
+        (Outcome.TRANSIENT, 190.0, {"m1"}),
+        (REFUSED, 10.0, {"m1"}),
+    ):
+        run = drained_for_long(fails_at=moment, outcome=outcome)
+        found = part_checks.left_in_a_drained_queue(run)
+        assert {text.split()[0] for text in found} == {f"d/{name}" for name in left}
+
+
+@pytest.mark.parametrize(("label", "strict", "found"), [("x", True, 0), ("x", False, 2), ("y", True, 2)])
+def test_only_a_strict_budget_of_their_own_keeps_pods_in_a_drained_queue(label: str, strict: bool, found: int) -> None:
+    """One that selects a member keeps all of its workload; one of others keeps nobody."""
+    run = drained_for_long(strict_budgets=strict)
+    run.world.apply(event(pdb("b").selects(app="x")), Cause(log.USER, log.CREATE))
+    run.world.apply(event(pod("m1").gang("g").on("n1").label(app=label)), Cause(log.USER, log.CHANGE))
+    assert len(part_checks.left_in_a_drained_queue(run)) == found
+
+
+@pytest.mark.parametrize("gone", [GangGone(SIGS, "d", "g"), JobGone("d", "j")], ids=["group", "Job"])
+def test_who_has_lost_what_named_its_queue_may_stay(gone: Event) -> None:
+    """A deleted group or Job drains nobody."""
+    job, group = Job("d", "j", "uid-Job-j", queue=TEAM), gang("g").min(1).field(queue=TEAM)
+    one = pod("m").gang("g").on("n1") if isinstance(gone, GangGone) else pod("m").owner("Job", "j").on("n1")
+    run = queued(group if isinstance(gone, GangGone) else job, one)
+    stop(run, STOP_DRAIN, local=True)
+    run.world.clock.advance_to(200.0)
+    assert len(part_checks.left_in_a_drained_queue(run)) == 1
+    run.world.store.apply(gone, Cause(log.USER, log.GONE))
+    assert part_checks.left_in_a_drained_queue(run) == []
+
+
 # -- volumes -------------------------------------------------------------------------------------------------------
 
 
@@ -299,6 +483,29 @@ def test_a_member_that_is_bound_before_the_volumes_of_its_gang_is_found() -> Non
         bound(run, "m1")
         assert len(part_checks.bound_before_the_gangs_volumes(run.world.history)) == found
         assert part_checks.bound_before_the_gangs_volumes(run.world.history, {"d/g"}) == []
+
+
+def test_members_that_are_gone_are_not_ready() -> None:
+    """Their volumes were bound; that of a member that waits now is not."""
+    there = [pod(f"a{i}").gang("g").on("n1") for i in (1, 2)]
+    waiting = [pod("b1").gang("g"), pod("b2").gang("g").claims("data")]
+    for gone, found in ((True, 1), (False, 0)):
+        run = played(node("n1"), gang("g").min(2), claim("data"), *there, *waiting)
+        for name in ("a1", "a2") if gone else ():
+            deleted(run, name)
+        bound(run, "b1")
+        assert len(part_checks.bound_before_the_gangs_volumes(run.world.history)) == found
+
+
+def test_a_binding_may_be_repeated_although_a_member_has_been_lost_since() -> None:
+    """It may have taken effect; it may not be asked for a long time after."""
+    for seconds, found in ((10.0, 0), (60.0, 1)):
+        run = played(node("n1"), gang("g").min(2), pod("m1").gang("g"), pod("m2").gang("g").on("n1"))
+        bound(run, "m1", Outcome.TRANSIENT)
+        deleted(run, "m2")
+        run.world.clock.advance_to(seconds)
+        bound(run, "m1")
+        assert len(part_checks.bound_before_the_gangs_volumes(run.world.history)) == found
 
 
 def test_whoever_deletes_a_claim_disturbs_its_gang() -> None:

@@ -48,7 +48,7 @@ class Crash(msgspec.Struct, frozen=True):
 
 class Part(msgspec.Struct):
     """What one part of a scenario makes of the cluster: ``events`` stand for those that it was given, ``options`` are
-    the settings that it changes. ``crashes`` come before all others.
+    the settings that it changes. Its ``crashes`` come beside the others: a process dies of whichever is first.
     """
 
     events: list[Event]

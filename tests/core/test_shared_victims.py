@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from gangsched.core.actions import Mark, Nominate, PodRef, Unmark
+from gangsched.core.actions import Mark, Nominate, PodRef, Remove, Unmark, Write
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle.repeats import Repeats
@@ -16,7 +16,8 @@ from gangsched.core.lifecycle.shared_marks import MarkTexts, take_back
 from gangsched.core.lifecycle.steps import Steps
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster
-from tests.core.stories import evicted, stopped_in
+from tests.core.stories import G, evicted, go_on, names, stopped_in
+from tests.core.test_rollback import refusing
 
 
 def preemptors(cluster: Cluster) -> dict[str, str]:
@@ -73,6 +74,46 @@ def test_no_plan_begins_while_a_mark_of_the_one_before_is_on_its_way() -> None:
     cluster.run()
     assert [a.pod.name for a in cluster.log if isinstance(a, Nominate)].count("mid") == 2
     assert evicted(cluster) == {"v", "w"}
+
+
+def rolling_back(phase: type[Write]) -> Cluster:
+    """The bound member m1 of gang g is to leave in a rollback, whose writes of this phase are unanswered."""
+    cluster = refusing(rollback=True, timeout_seconds=60.0)
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, phase)
+    cluster.show(node("n2").cordoned())
+    cluster.pass_time(2)
+    assert len(cluster.waiting) == 1
+    return cluster
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["after its mark", "before its mark"])
+def test_a_rollback_keeps_its_marks_when_a_preemptor_gives_up(marked: bool) -> None:
+    """The member leaves under the mark of the rollback: whoever counts lost pods has to see why it was deleted."""
+    cluster = rolling_back(Mark)
+    assert cluster.core.states() == {G: "MarkingMembers"}
+    cluster.slow = lambda write: isinstance(write, Mark if marked else Mark | Nominate)
+    cluster.show(pod("top").cpu(3).priority(9))
+    cluster.run()
+    assert sum(isinstance(write, Mark) for write in cluster.waiting) == 1 + marked
+    cluster.delete("top")
+    go_on(cluster)
+    assert evicted(cluster) == {"m1"}
+    assert names(cluster, Unmark) == set()
+    said = cluster.pod("m1").disruption
+    assert said is not None
+    assert (said.status, "rolling back" in said.message) == ("True", True)
+
+
+def test_a_rollback_whose_removal_fails_late_takes_back_its_mark() -> None:
+    """Its time is over, so that nobody follows the removal any more; nobody else needs the member to leave."""
+    cluster = rolling_back(Remove)
+    cluster.pass_time(90)
+    assert cluster.core.states() == {G: "Queued"}
+    assert names(cluster, Unmark) == set()
+    cluster.judge = lambda write: (Outcome.REFUSED, "because") if isinstance(write, Remove) else None
+    go_on(cluster)
+    assert names(cluster, Unmark) == {"m1"}
 
 
 class Victim:

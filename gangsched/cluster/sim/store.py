@@ -35,7 +35,7 @@ from gangsched.core.events import (
     StorageGone,
 )
 from gangsched.model.jobsets import JOBSET, JobSet
-from gangsched.model.records import Budget, Gang, Job, Node, Pod
+from gangsched.model.records import JOB, Budget, Gang, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
 
 #: Told of a change: the event, and the record that was there before (None: there was none).
@@ -233,6 +233,10 @@ def describe(event: Event) -> tuple[str, str, str]:
             return "PodDisruptionBudget", budget.key, ""
         case BudgetGone(namespace, name):
             return "PodDisruptionBudget", f"{namespace}/{name}", ""
+        case JobChanged(job):
+            return JOB, job.key, job.uid
+        case JobSetChanged(jobset):
+            return JOBSET, jobset.key, jobset.uid
         case ObjectRefused():
             return event.kind, f"{event.namespace}/{event.name}", event.uid
         case _:

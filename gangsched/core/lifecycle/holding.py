@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.state.simulation import Phantom
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def hold(steps: Steps, group: Group, plan: Plan) -> None:
         Phantom(world.snapshot.class_of(world.pods[place.uid]), place.uid, place.node, priority, group.key)
         for place in plan.placements
     ]
+    if world.managed.active:
+        steps.changes += [Change(Hint.PROMISED, pod=world.pods[place.uid]) for place in plan.placements[:1]]
     steps.may_have_taken(group, priority)
 
 

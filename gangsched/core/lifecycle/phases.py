@@ -72,9 +72,9 @@ class Phases:
             if isinstance(action, Bind | Mark | Unmark | WithdrawNomination):
                 self._apart(key, action, outcome)
             elif isinstance(action, Remove) and outcome not in (Outcome.OK, Outcome.GONE):
-                self._steps.not_removed(action)
+                self._steps.not_removed(key, action)
             elif isinstance(action, SuspendJob) and outcome not in (Outcome.OK, Outcome.GONE):
-                suspension.not_suspended(self._steps, action)
+                suspension.not_suspended(self._steps, key, action)
             elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
                 self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
             return

@@ -64,9 +64,13 @@ def take_back(steps: Steps, group: Group) -> None:
 
 
 def given_up(steps: Steps, uid: str, key: str, preemptor: str, text: str = "", reason: str = MARK_REASON) -> None:
-    """Whoever has this key needs the pod no longer to leave. ``text`` and ``reason`` are those of ``Steps.unmark``."""
+    """Whoever has this key needs the pod no longer to leave. ``text`` and ``reason`` are those of ``Steps.unmark``.
+
+    Others need it to leave while they wait for that, and from their marks until they give up or it is gone: a rollback
+    waits for nobody, and a removal that was accepted may not have shown yet.
+    """
     was_ours = steps.mark_texts.given_up(uid, key)
-    if steps.awaited_by.get(uid, set()) <= {key}:
+    if not steps.mark_texts.of(uid) and steps.awaited_by.get(uid, set()) <= {key}:
         steps.unmark(uid, preemptor, text, reason)
     elif was_ours:
         _hand_over(steps, uid, preemptor, text, reason)
@@ -76,7 +80,7 @@ def _hand_over(steps: Steps, uid: str, preemptor: str, text: str, reason: str) -
     """Another plan needs the pod to leave: its own mark, if it has been overwritten, is written again. If it has not
     come to its marks yet the pod is on nobody's list until then.
     """
-    needed = [text for key, text in steps.mark_texts.of(uid).items() if key in steps.awaited_by[uid]]
+    needed = list(steps.mark_texts.of(uid).values())
     pod = steps.world.pods.get(uid)
     if not needed:
         steps.unmark(uid, preemptor, text, reason)

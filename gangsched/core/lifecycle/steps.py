@@ -370,11 +370,13 @@ class Steps:
             census = self.world.membership.census(gang)
             yield from (*census.pending, *census.gated)
 
-    def not_removed(self, action: Remove) -> None:
-        """A removal has failed that no plan follows any more: its victim stays, unless another plan needs its room."""
+    def not_removed(self, key: str, action: Remove) -> None:
+        """A removal has failed that no plan of this group follows any more: its victim stays, unless another plan needs
+        it to leave.
+        """
         mark = report.read_mark(action.mark)
-        if mark is not None and action.pod.uid in self.marks and action.pod.uid not in self.awaited_by:
-            self.unmark(action.pod.uid, mark.preemptor)
+        if mark is not None and action.pod.uid in self.marks:
+            shared_marks.given_up(self, action.pod.uid, key, mark.preemptor)
 
     def unmark(self, uid: str, preemptor: str, text: str = "", reason: str = MARK_REASON) -> None:
         """Take back the mark of a victim that need not leave for this gang, if it is still there. Without a preemptor

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
-from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle import report, shared_marks
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.templates import changed
@@ -69,14 +69,16 @@ def suspended(steps: Steps, group: Group, plan: Plan, job: JobRef) -> None:
     steps.actions.append(report.job_suspended(job, group.name, trigger, priority, plan.ident))
 
 
-def not_suspended(steps: Steps, action: SuspendJob) -> None:
-    """A suspension has failed that no plan follows any more: the Job's pods stay, unless another plan needs them."""
+def not_suspended(steps: Steps, key: str, action: SuspendJob) -> None:
+    """A suspension has failed that no plan of this group follows any more: the Job's pods stay, unless another plan
+    needs them to leave.
+    """
     job = steps.world.suspended.find(action.job.kind, action.job.namespace, action.job.name)
     if job is None or job.uid != action.job.uid or job.suspended:
         return
     for pod in steps.world.suspended.pods_of(job):
-        if pod.uid in steps.marks and pod.uid not in steps.awaited_by:
-            steps.unmark(pod.uid, action.preemptor)
+        if pod.uid in steps.marks:
+            shared_marks.given_up(steps, pod.uid, key, action.preemptor)
 
 
 # -- going on -------------------------------------------------------------------------------------------------
