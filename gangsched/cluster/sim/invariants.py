@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -298,15 +299,19 @@ def _leaves_with(pod: Pod, job: object) -> bool:
     return isinstance(job, Job) and pod.owner is not None and pod.owner.uid == job.uid
 
 
-def abandoned_marks(history: History) -> list[str]:
+def abandoned_marks(history: History, judged_until: float = math.inf) -> list[str]:
     """Victims that were marked, not removed, and whose mark the scheduler did not take back.
 
-    Meant for the end of a run, when no decision is in flight. A mark that the disruption controller had to take
-    back was abandoned too.
+    Meant for the end of a run, when no decision is in flight. Of a run that was ended in the middle of things, what the
+    scheduler has done about a mark after ``judged_until`` (seconds from the start) may go on. A mark that the
+    disruption controller had to take back was abandoned too.
     """
     marked: dict[str, Entry] = {}
+    tried: dict[str, float] = {}
     out = []
     for entry in history:
+        if entry.kind == "Pod" and entry.verb in (log.MARK, log.UNMARK) and entry.actor == log.SCHEDULER:
+            tried[entry.uid] = entry.at_seconds
         if entry.kind != "Pod" or entry.outcome != log.OK:
             continue
         if entry.verb == log.MARK:
@@ -319,7 +324,9 @@ def abandoned_marks(history: History) -> list[str]:
         elif ends_object(entry) or _removal(entry) or (isinstance(entry.record, Pod) and entry.record.finished):
             marked.pop(entry.uid, None)
     return out + [
-        f"{_when(mark)} {mark.object} was marked and is neither removed nor unmarked" for mark in marked.values()
+        f"{_when(mark)} {mark.object} was marked and is neither removed nor unmarked"
+        for uid, mark in marked.items()
+        if tried[uid] <= judged_until
     ]
 
 

@@ -193,6 +193,17 @@ def test_marks_that_nobody_acts_on_are_found():
     assert invariants.abandoned_marks(there.history) == []
 
 
+def test_a_mark_of_which_a_run_was_cut_off_is_not_judged():
+    """What was done about a mark just before the end may go on; what was done long before will not."""
+    there = preemption()
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X)
+    assert invariants.abandoned_marks(there.history, there.clock.elapsed_seconds - 10.0) == []
+    there.clock.advance_to(there.clock.now + 20.0)
+    outcomes(there, MARK_Y)
+    (text,) = invariants.abandoned_marks(there.history, there.clock.elapsed_seconds - 10.0)
+    assert "ns/x was marked and is neither removed nor unmarked" in text
+
+
 def test_marks_that_the_controller_takes_back_are_found():
     """The disruption controller clears an old mark; that it had to is the scheduler's fault."""
     there = preemption()
