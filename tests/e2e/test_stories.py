@@ -110,8 +110,10 @@ async def play(admin: Client, folder: Path, recorder_wait: list[str]) -> tuple[R
 
 
 async def events(admin: Client, reason: str) -> list[Object]:
-    """Events of one reason; those of namespaces that are still being deleted belong to other tests."""
-    return [e for e in await admin.list("events.k8s.io/v1/Event", "default") if e.get("reason") == reason]
+    """Events of one reason, but those of earlier tests, whose namespaces are still going."""
+    active = {n["metadata"]["name"] for n in await admin.list("Namespace") if n["status"]["phase"] == "Active"}
+    found = [e for e in await admin.list("events.k8s.io/v1/Event") if e.get("reason") == reason]
+    return [e for e in found if e["metadata"]["namespace"] in active]
 
 
 async def bystander(admin: Client, node: str) -> Object:
