@@ -353,7 +353,8 @@ def _removal(entry: Entry) -> bool:
 
 
 def _mark_of(history: History, removal: Entry) -> str:
-    marks = (e for e in history.of(log.MARK) if e.uid == removal.uid and e.number < removal.number)
+    before = (e for e in history.of(log.MARK) if e.uid == removal.uid and e.number < removal.number)
+    marks = (e for e in before if e.outcome == log.OK)
     return max(((e.number, str(e.detail["message"])) for e in marks), default=(0, ""))[1]
 
 

@@ -6,6 +6,7 @@ the nodes that the class allows; without allowed topologies, from all.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -95,7 +96,11 @@ class VolumeController:
         terms = [
             NodeTerm(tuple(Requirement(key, IN, values) for key, values in term)) for term in storage_class.topologies
         ]
-        name = f"pvc-{claim.namespace}-{claim.name}"
+        first = name = f"pvc-{claim.namespace}-{claim.name}"
+        for n in itertools.count(2):  # that of an earlier claim of the same name may still be there
+            if self._store.storage("PersistentVolume", "", name) is None:
+                break
+            name = f"{first}-{n}"
         volume = PersistentVolume(
             name,
             uid=f"sim:PersistentVolume/{name}",
