@@ -19,16 +19,13 @@ from gangsched.model.queues import (
     Limits,
     LocalQueue,
     QueueObject,
-    QueuePreemption,
     ResourceFlavor,
-    ResourceGroup,
 )
 from gangsched.model.records import (
     SINGLE,
     Gang,
     GangId,
     Job,
-    LabelSelector,
     Namespace,
     Owner,
     Pod,
@@ -37,6 +34,7 @@ from gangsched.model.records import (
 )
 from tests import generators
 from tests.chaos.trouble import CHANGED, Part, dies_in_the_middle, small_shapes, some_of
+from tests.core.quota.world import group, queue
 
 #: The LocalQueues of the one ClusterQueue.
 _LOCAL = ("team-a", "team-b")
@@ -49,15 +47,10 @@ def part(seed: int, events: list[Event]) -> Part:
     shapes = small_shapes(events)
     limits = {"cpu": chance.randint(4, 16) * 1000}
     quota = tuple((r, Limits(limits.get(r, _PLENTY))) for r in (*generators.RESOURCES, "pods"))
-    queue = ClusterQueue(
-        name="all",
-        groups=(ResourceGroup(tuple(r for r, _ in quota), (FlavorQuota("any", quota),)),),
-        namespaces=LabelSelector(),
-        preemption=QueuePreemption(within=chance.choice(("Never", "LowerPriority"))),
-    )
+    within = chance.choice(("Never", "LowerPriority"))
     objects: list[QueueObject] = [
         ResourceFlavor("any"),
-        queue,
+        queue("all", "", group(FlavorQuota("any", quota)), within=within),
         *(LocalQueue(generators.NAMESPACE, name, "all") for name in _LOCAL),
     ]
     made: list[Event] = [NamespaceChanged(Namespace(generators.NAMESPACE)), *map(QueueObjectChanged, objects)]
@@ -135,7 +128,7 @@ def _gang(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Even
     size = chance.randint(2, 4)
     ident = GangId(generators.FAMILY, generators.NAMESPACE, name, generators.SCHEDULER)
     model = _member(name, ident, chance, shapes, chance.choice((0, 0, 3)))
-    group = Gang(
+    spec = Gang(
         generators.FAMILY,
         generators.NAMESPACE,
         name,
@@ -144,7 +137,7 @@ def _gang(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Even
         queue=QueueLabels(chance.choice(_LOCAL)),
     )
     members = (msgspec.structs.replace(model, name=f"{name}-{n}", uid=f"uid-{name}-{n}") for n in range(size))
-    return [GangChanged(group), *map(PodChanged, members)]
+    return [GangChanged(spec), *map(PodChanged, members)]
 
 
 def _pod(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Event]:

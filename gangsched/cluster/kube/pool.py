@@ -142,9 +142,7 @@ class Pool:
         """Open connections until ``count`` are kept, so that so many requests at once need not wait for them. What
         cannot be opened now is opened when it is needed.
         """
-        oldest = time.monotonic() - IDLE_SECONDS
-        kept = sum(each.open and each.idle_since > oldest for each in self._idle)
-        missing = count - kept
+        missing = count - sum(map(_usable, self._idle))
         opened = await asyncio.gather(*(self._connect() for _ in range(missing)), return_exceptions=True)
         for each in opened:
             if isinstance(each, _Connection):
@@ -163,10 +161,9 @@ class Pool:
         self._idle.clear()
 
     def _kept(self) -> _Connection | None:
-        oldest = time.monotonic() - IDLE_SECONDS
         while self._idle:
             connection = self._idle.pop()
-            if connection.open and connection.idle_since > oldest:
+            if _usable(connection):
                 return connection
             self._drop(connection)
         return None
@@ -191,6 +188,11 @@ class Pool:
     def _drop(self, connection: _Connection) -> None:
         self._all.discard(connection)
         connection.cut()
+
+
+def _usable(connection: _Connection) -> bool:
+    """Is it still open, and was it not idle for too long?"""
+    return connection.open and connection.idle_since > time.monotonic() - IDLE_SECONDS
 
 
 def _left(end: float) -> float:
