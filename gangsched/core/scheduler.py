@@ -395,6 +395,7 @@ class Scheduler:
         """Follow up on everything that has changed until nothing is left to follow up."""
         while True:
             self._refresh()
+            self._run.look_at_losing()
             self._run.plans_at_risk()
             self._run.drains.follow()
             self._run.time_passed()

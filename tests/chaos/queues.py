@@ -1,4 +1,6 @@
-"""Queues that are stopped and opened in the middle: ``stopPolicy: Hold`` and ``HoldAndDrain``."""
+"""Queues that are stopped and opened in the middle: ``stopPolicy: Hold`` and ``HoldAndDrain``. In half of them quota
+is for two flavors: tainted nodes, which only the flavor tolerates, and the others.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from collections.abc import Callable
 import msgspec
 
 from gangsched.cluster.sim import World
-from gangsched.core.events import Event, GangChanged, JobChanged, NamespaceChanged, PodChanged, QueueObjectChanged
+from gangsched.core.events import (
+    Event,
+    GangChanged,
+    JobChanged,
+    NamespaceChanged,
+    NodeChanged,
+    PodChanged,
+    QueueObjectChanged,
+)
 from gangsched.model.queues import (
     QUEUE_LABEL,
     STOP_DRAIN,
@@ -31,6 +41,8 @@ from gangsched.model.records import (
     Pod,
     PodShape,
     QueueLabels,
+    Taint,
+    Toleration,
 )
 from tests import generators
 from tests.chaos.trouble import CHANGED, Part, dies_in_the_middle, small_shapes, some_of
@@ -39,6 +51,8 @@ from tests.core.quota.world import group, queue
 #: The LocalQueues of the one ClusterQueue.
 _LOCAL = ("team-a", "team-b")
 _PLENTY = 2**50
+_SPOT = ResourceFlavor("spot", {"pool": "spot"}, (Taint("spot", "", "NoSchedule"),), (Toleration("spot", "Exists"),))
+_STEADY = ResourceFlavor("steady", {"pool": "steady"})
 
 
 def part(seed: int, events: list[Event]) -> Part:
@@ -48,9 +62,12 @@ def part(seed: int, events: list[Event]) -> Part:
     limits = {"cpu": chance.randint(4, 16) * 1000}
     quota = tuple((r, Limits(limits.get(r, _PLENTY))) for r in (*generators.RESOURCES, "pods"))
     within = chance.choice(("Never", "LowerPriority"))
+    flavors = [ResourceFlavor("any")]
+    if random.Random(f"{seed}/flavors").random() < 0.5:
+        flavors, events = [_SPOT, _STEADY], _in_pools(seed, events)
     objects: list[QueueObject] = [
-        ResourceFlavor("any"),
-        queue("all", "", group(FlavorQuota("any", quota)), within=within),
+        *flavors,
+        queue("all", "", group(*(FlavorQuota(f.name, quota) for f in flavors)), within=within),
         *(LocalQueue(generators.NAMESPACE, name, "all") for name in _LOCAL),
     ]
     made: list[Event] = [NamespaceChanged(Namespace(generators.NAMESPACE)), *map(QueueObjectChanged, objects)]
@@ -59,6 +76,18 @@ def part(seed: int, events: list[Event]) -> Part:
         made += make(f"queued-{number}", chance, shapes)
     troubles = some_of((stop_queue,), f"{seed}/queue trouble", most=3)
     return Part([*events, *made], troubles, dies_in_the_middle(f"{seed}/drained"))
+
+
+def _in_pools(seed: int, events: list[Event]) -> list[Event]:
+    """The same with every node in one of the pools for which there are flavors."""
+    chance, out = random.Random(f"{seed}/pools"), list[Event]()
+    for event in events:
+        if isinstance(event, NodeChanged):
+            flavor, node = chance.choice((_SPOT, _STEADY)), event.node
+            labels, taints = {**node.labels, **flavor.labels}, (*node.taints, *flavor.taints)
+            event = NodeChanged(msgspec.structs.replace(node, labels=labels, taints=taints))
+        out.append(event)
+    return out
 
 
 def stop_queue(world: World, chance: random.Random) -> None:

@@ -82,7 +82,7 @@ def scenario(
     events = [*made.events, *_jobs(seed, made.events)] if jobs else made.events
     further: list[Trouble] = []
     first: list[Crash] = []
-    options = msgspec.structs.replace(made.options, timeout_seconds=40.0, search_steps=400)
+    options = msgspec.structs.replace(made.options, timeout_seconds=40.0, search_steps=400, owner_wait_seconds=5.0)
     chosen = [name for name in PARTS if name in (_parts(seed) if parts is None else parts)]
     for name in chosen:
         part = PARTS[name][1](seed, events)

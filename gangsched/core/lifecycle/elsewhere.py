@@ -26,8 +26,9 @@ def elsewhere(decider: Decider, group: Group, now: float) -> Verdict | None:
     if not group.refused_on:
         return None
     verdict = decider.decide(group.gangs, group.key, now, may_preempt=False, keep_off=group.refused_on)
+    given = {uid: found for d in verdict.decisions if d.quota is not None for uid, found in d.quota.by_pod.items()}
     if verdict.outcome in (BIND, WAIT) and decider.still_holds(
-        group.gangs, group.key, now, verdict.placements, (), terminating_leave=verdict.outcome == WAIT
+        group.gangs, group.key, now, verdict.placements, (), terminating_leave=verdict.outcome == WAIT, flavors=given
     ):
         return verdict
     group.refused_on.clear()

@@ -100,7 +100,7 @@ class Executor:
 
     def unsettled(self) -> bool:
         """Is there anything left to follow up?"""
-        return bool(self.steps.check or self.steps.changes or self.steps.taken_from)
+        return bool(self.steps.check or self.steps.changes or self.steps.taken_from or self.steps.losing)
 
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
@@ -148,6 +148,8 @@ class Executor:
         problem, look = "", tuple[object, ...]()
         if group is not None or pending:  # else it is of no interest any more
             problem, look = membership.problem(gangs), membership.look(gangs)
+            if group is None or group.state is not State.MARKING_MEMBERS:  # all of those leave of their own accord
+                problem = problem or self._losing(gangs)
         if group is None:
             if pending:
                 group = self.groups[key] = Group(gangs, self._clock)
@@ -164,6 +166,11 @@ class Executor:
             self._follow(group, problem, pending, other)
         telling.object_status(self.steps, gang, self.groups.get(self._group_of.get(gang, "")))
         two_admitters.tell(self.steps, gangs)
+
+    def _losing(self, gangs: Sequence[GangId]) -> str:
+        """Why members that wait may not join those that run: these are about to be evicted."""
+        awaited, without = self.steps.awaited_by, self.world.membership.without
+        return next((text for gang in gangs if (text := without(gang, awaited))), "") if awaited else ""
 
     def _follow(self, group: Group, problem: str, pending: bool, other: bool) -> None:
         """A group that is known was touched; ``other`` says that its gangs are not what they were."""
@@ -253,6 +260,12 @@ class Executor:
             key = self._group_of.get(pod.gang)
             if key is not None and pod.node:
                 self.groups[key].told.pop(pod.uid, None)
+
+    def look_at_losing(self) -> None:
+        """Gangs whose members somebody has begun to evict, or evicts no more, are looked at again."""
+        losing, self.steps.losing = self.steps.losing, set()
+        for gang in sorted(losing):
+            self.refresh(gang)
 
     def plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again."""

@@ -30,15 +30,16 @@ from gangsched.core.lifecycle.table import Do
 from gangsched.core.options import Options
 from gangsched.core.queueing.queue import Change, Hint, Queue, queue_order
 from gangsched.core.state.world import World
-from gangsched.model.records import GangId, Pod
+from gangsched.model.records import SINGLE, GangId, Pod
 
 
 class Steps:
     """Carries out single steps for one gang at a time; it never changes a gang's state.
 
     ``writes`` are the writes without an answer yet; ``awaited_by`` has, by UID, the keys of the groups
-    that wait for a pod to be gone. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those
-    whose held room a gang of higher priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by
+    that wait for a pod to be gone; ``losing`` are the gangs of pods that somebody waits for since now, or no more.
+    ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of higher
+    priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by
     whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed. ``statuses`` are
     those of group objects that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang will
     tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
@@ -59,6 +60,7 @@ class Steps:
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
+        self.losing: set[GangId] = set()
         self.repeats = Repeats()
         self._next_id = 1
         self._withdraw_later: dict[str, list[WithdrawNomination]] = {}
@@ -98,6 +100,7 @@ class Steps:
         self.queue = Queue()
         self.check.clear()
         self.taken_from.clear()
+        self.losing.clear()
         self.actions.clear()
         self.statuses.clear()
         self.unsaid.clear()
@@ -126,6 +129,7 @@ class Steps:
         for uid in uids:
             plan.waiting.add(uid)
             self.awaited_by.setdefault(uid, set()).add(group.key)
+            self._touched(uid)
 
     def no_longer_awaited(self, uid: str, key: str) -> None:
         """Whoever has this key does not wait for the pod to be gone any more."""
@@ -134,6 +138,15 @@ class Steps:
             waiting.discard(key)
             if not waiting:
                 del self.awaited_by[uid]
+                self._touched(uid)
+
+    def _touched(self, uid: str) -> None:
+        """The gang of this pod may lose it, or keep it after all: what that means for its other members is seen
+        anew.
+        """
+        pod = self.world.pods.get(uid)
+        if pod is not None and pod.gang.family != SINGLE:
+            self.losing.add(pod.gang)
 
     def write(self, group: Group, action: Action, action_id: int, uid: str) -> None:
         """A write that the group's phase waits for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -32,7 +32,10 @@ from gangsched.core.preemption import explain
 from gangsched.core.preemption.patience import delayed
 from gangsched.core.preemption.planner import Choice
 from gangsched.core.preemption.units import Units
+from gangsched.core.quota.flavors import Mode
+from gangsched.core.quota.forms import Nominated
 from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.holdings import Flavors
 from gangsched.core.quota.managed import Claim
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.world import World
@@ -102,9 +105,22 @@ class Decider:
         return self._placers[scheduler].pipeline
 
     def attempt(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str] = {}) -> Attempt:
-        """The beginnings of a decision, for questions of other kinds. It may raise :class:`PluginError` when asked."""
+        """The beginnings of a decision, for questions of other kinds. It may raise :class:`PluginError` when asked.
+        What flavors of quota ask of nodes is left out: see :meth:`attempts`.
+        """
         placer = self._placers[gangs[0].scheduler]
         return Attempt(self.world, self.options, placer, gangs, group, now, prefer, self.watchdog)
+
+    def attempts(self, gangs: Sequence[GangId], group: str, now: float, *, displacing: bool) -> Iterator[Attempt]:
+        """The same for gangs that may need quota: in each of the flavors in which they have it, in the order in which
+        they are tried, or, if ``displacing``, would have it if others left.
+        """
+        claim = self.world.managed.claim(gangs)
+        if claim is None:
+            yield self.attempt(gangs, group, now)
+        elif not claim.problem:
+            modes = {Mode.FIT} if not displacing else set(Mode) - {Mode.NO_FIT, Mode.NO_CANDIDATES}
+            yield from self._joint(claim, gangs, group, now).attempts(modes)
 
     def decide(
         self,
@@ -129,7 +145,10 @@ class Decider:
         try:
             claim = self.world.managed.claim(gangs)
             if claim is not None:
-                return self._joint(claim, gangs, group, now, may_preempt, prefer, waiting_since, holding, keep_off)
+                if claim.problem:
+                    return self._not_queued(claim, gangs)
+                joint = self._joint(claim, gangs, group, now, may_preempt, prefer, waiting_since, holding, keep_off)
+                return joint.decide()
             if not prefer and not keep_off and not holding:
                 found = one_of_many(self.world, self._placers[gangs[0].scheduler], gangs)
                 if found is not None:
@@ -149,18 +168,13 @@ class Decider:
         gangs: Sequence[GangId],
         group: str,
         now: float,
-        may_preempt: bool,
-        prefer: Mapping[str, str],
-        waiting_since: float | None,
-        holding: bool,
-        keep_off: Mapping[str, Collection[str]],
-    ) -> Verdict:
-        """The decision for gangs that need quota."""
-        if claim.problem:
-            found = _without_placements(self.world, gangs, UNSCHEDULABLE, claim.problem)
-            use = QuotaUse(claim.workload.queue)
-            decisions = tuple(msgspec.structs.replace(d, quota=use) for d in found.decisions)
-            return msgspec.structs.replace(found, decisions=decisions, short_of_quota=True, nodes_unseen=True)
+        may_preempt: bool = True,
+        prefer: Mapping[str, str] = {},
+        waiting_since: float | None = None,
+        holding: bool = False,
+        keep_off: Mapping[str, Collection[str]] = {},
+    ) -> Joint:
+        """The decision for gangs that need quota, about to be made."""
         placer = self._placers[gangs[0].scheduler]
 
         def attempt(gate: Gate) -> QueuedAttempt:
@@ -178,7 +192,14 @@ class Decider:
         def may_not_preempt(job: Attempt) -> tuple[str, float | None]:
             return self._may_not_preempt(job, now, may_preempt, waiting_since)
 
-        return Joint(self.world, gangs, claim, now, attempt, alone, may_not_preempt).decide()
+        return Joint(self.world, gangs, claim, now, attempt, alone, may_not_preempt)
+
+    def _not_queued(self, claim: Claim, gangs: Sequence[GangId]) -> Verdict:
+        """Something is wrong with the queue, or with what is asked of it."""
+        found = _without_placements(self.world, gangs, UNSCHEDULABLE, claim.problem)
+        use = QuotaUse(claim.workload.queue)
+        decisions = tuple(msgspec.structs.replace(d, quota=use) for d in found.decisions)
+        return msgspec.structs.replace(found, decisions=decisions, short_of_quota=True, nodes_unseen=True)
 
     def _may_not_preempt(
         self, job: Attempt, now: float, may_preempt: bool, waiting_since: float | None
@@ -227,16 +248,19 @@ class Decider:
         victims: Iterable[str],
         *,
         terminating_leave: bool = True,
+        flavors: Mapping[str, Flavors] = {},
     ) -> bool:
         """Would these members still fit on these nodes, and be in one domain where that is required, once the victims
         (UIDs) and terminating pods are gone? Not as far as is known when a plug-in of others fails over it. If not
-        ``terminating_leave``, terminating pods stay.
+        ``terminating_leave``, terminating pods stay. ``flavors`` are those that members (UIDs) are to be given; others
+        have theirs, or those of their node.
         """
         try:
             job = self.attempt(gangs, group, now)
             job.ignore_turns()
             gone = frozenset(victims)
-            return self._holds(job, placements, gone, terminating_leave) and self._quota_holds(job, gone)
+            nominated = Nominated(self.world.managed, gangs, flavors)
+            return self._holds(job, nominated, placements, gone, terminating_leave) and self._quota_holds(job, gone)
         except PluginError:
             return False
 
@@ -247,15 +271,15 @@ class Decider:
         not fit even then, or a plug-in of others fails over it.
         """
         try:
-            job = self.attempt(gangs, group, now)
-            job.ignore_turns()
             gone = frozenset(victims)
             slot_of = self.world.snapshot.table.slot_of
-            leaving = {*job.terminating().tolist(), *(slot_of[uid] for uid in gone if uid in slot_of)}
-            found = job.fit(np.array(sorted(leaving), dtype=np.int64))
-            if found is None or not self._quota_holds(job, gone):
-                return ()
-            return job.placed(WAIT, *found).placements
+            for job in self.attempts(gangs, group, now, displacing=True):
+                job.ignore_turns()
+                leaving = {*job.terminating().tolist(), *(slot_of[uid] for uid in gone if uid in slot_of)}
+                found = job.fit(np.array(sorted(leaving), dtype=np.int64))
+                if found is not None:
+                    return job.placed(WAIT, *found).placements if self._quota_holds(job, gone) else ()
+            return ()
         except PluginError:
             return ()
 
@@ -270,7 +294,12 @@ class Decider:
         return self.world.managed.still_holds(job.gangs, leaving)
 
     def _holds(
-        self, job: Attempt, placements: Sequence[Placement], victims: Iterable[str], terminating_leave: bool
+        self,
+        job: Attempt,
+        nominated: Nominated,
+        placements: Sequence[Placement],
+        victims: Iterable[str],
+        terminating_leave: bool,
     ) -> bool:
         sim = job.simulation()
         rows = sim.snapshot.row_of
@@ -287,7 +316,10 @@ class Decider:
         for place in placements:
             pod = pending.get(place.uid)
             row = sim.snapshot.row_of.get(place.node)
-            if pod is None or row is None or not job.placer.pipeline.mask(self.world.snapshot.class_of(pod), sim)[row]:
+            if pod is None or row is None:
                 return False
-            sim.place(self.world.snapshot.class_of(pod), row)
+            found = self.world.snapshot.class_of(nominated.on(pod, place.node))
+            if not job.placer.pipeline.mask(found, sim)[row]:
+                return False
+            sim.place(found, row)
         return True

@@ -9,6 +9,8 @@ from gangsched.core.groups import group_key, names_of
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.core.queueing.queue import queue_order
 from gangsched.core.queueing.turns import Blocked
+from gangsched.core.quota.forms import forms
+from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.world import World
 from gangsched.model.records import PREEMPT_NEVER, GangId
 
@@ -41,5 +43,20 @@ def block(world: World, gangs: Sequence[GangId], like: Likeness, pipeline: Pipel
     key = group_key(gangs)
     known = world.turns.get(key)
     room = known.room if known is not None and known.classes == like.classes else ()
-    world.turns.put(Blocked(key, names_of(gangs), queue_order(world.membership, gangs), like.classes, pipeline, room))
+    order = queue_order(world.membership, gangs)
+    world.turns.put(Blocked(key, names_of(gangs), order, like.classes, pipeline, room, _forms(world, gangs)))
     return True
+
+
+def _forms(world: World, gangs: Sequence[GangId]) -> tuple[tuple[PodClass, ...], ...]:
+    """The classes of pending members in the flavors of their queue, a row for each that are alike; none without one."""
+    managed, class_of = world.managed, world.snapshot.class_of
+    queue = managed.queue_of(gangs)
+    if queue is None:
+        return ()
+    out: dict[int, tuple[PodClass, ...]] = {}
+    for pod in (p for gang in gangs for p in world.membership.census(gang).pending):
+        ident = class_of(pod).ident
+        if ident not in out:
+            out[ident] = tuple(class_of(form) for form in forms(managed, queue, pod))
+    return tuple(out.values())

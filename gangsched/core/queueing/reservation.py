@@ -8,6 +8,8 @@ behind the gang is placed into that room, so every pod that ends there is one fe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 import numpy as np
 
@@ -24,22 +26,24 @@ from gangsched.model.records import Pod
 _KEPT_RUNNING = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
 
 
-def reserve(job: Attempt, group: Group, world: World) -> None:
-    """Reserve room for a blocked group, unless it has some, it could not be given any, or a gang ahead of it that has
-    a reservation could use the same nodes: there is one turn at a time.
+def reserve(attempts: Iterable[Attempt], group: Group, world: World) -> None:
+    """Reserve room for a blocked group in the first of these attempts that finds some, unless it has some in one of
+    them, it could not be given any, or a gang ahead of it that has a reservation could use the same nodes: there is one
+    turn at a time.
     """
     turns, blocked = world.turns, world.turns.get(group.key)
-    if blocked is None or (blocked.room and _stands(job, blocked)):
+    jobs = list(attempts)
+    if blocked is None or (blocked.room and any(_stands(job, blocked) for job in jobs)):
         return
     turns.put(msgspec.structs.replace(blocked, room=()))
     rivals = turns.reserving()
-    if rivals:
-        sim = job.simulation()
+    if rivals and jobs:
+        sim = jobs[0].simulation()
         mine = blocked.usable(sim)
         rivals = [b for b in rivals if (b.usable(sim) & mine).any()]
         if any(b.order < blocked.order for b in rivals):
             return
-    room = _first_room(job, group, world)
+    room = next((found for job in jobs if (found := _first_room(job, group, world))), ())
     if room:
         for behind in rivals:
             turns.put(msgspec.structs.replace(behind, room=()))

@@ -28,7 +28,8 @@ STRICT, BACKFILL = "strict", "backfill"
 
 class Blocked(msgspec.Struct, frozen=True, eq=False):
     """A gang that does not fit. ``classes`` are its pending members' classes, ``pipeline`` has the filters of its
-    scheduler name, ``room`` is what is reserved for it.
+    scheduler name, ``room`` is what is reserved for it. ``forms`` are the classes of each of the members in the
+    combinations of flavors in which its queue may admit it.
     """
 
     key: str
@@ -37,10 +38,16 @@ class Blocked(msgspec.Struct, frozen=True, eq=False):
     classes: tuple[PodClass, ...]
     pipeline: Pipeline
     room: tuple[Phantom, ...] = ()
+    forms: tuple[tuple[PodClass, ...], ...] = ()
+
+    @property
+    def members(self) -> tuple[tuple[PodClass, ...], ...]:
+        """For each of its members, those that are alike aside, the classes of which one is enough."""
+        return self.forms or tuple((pod,) for pod in self.classes)
 
     def usable(self, sim: Simulation) -> Bools:
         """``(N,)``: nodes that one of its members could use."""
-        return usable(self.classes, self.pipeline, sim)
+        return usable(self.members, self.pipeline, sim)
 
 
 class Turns:
@@ -88,28 +95,37 @@ class Turns:
         return list(self._reserving.values())
 
 
-def usable(classes: Sequence[PodClass], pipeline: Pipeline, sim: Simulation) -> Bools:
-    """``(N,)``: nodes that some pod of these classes could use if it were alone there; none when a class has none."""
+def usable(members: Iterable[Sequence[PodClass]], pipeline: Pipeline, sim: Simulation) -> Bools:
+    """``(N,)``: nodes that some of these members could use if it were alone there, in any of its classes; none when a
+    member could use none.
+    """
     out = np.zeros(sim.snapshot.size, dtype=np.bool_)
-    for pod in classes:
-        index, amounts = sim.snapshot.vector(pod.shape)
-        if pipeline.unlimited is not None:
-            counted = [not pipeline.unlimited(sim.snapshot.resources[i]) for i in index.tolist()]
-            index, amounts = index[counted], amounts[counted]
-        mask = pipeline.static_mask(pod, sim) & (sim.snapshot.allocatable[index] >= amounts[:, None]).all(axis=0)
+    for classes in members:
+        mask = np.zeros(sim.snapshot.size, dtype=np.bool_)
+        for pod in classes:
+            mask |= _usable(pod, pipeline, sim)
         if not mask.any():
-            return np.zeros(sim.snapshot.size, dtype=np.bool_)
+            return mask
         out |= mask
     return out
+
+
+def _usable(pod: PodClass, pipeline: Pipeline, sim: Simulation) -> Bools:
+    index, amounts = sim.snapshot.vector(pod.shape)
+    if pipeline.unlimited is not None:
+        counted = [not pipeline.unlimited(sim.snapshot.resources[i]) for i in index.tolist()]
+        index, amounts = index[counted], amounts[counted]
+    found: Bools = pipeline.static_mask(pod, sim) & (sim.snapshot.allocatable[index] >= amounts[:, None]).all(axis=0)
+    return found
 
 
 def kept_nodes(ahead: Iterable[Blocked], sim: Simulation) -> Restriction | None:
     """What strict order leaves to a gang behind these; None when they keep no node."""
     kept = np.zeros(sim.snapshot.size, dtype=np.bool_)
     names = []
-    known: dict[tuple[int, ...], Bools] = {}
+    known: dict[tuple[int, tuple[tuple[int, ...], ...]], Bools] = {}
     for gang in ahead:
-        alike = (id(gang.pipeline), *(c.ident for c in gang.classes))
+        alike = id(gang.pipeline), tuple(tuple(c.ident for c in classes) for classes in gang.members)
         if alike not in known:
             known[alike] = gang.usable(sim)
         if known[alike].any():

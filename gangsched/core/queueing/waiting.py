@@ -73,7 +73,7 @@ class Waiting:
             turns.put(msgspec.structs.replace(blocked, room=()))
         else:
             with suppress(PluginError):  # the decision has told whose fault it is
-                reserve(self._decider.attempt(group.gangs, group.key, now), group, self._world)
+                reserve(self._decider.attempts(group.gangs, group.key, now, displacing=False), group, self._world)
         blocked = turns.get(group.key)
         if blocked is None or not blocked.room:
             group.reserving_since = None

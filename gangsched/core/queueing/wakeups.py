@@ -31,7 +31,7 @@ from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.core.queueing.queue import Change, Hint
-from gangsched.core.quota.gate import in_flavors
+from gangsched.core.quota.forms import in_flavors
 from gangsched.core.quota.holders import Holder
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import TERMINATING

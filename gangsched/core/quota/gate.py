@@ -4,21 +4,18 @@ further members quota lets join, and what a decision says about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from gangsched.core.decision import Awaited, QuotaUse
 from gangsched.core.quota.flavors import Assignment, Mode
+from gangsched.core.quota.forms import admitted
 from gangsched.core.quota.holdings import Flavors
 from gangsched.core.quota.managed import Claim, Managed
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.workloads import Amounts, PodSet, Workload, quantity
-from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import Pod, PodShape
-
-#: So many shapes of pods in flavors are kept; those of pods that are long gone are among them.
-MAX_SHAPES = 4096
 
 
 class Gate:
@@ -54,18 +51,7 @@ class Gate:
 
     def member(self, pod: Pod) -> Pod:
         """A pending member with what its flavors ask of its node."""
-        return self._in_flavors(pod, self._flavors.get(pod.shape, ()))
-
-    def _in_flavors(self, pod: Pod, flavors: Flavors) -> Pod:
-        key = pod.shape, flavors
-        known = self.managed.shapes
-        shape = known.get(key)
-        if shape is None:
-            if len(known) >= MAX_SHAPES:
-                known.clear()  # only a cache: a shape that is made again costs others their caches, too
-            found = [self.managed.quota.flavors.get(name) for name in dict.fromkeys(name for _, name in flavors)]
-            shape = known[key] = in_flavors(pod.shape, [f for f in found if f is not None])
-        return pod if shape is pod.shape else msgspec.structs.replace(pod, shape=shape)
+        return admitted(self.managed, pod, self._flavors.get(pod.shape, ()))
 
     # -- further members -----------------------------------------------------------------------------------
 
@@ -90,7 +76,7 @@ class Gate:
             added.append(quota.tree.indexed(found.usage))
             quota.tree.add(node, added[-1])
             self._extra[pod.uid] = dict(_by_shape(alone.pod_sets, found))[pod.shape]
-            out.append(self._in_flavors(pod, self._extra[pod.uid]))
+            out.append(admitted(self.managed, pod, self._extra[pod.uid]))
         for amounts in added:
             quota.tree.remove(node, amounts)
         return out
@@ -140,16 +126,6 @@ def borrowed(managed: Managed, queue: str, usage: Amounts, gone: Iterable[str] =
         if over > 0:
             out[resource] = out.get(resource, 0) + over
     return tuple((resource, quantity(resource, units)) for resource, units in sorted(out.items()))
-
-
-def in_flavors(shape: PodShape, flavors: Sequence[ResourceFlavor]) -> PodShape:
-    """A shape as pods have it that are admitted in these flavors: their labels as node selector, their tolerations."""
-    labels: Mapping[str, str] = {key: value for f in flavors for key, value in f.labels.items()}
-    selector = tuple(sorted({**labels, **dict(shape.node_selector)}.items()))
-    more = tuple(t for f in flavors for t in f.tolerations if t not in shape.tolerations)
-    if selector == tuple(sorted(shape.node_selector)) and not more:
-        return shape
-    return msgspec.structs.replace(shape, node_selector=selector, tolerations=(*shape.tolerations, *more))
 
 
 def _by_shape(sets: Sequence[PodSet], assignment: Assignment) -> list[tuple[PodShape, Flavors]]:

@@ -127,12 +127,12 @@ class PodFlavors:
         """The same of members that are nominated, where it is known."""
         return [self._of[place.uid][1] for place in places if place.uid in self._of]
 
-    def of_promised(self, place: Phantom, queue: ClusterQueue) -> Flavors:
-        """The flavors of a member that is nominated; an earlier process may have chosen them."""
-        known = self._of.get(place.uid)
+    def of_promised(self, uid: str, shape: PodShape, node: str, queue: ClusterQueue) -> Flavors:
+        """The flavors of a member that is nominated to a node; an earlier process may have chosen them."""
+        known = self._of.get(uid)
         if known is not None:
             return known[0]
-        return flavors_of_node(place.pod.shape, queue, self._existing, self._node(place.node))
+        return flavors_of_node(shape, queue, self._existing, self._node(node))
 
     def of_pod(self, pod: Pod, queue: ClusterQueue) -> Flavors:
         """The flavors in which a pod runs: those it was given, else the first of each group that its node is of."""

@@ -24,7 +24,7 @@ from gangsched.core.quota.status import QueueStatuses
 from gangsched.core.quota.tally import Tally
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Place, Workload, pod_sets, workload_priority
 from gangsched.core.state.simulation import Phantom
-from gangsched.model.queues import QUEUE_KINDS, STRICT_FIFO, QueueObject, queue_labels
+from gangsched.model.queues import QUEUE_KINDS, STRICT_FIFO, ClusterQueue, QueueObject, queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,
     NO_LABELS,
@@ -174,6 +174,13 @@ class Managed:
         own = self._known.membership.preemptor_priority(gangs)
         return workload_priority(labels.priority_class, self.quota.priority_classes, own)
 
+    def queue_of(self, gangs: Sequence[GangId]) -> ClusterQueue | None:
+        """The ClusterQueue whose quota a group needs; None when it is not managed, or the queue is not there."""
+        labels = self.labels_of(gangs) if self.active else NO_QUEUE
+        if not labels.local_queue:
+            return None
+        return self.quota.queues.get(self.quota.queue_of(gangs[0].namespace, labels.local_queue)[0])
+
     def likeness(self, gangs: Sequence[GangId]) -> tuple[str, int, str, str] | None:
         """What managed gangs have in common that the same changes of quota help: their LocalQueue, their priority, the
         name of the root of their cohort tree (empty while there is none), and that of a WorkloadPriorityClass which
@@ -280,6 +287,10 @@ class Managed:
         """By UID of the pod the flavors in which the members of this workload are promised quota, as far as known."""
         found = ((place.uid, self._flavors.given(place.uid)) for place in self._known.held.get(uid, ()))
         return {pod: flavors for pod, flavors in found if flavors is not None}
+
+    def flavors_at(self, queue: ClusterQueue, pod: Pod, node: str) -> Flavors:
+        """The flavors in which a member that is nominated to this node has its quota in a queue."""
+        return self._flavors.of_promised(pod.uid, pod.shape, node, queue)
 
     def holding(self) -> list[GangId]:
         """The gangs that hold quota."""
@@ -426,7 +437,7 @@ class Managed:
         usage: dict[Cell, int] = {}
         since = [*map(self._flavors.since, pods), *self._flavors.promised_since(promised)]
         holding = [(p.shape, self._flavors.of_pod(p, queue)) for p in pods]
-        holding += [(p.pod.shape, self._flavors.of_promised(p, queue)) for p in promised]
+        holding += [(p.pod.shape, self._flavors.of_promised(p.uid, p.pod.shape, p.node, queue)) for p in promised]
         for shape, flavors in holding:
             for cell, units in used(shape, flavors):
                 usage[cell] = usage.get(cell, 0) + units

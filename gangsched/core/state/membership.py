@@ -264,6 +264,18 @@ class Membership:
             return 0  # only those that are not placed yet count
         return len(census.bound) + (0 if gang.family in (QUEUED_JOB, QUEUED_JOBSET) else census.succeeded)
 
+    def without(self, gang: GangId, uids: Container[str]) -> str:
+        """Why further members of a gang may not start when those of these pods leave that are bound; empty when it is
+        whole all the same. Alone they would be less than the gang needs, and gone tomorrow like the others.
+        """
+        spec, census = self.spec(gang), self.census(gang)
+        if spec is None or spec.match_policy == ONLY_WAITING:
+            return ""
+        leaving = sum(pod.uid in uids for pod in census.bound)
+        if not leaving or self._placed(gang, spec, census) - leaving >= spec.min_member:
+            return ""
+        return f"{leaving} of its {len(census.bound)} bound members are being evicted"
+
     def half_bound(self, gangs: Iterable[GangId]) -> bool:
         """Are some members bound, and fewer than these gangs need together?"""
         seen = [(gang, self.census(gang)) for gang in gangs]

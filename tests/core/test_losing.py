@@ -1,0 +1,86 @@
+"""Gangs that are being evicted: their members that wait do not start on their own meanwhile."""
+
+from __future__ import annotations
+
+from gangsched.core.actions import Bind, Remove, SetCondition
+from tests.builders import PodBuilder, gang, node, pod
+from tests.core.harness import Cluster, nodes_of
+
+
+def members(*names: str) -> list[PodBuilder]:
+    """Members of the gang g."""
+    return [pod(name).cpu(2).gang("g") for name in names]
+
+
+def evicted_for_top(**fields: int) -> Cluster:
+    """A gang of two on n1 that needs both, a third member that has no room, and a stronger pod that takes n1."""
+    running = [m.on("n1") for m in members("m1", "m2")]
+    cluster = Cluster(node("n1").cpu(4), gang("g").min(fields.get("minimum", 2)), *running, *members("m3"))
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.show(pod("top").cpu(4).priority(9))
+    cluster.run()
+    assert {write.pod.name for write in cluster.waiting} == {"m1", "m2"}
+    return cluster
+
+
+def test_a_gang_that_leaves_is_not_healed() -> None:
+    """One member is gone, the other about to be: a third that now has room would be alone."""
+    cluster = evicted_for_top()
+    cluster.show(node("n2").cpu(2))
+    cluster.slow = lambda write: isinstance(write, Remove) and write.pod.name == "m2"
+    cluster.answer("m1")
+    cluster.leave("m1")
+    cluster.run()
+    assert nodes_of(cluster.log) == {}
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"top": "n1"}
+    assert cluster.core.states()["d/g"] == "Gathering"
+
+
+def test_what_waits_is_told_why() -> None:
+    """The reason is the eviction, not a lack of room."""
+    cluster = evicted_for_top()
+    cluster.show(node("n2").cpu(2))
+    cluster.run()
+    said = [a.message for a in cluster.log if isinstance(a, SetCondition) and a.pod.name == "m3"]
+    assert said[-1] == "2 of its 2 bound members are being evicted"
+
+
+def test_a_gang_that_stays_whole_takes_members_all_the_same() -> None:
+    """What is left of it is as much as it needs."""
+    cluster = Cluster(
+        node("n1").cpu(2),
+        node("n2").cpu(2),
+        gang("g").min(1),
+        *(m.on(f"n{i}") for i, m in enumerate(members("m1", "m2"), 1)),
+        *members("m3"),
+    )
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.show(pod("top").cpu(2).priority(9))
+    cluster.run()
+    assert len(cluster.waiting) == 1
+    cluster.show(node("n3").cpu(2))
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m3": "n3"}
+
+
+def test_a_gang_that_is_spared_goes_on() -> None:
+    """The stronger pod is gone before anybody has left: the third member starts where there is room."""
+    cluster = Cluster(node("n1").cpu(4), gang("g").min(2), *(m.on("n1") for m in members("m1", "m2")), *members("m3"))
+    cluster.run()
+    cluster.slow = lambda write: not isinstance(write, Bind)
+    cluster.show(pod("top").cpu(4).priority(9))
+    cluster.run()
+    cluster.show(node("n2").cpu(2))
+    cluster.run()
+    assert nodes_of(cluster.log) == {}
+    cluster.delete("top")
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m3": "n2"}
