@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import msgspec
 
-from gangsched.model.dialects import koordinator, upstream
+from gangsched.model import wire
+from gangsched.model.dialects import koordinator, membership, upstream
 from gangsched.model.records import (
     SINGLE,
     Budget,
@@ -225,16 +226,21 @@ class PodBuilder:
         wanted = tuple(sorted((k, v) for k, v in self._requests.items() if v))
         shape = PodShape(requests=wanted, scored=scored, **self._shape)
         family, group = self._gang or (SINGLE, self._name)
+        gang = GangId(family, self._namespace, group, self._scheduler)
+        fields = dict(self._fields)
+        if koordinator.NAME in self._hints:
+            meta = wire.ObjectMeta(self._name, "", self._namespace, labels=self._labels, annotations=self._hints)
+            gang, fields["mistake"] = membership(meta, wire.PodSpec(scheduler_name=self._scheduler))
         return Pod(
             namespace=self._namespace,
             name=self._name,
             uid=self._uid,
             shape=_shapes.setdefault(shape, shape),
-            gang=GangId(family, self._namespace, group, self._scheduler),
+            gang=gang,
             scheduler=self._scheduler,
             labels=_interned(self._labels),
             hints=_interned(self._hints),
-            **self._fields,
+            **fields,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from gangsched.cli import errors
 from gangsched.cli.run import add_connection_arguments, announce, configure
@@ -26,6 +27,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         connection = connect(configuration)
         announce(connection, configuration, dry_run=False)
-        return process.Process(Outside(configuration, connection, decide=False, make_sink=GroupControllers)).run()
+        wanted = configuration.group_status
+        make_sink = partial(GroupControllers, qps=wanted.qps, burst=wanted.burst)
+        return process.Process(Outside(configuration, connection, decide=False, make_sink=make_sink)).run()
     except StartError as error:
         raise errors.UsageError(str(error)) from None

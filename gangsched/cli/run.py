@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from gangsched.cli import errors
 from gangsched.cli.importing import quickly
 from gangsched.cluster.kube.connection import Connection
 from gangsched.runtime import config, logs, outside
-from gangsched.runtime.settings import Configuration
+from gangsched.runtime.settings import Configuration, GroupStatus
 from gangsched.runtime.status import StatusSink
 
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     announce(connection, configuration, dry_run=args.dry_run)
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
-        make_sink = _controllers
+        make_sink = partial(_controllers, configuration.group_status)
     cluster = outside.Outside(configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink)
     try:
         cluster.begin()
@@ -65,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
         cluster.end()
 
 
-def _controllers(kubeconfig: str | None, context: str | None) -> StatusSink:
+def _controllers(wanted: GroupStatus, kubeconfig: str | None, context: str | None) -> StatusSink:
     from gangsched.controllers.operator import GroupControllers  # noqa: PLC0415 - kopf takes a second to import
 
-    return GroupControllers(kubeconfig, context)
+    return GroupControllers(kubeconfig, context, qps=wanted.qps, burst=wanted.burst)
 
 
 def announce(connection: Connection, configuration: Configuration, *, dry_run: bool) -> None:

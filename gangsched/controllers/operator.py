@@ -28,15 +28,15 @@ _log = structlog.get_logger("gangsched.controllers")
 DISCOVERY_SECONDS = 30.0
 #: Pause before controllers that have failed are started again.
 RESTART_SECONDS = 30.0
-_QPS, _BURST = 10.0, 20
 _PAGE_OBJECTS = 500
 
 
 class GroupControllers:
     """Start it, post statuses from any thread, stop it.
 
-    It has its own connection to the API server and its own rate limit, so that no amount of objects slows down
-    scheduling. Without any of their APIs it waits for one.
+    It has its own connection to the API server and its own rate limit (``qps`` requests per second on average,
+    ``burst`` at once; watches do not count), so that no amount of objects slows down scheduling. Without any of their
+    APIs it waits for one.
     """
 
     def __init__(
@@ -44,10 +44,14 @@ class GroupControllers:
         kubeconfig: str | None = None,
         context: str | None = None,
         *,
+        qps: float,
+        burst: int,
         discovery_seconds: float = DISCOVERY_SECONDS,
     ) -> None:
         self._kubeconfig = kubeconfig
         self._context = context
+        self._qps = qps
+        self._burst = burst
         self._discovery_seconds = discovery_seconds
         self._thread = threading.Thread(target=self._main, name="controllers", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -98,7 +102,7 @@ class GroupControllers:
         if self._stopping.is_set():
             return
         connection = await load_connection(self._kubeconfig, self._context)
-        self._client = Client(connection, TokenBucket(_QPS, _BURST))
+        self._client = Client(connection, TokenBucket(self._qps, self._burst))
         self._client.open()
         writing = asyncio.create_task(self.writer.run())
         try:

@@ -170,6 +170,14 @@ class SelectNode(_Action, frozen=True):
     node: str
 
 
+class Recall(_Action, frozen=True):
+    """These removals and suspensions (ids) are not wanted any more: what has not been sent is not, and what has is not
+    repeated. This one has no answer; each of those has its own, ``outdated`` if it can have had no effect.
+    """
+
+    ids: tuple[int, ...]
+
+
 class SetCondition(_Action, frozen=True):
     """PATCH ``PodScheduled=False`` with reason and message. No answer is expected."""
 
@@ -237,7 +245,10 @@ VolumeWrite: TypeAlias = BindVolume | SelectNode
 PodWrite: TypeAlias = Bind | Nominate | WithdrawNomination | Mark | Unmark | Remove
 JobWrite: TypeAlias = SuspendJob | ResumeJob
 Write: TypeAlias = PodWrite | VolumeWrite | JobWrite
-Action: TypeAlias = Write | SetCondition | Report | GangStatus
+Removal: TypeAlias = Remove | SuspendJob
+#: What is a request of its own.
+Sent: TypeAlias = Write | SetCondition | Report | GangStatus
+Action: TypeAlias = Sent | Recall
 
 
 def pod_reference(pod: PodRef) -> tuple[str, str, str, str, str]:

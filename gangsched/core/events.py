@@ -171,9 +171,11 @@ class KueueAdmits(_Event, frozen=True):
 
 
 class ObjectRefused(_Event, frozen=True):
-    """An object of the cluster could not be understood; it is reported once and otherwise ignored.
+    """An object of the cluster could not be understood; it is reported once.
 
-    ``kind`` is the API kind. A refused group object makes its gang wait, a refused pod is not scheduled.
+    ``kind`` is the API kind, with its group after a dot. A group object like this makes its gang wait, and a node takes
+    no new pods. A pod is shown as well, with what it is counted as
+    (:func:`~gangsched.model.convert_refused.refused_pod`).
     """
 
     kind: str
@@ -204,7 +206,9 @@ class Outcome(enum.StrEnum):
     OK = "ok"
     GONE = "gone"  # 404, or the UID is another pod's
     CONFLICT = "conflict"  # 409: the state is not what the write assumed, such as a pod that is already bound
-    OUTDATED = "outdated"  # a binding that was not sent: others, told by now, have bound pods to its node since
+    # Not sent, or without any effect, and not wanted any more: a binding to a node to which others, told by now, have
+    # bound pods since, or a removal that has been recalled.
+    OUTDATED = "outdated"
     REFUSED = "refused"  # 400/403/422: retrying will not help
     BLOCKED = "blocked"  # 429 from the eviction subresource: a budget forbids it
     TRANSIENT = "transient"  # given up after retries: timeouts, 429, 5xx

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -13,17 +14,33 @@ from gangsched.core.queueing.likeness import Likeness
 from gangsched.model.records import SINGLE, GangId
 
 if TYPE_CHECKING:
+    from gangsched.core.lifecycle.elsewhere import Refusal
     from gangsched.core.volumes.binding import ClaimBinding
 
 
+#: Longest name of a GangGroup: it stands in the marks of its victims, whose length is bounded.
+_MAX_NAMES = 2048
+
+
 def group_key(gangs: Sequence[GangId]) -> str:
-    """The key of a group: unique, and sorted like ``namespace/name``."""
+    """The key of a group: unique, since names are DNS names, and sorted like ``namespace/name``."""
     return ",".join([f"{g.namespace}/{g.name}#{g.family}#{g.scheduler}" for g in gangs])
 
 
 def names_of(gangs: Iterable[GangId]) -> str:
-    """``namespace/name`` of these gangs, joined by commas: what people read for a group."""
-    return ",".join(gang.key for gang in gangs)
+    """``namespace/name`` of these gangs, joined by commas: what people read for a group, and marks name.
+
+    One that would be longer than :data:`_MAX_NAMES` ends with how many more there are and what tells it from others.
+    """
+    keys = [gang.key for gang in gangs]
+    whole = ",".join(keys)
+    if len(whole) <= _MAX_NAMES:
+        return whole
+    shown = [keys.pop(0)]
+    ending = hashlib.sha256(whole.encode()).hexdigest()[:32]
+    while sum(map(len, shown)) + len(shown) + len(keys[0]) < _MAX_NAMES - 64:
+        shown.append(keys.pop(0))
+    return f"{','.join(shown)},and-{len(keys)}-more-{ending}"
 
 
 class Plan:
@@ -118,9 +135,11 @@ class Group:
     Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
     ``unsure`` are members whose binding may or may not have taken effect; it is repeated at ``retry_at``.
     ``conflicts`` counts plans in a row that failed because the cluster was not what they assumed. ``failed_plugin``
-    names the plug-in over which the last decision failed. Since the gang was last whole, ``begun`` are the UIDs of the
-    members that were bound, ``failed_binds`` the times that others could not be, ``refused_on`` the nodes on which that
-    was for good, by UID, and ``rollbacks`` how often those that were have been removed for it.
+    names the plug-in over which the last decision failed. ``budget_round`` is the round of evictions in which a plan
+    was made anew because a budget had been tightened; -1: none was. Since the gang was last whole, ``begun`` are the
+    UIDs of the members that were bound, ``failed_binds`` the times that others could not be, ``refused_on`` the nodes
+    on which that was for good, by UID, and ``rollbacks`` how often those that were have been removed for it.
+    ``refusals`` are, by UID, those of members that have not been bound since; they keep the gang from evicting others.
 
     While it does not fit, ``likeness`` is what it shares with gangs that are helped by the same, and ``behind`` says
     that gangs ahead keep something from it, ``short_of_quota`` that no room on nodes would help, ``nodes_unseen`` that
@@ -148,9 +167,11 @@ class Group:
         self.look_again_at: float | None = None
         self.unsure: list[str] = []
         self.conflicts = 0
+        self.budget_round = -1
         self.begun: set[str] = set()
         self.failed_binds = 0
         self.refused_on: dict[str, set[str]] = {}
+        self.refusals: dict[str, Refusal] = {}
         self.rollbacks = 0
         self.likeness: Likeness | None = None
         self.behind = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, QueueStatus
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, WAIT, Decision
@@ -37,6 +39,7 @@ class Scheduler:
         self.decider = Decider(self.world, options)
         self._run = Executor(self.world, self.decider, options)
         self._dirty: set[GangId] = set()
+        self._dirty_groups: set[tuple[str, str, tuple[str, ...]]] = set()
         self._jobs: set[OwnerKey] = set()
         self._changes: list[Change] = []
         self._synced = False
@@ -242,12 +245,15 @@ class Scheduler:
             self._dirty.add(old.gang)
             self._note(Hint.VICTIMS)
         assumed_on = self.world.assumed_on(pod.uid)
+        untold = pod.live and not self.world.membership.mistake_known(pod)
         self.world.set_pod(pod)
+        if untold and pod.mistake is not None and self.world.membership.is_ours(pod.gang):
+            self._object_refused(ev.ObjectRefused("Pod", pod.namespace, pod.name, pod.uid, *pod.mistake))
         self._touch(pod.gang)
         self._job_touched(pod)
         self._pod_may_help(old, pod, assumed_on)
         if pod.finished:
-            self._run.gone(pod.uid)
+            self._run.gone(pod.uid, old)
         self._run.pod_seen(old, pod)
 
     def _job_touched(self, pod: Pod) -> None:
@@ -308,7 +314,7 @@ class Scheduler:
     def _pod_gone(self, uid: str) -> None:
         assumed_on = self.world.assumed_on(uid)
         pod = self.world.drop_pod(uid)
-        self._run.gone(uid)
+        self._run.gone(uid, pod)
         if pod is not None:
             self._touch(pod.gang)
             self._job_touched(pod)
@@ -356,10 +362,8 @@ class Scheduler:
         self._dirty.add(gang)
         self.world.managed.touch(gang)
         spec = self.world.membership.spec(gang) if gang.family != SINGLE else None
-        if spec is not None:
-            for key in spec.group:
-                namespace, _, name = key.partition("/")
-                self._dirty.add(GangId(gang.family, namespace, name, gang.scheduler))
+        if spec is not None and spec.group:
+            self._dirty_groups.add((gang.family, gang.scheduler, spec.group))
 
     def _object_refused(self, event: ev.ObjectRefused) -> None:
         if event.kind.startswith("PodGroup"):
@@ -367,6 +371,9 @@ class Scheduler:
             self.world.membership.objects.pop((family, event.namespace, event.name), None)
             self.world.membership.refused[(family, event.namespace, event.name)] = f"{event.field}: {event.message}"
             self._gang_changed(family, event.namespace, event.name, None)
+        known_node = self.world.node(event.name) if event.kind == "Node" else None
+        if known_node is not None:
+            self._node_changed(msgspec.structs.replace(known_node, outdated=True))
         key = (event.uid, event.message)
         if key not in self._refused:
             if len(self._refused) > 10_000:
@@ -386,10 +393,13 @@ class Scheduler:
     # -- consequences --------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        """Look again at every gang that was touched."""
+        """Look again at every gang that was touched, and at those that share a GangGroup with one."""
         dirty, self._dirty = self._dirty, set()
-        for gang in sorted(dirty):
-            self._run.refresh(gang)
+        groups, self._dirty_groups = self._dirty_groups, set()
+        for family, scheduler, listed in groups:
+            names = (key.partition("/") for key in listed)
+            dirty.update(GangId(family, namespace, name, scheduler) for namespace, _, name in names)
+        self._run.refresh_all(dirty)
 
     def _settle(self) -> None:
         """Follow up on everything that has changed until nothing is left to follow up."""
@@ -429,11 +439,12 @@ def _differences(old: Node, node: Node) -> Hint:
         kind |= Hint.NODE_ROOM
     if (old.labels, old.features) != (node.labels, node.features):
         kind |= Hint.NODE_LABELS
-    if (old.taints, old.unschedulable, old.ready, old.deleting) != (
+    if (old.taints, old.unschedulable, old.ready, old.deleting, old.outdated) != (
         node.taints,
         node.unschedulable,
         node.ready,
         node.deleting,
+        node.outdated,
     ):
         kind |= Hint.NODE_TAINTS
     return kind

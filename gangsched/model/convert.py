@@ -79,7 +79,7 @@ class Converter:
             )
         created = parse_time(meta.creation_timestamp, "metadata.creationTimestamp")
         notes = meta.annotations or {}
-        gang = membership(meta, spec)
+        gang, mistake = membership(meta, spec)
         conditions = {c.type: _condition(c, i) for i, c in enumerate(status.conditions or ())}
         owner = next((o for o in meta.owner_references or () if o.controller), None)
         grace = meta.deletion_grace_period_seconds
@@ -116,6 +116,7 @@ class Converter:
             version=meta.resource_version,
             priority_class=spec.priority_class_name,
             volumes=pod_volumes(meta.name, spec.volumes),
+            mistake=mistake,
         )
 
     def _shape_as_before(self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> PodShape:

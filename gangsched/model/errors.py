@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class Mistake(NamedTuple):
+    """What is wrong with an object that is known all the same: the field, and what it should be."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
 
 class FieldError(ValueError):
     """A value that cannot be understood.
@@ -14,6 +26,11 @@ class FieldError(ValueError):
         super().__init__(f"{field}: {message}" if field else message)
         self.field = field
         self.message = message
+
+    @property
+    def mistake(self) -> Mistake:
+        """The same as a value that a record can hold."""
+        return Mistake(self.field, self.message)
 
     def under(self, prefix: str) -> FieldError:
         """The same error seen from the object that holds the field."""

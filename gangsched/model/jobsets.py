@@ -65,11 +65,26 @@ class JobSet(msgspec.Struct, frozen=True, gc=False):
         return sum(r.replicas * r.job.wanted for r in self.replicated)
 
 
-def too_many(owner: Job | JobSet) -> FieldError | None:
-    """What is wrong with a Job or JobSet that is too large to wait for its start; None where nothing is.
+def why_it_cannot_wait(owner: Job | JobSet) -> FieldError | None:
+    """What is wrong with a Job or JobSet that may not wait for its start; None where nothing is.
 
-    A Job counts as one pod at least.
+    It may be too large, a Job counting as one pod at least, or its pods would make a mistake for which they wait for
+    ever: a template cannot be corrected.
     """
+    return _mistake(owner) or _too_many(owner)
+
+
+def _mistake(owner: Job | JobSet) -> FieldError | None:
+    jobs = [("spec.template", owner)] if isinstance(owner, Job) else []
+    if isinstance(owner, JobSet):
+        jobs = [(f"spec.replicatedJobs[{i}].template.spec.template", e.job) for i, e in enumerate(owner.replicated)]
+    for field, job in jobs:
+        if job.template is not None and job.template.mistake is not None:
+            return FieldError(*job.template.mistake).under(field)
+    return None
+
+
+def _too_many(owner: Job | JobSet) -> FieldError | None:
     if isinstance(owner, Job):
         text = f"{owner.wanted} pods are more than the {MAX_WITHOUT_PODS} with which a Job may wait for its start"
         return FieldError("spec.parallelism", text) if owner.wanted > MAX_WITHOUT_PODS else None

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from gangsched.model.errors import Mistake
+
 Labels: TypeAlias = Mapping[str, str]
 NO_LABELS: Labels = {}
 
@@ -223,7 +225,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     ``node`` is empty while unbound; ``deleting_since`` is None unless a deletionTimestamp is set (the value is
     the moment by which the grace period ends). ``gang`` is the identity of its gang, which for a pod without
     a group is the pod itself. ``hints`` are the labels and annotations that gang APIs and preemption rules
-    read; everything else of the annotations is dropped on decoding.
+    read; everything else of the annotations is dropped on decoding. ``mistake`` is the first thing in it that could not
+    be understood. One that is its own gang waits because of it.
     """
 
     namespace: str
@@ -252,6 +255,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     version: str = ""
     priority_class: str = ""
     volumes: PodVolumes | None = None
+    mistake: Mistake | None = None
 
     @property
     def key(self) -> str:
@@ -275,7 +279,9 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
-    """One node. ``allocatable`` is in base units and includes ``pods``."""
+    """One node. ``allocatable`` is in base units and includes ``pods``. Of one that is ``outdated`` the newest state
+    could not be understood: the rest is what was known before.
+    """
 
     name: str
     uid: str = ""
@@ -289,6 +295,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     created: float = 0.0
     version: str = ""
     features: tuple[str, ...] = ()
+    outdated: bool = False
 
 
 #: The family of the pods of a Job with a queue: they start together.
@@ -311,7 +318,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     ``disruption`` is ``"pod"``, ``"gang"`` or None where the API says nothing. ``group`` lists the
     ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
     ``topology`` lists (node label key, required?) constraints. ``kind`` is the object kind that users know.
-    ``queue`` is what the object's own labels say about quota.
+    ``queue`` is what the object's own labels say about quota. With a ``mistake`` it is not known what the gang wishes,
+    and it waits.
     """
 
     family: str
@@ -335,6 +343,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     priority_class: str = ""
     preemption_delay_seconds: float | None = None
     queue: QueueLabels = NO_QUEUE
+    mistake: Mistake | None = None
 
     @property
     def key(self) -> str:

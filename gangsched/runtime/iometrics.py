@@ -25,7 +25,10 @@ _DURATIONS = {
     "list_seconds": (("resource",), "One complete listing of a resource."),
 }
 _COUNTS = {
-    "reports_dropped": (("reason",), "Events that were not written: repeated, overload, failed."),
+    "reports_dropped": (
+        ("reason",),
+        "Events and conditions that were not written: replaced, repeated, overload, abandoned, failed.",
+    ),
     "watch_ended": (("resource", "reason"), "Watches that ended and were started again, or listed anew."),
     "watch_events": (("resource",), "Changes that watches have brought."),
     "objects_refused": (("resource",), "Objects that could not be understood."),

@@ -36,7 +36,7 @@ class Narrator(Observer):
                     self._log.warning("a write failed", outcome=event.outcome, answer=event.message)
             elif isinstance(event, ObjectRefused):
                 self._log.warning(
-                    "an object is ignored",
+                    "an object cannot be understood",
                     object=f"{event.kind} {event.namespace}/{event.name}",
                     field=event.field,
                     problem=event.message,

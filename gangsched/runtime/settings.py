@@ -262,6 +262,16 @@ class GroupStatus(Section, frozen=True, kw_only=True):
             queues (never of Kueue's own), and conditions to Jobs with a queue."""
         ),
     ] = True
+    qps: Annotated[
+        float,
+        _doc(
+            """Requests per second for that, beside clientConnection.qps. Each object is written at most once in a
+            second, whatever happens to it meanwhile.""",
+            gt=0.0,
+            le=100_000.0,
+        ),
+    ] = 50.0
+    burst: Annotated[int, _doc("How many of them may be sent at once after a pause.", ge=1, le=100_000)] = 100
 
 
 class Configuration(Section, frozen=True, kw_only=True):

@@ -1,18 +1,23 @@
 """How the costs of the scheduler grow with the cluster, up to 15,000 nodes and 300,000 pods, and what gives in first.
 
-    python -m tests.bench.scale [--sizes 1000 2000 ...] [--json FILE]
+    python -m tests.bench.scale [--sizes 1000 2000 ...] [--json FILE] [--svg FILE]
+    python -m tests.bench.scale --show FILE [--svg FILE]
+    python -m tests.bench.scale --write FILE [--nodes N]
 
 For each size a process of its own plays ``gangsched simulate``: the real core on a virtual clock. Nodes have 64 CPU of
 which 20 pods in gangs of 8 use 60. Then come 20 gangs of 8 that fit, a gang of 100 that fits nowhere and may evict
 nobody, and two gangs of 100 that have to evict. At last single changes are handed to the core, one by one. All times
 are time of the processor. Exponents are those of a power law through the sizes, by least squares of the logarithms:
-1 is linear in the cluster, 0 constant.
+1 is linear in the cluster, 0 constant. ``--show`` makes tables and picture of earlier results. ``--write`` measures
+nothing: it writes the cluster of one size for ``gangsched simulate -f FILE``.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import math
+import os
 import subprocess
 import sys
 import time
@@ -31,6 +36,9 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, Pod
 from gangsched.runtime.loop import run_loop
 from gangsched.runtime.memory import raise_thresholds
+from tests.bench import cluster_file, growth_picture
+from tests.bench.growth_picture import Chart, Curve
+from tests.bench.live.machine import hardware
 from tests.bench.table import table
 from tests.bench.worlds import GI, cluster, pending
 from tests.oracle.case import NOW, Case, Maker
@@ -86,6 +94,17 @@ class Figures(msgspec.Struct, kw_only=True):
     def events_percent(self) -> float:
         """Of one processor, to take in what pods that live for half an hour change."""
         return 100 * self.pods * _CHANGES_OF_A_POD / _LIFE_SECONDS * (self.pod_us + self.gone_us) / 2 / 1e6
+
+
+class Growth(msgspec.Struct):
+    """A run over all sizes: on which machine, on which day, how many others wanted its cores (load average), and what
+    came out.
+    """
+
+    machine: str
+    measured: str
+    load: float
+    sizes: list[Figures]
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -335,24 +354,62 @@ def in_a_process(nodes: int) -> Figures:
     return msgspec.json.decode(done.stdout, type=Figures)
 
 
+_CURVES = (
+    ("a decision, ms", ("first_ms", "evicts_ms", "fits_ms", "refused_ms", "enlarged_ms")),
+    ("a change, µs", ("ingest_us", "pod_us", "gone_us", "node_us")),
+)
+
+
+def picture(found: Growth) -> str:
+    """Decisions and changes over the number of pods."""
+    sizes = [f.pods for f in found.sizes]
+    names = {field: name.removesuffix(", p50").removesuffix(", core, per pod") for name, _, field in _COLUMNS}
+    charts = []
+    for title, fields in _CURVES:
+        curves = []
+        for field in fields:
+            values = [float(getattr(f, field)) for f in found.sizes]
+            curves.append(Curve(names[field], values, exponent(sizes, values) if len(sizes) > 1 else None))
+        charts.append(Chart(title, curves))
+    return growth_picture.picture(sizes, charts, f"Time of the processor. {found.machine}; measured {found.measured}.")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="nodes, 20 pods on each")
     parser.add_argument("--one", type=int, help="measure one size here and print it as JSON")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file too")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw them there")
+    parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: show the figures in this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the cluster for gangsched simulate")
+    parser.add_argument("--nodes", type=int, default=SIZES[-1], help="of that cluster (default: %(default)s)")
     given = parser.parse_args(arguments)
     if given.one:
         sys.stdout.buffer.write(msgspec.json.encode(measure(given.one)))
         return 0
-    found = []
-    for nodes in sorted(given.sizes):
-        found.append(in_a_process(nodes))
-        print(f"  {nodes} nodes: {found[-1].simulate_s:.0f} s", file=sys.stderr)
+    if given.write:
+        count = cluster_file.write(scene(given.nodes, LARGE), given.write)
+        print(f"{given.write}: {count:,} objects, {given.write.stat().st_size / 2**20:.0f} MiB")
+        return 0
+    found = msgspec.json.decode(given.show.read_bytes(), type=Growth) if given.show else grow(sorted(given.sizes))
     if given.json:
-        given.json.write_bytes(msgspec.json.format(msgspec.json.encode(found)))
-    print(show(found))
+        given.json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    if given.svg:
+        given.svg.write_text(picture(found), encoding="utf-8")
+    print(f"{found.machine}; {found.measured}; load average {found.load:.1f}")
+    print(show(found.sizes))
     return 0
+
+
+def grow(sizes: Sequence[int]) -> Growth:
+    """Each size in a process of its own."""
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    found = Growth(hardware(), today, os.getloadavg()[0], [])
+    for nodes in sizes:
+        found.sizes.append(in_a_process(nodes))
+        print(f"  {nodes} nodes: {found.sizes[-1].simulate_s:.0f} s", file=sys.stderr)
+    return found
 
 
 if __name__ == "__main__":

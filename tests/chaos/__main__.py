@@ -22,6 +22,7 @@ import msgspec
 
 from gangsched.cluster.sim import drained, invariants
 from gangsched.cluster.sim import history as log
+from gangsched.core.events import Outcome
 from tests.chaos.checks import problems
 from tests.chaos.play import play
 from tests.chaos.refusals import REFUSED
@@ -51,6 +52,9 @@ def run(seed: int, parts: Collection[str] | None = None) -> Result:
     seen["pods bound"] = sum(1 for e in history.of(log.BIND, actor=log.SCHEDULER) if e.outcome == log.OK)
     seen["pods evicted"] = sum(
         1 for e in history.of(log.DELETE, log.EVICT, actor=log.SCHEDULER) if e.outcome == log.OK and e.changed
+    )
+    seen["removals recalled"] = sum(
+        e.outcome == Outcome.OUTDATED for e in history.of(log.DELETE, log.EVICT, log.SUSPEND, actor=log.SCHEDULER)
     )
     seen["Jobs suspended"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.SUSPEND))
     seen["Jobs resumed"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.RESUME))

@@ -35,7 +35,7 @@ def recreate_group(world: World, chance: random.Random) -> None:
 
     def create() -> None:
         if (fresh.family, fresh.namespace, fresh.name) not in world.store.gangs:
-            made = msgspec.structs.replace(fresh, created=world.clock.now)
+            made = msgspec.structs.replace(fresh, created=world.clock.stamp)
             world.store.apply(GangChanged(made), CREATED)
 
     world.after(chance.choice((0.0, 0.003, 0.5, 5.0)), create)

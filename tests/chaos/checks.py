@@ -17,7 +17,7 @@ from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Synced
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
-from tests.chaos import part_checks
+from tests.chaos import lists, part_checks
 from tests.chaos.part_checks import RACE_SECONDS, REPEAT_SECONDS
 from tests.chaos.play import UNTIL_SECONDS, Played
 from tests.chaos.refusals import REFUSED
@@ -63,6 +63,7 @@ def problems(played: Played) -> list[str]:
     early = part_checks.bound_before_the_gangs_volumes(history, disturbed(history))
     out += [f"bound_before_the_gangs_volumes: {t}" for t in early]
     out += [f"rounds: {t}" for t in too_many_rounds(played)]
+    out += [f"second list: {t}" for t in lists.second_lists(played)]
     out += [f"left over: {t}" for t in left_over(played)]
     out += [f"asleep: {t}" for t in asleep(played)]
     return out
@@ -287,14 +288,15 @@ def left_over(played: Played) -> list[str]:
     """Nominations and intents of pods that nobody is working on at the end."""
     world = played.world
     timeout = played.scenario.options.timeout_seconds
+    since = {e.uid: e.at_seconds for e in world.history.of(log.NOMINATE, actor=log.SCHEDULER) if e.changed}
     return [
-        f"{pod.key} is nominated to {pod.nominated_node} since {pod.intent.since:.1f} s"
+        f"{pod.key} is nominated to {pod.nominated_node} since {since.get(pod.uid, 0.0):.1f} s"
         for pod in world.store.pods.values()
         if pod.intent is not None
         and pod.intent.status == "True"
         and not pod.node
         and pod.scheduler in played.scenario.options.scheduler_names
-        and world.clock.elapsed_seconds - pod.intent.since > timeout + 30.0
+        and world.clock.elapsed_seconds - since.get(pod.uid, 0.0) > timeout + 30.0
     ]
 
 

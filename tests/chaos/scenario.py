@@ -28,7 +28,7 @@ from gangsched.core.events import (
 from gangsched.core.options import Options
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod, Taint
 from tests import generators
-from tests.chaos import changes, queues, refusals, rollbacks, storage
+from tests.chaos import changes, clocks, queues, refusals, rollbacks, storage, takeovers
 from tests.chaos.refusals import Refusing
 from tests.chaos.trouble import (
     CHANGED,
@@ -50,6 +50,8 @@ PARTS: dict[str, tuple[float, Callable[[int, list[Event]], Part]]] = {
     "queues": (0.04, queues.part),
     "volumes": (0.06, storage.part),
     "changes": (0.1, changes.part),
+    "takeovers": (0.04, takeovers.part),
+    "clocks": (0.05, clocks.part),
 }
 
 
@@ -84,14 +86,16 @@ def scenario(
     first: list[Crash] = []
     options = msgspec.structs.replace(made.options, timeout_seconds=40.0, search_steps=400, owner_wait_seconds=5.0)
     chosen = [name for name in PARTS if name in (_parts(seed) if parts is None else parts)]
+    quiet = False
     for name in chosen:
         part = PARTS[name][1](seed, events)
+        quiet = quiet or part.quiet
         events = part.events
         options = msgspec.structs.replace(options, **part.options)
         further += part.troubles if troubles else []
         first += part.crashes if crashes else []
-    all_troubles = [*_troubles(seed), *_job_troubles(seed)] if troubles else []
-    all_troubles += [*(_refusals(seed) if refusing else []), *further]
+    all_troubles = [*_troubles(seed), *_job_troubles(seed)] if troubles and not quiet else []
+    all_troubles += [*(_refusals(seed) if refusing and not quiet else []), *further]
     return Scenario(
         seed,
         events,
@@ -239,7 +243,7 @@ def _delete(world: World, pod: Pod) -> None:
     if not pod.node or pod.finished or pod.grace_seconds <= 0:
         world.store.apply(PodGone(pod.namespace, pod.name, pod.uid), GONE_BY_USER)
     elif pod.deleting_since is None:
-        ends = world.clock.now + pod.grace_seconds
+        ends = world.clock.stamp + pod.grace_seconds
         world.store.put_pod(msgspec.structs.replace(pod, deleting_since=ends), CHANGED)
 
 
@@ -259,7 +263,7 @@ def _recreate_pod(world: World, chance: random.Random) -> None:
         scheduled_condition=None,
         disruption=None,
         intent=None,
-        created=world.clock.now,
+        created=world.clock.stamp,
     )
 
     def create() -> None:
@@ -313,7 +317,7 @@ def _thief(world: World, chance: random.Random) -> None:
         gang=GangId(SINGLE, generators.NAMESPACE, name, "default-scheduler"),
         priority=chance.choice((0, 10_000)),
         node=node.name,
-        created=world.clock.now,
+        created=world.clock.stamp,
     )
     world.store.put_pod(pod, CREATED)
 
@@ -328,7 +332,7 @@ def _stronger_gang(world: World, chance: random.Random) -> None:
     size = chance.randint(1, 3)
     ident = GangId(generators.FAMILY, generators.NAMESPACE, name, generators.SCHEDULER)
     group = Gang(
-        generators.FAMILY, generators.NAMESPACE, name, uid=f"gang-{name}", min_member=size, created=world.clock.now
+        generators.FAMILY, generators.NAMESPACE, name, uid=f"gang-{name}", min_member=size, created=world.clock.stamp
     )
     world.store.apply(GangChanged(group), CREATED)
     for n in range(size):
@@ -340,7 +344,7 @@ def _stronger_gang(world: World, chance: random.Random) -> None:
             gang=ident,
             scheduler=generators.SCHEDULER,
             priority=9000,
-            created=world.clock.now,
+            created=world.clock.stamp,
         )
         world.store.put_pod(pod, CREATED)
 
@@ -397,7 +401,14 @@ def _recreate_job(world: World, chance: random.Random) -> None:
     uid = f"{job.uid}-again"
     template = msgspec.structs.replace(job.template, owner=Owner("Job", job.name, uid))
     fresh = msgspec.structs.replace(
-        job, uid=uid, template=template, suspended=True, suspended_by="", failed=0, succeeded=0, created=world.clock.now
+        job,
+        uid=uid,
+        template=template,
+        suspended=True,
+        suspended_by="",
+        failed=0,
+        succeeded=0,
+        created=world.clock.stamp,
     )
     world.store.apply(JobGone(job.namespace, job.name), GONE_BY_USER)
     world.store.apply(JobChanged(fresh), CREATED)

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from gangsched.core.lifecycle.takeover import Takeover
 from tests.chaos.__main__ import run
 from tests.chaos.scenario import PARTS
 
@@ -25,6 +26,13 @@ def test_a_rollback_keeps_its_marks_when_a_preemptor_gives_up() -> None:
     result = run(7229, ("rollback",))
     assert result.seen["rolled back"] > 0
     assert result.problems == []
+
+
+def test_a_process_that_begins_anew_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes over and finishes nothing lets off victims of lists that were begun."""
+    monkeypatch.setattr(Takeover, "plan", lambda *_: None)
+    found = [text for seed in (19, 33, 63) for text in run(seed, ("takeovers",)).problems]
+    assert any(text.startswith("second list: ") for text in found)
 
 
 def test_the_seeds_are_worth_playing() -> None:

@@ -48,13 +48,15 @@ class Crash(msgspec.Struct, frozen=True):
 
 class Part(msgspec.Struct):
     """What one part of a scenario makes of the cluster: ``events`` stand for those that it was given, ``options`` are
-    the settings that it changes. Its ``crashes`` come beside the others: a process dies of whichever is first.
+    the settings that it changes. Its ``crashes`` come beside the others: a process dies of whichever is first. A
+    ``quiet`` one leaves out what all others do.
     """
 
     events: list[Event]
     troubles: list[Trouble] = []
     crashes: list[Crash] = []
     options: Mapping[str, Any] = {}
+    quiet: bool = False
 
 
 def at_random(kind: Act, seed: str) -> Callable[[World], None]:

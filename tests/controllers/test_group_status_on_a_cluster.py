@@ -22,7 +22,7 @@ SIGS_KIND, UPSTREAM_KIND = f"{SIGS}/v1alpha1/PodGroup", f"{UPSTREAM}/v1alpha2/Po
 @pytest.fixture
 def controllers(scheduler_kubeconfig: Path) -> Iterator[GroupControllers]:
     """Running controllers that look for new APIs often."""
-    running = GroupControllers(str(scheduler_kubeconfig), discovery_seconds=0.5)
+    running = GroupControllers(str(scheduler_kubeconfig), qps=50.0, burst=100, discovery_seconds=0.5)
     running.start()
     yield running
     running.stop()
@@ -112,7 +112,7 @@ async def test_crd_without_status_subresource(
     bare["subresources"] = {}
     del bare["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
     await admin.patch("CustomResourceDefinition", crds[0], {"spec": {"versions": [bare]}})
-    controllers = GroupControllers(str(scheduler_kubeconfig), discovery_seconds=0.5)
+    controllers = GroupControllers(str(scheduler_kubeconfig), qps=50.0, burst=100, discovery_seconds=0.5)
     try:
         await wait_until(lambda: has_status(admin, False), what="status is no subresource any more")
         controllers.start()

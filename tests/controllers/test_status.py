@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from gangsched.cli import run
 from gangsched.cluster.kube.client import ApiError, UnreachableError
+from gangsched.controllers import operator
 from gangsched.controllers.api import Served
 from gangsched.controllers.mailbox import Mailbox
 from gangsched.controllers.status import changed_fields, condition_type
 from gangsched.controllers.writer import Key, Seen, StatusWriter
 from gangsched.core.actions import GangStatus
+from gangsched.runtime.settings import GroupStatus
 
 SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
 SIGS_API = Served(SIGS, "v1alpha1", True)
@@ -195,6 +198,48 @@ async def test_many_changes_are_one_write() -> None:
         bench.want("Scheduling", scheduled=scheduled)
     (patch,) = await bench.settle()
     assert patch["status"]["scheduled"] == 5
+
+
+class SlowApi(Api):
+    """An API whose answers wait until it is told to give one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = asyncio.Semaphore(0)
+
+    async def patch(self, served: Served, namespace: str, name: str, body: Any) -> dict[str, Any]:
+        answer = await super().patch(served, namespace, name, body)
+        await self.answers.acquire()
+        return answer
+
+
+async def test_what_changes_during_a_write_is_written_together_after_it() -> None:
+    """However often a status changes while it is being written: one more write, of the newest; its echo causes none."""
+    api = SlowApi()
+    bench = Bench(api)
+    bench.see()
+    bench.want("Scheduling", scheduled=1)
+    task = asyncio.create_task(bench.writer.run())
+    await api.patched.wait()
+    for scheduled in range(2, 9):
+        bench.want("Scheduling", scheduled=scheduled)
+        bench.see({})  # a watch that is late still shows it as it was before
+    for _ in range(9):
+        api.answers.release()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    bench.see()  # the watch brings what has been written
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [patch["status"].get("scheduled") for patch in await bench.settle()] == [1, 8]
+
+
+def test_the_controllers_are_as_fast_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """groupStatus.qps and burst are those of the controllers that the scheduler makes."""
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(operator, "GroupControllers", lambda *_, **settings: made.append(settings))
+    run._controllers(GroupStatus(qps=7.0, burst=9), None, None)
+    assert made == [{"qps": 7.0, "burst": 9}]
 
 
 async def test_nothing_is_written_without_object_or_wish() -> None:

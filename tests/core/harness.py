@@ -14,6 +14,7 @@ from gangsched.core.actions import (
     BindVolume,
     Mark,
     Nominate,
+    Recall,
     Remove,
     Report,
     ResumeJob,
@@ -99,7 +100,7 @@ class Cluster:
 
     Victims take their grace period: they stay until :meth:`leave` (or :meth:`run` with ``patient=False``).
     ``judge`` may make writes fail; ``slow`` says which are not carried out before :meth:`answer` (nor are
-    later writes to the same pod); ``log`` has every
+    later writes to the same pod), and ``sent`` that these have left and cannot be recalled; ``log`` has every
     action in the order in which it was asked for.
     """
 
@@ -113,6 +114,7 @@ class Cluster:
         self.log: list[Action] = []
         self.judge: Judge = lambda _: None
         self.slow: Callable[[Write], bool] = lambda _: False
+        self.sent = False
         self.waiting: list[Write] = []
         self.decisions: list[Decision] = []
         self._events: list[Event] = []
@@ -241,12 +243,19 @@ class Cluster:
                 action.pod.uid,
                 scheduled_condition=Condition("False", action.reason, action.message),
             )
+        if isinstance(action, Recall) and not self.sent:
+            self._recall(action)
         if not isinstance(action, Write):
             return
         if self.slow(action) or any(w.pod.uid == action.pod.uid for w in self.waiting):
             self.waiting.append(action)
         else:
             self._write(action)
+
+    def _recall(self, action: Recall) -> None:
+        recalled = [w for w in self.waiting if w.id in action.ids]
+        self.waiting = [w for w in self.waiting if w not in recalled]
+        self._events += [ev.WriteDone(write.id, Outcome.OUTDATED, "recalled") for write in recalled]
 
     def _write(self, action: Write) -> None:
         judged = self.judge(action)

@@ -12,7 +12,7 @@ from gangsched.core.planning.avoiding import kept_off
 from gangsched.model.records import IN, NodeTerm, Requirement, SpreadConstraint
 from gangsched.model.selectors import any_node_term_matches
 from tests.builders import gang, node, pod, selects
-from tests.core.harness import Cluster, Judge
+from tests.core.harness import Cluster, Judge, texts
 from tests.core.stories import names
 
 
@@ -95,6 +95,85 @@ def test_a_gang_that_is_bound_forgets_who_has_refused_it() -> None:
     cluster.show(pod("m3").cpu(3).priority(5).gang("g"))
     cluster.pass_time(5)
     assert cluster.pod("m3").node == free
+
+
+def refused_for_ever(size: int) -> Cluster:
+    """A gang of this size, or a single pod, whose m1 no node takes; weak work comes back whenever it was evicted."""
+    names_of = [f"m{i + 1}" for i in range(size)]
+    members = [pod(n).cpu(3).priority(5) for n in names_of]
+    cluster = Cluster(*(node(f"n{i + 1}") for i in range(size)))
+    if size > 1:
+        cluster.show(gang("g").min(size), *(member.gang("g") for member in members))
+    else:
+        cluster.show(*members)
+    cluster.judge = lambda w: (Outcome.REFUSED, "no") if isinstance(w, Bind) and w.pod.name == "m1" else None
+    cluster.run()
+    cluster.show(pod("weak").cpu(3).priority(1))
+    return cluster
+
+
+def evictions(cluster: Cluster, seconds: int) -> list[float]:
+    """When the weak pod was evicted in this time, to ten seconds."""
+    out: list[float] = []
+    for round_ in range(seconds // 10):
+        before = len(cluster.log)
+        cluster.pass_time(10)
+        out += [cluster.now for a in cluster.log[before:] if isinstance(a, Remove)]
+        cluster.leave()
+        cluster.run()
+        if ("d", "weak") not in cluster.pods:
+            cluster.show(pod("weak").cpu(3).priority(1).uid(f"weak-{round_}").created(cluster.now))
+    return out
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_member_that_is_refused_for_ever_evicts_less_and_less(size: int) -> None:
+    """Whoever leaves for it does so in vain: there are pauses of 2, 4, 8, 16, 30 minutes, and 30 from then on."""
+    cluster = refused_for_ever(size)
+    found = evictions(cluster, 160 * 60)
+    minutes = [round(t / 60) for t in found]
+    gaps = [later - earlier for earlier, later in zip([0, *minutes], minutes, strict=False)]
+    assert gaps == [2, 4, 8, 16, 30, 30, 30, 30]
+    assert len([m for m in minutes if m <= 60]) <= 5
+
+
+def test_a_member_that_waits_for_the_end_of_its_pause_says_so() -> None:
+    """Its condition has the reason and the time."""
+    cluster = refused_for_ever(1)
+    cluster.pass_time(60)
+    assert (
+        "a binding was refused, and nobody is evicted for the gang until 1970-01-01T00:02:00Z"
+        in (texts(cluster.log, "m1")[-1][1])
+    )
+
+
+def test_a_member_that_is_not_what_was_refused_may_evict() -> None:
+    """Its labels have changed: whoever refused it may let it through now."""
+    cluster = refused_for_ever(2)
+    cluster.pass_time(60)
+    assert cluster.pod("weak").node
+    assert names(cluster, Remove) == set()
+    cluster.change("m1", labels={"allowed": "yes"})
+    cluster.judge = lambda _: None
+    cluster.run()
+    assert names(cluster, Remove) == {"weak"}
+    cluster.leave()
+    cluster.run()
+    assert cluster.pod("m1").node
+
+
+def test_a_member_that_was_bound_after_all_has_no_pause() -> None:
+    """What was refused once and has run since is like any other: its successor evicts at once."""
+    cluster = refused_for_ever(2)
+    cluster.judge = lambda _: None
+    cluster.pass_time(20)
+    assert cluster.pod("m1").node
+    cluster.delete("m1")
+    cluster.pass_time(60)
+    assert cluster.pod("weak").node
+    cluster.show(pod("m1").uid("again").cpu(3).priority(5).gang("g"))
+    cluster.run()
+    assert names(cluster, Remove) == {"weak"}
 
 
 @pytest.mark.parametrize(

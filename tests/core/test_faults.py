@@ -21,6 +21,7 @@ from tests.core.stories import PHASES, G, assert_clean, evicted, go_on, names, p
 def test_timeout_withdraws_and_unmarks(phase: type[Write], said: str) -> None:
     """When the gang's time is over in whatever phase, nominations and unused marks are taken back, and it says so."""
     cluster = stopped_in(phase)
+    cluster.sent = True
     cluster.pass_time(60.5)
     go_on(cluster)
     assert cluster.core.states() == {G: "Backoff"}
@@ -165,6 +166,7 @@ def test_a_member_is_not_bound_elsewhere_while_its_nomination_stands() -> None:
 def test_nominations_stand_while_marks_and_removals_are_on_their_way(phase: type[Write]) -> None:
     """A plan that is given up keeps its record until the last of its writes has been answered."""
     cluster = stopped_in(phase)
+    cluster.sent = True
     cluster.show(NodeGone("n2"))
     cluster.run()
     assert not names(cluster, WithdrawNomination)

@@ -6,6 +6,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import GangGone, Outcome
+from gangsched.core.lifecycle.healing import HOLD_SECONDS
 from tests.builders import SIGS, PodBuilder, gang, node, pdb, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import PHASES, G, assert_clean, evicted, go_on, names, preempting, stopped_in
@@ -41,6 +42,7 @@ def test_a_victim_that_may_no_longer_be_evicted_is_spared(phase: type[Write], ch
 def test_a_removal_is_not_repeated_when_it_is_not_needed_any_more() -> None:
     """v2's removal fails for a while; then the gang needs one member less: v2 stays."""
     cluster = stopped_in(Remove)
+    cluster.sent = True
     cluster.judge = lambda w: (Outcome.TRANSIENT, "because") if isinstance(w, Remove) and w.pod.name == "v2" else None
     cluster.show(gang("g").min(1).timeout(60))
     go_on(cluster)
@@ -287,11 +289,11 @@ def test_a_gang_that_lost_a_member_is_healed_before_weaker_work_gets_the_room(ho
 
 
 def test_a_gang_whose_successor_comes_late_takes_the_room_back() -> None:
-    """A weaker pod has got the room in the meantime: it leaves for the member, and nobody else does."""
+    """A weaker pod has got the room when it was held no longer: it leaves for the member, and nobody else does."""
     cluster = running()
     cluster.delete("m2")
     cluster.show(pod("weak").cpu(3).priority(1))
-    cluster.run()
+    cluster.pass_time(HOLD_SECONDS)
     assert cluster.pod("weak").node == "n2"
     cluster.show(pod("m2").uid("again").cpu(3).priority(5).gang("g"))
     cluster.run()

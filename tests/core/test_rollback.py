@@ -12,6 +12,7 @@ from gangsched.core.decision import UNSCHEDULABLE, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.elsewhere import FIRST_PAUSE_SECONDS
 from gangsched.core.lifecycle.rollback import hopeless
 from gangsched.model.records import SINGLE, GangId, Job
 from tests.builders import PodBuilder, gang, node, pdb, pod
@@ -285,16 +286,19 @@ def test_what_passes_is_not_hopeless(passes: dict[str, Any]) -> None:
     assert not hopeless(group, Verdict(UNSCHEDULABLE, ()), 3)
 
 
-def test_a_gang_that_will_evict_later_is_not_rolled_back() -> None:
-    """Its place is taken by a pod that may leave for it, once its preemption delay is over."""
-    cluster = refusing(rollback=True, preemption_delay_seconds=60.0)
+@pytest.mark.parametrize("delay", [0.0, FIRST_PAUSE_SECONDS + 60])
+def test_a_gang_that_will_evict_later_is_not_rolled_back(delay: float) -> None:
+    """Its place is taken by a pod that may leave for it, once its preemption delay is over, and the pause after a
+    refused binding.
+    """
+    cluster = refusing(rollback=True, preemption_delay_seconds=delay)
     cluster.show(member(1).priority(10), member(2).priority(10))
     cluster.run()
     cluster.judge = lambda _: None
     cluster.show(pod("low").cpu(3).priority(0).on("n2"))
     cluster.pass_time(5)
     assert names(cluster, Remove) == set()
-    cluster.pass_time(100)
+    cluster.pass_time(max(delay, FIRST_PAUSE_SECONDS))
     assert names(cluster, Remove) == {"low"}
 
 
@@ -313,7 +317,7 @@ def test_a_plugin_that_fails_removes_nobody() -> None:
 
 
 def test_a_victim_that_turns_up_while_members_are_marked_saves_them() -> None:
-    """The gang may evict it instead."""
+    """The gang may evict it instead, if not at once after a refused binding."""
     cluster = refusing(rollback=True)
     cluster.run()
     cluster.judge = lambda _: None
@@ -323,6 +327,8 @@ def test_a_victim_that_turns_up_while_members_are_marked_saves_them() -> None:
     assert cluster.core.states() == {G: "MarkingMembers"}
     cluster.show(node("n3"), pod("low").cpu(3).priority(-1).on("n3"))
     go_on(cluster)
+    assert names(cluster, Remove) == set()
+    cluster.pass_time(FIRST_PAUSE_SECONDS)
     assert names(cluster, Remove) == {"low"}
 
 

@@ -107,6 +107,7 @@ def test_no_bind_before_the_last_answer_though_the_victims_are_gone() -> None:
     """A removal that is not answered yet may still do something."""
     cluster = preempting()
     cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.sent = True
     cluster.run()
     for name in ("v1", "v2"):
         cluster.delete(name)

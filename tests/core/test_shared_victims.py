@@ -108,6 +108,7 @@ def test_a_rollback_keeps_its_marks_when_a_preemptor_gives_up(marked: bool) -> N
 def test_a_rollback_whose_removal_fails_late_takes_back_its_mark() -> None:
     """Its time is over, so that nobody follows the removal any more; nobody else needs the member to leave."""
     cluster = rolling_back(Remove)
+    cluster.sent = True
     cluster.pass_time(90)
     assert cluster.core.states() == {G: "Queued"}
     assert names(cluster, Unmark) == set()

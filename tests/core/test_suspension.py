@@ -77,6 +77,7 @@ def test_a_job_that_would_fail_leaves_as_a_whole() -> None:
         ({"template": None}, {}),
         ({"queue": QueueLabels("team")}, {}),
         ({"parallelism": 10_001, "completions": None}, {}),
+        ({"template": member(0).light_gang("no name", 8).obj()}, {}),
     ],
 )
 def test_jobs_whose_pods_are_deleted_all_the_same(fields: dict[str, Any], options: dict[str, Any]) -> None:
@@ -421,6 +422,19 @@ def test_a_job_that_is_too_large_is_refused_once(fields: dict[str, Any]) -> None
     cluster.show(msgspec.structs.replace(huge, parallelism=4))
     cluster.run()
     assert [a.job.name for a in cluster.log if isinstance(a, ResumeJob)] == ["train"]
+
+
+@pytest.mark.parametrize("fields", [{"suspended_by": OURS}, {"queue": QueueLabels("q-a")}])
+def test_a_job_whose_pods_would_make_a_mistake_is_refused_once(fields: dict[str, Any]) -> None:
+    """Nobody leaves for it: its pods, which name their gang as no gang can be called, would wait for ever."""
+    wrong = member(0).uid("").light_gang("no name", 8).obj()
+    low = pod("low").cpu(4).on("n1")
+    high = PriorityClassChanged(PriorityClass("high", 100, global_default=True))
+    cluster = Cluster(*nodes(), *objects(queue("a", cpu=8)), low, high, job(suspended=True, template=wrong, **fields))
+    cluster.pass_time(60)
+    assert writes(cluster.log) == []
+    (told,) = reports(cluster.log, REFUSED)
+    assert told.note.startswith("spec.template.metadata.annotations[gang.scheduling.koordinator.sh/name]: 'no name'")
 
 
 # -- restarts ----------------------------------------------------------------------------------------------------

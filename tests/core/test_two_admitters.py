@@ -208,6 +208,18 @@ def test_a_new_job_waits_where_kueue_is_at_work(*, theirs: bool) -> None:
     assert [name for _, name in writes(cluster.pass_time(600))] == ([] if theirs else ["x"])
 
 
+def test_a_new_job_waits_no_longer_where_the_clock_of_the_server_is_ahead() -> None:
+    """Created in an hour, as it seems: the wait is the same, however often the Job is seen meanwhile."""
+    other = workload("w", Owner("Job", "y", "uid-Job-y"))
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), other, owner_wait_seconds=5.0)
+    cluster.pass_time(100)
+    cluster.show(suspended("x", created=3700.0))
+    assert writes(cluster.pass_time(3)) == []
+    cluster.show(suspended("x", created=3700.0))
+    assert cluster.core.wake_at() == 105.0
+    assert [name for _, name in writes(cluster.pass_time(2))] == ["x"]
+
+
 def test_a_new_job_that_is_gone_is_not_waited_for() -> None:
     """What was kept back and deleted leaves nothing to be done."""
     other = workload("w", Owner("Job", "y", "uid-Job-y"))

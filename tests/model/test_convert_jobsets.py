@@ -10,7 +10,7 @@ import pytest
 from gangsched.model.convert import Converter
 from gangsched.model.convert_jobsets import child, job_set
 from gangsched.model.errors import FieldError
-from gangsched.model.jobsets import JobSet, ReplicatedJob, too_many
+from gangsched.model.jobsets import JobSet, ReplicatedJob, why_it_cannot_wait
 from gangsched.model.records import Job, Owner, QueueLabels
 from gangsched.model.wire_jobsets import JobSet as WireJobSet
 
@@ -103,6 +103,6 @@ def test_a_jobset_knows_its_controller() -> None:
 def test_how_large_a_jobset_may_be_to_wait(replicas: int, parallelism: int, fits: bool) -> None:
     """All of its Jobs together, without counting them one by one."""
     job = Job("ns", "js-w", parallelism=parallelism)
-    problem = too_many(JobSet("ns", "js", replicated=(ReplicatedJob(0, job), ReplicatedJob(replicas, job))))
+    problem = why_it_cannot_wait(JobSet("ns", "js", replicated=(ReplicatedJob(0, job), ReplicatedJob(replicas, job))))
     assert (problem is None) is fits
     assert problem is None or problem.field == "spec.replicatedJobs[1].replicas"

@@ -135,11 +135,71 @@ def test_gang_from_the_older_labels():
     assert (gang.name, gang.min_member) == ("g", 2)
 
 
-@pytest.mark.parametrize("raw", [None, "", "0", "-1", "two", "1.0", " 1", "9999999", "१"])
-def test_annotations_without_a_valid_minimum_describe_nothing(raw):
+@pytest.mark.parametrize("raw", [None, ""])
+def test_annotations_without_a_minimum_describe_nothing(raw):
     """Such a gang stays unknown instead of being guessed."""
     notes = {f"{K}name": "g"} | ({f"{K}min-available": raw} if raw is not None else {})
-    assert gang_from_member(pod(annotations=notes)) is None
+    member = pod(annotations=notes)
+    assert (gang_from_member(member), member.mistake) == (None, None)
+
+
+@pytest.mark.parametrize("raw", ["0", "-1", "two", "1.0", " 1", "9999999", "१"])
+@pytest.mark.parametrize("where", ["annotations", "labels"])
+def test_a_minimum_that_is_no_number_is_a_mistake(raw, where):
+    """It is named, and until it is mended no member can be spared."""
+    keys = (f"{K}name", f"{K}min-available") if where == "annotations" else (f"{LABEL}/name", f"{LABEL}/min-available")
+    member = pod(**{where: dict(zip(keys, ("g", raw), strict=True))})
+    gang = gang_from_member(member)
+    assert gang is not None
+    assert gang.mistake is not None
+    assert gang.mistake == member.mistake
+    assert (gang.mistake.field, gang.min_member) == (f"metadata.{where}[{keys[1]}]", 1_000_000)
+
+
+def test_a_total_number_is_no_less_than_the_minimum():
+    """It is not acted on; one that the minimum contradicts is a mistake."""
+    notes = {f"{K}name": "g", f"{K}min-available": "4"}
+    assert pod(annotations=notes | {f"{K}total-number": "4"}).mistake is None
+    mistake = pod(annotations=notes | {f"{K}total-number": "3"}).mistake
+    assert mistake.field == f"metadata.annotations[{K}total-number]"
+    assert "4" in mistake.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"labels": {LABEL: "A"}}, f"metadata.labels[{LABEL}]"),
+        ({"labels": {f"{LABEL}/name": "a_b"}}, f"metadata.labels[{LABEL}/name]"),
+        ({"annotations": {f"{K}name": " "}}, f"metadata.annotations[{K}name]"),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "A"}}, "metadata.labels[scheduling.x-k8s.io/pod-group]"),
+        ({"schedulingGroup": {"podGroupName": "a#b"}}, "spec.schedulingGroup.podGroupName"),
+    ],
+)
+def test_names_that_no_object_can_have(fields, field):
+    """The pod is its own gang, and says what is wrong."""
+    member = pod(**fields)
+    assert (member.gang.family, member.gang.name) == ("Pod", "p")
+    assert member.mistake.field == field
+    assert "DNS-1123" in member.mistake.message
+
+
+@given(st.text(max_size=300))
+def test_a_name_is_taken_as_it_is_or_not_at_all(name):
+    """Whatever is written, the gang has that name, or the pod is alone."""
+    member = pod(annotations={f"{K}name": name})
+    if member.mistake is None and name:
+        assert member.gang.name == name
+        assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
+    else:
+        assert member.gang.name == "p"
+
+
+@pytest.mark.parametrize("key", ["mode", "match-policy"])
+def test_a_group_object_with_an_unknown_word_is_refused(key):
+    """As a member's annotations are."""
+    with pytest.raises(FieldError) as caught:
+        sigs(annotations={f"{K}{key}": "sometimes"})
+    assert caught.value.field == f"metadata.annotations[{K}{key}]"
 
 
 @given(st.text(max_size=50))

@@ -89,6 +89,7 @@ def run(mutant: Mutant) -> Verdict:
 _BODIES = "gangsched/cluster/kube/bodies.py"
 _POOL = "gangsched/cluster/kube/pool.py"
 _PROXIED = "gangsched/cluster/kube/proxied.py"
+_RECALLS = "gangsched/cluster/kube/recalls.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _TRIAL = "gangsched/core/planning/trial.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
@@ -147,8 +148,18 @@ MUTANTS = (
     ),
     Mutant(
         "a binding leaves although another's has become known",
-        ((_WRITER, "            if self._news(item):\n", "            if not self:\n"),),
+        ((_WRITER, "        if self._news(item):\n", "        if not self:\n"),),
         ("tests/cluster/kube/test_foreign.py",),
+    ),
+    Mutant(
+        "a removal leaves although it has been recalled",
+        ((_RECALLS, "removal is not None and removal.recalled.is_set()", "removal is True"),),
+        ("tests/cluster/kube/test_recall.py",),
+    ),
+    Mutant(
+        "removals of a plan that was given up go on",
+        ((_STEPS, "        self.recall(group.key, self.writes.removals(group.key))\n", ""),),
+        ("tests/core/test_recall.py",),
     ),
     Mutant(
         "binding elsewhere while the nomination stands",

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tests.resilience import audit
+from tests.resilience import audit, begun
 from tests.resilience.audit import Write
 from tests.resilience.evidence import Evidence
 from tests.resilience.load import Life
@@ -32,6 +32,7 @@ KINDS = (
     "removal outside intent",
     "more victims than planned",
     "second list of victims",
+    "list let off half-way",
     "victim not lower",
     "drain of an open queue",
     "mark left behind",
@@ -241,16 +242,27 @@ class Rules:
             victim = self.lives.get(w.uid)
             if preemptor and (highest is None or victim is None or victim.priority >= highest):
                 out["victim not lower"].append(f"{_say(w)}: for {preemptor}")
+        for plan in removed:
+            self._finished(plan, out)
+
+    def _finished(self, plan: str, out: dict[str, list[str]]) -> None:
+        """Was a list of which somebody was removed carried out to its end?"""
+        first = min(self._plans[plan], key=lambda w: w.received)
+        preemptor = self.lives[first.uid].preemptor if first.uid in self.lives else ""
+        listed = self._evidence.victims(plan, math.inf) or frozenset()
+        for w in begun.let_off(listed, self._gone, lambda uid: self._marks.until(uid, math.inf)):
+            if not begun.excused(first.received, w.received, listed, preemptor, self.lives.values()):
+                out["list let off half-way"].append(f"{_say(w)}: of plan {plan}, which had begun to remove others")
 
     def _marked(self, preemptor: str, plan: str, at: float) -> set[str]:
         """Who had been marked for the gang by then, after the nominations of this plan.
 
         A mark that found its pod gone counts: that victim has left all by itself.
         """
-        begun = min((w.received for w in self._plans[plan]), default=at)
+        since = min((w.received for w in self._plans[plan]), default=at)
         out = set()
         for w in self._marked_for[preemptor]:
-            if begun <= w.answered <= at and (w.done or w.code == 404):
+            if since <= w.answered <= at and (w.done or w.code == 404):
                 later = self._marks.until(w.uid, at)
                 if w.code == 404 or not any(m.kind == audit.UNMARK and m.answered > w.answered for m in later):
                     out.add(w.uid)

@@ -100,6 +100,31 @@ def test_a_log_as_it_should_be() -> None:
     assert Rules(GOOD, known, US, Evidence(LISTS)).planned() == (2, 2)
 
 
+#: Half of the list is removed, then another process takes it back and chooses somebody else.
+HALF = [
+    *without(7, 8, 9),
+    lease(0.4, "p2"),
+    lease(0.9, "p2"),
+    *(write(WITHDRAW, 0.42, m, process="p2") for m in ("m1", "m2")),
+    write(UNMARK, 0.43, "v2", process="p2"),
+    *(nominate(0.5, m, plan=NEXT, victims=1, process="p2") for m in ("m1", "m2")),
+    mark(0.6, "v3", process="p2"),
+    write(REMOVE, 0.7, "v3", process="p2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [({}, {"list let off half-way"}), ({"leaving_at": MADE + 0.2}, set())],
+    ids=["for no reason", "room has turned up"],
+)
+def test_a_list_is_finished(other: dict[str, Any], expected: set[str]) -> None:
+    """Who has begun to evict goes on with the same pods, unless something has changed."""
+    known = lives(v1={"leaving_at": MADE + 0.3}, v3={"leaving_at": MADE + 0.7})
+    known["x"] = Life("x", "default/x", "default/x", 1, 1, 1000, "s", "n", bound_at=1.0, **other)
+    assert found(HALF, known) == expected
+
+
 CASES: dict[str, tuple[list[Write], str]] = {
     "a removal that names no UID": ([*GOOD, write(REMOVE, 0.5, "")], "no UID precondition"),
     "a member was not nominated": (without(3), "mark before intent"),
@@ -186,7 +211,8 @@ def test_taking_back_a_mark_without_an_answer_counts_if_the_pod_shows_it() -> No
     """The sender had lost the lease meanwhile, and found the pod without a mark when it led again."""
     log = [*without(7, 8, 9), write(UNMARK, 0.35, "v2", code=504)]
     assert found(log, lives(v1={"leaving_at": MADE + 0.3})) == {"mark left behind"}
-    assert found(log, lives(v1={"leaving_at": MADE + 0.3}, v2={"unmarked_at": [MADE + 0.6]})) == set()
+    shown = lives(v1={"leaving_at": MADE + 0.3}, v2={"unmarked_at": [MADE + 0.6]})
+    assert found(log, shown) == {"list let off half-way"}
 
 
 def test_a_request_whose_body_never_came_is_not_judged_by_it() -> None:

@@ -145,4 +145,5 @@ def test_trouble_is_told(stream: io.StringIO) -> None:
         LeadershipChanged(False),
     ]
     Narrator().handled(events, [], 0.0, 0.0)
-    assert [line["message"] for line in lines(stream)] == ["a write failed", "an object is ignored", "not leading"]
+    told = [line["message"] for line in lines(stream)]
+    assert told == ["a write failed", "an object cannot be understood", "not leading"]

@@ -23,7 +23,7 @@ from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
-from gangsched.cluster.kube.inbox import Inbox, WallClock
+from gangsched.cluster.kube.inbox import Inbox, SteadyClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.tasks import end
@@ -113,7 +113,7 @@ class KubeCluster:
         self._quota_mode = quota_mode
         self._drain_seconds = drain_seconds
         self._bucket = TokenBucket(qps, burst)
-        self._clock = WallClock()
+        self._clock = SteadyClock()
         self._inbox = Inbox(self._clock)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -251,13 +251,12 @@ class KubeCluster:
                 self._lease_settings,
                 on_started=self._take_the_lead,
                 on_stopped=self._lose_the_lead,
-                now=self._clock.now,
                 observe=self._observe,
             )
         writer = self._writer = Writer(
             client,
             self._deliver,
-            now=self._clock.now,
+            now=time.time,
             fence=self._fence,
             foreign=self._foreign,
             controller=self._controller,

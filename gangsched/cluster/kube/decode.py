@@ -19,10 +19,11 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 
 
 class Undecodable(NamedTuple):
-    """An object whose types are not those of its API; ``metadata`` is what could be read of it."""
+    """An object whose types are not those of its API; ``metadata`` is what could be read of it, ``body`` its JSON."""
 
     metadata: wire.ObjectMeta
     message: str
+    body: bytes = b"{}"
 
 
 class Frame(NamedTuple):
@@ -108,7 +109,7 @@ class ObjectDecoder:
         try:
             return self._object.decode(raw)
         except msgspec.ValidationError as error:
-            return Undecodable(_metadata_of(raw), str(error))
+            return Undecodable(_metadata_of(raw), str(error), bytes(raw))
 
 
 def _metadata_of(raw: msgspec.Raw) -> wire.ObjectMeta:

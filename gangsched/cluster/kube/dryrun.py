@@ -11,6 +11,7 @@ from gangsched.core.actions import (
     Mark,
     Nominate,
     PodRef,
+    Recall,
     Remove,
     Report,
     ResumeJob,
@@ -29,6 +30,8 @@ def told(action: Action) -> tuple[str, dict[str, str]]:
         return _line("write an Event on", f"{kind} {namespace}/{name}", reason=action.reason, note=action.note)
     if isinstance(action, GangStatus):
         return _line("update the status of", f"group {action.namespace}/{action.name}")
+    if isinstance(action, Recall):
+        return _line("recall", "removals", count=str(len(action.ids)))
     target = _object(action.pod)
     match action:
         case Bind(node=node):

@@ -16,7 +16,7 @@ class Observe(Protocol):
     - ``write_seconds`` {kind, outcome}: one action from submission to its answer, retries included.
     - ``writes_waiting`` {lane}: a level, after each submission.
     - ``reports_dropped`` {reason}: Events and conditions not written (``repeated``, ``replaced``,
-      ``overload``, ``failed``).
+      ``overload``, ``abandoned``, ``failed``).
     - ``list_seconds`` {resource}, ``watch_ended`` {resource, reason}, ``watch_events`` {resource}.
     - ``objects_refused`` {resource}.
     - ``leader`` {}: 1 or 0, a level.

@@ -14,33 +14,40 @@ from gangsched.core.events import Event
 LINGER_SECONDS = 0.005
 
 
-class WallClock:
-    """Seconds since the epoch that never run backwards, whatever happens to the system's clock.
+#: Somebody asks for the time at least this often (seconds), unless the process is stopped or very busy.
+LOOK_SECONDS = 1.0
+#: Of the time between two questions no more counts than this (seconds).
+MOST_SECONDS = 5.0
 
-    When the system's clock is set forward, this one follows; when it is set back, this one goes on at its own
-    pace from where it was, so that no backoff or timeout stands still. Thread-safe.
+
+class SteadyClock:
+    """Seconds since the epoch as the system's clock had them when this was made; since then the monotonic clock counts.
+
+    So nothing jumps when the system's clock is set, forward or back: every backoff, timeout and deadline lasts as long
+    as it says. Nor do they all pass at once when the process was stopped or its machine paused: nobody has read yet
+    what happened meanwhile, so that time is left out. This clock may be as far from those of others as the system's was
+    at the start; what is written for others to read takes the system's. Thread-safe.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._wall = wall
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._last = wall()
-        self._last_at = monotonic()
+        self._now = wall()
+        self._asked_at = monotonic()
 
     def now(self) -> float:
         """The time."""
         with self._lock:
             at = self._monotonic()
-            self._last = max(self._last + max(0.0, at - self._last_at), self._wall())
-            self._last_at = at
-            return self._last
+            self._now += min(max(0.0, at - self._asked_at), MOST_SECONDS)
+            self._asked_at = at
+            return self._now
 
 
 class Inbox:
     """A queue of events between two threads; what has come is fetched in one batch."""
 
-    def __init__(self, clock: WallClock) -> None:
+    def __init__(self, clock: SteadyClock) -> None:
         self._clock = clock
         self._events: deque[Event] = deque()
         self._changed = threading.Condition()
@@ -74,11 +81,11 @@ class Inbox:
         waited = False
         with self._changed:
             while not self._events and not self._closed:
-                left = None if until is None else until - self._clock.now()
-                if left is not None and left <= 0:
+                now = self._clock.now()
+                if until is not None and until <= now:
                     break
                 waited = True
-                self._changed.wait(left)
+                self._changed.wait(LOOK_SECONDS if until is None else min(until - now, LOOK_SECONDS))
         if waited and not self._closed:
             time.sleep(LINGER_SECONDS)
         return self.poll()

@@ -277,25 +277,31 @@ class Reflector:
             self._forget(key, batch)
         self.told.seen[key] = Seen(meta.uid, meta.resource_version)
         if isinstance(item, Undecodable):
-            self._refuse(key, meta.uid, FieldError("", item.message), batch)
+            self._refuse(item, FieldError("", item.message), batch)
             return
         try:
             batch.append(self.resource.changed(self._converter, item))
         except FieldError as error:
-            self._refuse(key, meta.uid, error, batch)
+            self._refuse(item, error, batch)
         except Exception as error:  # noqa: BLE001 - no object of somebody else's may end the stream of all others
             _log.exception("object could not be read", resource=self.resource.name, object="/".join(key))
-            self._refuse(key, meta.uid, FieldError("", f"{type(error).__name__}: {error}"), batch)
+            self._refuse(item, FieldError("", f"{type(error).__name__}: {error}"), batch)
         else:
             self.told.refused.pop(key, None)
 
-    def _refuse(self, key: Key, uid: str, error: FieldError, batch: list[Event]) -> None:
-        told = (uid, str(error))
-        if self.told.refused.get(key) == told:
-            return
-        self.told.refused[key] = told
-        self._observe("objects_refused", 1, self._labels)
-        batch.append(ObjectRefused(self.resource.kind, key[0], key[1], uid, error.field, error.message))
+    def _refuse(self, item: Any, error: FieldError, batch: list[Event]) -> None:
+        """Tell of an object that cannot be understood, once for each reason, and what it is counted as, every time."""
+        meta = item.metadata
+        key, told = (meta.namespace, meta.name), (meta.uid, str(error))
+        if self.told.refused.get(key) != told:
+            self.told.refused[key] = told
+            self._observe("objects_refused", 1, self._labels)
+            batch.append(ObjectRefused(self.resource.kind, *key, meta.uid, error.field, error.message))
+        if self.resource.refused is not None:
+            try:
+                batch.append(self.resource.refused(self._converter, item, error))
+            except Exception:  # noqa: BLE001 - it has been told; the stream of all others goes on
+                _log.exception("object could not be counted", resource=self.resource.name, object="/".join(key))
 
     def _forget(self, key: Key, batch: list[Event]) -> None:
         seen = self.told.seen.pop(key)

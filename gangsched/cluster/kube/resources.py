@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gangsched.cluster.kube.decode import Undecodable
 from gangsched.core import events
 from gangsched.core.events import Event
 from gangsched.model import (
     convert_jobsets,
     convert_queues,
+    convert_refused,
     convert_volumes,
     jobsets,
     queues,
@@ -21,6 +23,7 @@ from gangsched.model import (
 )
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import coscheduling, koordinator, upstream
+from gangsched.model.errors import FieldError
 from gangsched.model.queues import QueueObject
 from gangsched.model.records import Owner, PodSelector
 from gangsched.model.volumes import StorageObject
@@ -33,7 +36,8 @@ class Resource:
     ``changed`` makes the event of a decoded object (raises :class:`~gangsched.model.errors.FieldError`);
     ``gone`` makes the event of an object that no longer exists from its namespace, name and UID. ``optional``
     resources may be absent or forbidden without holding up the first decision. ``metadata_only``: nothing else is asked
-    for.
+    for. ``refused`` makes the event of an object that could not be understood for a reason and must be counted all the
+    same, beside the one that tells of it.
     """
 
     name: str
@@ -45,6 +49,14 @@ class Resource:
     query: Mapping[str, str] = field(default_factory=dict)
     optional: bool = False
     metadata_only: bool = False
+    refused: Callable[[Converter, Any, FieldError], Event] | None = None
+
+
+def _refused_pod(convert: Converter, raw: Any, error: FieldError) -> Event:
+    """A pod takes room whether it is understood or not."""
+    if isinstance(raw, Undecodable):
+        return events.PodChanged(convert_refused.undecodable_pod(convert, raw.metadata, raw.body, error))
+    return events.PodChanged(convert_refused.refused_pod(convert, raw, error))
 
 
 def _selector_resource(
@@ -151,6 +163,7 @@ CORE_RESOURCES: tuple[Resource, ...] = (
         wire_type=wire.Pod,
         changed=lambda convert, raw: events.PodChanged(convert.pod(raw)),
         gone=events.PodGone,
+        refused=_refused_pod,
     ),
 )
 
@@ -181,7 +194,7 @@ class ServedApi:
         return Resource(
             name=self.name,
             path=f"/apis/{self.family}/{version}/{self.plural}",
-            kind=self.kind,
+            kind=f"{self.kind}.{self.family}",
             wire_type=self.wire_type,
             changed=self.changed,
             gone=self.gone,

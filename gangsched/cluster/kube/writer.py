@@ -28,6 +28,7 @@ from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.jobs import Verdict, left_out, look_at_job, writes_templates
 from gangsched.cluster.kube.lanes import Item, Lanes
+from gangsched.cluster.kube.recalls import RECALLED, Recalls
 from gangsched.cluster.kube.retry import Backoff, Window
 from gangsched.cluster.kube.tasks import end
 from gangsched.core.actions import (
@@ -36,6 +37,7 @@ from gangsched.core.actions import (
     BindVolume,
     GangStatus,
     PodRef,
+    Recall,
     Remove,
     Report,
     ResumeJob,
@@ -136,6 +138,7 @@ class Writer:
         self._sending: set[asyncio.Task[None]] = set()
         self._answers: list[Event] = []
         self._reported_drops: dict[str, int] = {}
+        self._recalls = Recalls()
 
     # ----------------------------------------------------------------------------------------------------- intake
 
@@ -144,6 +147,8 @@ class Writer:
         started = time.monotonic()
         for action in actions:
             match action:
+                case Recall(ids=ids):
+                    self._recall(ids)
                 case GangStatus():
                     if self._on_gang_status is not None:
                         self._on_gang_status(action)
@@ -154,8 +159,18 @@ class Writer:
                 case _:
                     self._lanes.put_write(action, started, known)
         self._changed.set()
+        self._note_lanes()
+
+    def _recall(self, ids: Sequence[int]) -> None:
+        """These removals are not to be sent any more; what waits is answered at once."""
+        self._recalls.recall(ids)
+        for item in self._lanes.recall(set(ids)):
+            self._answered(item, Outcome.OUTDATED, RECALLED)
+
+    def _note_lanes(self) -> None:
+        """Measure what waits, and what the lanes have dropped since the last time."""
         self._observe("writes_waiting", self._lanes.writes_waiting, {"lane": "write"})
-        self._observe("writes_waiting", len(self._lanes) - self._lanes.writes_waiting, {"lane": "low"})
+        self._observe("writes_waiting", self._lanes.low_waiting, {"lane": "low"})
         for reason, count in self._lanes.dropped.items():
             if new := count - self._reported_drops.get(reason, 0):
                 self._observe("reports_dropped", new, {"reason": reason})
@@ -171,15 +186,23 @@ class Writer:
         return not len(self._lanes) and not self._sending
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until everything has been answered, at most so long; what is left then is cancelled. True: all done."""
+        """Wait until everything has been answered, at most so long; what is left then is cancelled. True: all done.
+
+        How many writes that were, and how many conditions and Events, is logged; the latter are counted as dropped:
+        those that waited as ``abandoned``, those on their way as ``failed``.
+        """
         try:
             async with asyncio.timeout(seconds):
                 while not self.idle:
                     self._drained.clear()
                     await self._drained.wait()
         except TimeoutError:
+            dropped = self._lanes.low_waiting + self._lanes.low_in_flight
+            on_their_way = len(self._sending) - self._lanes.low_in_flight
             left = self._lanes.clear()
-            _log.warning("writes were cancelled", waiting=len(left), on_their_way=len(self._sending))
+            self._note_lanes()
+            await asyncio.sleep(0)  # a task that is cancelled before it has begun does not answer
+            _log.warning("writes were cancelled", waiting=len(left), on_their_way=on_their_way, reports_dropped=dropped)
             await end(self._sending)
             return False
         return True
@@ -200,6 +223,7 @@ class Writer:
                 await self._wait(self._lanes.ready_in(now))
             else:
                 has_token = False
+                self._recalls.begin(item.action)
                 task = asyncio.create_task(self._carry_out(item))
                 self._sending.add(task)
                 task.add_done_callback(self._finished)
@@ -226,16 +250,20 @@ class Writer:
             outcome, message = await self._send(item)
         finally:
             self._lanes.done(item, time.monotonic())
-            action = item.action
-            if isinstance(action, Bind) and outcome not in (Outcome.OK, Outcome.TRANSIENT):
-                self._foreign.failed(action)
-            kind = type(action).__name__
-            self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
-            if not isinstance(action, SetCondition | Report):
-                self._tell(WriteDone(action.id, outcome, message))
-            elif outcome not in (Outcome.OK, Outcome.GONE):
-                self._observe("reports_dropped", 1, {"reason": "failed"})
-                _log.debug("not told", kind=kind, outcome=outcome, message=message)
+            self._answered(item, outcome, message)
+
+    def _answered(self, item: Item, outcome: Outcome, message: str) -> None:
+        action = item.action
+        if isinstance(action, Bind) and outcome not in (Outcome.OK, Outcome.TRANSIENT):
+            self._foreign.failed(action)
+        self._recalls.end(action)
+        kind = type(action).__name__
+        self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
+        if not isinstance(action, SetCondition | Report):
+            self._tell(WriteDone(action.id, outcome, message))
+        elif outcome not in (Outcome.OK, Outcome.GONE):
+            self._observe("reports_dropped", 1, {"reason": "failed"})
+            _log.debug("not told", kind=kind, outcome=outcome, message=message)
 
     def _tell(self, done: WriteDone) -> None:
         """Answer, together with all that is answered in this turn of the loop."""
@@ -263,13 +291,14 @@ class Writer:
         until = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
         backoff = Backoff(max_seconds=2.0)
         unsure = False  # whether an earlier attempt has taken effect
+        removal = self._recalls.of(action)
         while True:
             retry_after, problem = None, ""
             if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
                 return Outcome.TRANSIENT, NOT_LEADING
             if news := self._news(item):
-                return Outcome.OUTDATED, news
-            began = time.monotonic()
+                return self._given_up(item, news)
+            began, unsure_before = time.monotonic(), removal is not None and removal.unsure
             try:
                 if request is None:
                     assert isinstance(action, ResumeJob)
@@ -285,6 +314,8 @@ class Writer:
                 if refused and isinstance(action, Bind) and not unsure:
                     self._foreign.failed(action)
                 unsure = unsure or (error.transient and not refused)
+                if removal is not None and (refused or not error.transient):
+                    removal.unsure = unsure_before
                 self._window.answered(time.monotonic() - began, too_many=refused)
                 refused_by = (403, 409, 422) if request is not None and writes_templates(request) else (409, 422)
                 if request is not None and error.status in refused_by and isinstance(action, SuspendJob | ResumeJob):
@@ -298,9 +329,9 @@ class Writer:
             except UnreachableError as error:
                 unsure = True
                 self._window.answered(time.monotonic() - began, too_many=False)
-                verdict, problem = await self._unanswered(action), str(error)
                 if news := self._news(item):
-                    return Outcome.OUTDATED, news
+                    return self._given_up(item, news)
+                verdict, problem = await self._unanswered(action), str(error)
             if verdict is not None:
                 if verdict[0] is Outcome.OK and isinstance(action, Remove) and action.evict and action.mark:
                     await self._restore_mark(action)
@@ -308,8 +339,9 @@ class Writer:
             delay = backoff.next_seconds(retry_after)
             if time.monotonic() + delay >= until:
                 return Outcome.TRANSIENT, problem
-            await asyncio.sleep(delay)
-            await self._client.bucket.take()
+            await self._recalls.pause(action, delay)
+            if not self._news(item):
+                await self._client.bucket.take()
 
     async def _attempt(self, request: Request, item: Item | None = None) -> bytes:
         now = time.monotonic()
@@ -325,19 +357,30 @@ class Writer:
         )
 
     def _news(self, item: Item) -> str:
-        """Why a binding rests on what is not so any more, in words; empty if it does not."""
+        """Why a binding rests on what is not so any more, or a removal is not wanted, in words; else empty."""
+        if self._recalls.recalled(item.action):
+            return RECALLED
         return self._foreign.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
+
+    def _given_up(self, item: Item, news: str) -> tuple[Outcome, str]:
+        """What is said of a write that is not sent (again) because of this. A removal that was may be under way."""
+        removal = self._recalls.of(item.action)
+        return Outcome.TRANSIENT if removal is not None and removal.unsure else Outcome.OUTDATED, news
 
     def _may_leave_until(self, item: Item, end: float) -> float:
         """The fence, or the attempt's ``end`` if that is earlier, asked as the bytes of a write are about to leave:
-        never, if a binding has been overtaken while it waited for its connection. From here to the handing over of the
-        bytes the loop does nothing else, so what the watch brings later comes after the binding.
+        never, if a binding has been overtaken or a removal recalled while it waited for its connection. From here to
+        the handing over of the bytes the loop does nothing else, so what the watch brings later comes after the write.
         """
         until = min(end, self._fence())
-        if isinstance(item.action, Bind) and time.monotonic() < until:
-            if self._news(item):
-                return -math.inf
+        if time.monotonic() >= until:
+            return until
+        if self._news(item):
+            return -math.inf
+        if isinstance(item.action, Bind):
             self._foreign.leaves(item.action)
+        elif (removal := self._recalls.of(item.action)) is not None:
+            removal.unsure = True
         return until
 
     async def _judge(self, action: Write | SetCondition | Report, error: ApiError) -> Verdict | None:

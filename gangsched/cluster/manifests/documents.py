@@ -83,10 +83,11 @@ def _json(source: Source) -> list[Document] | None:
             raise InputError(source.name, number, None, None, "is nested too deeply") from None
         if value is not None:
             out.append(Document(source.name, number, value))
+    escaped = "\\u" in text  # looked for once: a text may hold a document for every pod of a cluster
     for document in out:
         if _too_deep(document.value):
             raise InputError(source.name, document.number, None, None, "is nested too deeply")
-        if "\\u" in text and not _is_unicode(document.value):
+        if escaped and not _is_unicode(document.value):
             raise InputError(source.name, document.number, None, None, "has half of a surrogate pair in a string")
     return out
 

@@ -288,7 +288,7 @@ def _identify(meta: wire.ObjectMeta, kind: str) -> None:
 def _check_size(owner: Job | jobsets.JobSet) -> None:
     """Raises :class:`FieldError` for a Job or JobSet that would wait for its start and is too large for that."""
     waits = owner.suspended and (owner.queue.local_queue or owner.suspended_by)
-    if waits and (problem := jobsets.too_many(owner)) is not None:
+    if waits and (problem := jobsets.why_it_cannot_wait(owner)) is not None:
         raise problem
 
 

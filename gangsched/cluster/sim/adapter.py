@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gangsched.cluster.sim.store import describe
 from gangsched.cluster.sim.world import World
-from gangsched.core.actions import Action, GangStatus, Report
+from gangsched.core.actions import Action, GangStatus, Recall, Removal, Report, Sent
 from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
 
 #: How long a simulation goes on when nothing else is said.
@@ -43,7 +43,8 @@ class SimCluster:
         self._connected = True
         self._lose_writes = False
         self._last_of_kind: dict[str, float] = {}
-        self._busy: dict[str, deque[Action]] = {}
+        self._busy: dict[str, deque[Sent]] = {}
+        self._removals: dict[int, Callable[[], None]] = {}
         self._idle_calls = 0
         self._last_call_at = world.clock.now
         world.store.subscribe(self._watch)
@@ -79,23 +80,41 @@ class SimCluster:
         one before has been answered.
         """
         for action in actions:
+            if isinstance(action, Recall):
+                self._recall(action)
+                continue
             uid = "" if isinstance(action, Report | GangStatus) else action.pod.uid
             if uid in self._busy:
                 self._busy[uid].append(action)
             else:
                 self._send(action, uid)
 
-    def _send(self, action: Action, uid: str) -> None:
+    def _send(self, action: Sent, uid: str) -> None:
         if uid:
             self._busy[uid] = deque()
-        self.world.api.submit(action, self._answer, lambda: self._lose_writes, lambda: self._sent(uid))
+        recall = self.world.api.submit(action, self._answer, lambda: self._lose_writes, lambda: self._sent(action, uid))
+        if isinstance(action, Removal):
+            self._removals[action.id] = recall
 
-    def _sent(self, uid: str) -> None:
+    def _recall(self, action: Recall) -> None:
+        """Removals that have not been sent are not sent any more."""
+        for action_id in action.ids:
+            if (recall := self._removals.get(action_id)) is not None:
+                recall()
+        for uid, waiting in self._busy.items():
+            for late in [each for each in waiting if isinstance(each, Removal) and each.id in action.ids]:
+                self._busy[uid].remove(late)
+                verdict = self.world.api.recalled(late)
+                self._answer(WriteDone(late.id, verdict.outcome, verdict.message))
+
+    def _sent(self, action: Sent, uid: str) -> None:
         """A write to this pod is over: the next one may go, unless its sender has died."""
+        if isinstance(action, Removal):
+            self._removals.pop(action.id, None)
         waiting = self._busy.pop(uid, None)
         if waiting and self._connected:
-            action = waiting.popleft()
-            self._send(action, uid)
+            following = waiting.popleft()
+            self._send(following, uid)
             self._busy[uid].extend(waiting)
 
     def close(self, *, lose_writes: bool = False) -> None:

@@ -22,11 +22,13 @@ class VirtualClock:
     """Seconds since the epoch that only pass when told to.
 
     Time is counted in whole microseconds since ``start``: sums of delays are exact, so two things that are meant
-    for the same moment happen in the same moment.
+    for the same moment happen in the same moment. The API server's clock, which stamps objects, may be ahead of the
+    scheduler's by ``server_ahead_seconds`` (or behind: below zero), and may be set while time passes.
     """
 
     def __init__(self, start: float = 0.0) -> None:
         self.start = start
+        self.server_ahead_seconds = 0.0
         self._tick = 0
         self._number = 0
         self._timers: list[Timer] = []
@@ -35,6 +37,11 @@ class VirtualClock:
     def now(self) -> float:
         """Seconds since the epoch."""
         return self._at(self._tick)
+
+    @property
+    def stamp(self) -> float:
+        """What the API server and the controllers write for now, in seconds since the epoch."""
+        return self.now + self.server_ahead_seconds
 
     @property
     def elapsed_seconds(self) -> float:

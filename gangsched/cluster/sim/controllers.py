@@ -85,7 +85,7 @@ class DisruptionController:
             return
         if pod.disruption.since != known.disruption.since:
             return  # marked anew meanwhile
-        condition = msgspec.structs.replace(pod.disruption, status="False", since=self._clock.now)
+        condition = msgspec.structs.replace(pod.disruption, status="False", since=self._clock.stamp)
         self._store.put_pod(msgspec.structs.replace(pod, disruption=condition), Cause(DISRUPTION_CONTROLLER, UNMARK))
 
 

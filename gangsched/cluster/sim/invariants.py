@@ -353,15 +353,18 @@ def _removal(entry: Entry) -> bool:
 
 
 def _mark_of(history: History, removal: Entry) -> str:
-    before = (e for e in history.of(log.MARK) if e.uid == removal.uid and e.number < removal.number)
-    marks = (e for e in before if e.outcome == log.OK)
-    return max(((e.number, str(e.detail["message"])) for e in marks), default=(0, ""))[1]
+    # From the end: the mark that is looked for is just before the removal, and a history has all pods of a cluster.
+    before = (e for e in reversed(history.entries) if e.number < removal.number)
+    marks = (e for e in before if e.verb == log.MARK and e.uid == removal.uid and e.outcome == log.OK)
+    return next((str(e.detail["message"]) for e in marks), "")
 
 
 def _rolled_back(history: History, removal: Entry) -> bool:
     found = _ROLLED_BACK.search(_mark_of(history, removal))
+    if found is None:
+        return False
     pod = next((e.record for e in history if e.uid == removal.uid and isinstance(e.record, Pod)), None)
-    if found is None or pod is None:
+    if pod is None:
         return False
     of_job = pod.owner is not None and found[1] == f"{pod.namespace}/{pod.owner.name}"  # with a queue it is the gang
     return of_job or found[1] == pod.gang.key

@@ -118,7 +118,7 @@ class JobController:
         if not pod.node or pod.grace_seconds <= 0:
             self._store.apply(PodGone(pod.namespace, pod.name, pod.uid), Cause(JOB_CONTROLLER, GONE))
             return
-        ends = msgspec.structs.replace(pod, deleting_since=self._clock.now + pod.grace_seconds)
+        ends = msgspec.structs.replace(pod, deleting_since=self._clock.stamp + pod.grace_seconds)
         self._store.put_pod(ends, Cause(JOB_CONTROLLER, DELETE, {"node": pod.node}))
 
     def _create(self, job: Job) -> None:
@@ -131,7 +131,7 @@ class JobController:
         gang = job.template.gang
         if gang.family == SINGLE:
             gang = GangId(SINGLE, job.namespace, name, job.template.scheduler)
-        now = self._clock.now
+        now = self._clock.stamp
         uid = f"sim:{job.namespace}/{name}#{self._made}"
         shape = directed(job.template.shape, job.added)
         pod = msgspec.structs.replace(

@@ -24,14 +24,19 @@ class Kubelet:
         self._timing = timing
         self._admitted: set[str] = set()
         self._timers: set[tuple[str, str]] = set()
+        self._asked_at: dict[str, float] = {}  # by UID, when a pod was told to stop
         store.subscribe(self._on_change)
 
     def _on_change(self, event: Event, old: Any) -> None:
         match event:
             case PodChanged(pod):
+                if pod.deleting_since is not None and pod.uid not in self._asked_at:
+                    for_seconds = self._clock.stamp - (pod.deleting_since - pod.grace_seconds)
+                    self._asked_at[pod.uid] = self._clock.now - for_seconds
                 self._look_at(pod)
             case PodGone(uid=uid):
                 self._admitted.discard(uid)
+                self._asked_at.pop(uid, None)
             case NodeChanged(node):
                 for pod in list(self._store.pods_on(node.name)):
                     self._look_at(pod)
@@ -79,7 +84,7 @@ class Kubelet:
             self._change(pod, REJECT, {"node": pod.node, "reason": f"OutOf{lacking}"}, phase="Failed")
             return
         self._admitted.add(pod.uid)
-        self._change(pod, ADMIT, {"node": pod.node}, started=self._clock.now)
+        self._change(pod, ADMIT, {"node": pod.node}, started=self._clock.stamp)
         self._once(pod, "run", self._clock.now + self._timing.start_seconds)
 
     def _lacking(self, pod: Pod) -> str:
@@ -103,9 +108,7 @@ class Kubelet:
 
     def _stops_at(self, pod: Pod) -> float:
         """A pod whose containers never ran stops at once; others use their grace period, or what they need of it."""
-        assert pod.deleting_since is not None
         if pod.phase == "Pending":
             return self._clock.now + self._timing.watch_seconds
         used = hint_seconds(pod.hints, GRACE_USED)
-        asked_at = pod.deleting_since - pod.grace_seconds
-        return asked_at + (pod.grace_seconds if used is None else min(pod.grace_seconds, used))
+        return self._asked_at[pod.uid] + (pod.grace_seconds if used is None else min(pod.grace_seconds, used))

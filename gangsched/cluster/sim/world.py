@@ -72,7 +72,7 @@ class World:
         """Create (or change, or remove) an object ``seconds`` from now; its creation time is that moment."""
 
         def create() -> None:
-            self.apply(created_at(event, self.clock.now))
+            self.apply(created_at(event, self.clock.stamp))
 
         self.clock.after(seconds, create)
 

@@ -18,7 +18,6 @@ from gangsched.cluster.sim.history import SCHEDULER, Cause, Detail, History
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
 from gangsched.core.actions import (
-    Action,
     Bind,
     BindVolume,
     GangStatus,
@@ -31,6 +30,7 @@ from gangsched.core.actions import (
     Report,
     ResumeJob,
     SelectNode,
+    Sent,
     SetCondition,
     SuspendJob,
     Unmark,
@@ -85,20 +85,32 @@ class ApiServer:
 
     def submit(
         self,
-        action: Action,
+        action: Sent,
         answer: Answer,
         lost: Callable[[], bool] = lambda: False,
         over: Callable[[], None] = lambda: None,
-    ) -> None:
+    ) -> Callable[[], None]:
         """Start one action; ``answer`` is called when its outcome has come back, for those that are answered, and
         ``over`` for all.
 
         ``lost`` is asked when it reaches the server: True if its sender has died on the way, and nothing arrives.
+        Returns what recalls a removal: as long as it has not left, since it is late, it is not sent any more.
         """
         fault = self._faults.write(action)
         self.in_flight += 1
+        leaves_at = self._clock.now + fault.delay_seconds
+        recalled = False
+
+        def recall() -> None:
+            nonlocal recalled
+            if not recalled and self._clock.now <= leaves_at:
+                recalled = True
+                outcome = self.recalled(action)
+                self._clock.after(0.0, lambda: done(outcome))
 
         def arrive() -> None:
+            if recalled:
+                return
             if lost():
                 self.in_flight -= 1
                 return
@@ -120,10 +132,17 @@ class ApiServer:
             over()
 
         self._clock.after(self._timing.write_seconds + fault.delay_seconds, arrive)
+        return recall
+
+    def recalled(self, action: Sent) -> Verdict:
+        """An action that is not sent after all."""
+        outcome = Verdict(Outcome.OUTDATED, "recalled before it was sent")
+        self._note(action, outcome)
+        return outcome
 
     # ------------------------------------------------------------------------------------------------- what they do
 
-    def _execute(self, action: Action) -> Verdict:
+    def _execute(self, action: Sent) -> Verdict:
         match action:
             case Report():
                 self._report(action)
@@ -173,7 +192,7 @@ class ApiServer:
         by = "" if isinstance(action, ResumeJob) and action.held else action.scheduler
         if not suspend and job.suspended_by != by:
             return Verdict(Outcome.CONFLICT, f"{ref.kind} {job.key} has been suspended by somebody else")
-        since, by = (self._clock.now, action.scheduler) if suspend else (0.0, "")
+        since, by = (self._clock.stamp, action.scheduler) if suspend else (0.0, "")
         changed = msgspec.structs.replace(job, suspended=suspend, suspended_by=by, suspended_since=since)
         if isinstance(action, ResumeJob) and action.templates is not None:
             changed = _given(changed, action.templates)
@@ -190,7 +209,7 @@ class ApiServer:
         return _OK
 
     def _write(self, action: PodWrite | SetCondition, pod: Pod) -> Verdict:
-        now = self._clock.now
+        now = self._clock.stamp
         match action:
             case Bind(node=node):
                 return self._bind(action, pod, node)
@@ -220,7 +239,7 @@ class ApiServer:
             return Verdict(Outcome.CONFLICT, f"pod {pod.key} is already bound to {pod.node}")
         if pod.gates:
             return Verdict(Outcome.CONFLICT, f"pod {pod.key} has scheduling gates: {', '.join(pod.gates)}")
-        bound = Condition("True", since=self._clock.now)
+        bound = Condition("True", since=self._clock.stamp)
         return self._update(action, pod, node=node, nominated_node="", scheduled_condition=bound)
 
     def _delete(self, action: Remove, pod: Pod) -> Verdict:
@@ -230,7 +249,7 @@ class ApiServer:
             return _OK
         if pod.deleting_since is not None:
             return self._update(action, pod)
-        return self._update(action, pod, deleting_since=self._clock.now + pod.grace_seconds)
+        return self._update(action, pod, deleting_since=self._clock.stamp + pod.grace_seconds)
 
     def _evict(self, action: Remove, pod: Pod) -> Verdict:
         """The eviction subresource: budgets protect running pods that are not going away already."""
@@ -251,7 +270,7 @@ class ApiServer:
             spent = msgspec.structs.replace(budget, allowed=budget.allowed - 1, disrupted=names_)
             cause = Cause(log.API_SERVER, log.BUDGET, {"disruptionsAllowed": budget.allowed - 1})
             self._store.apply(BudgetChanged(spent), cause)
-        condition = Condition("True", BY_EVICTION, "Eviction API: evicting", self._clock.now)
+        condition = Condition("True", BY_EVICTION, "Eviction API: evicting", self._clock.stamp)
         evicted = msgspec.structs.replace(pod, disruption=condition)
         self._store.put_pod(evicted, Cause(log.API_SERVER, log.CONDITION, {"reason": BY_EVICTION}))
         outcome = self._delete(action, evicted)
@@ -263,7 +282,7 @@ class ApiServer:
         """An eviction replaces the mark by its own; the scheduler puts it back while the pod is there."""
         pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
         if pod is not None:
-            mark = Condition("True", action.reason, action.mark, self._clock.now)
+            mark = Condition("True", action.reason, action.mark, self._clock.stamp)
             changed = msgspec.structs.replace(pod, disruption=_since(mark, pod.disruption))
             self._store.put_pod(changed, Cause(SCHEDULER, log.MARK, {"message": action.mark}))
 
@@ -288,7 +307,7 @@ class ApiServer:
         self._store.put_pod(msgspec.structs.replace(pod, **fields), _cause(action, pod))
         return _OK
 
-    def _note(self, action: Action, outcome: Verdict, more: Detail = log.NO_DETAIL) -> None:
+    def _note(self, action: Sent, outcome: Verdict, more: Detail = log.NO_DETAIL) -> None:
         """A write that had no effect, or whose answer is lost, is part of the history too."""
         detail: dict[str, Any] = {"message": outcome.message, **more}
         if isinstance(action, Report):
@@ -308,7 +327,7 @@ def reference(pod: Pod) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid)
 
 
-def verb_of(action: Action) -> str:
+def verb_of(action: Sent) -> str:
     """What the history calls the action."""
     match action:
         case Bind():
@@ -338,7 +357,7 @@ def verb_of(action: Action) -> str:
     return log.STATUS
 
 
-def _said(action: Action) -> dict[str, Any]:
+def _said(action: Sent) -> dict[str, Any]:
     """What the history keeps of an action."""
     match action:
         case Bind(node=node):

@@ -57,16 +57,17 @@ class NodeUnschedulable(NodeFilter):
 
 
 class NodeGoing(NodeFilter):
-    """A node object with a deletionTimestamp takes no new pods."""
+    """A node object with a deletionTimestamp takes no new pods, nor does one whose newest state is not known."""
 
     name = "NodeGoing"
-    text = "node(s) were being deleted"
+    text = "node(s) were being deleted or could not be read"
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
-        return bool(sim.snapshot.columns.flag("deleting").any())
+        columns = sim.snapshot.columns
+        return bool(columns.flag("deleting").any() or columns.flag("outdated").any())
 
     def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
-        return ~sim.snapshot.columns.flag("deleting")
+        return ~(sim.snapshot.columns.flag("deleting") | sim.snapshot.columns.flag("outdated"))
 
 
 class NodeName(NodeFilter):

@@ -387,6 +387,7 @@ class Drains:
 
     def _give_up(self, drain: Drain) -> None:
         """The queue is open again, or the workload is gone: who has not been removed stays."""
+        self._steps.recall(drain.key, self._steps.writes.removals(drain.key))
         self._take_back(drain)
         self._drop(drain)
 

@@ -4,21 +4,74 @@ Why it was refused is not known here: an admission plug-in may mind the node, th
 where there is room; nobody is evicted to find out. When no other is left, all of them are tried again: whatever minded
 may have changed its mind.
 
+Nor is anybody evicted when weaker work has got the room meanwhile, for the member would be refused again, and whoever
+has left would come back: not before a pause is over, which doubles when the member is refused once more after it.
+
 Members are kept off as if they had asked for that, and a spread constraint leaves out nodes that its pod does not ask
 for. They count all the same: the place has to do for the members as they are.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import msgspec
+
 from gangsched.core.actions import Bind
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.groups import Group
 from gangsched.core.planning.decider import Decider
+from gangsched.model.records import Pod
+
+if TYPE_CHECKING:
+    from gangsched.core.lifecycle.steps import Steps
+    from gangsched.core.state.world import World
+
+#: Seconds in which a gang evicts nobody after a member was refused; twice as long each time it is refused after that.
+FIRST_PAUSE_SECONDS = 120.0
+LONGEST_PAUSE_SECONDS = 1800.0
 
 
-def refused(group: Group, action: Bind) -> None:
+class Refusal(msgspec.Struct, frozen=True):
+    """A member could not be bound. ``until`` is the end of the ``pauses``-th pause, ``asked`` what it looked like."""
+
+    pauses: int
+    until: float
+    asked: object
+
+
+def refused(steps: Steps, group: Group, action: Bind) -> None:
     """This binding of a member has been refused."""
-    group.refused_on.setdefault(action.pod.uid, set()).add(action.node)
+    uid = action.pod.uid
+    group.refused_on.setdefault(uid, set()).add(action.node)
+    pod = steps.world.pods.get(uid)
+    if pod is None:
+        return
+    known = group.refusals.get(uid)
+    pauses = known.pauses if known is not None and known.asked == _asked(pod) else 0
+    first = not pauses or known is None or known.until <= steps.now
+    if first:
+        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(pauses, 30), LONGEST_PAUSE_SECONDS)
+        group.refusals[uid] = Refusal(pauses + 1, steps.now + pause, _asked(pod))
+    steps.losses.refused(pod, action.node, steps.now, first=first)
+
+
+def bound(group: Group, action: Bind) -> None:
+    """This binding of a member has succeeded."""
+    group.refusals.pop(action.pod.uid, None)
+
+
+def evicts_from(world: World, group: Group) -> float:
+    """When the group may evict others (again) as far as refused bindings of its members go (seconds)."""
+    for uid, refusal in list(group.refusals.items()):
+        pod = world.pods.get(uid)
+        if pod is None or pod.node or not pod.live or _asked(pod) != refusal.asked:
+            del group.refusals[uid]
+    return max((refusal.until for refusal in group.refusals.values()), default=0.0)
+
+
+def _asked(pod: Pod) -> object:
+    return pod.shape, pod.labels, pod.hints, pod.priority
 
 
 def elsewhere(decider: Decider, group: Group, now: float) -> Verdict | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
@@ -10,7 +10,7 @@ from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.groups import Clock, Group, Plan, group_key
 from gangsched.core.lifecycle import admission, report, rollback, suspension, telling, two_admitters
 from gangsched.core.lifecycle.draining import Drains
-from gangsched.core.lifecycle.elsewhere import elsewhere
+from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.steps import Steps
@@ -60,7 +60,7 @@ class Executor:
 
     @now.setter
     def now(self, value: float) -> None:
-        self.steps.now = value
+        self.steps.now = self.world.now = value
 
     @property
     def queue(self) -> Queue:
@@ -100,11 +100,14 @@ class Executor:
 
     def unsettled(self) -> bool:
         """Is there anything left to follow up?"""
-        return bool(self.steps.check or self.steps.changes or self.steps.taken_from or self.steps.losing)
+        steps = self.steps
+        return bool(steps.check or steps.changes or steps.taken_from or steps.losing or steps.losses.unsettled())
 
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
-        times = (self._clock.next(), self.queue.wake_at(), self.steps.repeats.wake_at(), self.drains.wake_at())
+        steps = self.steps
+        others = (steps.repeats.wake_at(), steps.losses.wake_at(), self.drains.wake_at())
+        times = (self._clock.next(), self.queue.wake_at(), *others)
         return min((t for t in times if t is not None), default=None)
 
     def abandon(self) -> None:
@@ -134,13 +137,25 @@ class Executor:
 
     # -- following the cluster -----------------------------------------------------------------------------
 
-    def refresh(self, gang: GangId) -> None:
-        """Look at a gang again: which group it is in, whether everything is there, what it needs."""
+    def refresh_all(self, gangs: Iterable[GangId]) -> None:
+        """Look at all of these again, those of one group together."""
+        seen: set[GangId] = set()
+        for gang in sorted(gangs):
+            if gang in seen:
+                telling.object_status(self.steps, gang, self.groups.get(self._group_of.get(gang, "")))
+            else:
+                seen.update(self.refresh(gang))
+
+    def refresh(self, gang: GangId) -> tuple[GangId, ...]:
+        """Look at a gang again: which group it is in, whether everything is there, what it needs. Returns the gangs of
+        its group: nothing is left to be done for them, but for the status of the others' objects.
+        """
         if not self.world.membership.is_ours(gang):
-            return
+            return ()
         membership = self.world.membership
         gangs, _ = membership.group(gang)
         key = group_key(gangs)
+        self.steps.losses.touch(gangs)
         for left in self._regroup(gangs, key):
             self.refresh(left)
         group = self.groups.get(key)
@@ -166,6 +181,7 @@ class Executor:
             self._follow(group, problem, pending, other)
         telling.object_status(self.steps, gang, self.groups.get(self._group_of.get(gang, "")))
         two_admitters.tell(self.steps, gangs)
+        return gangs
 
     def _losing(self, gangs: Sequence[GangId]) -> str:
         """Why members that wait may not join those that run: these are about to be evicted."""
@@ -181,6 +197,8 @@ class Executor:
             return
         if group.state in (State.BINDING, State.ROLLING_BACK):
             return  # members are bound, or leave, one after another; what is missing afterwards is seen then
+        if other:
+            self.phases.rechecks.gang_changed(group)
         planned = group.state in (*HOLDING, State.MARKING_MEMBERS)
         if planned and group.plan is not None and not self._as_planned(group, group.plan):
             self.signal(group, Signal.SCATTERED if problem or not pending else Signal.PLAN_BROKEN)
@@ -235,14 +253,16 @@ class Executor:
         if group.state in (State.NOMINATED, State.MARKED) and self._required(group) != plan.required:
             return False
         pods = (self.world.pods.get(uid) for uid in plan.node_of)
-        return all(p is not None and p.live and not p.node for p in pods)
+        return all(p is not None and p.live and not p.node and p.gang in group.gangs for p in pods)
 
     def _required(self, group: Group) -> tuple[int, ...]:
         membership = self.world.membership
         return tuple(membership.required(gang, membership.census(gang)) for gang in group.gangs)
 
-    def gone(self, uid: str) -> None:
-        """A pod no longer takes room: whoever waited for that may go on."""
+    def gone(self, uid: str, before: Pod | None) -> None:
+        """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""
+        self._lost(before, leaving=False)
+        self.steps.losses.gone(uid, self.now)
         self.steps.marks.discard(uid)
         self.steps.mark_texts.forget(uid)
         self.world.stuck.discard(uid)
@@ -254,6 +274,8 @@ class Executor:
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:
         """A pod's record changed: what it is now told to people may have to be told again."""
+        if not pod.live and not pod.finished:
+            self._lost(old, leaving=True)
         if pod.node:
             suspension.take_room(self.steps, pod, pod.node)
         if old is None or old.gang in self._group_of:
@@ -261,11 +283,21 @@ class Executor:
             if key is not None and pod.node:
                 self.groups[key].told.pop(pod.uid, None)
 
+    def _lost(self, before: Pod | None, *, leaving: bool) -> None:
+        """A pod that was live has gone, or is ``leaving``. What leaves for others is no loss."""
+        if before is None or not before.live or not before.node:
+            return
+        if before.uid not in self.steps.marks and before.uid not in self.steps.awaited_by:
+            self.steps.losses.lost(before, self.now, leaving=leaving)
+
     def look_at_losing(self) -> None:
-        """Gangs whose members somebody has begun to evict, or evicts no more, are looked at again."""
+        """Gangs whose members somebody has begun to evict, or evicts no more, are looked at again, and the room of
+        members that are lost is held.
+        """
         losing, self.steps.losing = self.steps.losing, set()
-        for gang in sorted(losing):
-            self.refresh(gang)
+        self.refresh_all(losing)
+        self.steps.losses.nodes_changed(self.nodes_changed)
+        self.steps.losses.follow(self.steps, self.groups, self.drains.holds)
 
     def plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again."""
@@ -314,7 +346,8 @@ class Executor:
                 self.signal(self.groups[key], Signal.WAKE)
 
     def wake(self, changes: Sequence[Change]) -> None:
-        """Something happened that may help parked gangs."""
+        """Something happened that may help parked gangs, or save victims of others."""
+        self.phases.rechecks.noted(changes)
         self._waking.wake(changes)
 
     # -- decisions -----------------------------------------------------------------------------------------
@@ -324,10 +357,8 @@ class Executor:
         early = group.state is State.BACKOFF
         self.signal(group, Signal.WAKE)
         since = self.now if group.waiting_since is None else group.waiting_since
-        may_preempt = group.rounds < self.options.max_rounds
-        verdict = elsewhere(self.decider, group, self.now) or self.decider.decide(
-            group.gangs, group.key, self.now, may_preempt=may_preempt, waiting_since=since
-        )
+        pause = evicts_from(self.world, group)
+        verdict = elsewhere(self.decider, group, self.now) or self._decided(group, since, pause)
         group.waiting_since = None if verdict.outcome == BIND else since
         if early and verdict.outcome == UNSCHEDULABLE and group.likeness is not None:
             self._waking.calm(group.likeness)  # so it would be for others like it
@@ -335,6 +366,16 @@ class Executor:
         group.short_of_quota, group.nodes_unseen = verdict.short_of_quota, verdict.nodes_unseen
         group.look_again_at = self._waiting.look_again(group, verdict.retry_at)
         return verdict
+
+    def _decided(self, group: Group, since: float | None, pause: float = 0.0) -> Verdict:
+        return self.decider.decide(
+            group.gangs,
+            group.key,
+            self.now,
+            may_preempt=group.rounds < self.options.max_rounds,
+            evicts_from=pause,
+            waiting_since=since,
+        )
 
     def no_fit(self, group: Group, verdict: Verdict) -> None:
         """A decided group does not fit. Of single pods, neither do those like it that have been tried before: behind it
@@ -377,6 +418,9 @@ class Executor:
         """If a decided gang is to leave as a whole, because it is bound in part and cannot be whole, start on that."""
         if self.drains.holds(group.key):
             return False  # it leaves as a whole already, and what is removed bears the marks of its queue
+        paused = verdict.outcome == UNSCHEDULABLE and evicts_from(self.world, group) > self.now
+        if paused and self.options.rollback and group.begun:
+            verdict = self._decided(group, group.waiting_since)  # it waits if it will be able to evict
         leaving = rollback.leaving(self.steps, group, verdict)
         if not leaving:
             return False
@@ -392,6 +436,7 @@ class Executor:
 
     def take_over(self) -> None:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
+        self.steps.losses.begin()
         found = Takeover(self.world, self.decider, self.now)
         needed: set[str] = set()
         completed_first = self._begun()
@@ -451,6 +496,7 @@ class Executor:
         group.state = found.state
         for do in found.do:
             self.steps.carry_out(do, group)
+        self.steps.losses.touch(group.gangs)
         if found.state in PHASES:
             self.steps.check.add(group.key)
         if found.state not in TIMED:

@@ -18,6 +18,8 @@ def hold(steps: Steps, group: Group, plan: Plan) -> None:
     group.deadline = steps.now + time_of(steps, group)
     world = steps.world
     priority = world.membership.preemptor_priority(group.gangs)
+    left = {p.node for p in world.held.get(group.key, ())} - set(plan.node_of.values())
+    steps.changes += [Change(Hint.ROOM, name) for name in sorted(left)]  # members that it has lost ran there
     world.held[group.key] = [
         Phantom(world.snapshot.class_of(world.pods[place.uid]), place.uid, place.node, priority, group.key)
         for place in plan.placements

@@ -11,12 +11,11 @@ from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle import admission, elsewhere, prebind, report, rollback, suspension, telling
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.permit import Barrier, Failure
+from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.repeats import Repeated
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import PHASES, ROLLING_BACK, Signal, State
-from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
-from gangsched.core.preemption.removal import incomplete
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.state.world import World
 from gangsched.core.volumes.binding import needs_binding
@@ -36,7 +35,7 @@ class Phases:
         steps: Steps,
         groups: Mapping[str, Group],
         signal: Callable[[Group, Signal], None],
-        refresh: Callable[[GangId], None],
+        refresh: Callable[[GangId], object],
         drains: Drains,
     ) -> None:
         self._drains = drains
@@ -46,6 +45,7 @@ class Phases:
         self._groups = groups
         self._signal = signal
         self._refresh = refresh
+        self.rechecks = Rechecks(world, decider, steps, groups)
 
     def onward(self, group: Group, signal: Signal, plan: Plan) -> Signal:
         """Members that could be bound now have to wait while their claims are not bound, or do not exist yet."""
@@ -119,9 +119,10 @@ class Phases:
             telling.bound(self._steps, key, group, action)
             if group is not None:
                 group.begun.add(action.pod.uid)
+                elsewhere.bound(group, action)
             return
         if outcome is Outcome.REFUSED and group is not None:
-            elsewhere.refused(group, action)
+            elsewhere.refused(self._steps, group, action)
         waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
         if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
@@ -129,6 +130,7 @@ class Phases:
 
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
+        self.rechecks.follow()
         check, self._steps.check = self._steps.check, set()
         for key in sorted(check):
             group = self._groups.get(key)
@@ -159,17 +161,18 @@ class Phases:
             if group.state is State.MARKING_MEMBERS and not self._hopeless(group):
                 self._signal(group, Signal.PLAN_BROKEN)
                 return
-            if group.state is State.MARKED and not self._right(group, plan):
+            if group.state is State.MARKED and not self.rechecks.goes_on(group, plan):
                 self._signal(group, Signal.PLAN_BROKEN)
                 return
             self._written(group)
             return
         unknown = [f for f in failures if f.outcome is Outcome.TRANSIENT]
-        if group.state in (State.EVICTING, State.ROLLING_BACK) and unknown == failures:
+        unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
+        if group.state in (State.EVICTING, State.ROLLING_BACK) and len(unknown) + len(unsent) == len(failures):
             plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
             if group.state is State.ROLLING_BACK:
                 rollback.remove(self._steps, group)
-            elif self._right(group, plan):
+            elif self.rechecks.goes_on(group, plan):
                 self._steps.remove(group)  # the same list again, until the gang's time is over
             else:
                 self._signal(group, Signal.PLAN_BROKEN)
@@ -181,7 +184,6 @@ class Phases:
             group.attempts += 1
             group.retry_at = self._steps.now + self._steps.backoff(group)
             return
-        unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
         if unsent == failures and self._bind_anew(group, plan, {f.uid for f in unsent}):
             return
         group.barrier.failed += unsent
@@ -233,6 +235,7 @@ class Phases:
             group.conflicts = 0
             group.message = ""
             group.rollbacks = 0
+            group.budget_round = -1
         if was in (State.BINDING, State.ROLLING_BACK):
             group.begun.clear()
             group.failed_binds = 0
@@ -273,21 +276,6 @@ class Phases:
             waiting_since=group.waiting_since,
         )
         return rollback.hopeless(group, verdict, max_rounds)
-
-    def _right(self, group: Group, plan: Plan) -> bool:
-        """May all victims that have not been removed yet still be evicted, and does the gang need them to go?"""
-        options = self._steps.options
-        standing = [self._world.pods[uid] for uid in self._steps.standing(plan) if uid not in plan.removed]
-        if not all(may_leave(self._world, pod, group.gangs, options.evict_daemonset_pods) for pod in standing):
-            return False
-        return not incomplete(plan.victims.values(), self._world) and not self._needless(group, plan)
-
-    def _needless(self, group: Group, plan: Plan) -> bool:
-        """Nobody is evicted any more when room has turned up since the plan was made."""
-        if not plan.victims:
-            return False
-        verdict = self._decider.decide(group.gangs, group.key, self._steps.now, may_preempt=False, prefer=plan.node_of)
-        return verdict.outcome in (BIND, WAIT)
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self._decider.decide(

@@ -43,6 +43,7 @@ _VERSIONS = {
     "scheduling.x-k8s.io": "v1alpha1",
     "scheduling.k8s.io": "v1alpha2",
     "batch": "v1",
+    "kueue.x-k8s.io": "v1beta1",
     "jobset.x-k8s.io": "v1alpha2",
 }
 

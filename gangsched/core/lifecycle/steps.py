@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -14,6 +14,8 @@ from gangsched.core.actions import (
     Mark,
     Nominate,
     PodRef,
+    Recall,
+    Removal,
     Remove,
     Unmark,
     WithdrawNomination,
@@ -22,6 +24,7 @@ from gangsched.core.decision import Placement, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle import admission, prebind, report, rollback, shared_marks, suspension, telling
+from gangsched.core.lifecycle.healing import Losses
 from gangsched.core.lifecycle.outstanding import Outstanding
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.repeats import Repeated, Repeats
@@ -40,7 +43,8 @@ class Steps:
     that wait for a pod to be gone; ``losing`` are the gangs of pods that somebody waits for since now, or no more.
     ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of higher
     priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by
-    whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed. ``statuses`` are
+    whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed. ``losses``
+    is what gangs that run have lost. ``statuses`` are
     those of group objects that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang will
     tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
     not run yet, by key: the ClusterQueue, and since when.
@@ -62,6 +66,7 @@ class Steps:
         self.taken_from: set[str] = set()
         self.losing: set[GangId] = set()
         self.repeats = Repeats()
+        self.losses = Losses(world)
         self._next_id = 1
         self._withdraw_later: dict[str, list[WithdrawNomination]] = {}
         self.statuses: dict[GangId, object] = {}
@@ -106,6 +111,7 @@ class Steps:
         self.unsaid.clear()
         self.reserved.clear()
         self.repeats.clear()
+        self.losses.clear()
         self._withdraw_later.clear()
 
     def follow(self, group: Group, verdict: Verdict) -> None:
@@ -270,6 +276,12 @@ class Steps:
             admission.evicted(self, group, plan)
         self.check.add(group.key)
 
+    def recall(self, key: str, removals: Sequence[Removal]) -> None:
+        """Removals of this group that are on their way are not wanted any more, as far as nothing has come of them."""
+        if removals:
+            self.writes.recall(key, removals)
+            self.actions.append(Recall(tuple(action.id for action in removals)))
+
     def standing(self, plan: Plan) -> list[str]:
         """Victims that are still there and not terminating, by name."""
         pods = [self.world.pods[uid] for uid in plan.victims if uid in self.world.pods]
@@ -360,7 +372,7 @@ class Steps:
         return any(map(_on_record, self._unplaced(group)))
 
     def _withdraw_some(self, group: Group, which: Callable[[Pod], bool], text: str) -> None:
-        for pod in self._unplaced(group):
+        for pod in (*self._unplaced(group), *self._mistaken(group)):
             if which(pod) and not self.repeats.has(WithdrawNomination, pod.uid):
                 action = WithdrawNomination(self.new_id(), report.reference(pod), "Withdrawn", text)
                 if self.writes.any_of(group.key):
@@ -382,6 +394,13 @@ class Steps:
         for gang in group.gangs:
             census = self.world.membership.census(gang)
             yield from (*census.pending, *census.gated)
+
+    def _mistaken(self, group: Group) -> Iterator[Pod]:
+        """Members of its plan that have left it, because they cannot be understood any more, and still wait."""
+        nominated = group.plan.nominated if group.plan is not None else set()
+        for pod in map(self.world.pods.get, sorted(nominated)):
+            if pod is not None and pod.mistake is not None and pod.gang not in group.gangs and not pod.node:
+                yield pod
 
     def not_removed(self, key: str, action: Remove) -> None:
         """A removal has failed that no plan of this group follows any more: its victim stays, unless another plan needs
@@ -406,6 +425,7 @@ class Steps:
     def release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""
         plan, group.plan = group.plan, None
+        self.recall(group.key, self.writes.removals(group.key))
         if plan is not None:
             self._keep_unsure(group, plan)
             prebind.forget_claims(self, plan)

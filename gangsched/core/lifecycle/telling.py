@@ -26,6 +26,9 @@ def where_it_stands(steps: Steps, group: Group) -> None:
     if steps.world.two_admitters(group.gangs):
         tell(steps, group, report.TWO_ADMITTERS, group.problem, None)
         return
+    if group.problem and steps.world.membership.mistaken(group.gangs):
+        tell(steps, group, report.REFUSED, group.problem, None)  # who has made the mistake is told by an Event
+        return
     if group.state is State.GATHERING or group.problem:
         tell(steps, group, report.GANG_NOT_READY, group.problem, report.not_ready)
         return

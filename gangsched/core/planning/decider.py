@@ -40,6 +40,7 @@ from gangsched.core.quota.managed import Claim
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.world import World
 from gangsched.model.records import PREEMPT_NEVER, GangId
+from gangsched.model.times import render_time
 
 __all__ = ["Decider", "Verdict", "gathering"]
 
@@ -129,6 +130,7 @@ class Decider:
         now: float,
         *,
         may_preempt: bool = True,
+        evicts_from: float = 0.0,
         prefer: Mapping[str, str] = {},
         waiting_since: float | None = None,
         holding: bool = False,
@@ -136,7 +138,8 @@ class Decider:
     ) -> Verdict:
         """Decide the gangs of one group together.
 
-        ``group`` is the key under which it holds room. ``prefer`` names, by UID, the node to try first; without
+        ``group`` is the key under which it holds room. Before ``evicts_from`` it evicts nobody, because a member was
+        refused. ``prefer`` names, by UID, the node to try first; without
         it a member's own nomination is. ``waiting_since`` is when the gang first could not be placed (None: when its
         oldest pending member was created). What is kept for gangs ahead in the queue does not count for one that is
         ``holding`` its room. ``keep_off`` names, by UID, nodes that a member must not go to. When a plug-in of others
@@ -147,8 +150,9 @@ class Decider:
             if claim is not None:
                 if claim.problem:
                     return self._not_queued(claim, gangs)
-                joint = self._joint(claim, gangs, group, now, may_preempt, prefer, waiting_since, holding, keep_off)
-                return joint.decide()
+                return self._joint(
+                    claim, gangs, group, now, may_preempt, evicts_from, prefer, waiting_since, holding, keep_off
+                ).decide()
             if not prefer and not keep_off and not holding:
                 found = one_of_many(self.world, self._placers[gangs[0].scheduler], gangs)
                 if found is not None:
@@ -158,7 +162,7 @@ class Decider:
                 job.keep_off(keep_off)
             if holding:
                 job.ignore_turns()
-            return self._decide(job, now, may_preempt, waiting_since)
+            return self._decide(job, now, may_preempt, evicts_from, waiting_since)
         except PluginError as error:
             return _without_placements(self.world, gangs, UNSCHEDULABLE, str(error), error.plugin)
 
@@ -169,6 +173,7 @@ class Decider:
         group: str,
         now: float,
         may_preempt: bool = True,
+        evicts_from: float = 0.0,
         prefer: Mapping[str, str] = {},
         waiting_since: float | None = None,
         holding: bool = False,
@@ -190,7 +195,7 @@ class Decider:
             return None if asks else one_of_many(self.world, placer, gangs, gate)
 
         def may_not_preempt(job: Attempt) -> tuple[str, float | None]:
-            return self._may_not_preempt(job, now, may_preempt, waiting_since)
+            return self._may_not_preempt(job, now, may_preempt, evicts_from, waiting_since)
 
         return Joint(self.world, gangs, claim, now, attempt, alone, may_not_preempt)
 
@@ -202,18 +207,23 @@ class Decider:
         return msgspec.structs.replace(found, decisions=decisions, short_of_quota=True, nodes_unseen=True)
 
     def _may_not_preempt(
-        self, job: Attempt, now: float, may_preempt: bool, waiting_since: float | None
+        self, job: Attempt, now: float, may_preempt: bool, evicts_from: float, waiting_since: float | None
     ) -> tuple[str, float | None]:
         """Why the gang may not evict anybody now, and when it may; an empty reason if it may."""
         if not may_preempt:
             return "not eligible: enough evicting rounds for now", None
         if self.world.membership.policy(job.gangs) == PREEMPT_NEVER:
             return "not eligible due to preemptionPolicy=Never.", None
+        if evicts_from > now:
+            until = render_time(evicts_from)
+            return f"not yet: a binding was refused, and nobody is evicted for the gang until {until}", evicts_from
         delay = job.delay()
-        until = job.waiting_since(waiting_since) + delay
-        return (delayed(delay, until), until) if delay and until > now else ("", None)
+        delay_ends = job.waiting_since(waiting_since) + delay
+        return (delayed(delay, delay_ends), delay_ends) if delay and delay_ends > now else ("", None)
 
-    def _decide(self, job: Attempt, now: float, may_preempt: bool, waiting_since: float | None) -> Verdict:
+    def _decide(
+        self, job: Attempt, now: float, may_preempt: bool, evicts_from: float, waiting_since: float | None
+    ) -> Verdict:
         if job.topology.problem:
             return job.unschedulable("", None)
         found = job.without_evictions(BIND)
@@ -227,7 +237,7 @@ class Decider:
         units: Units | None = None
         retry_at: float | None = None
         if job.required:
-            why_not, retry_at = self._may_not_preempt(job, now, may_preempt, waiting_since)
+            why_not, retry_at = self._may_not_preempt(job, now, may_preempt, evicts_from, waiting_since)
             if not why_not:
                 units, choice = job.search()
                 if choice is None:

@@ -7,6 +7,7 @@ own speaks for its members.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from gangsched.core.options import Options
 from gangsched.core.state.membership import Membership
@@ -16,10 +17,21 @@ from gangsched.model.times import render_duration, render_time
 
 
 class Patience:
-    """Answers both questions for one state of the cluster. ``classes`` are the PriorityClasses by name."""
+    """Answers both questions for one state of the cluster. ``classes`` are the PriorityClasses by name.
 
-    def __init__(self, membership: Membership, classes: Mapping[str, PriorityClass], options: Options) -> None:
+    ``seen`` has, by UID and in the order of the times, when pods were seen to begin to run: by the scheduler's clock,
+    so it goes over their stamps, which are of the API server's. Of others only those tell.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        classes: Mapping[str, PriorityClass],
+        options: Options,
+        seen: dict[str, float] | None = None,
+    ) -> None:
         self._membership = membership
+        self._seen = {} if seen is None else seen
         self._classes = classes
         self._options = options
         own = [c.minimum_run_time_seconds or 0.0 for c in classes.values()]
@@ -37,7 +49,11 @@ class Patience:
     def spared_until(self, pod: Pod, spec: Gang | None) -> float:
         """The moment from which the pod may be evicted, as far as its run time is concerned."""
         minimum = self.minimum(pod, spec)
-        return runs_since(pod) + minimum if minimum else 0.0
+        return self._seen.get(pod.uid, runs_since(pod)) + minimum if minimum else 0.0
+
+    def begun_lately(self, now: float) -> list[str]:
+        """UIDs of the pods that were seen to begin so lately that a minimum may not be over yet."""
+        return list(takewhile(lambda uid: self._seen[uid] + self.longest > now, reversed(self._seen)))
 
     # -- preemptors ----------------------------------------------------------------------------------------
 

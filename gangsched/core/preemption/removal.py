@@ -20,7 +20,7 @@ from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.quota.stopping import STOPPED
 from gangsched.core.state.suspended import LENIENT, Suspendable, family_of
-from gangsched.model.jobsets import JobSet, too_many
+from gangsched.model.jobsets import JobSet, why_it_cannot_wait
 from gangsched.model.marks import protected
 from gangsched.model.records import GangId, Job, Pod
 
@@ -109,7 +109,7 @@ def may_suspend(job: Suspendable, world: World, options: Options) -> bool:
     admitted this one, would let it go on at once.
     """
     lasts = job.owner is None or job.owner.kind in LENIENT
-    if (job.queue.local_queue and not world.managed.active) or too_many(job) is not None:
+    if (job.queue.local_queue and not world.managed.active) or why_it_cannot_wait(job) is not None:
         return False
     if not (options.suspend_jobs and lasts and job.template is not None and not job.finished):
         return False

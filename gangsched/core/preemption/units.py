@@ -180,6 +180,9 @@ class Units:
         """Note which of these pods have not run long enough: none may be taken, nor a whole with one of them."""
         table = self.snapshot.table
         recent = (table.started[slots] + patience.longest > self.now) | ((table.flags[slots] & STARTING) != 0)
+        seen = [table.slot_of[uid] for uid in patience.begun_lately(self.now) if uid in table.slot_of]
+        if seen:
+            recent |= np.isin(slots, seen)
         specs: dict[GangId, Gang | None] = {}
         single: list[tuple[float, str, int]] = []
         for slot in slots[recent].tolist():

@@ -9,6 +9,7 @@ Workload that Kueue makes of it tells whose it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -57,11 +58,13 @@ class LateOwners:
         """A Job or JobSet was seen: is it not planned yet, because Kueue may still make a Workload of it?"""
         world = self._world
         owner = world.suspended.find(*key) if world.kueue.at_work and self._seconds else None
-        self._jobs.pop(key, None)
+        before = self._jobs.pop(key, math.inf)
         if owner is None or world.suspended.stands(key) or not (owner.suspended and world.suspended.held(owner)):
             return False
-        if owner.created + self._seconds > now:
-            self._jobs[key] = owner.created + self._seconds
+        # By its creation, since it may be older than this process; not for longer where the server's clock is ahead.
+        end = min(before, min(owner.created, now) + self._seconds)
+        if end > now:
+            self._jobs[key] = end
         return key in self._jobs
 
     def take_jobs(self, now: float) -> list[OwnerKey]:

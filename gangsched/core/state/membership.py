@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.model.dialects import gang_from_member, koordinator, needs_object
+from gangsched.core.state.speakers import Speakers
+from gangsched.model.dialects import koordinator, needs_object
+from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, QUEUED_JOB, SINGLE, Gang, GangId, Pod
 
@@ -66,10 +68,14 @@ class Membership:
         self.queue_priority: Callable[[Sequence[GangId]], int | None] = lambda _: None
         #: Why gangs are not to be placed by us whatever their members say; empty if they may.
         self.refusal: Callable[[Sequence[GangId]], str] = lambda _: ""
+        #: UIDs of the members that make a mistake, of each gang and mistake.
+        self._mistaken: dict[tuple[GangId, Mistake], set[str]] = {}
         self._told: dict[GangId, Gang | None] = {}  # what members say, where no object does
         # Of large gangs, for a change of one member must not cost a look at all of them more than once.
         self._names: dict[GangId, list[str]] = {}
+        self._speakers: dict[GangId, Speakers] = {}
         self._census: dict[GangId, Census] = {}
+        self._looks: dict[GangId, tuple[object, ...]] = {}
         self._standings: dict[GangId, Standing] = {}
         #: Of the gang that was asked about last: it is asked about again and again while it is decided.
         self._last: tuple[GangId, Census] | None = None
@@ -80,9 +86,16 @@ class Membership:
     def set_pod(self, pod: Pod) -> None:
         """Insert or replace a pod."""
         group = self.members.setdefault(pod.gang, {})
-        if pod.uid not in group:
+        before = group.get(pod.uid)
+        if before is None:
             self._names.pop(pod.gang, None)
+        else:
+            self._forget_mistake(before)
+        if pod.mistake is not None:
+            self._mistaken.setdefault((pod.gang, pod.mistake), set()).add(pod.uid)
         group[pod.uid] = pod
+        if pod.gang in self._speakers:
+            self._speakers[pod.gang].put(before, pod)
         self._told.pop(pod.gang, None)
         self._forget_census(pod.gang)
 
@@ -93,9 +106,21 @@ class Membership:
         self._forget_census(pod.gang)
         group = self.members.get(pod.gang)
         if group is not None:
-            group.pop(pod.uid, None)
+            before = group.pop(pod.uid, None)
+            if before is not None:
+                self._forget_mistake(before)
+                if pod.gang in self._speakers:
+                    self._speakers[pod.gang].drop(before)
             if not group:
                 del self.members[pod.gang]
+                self._speakers.pop(pod.gang, None)
+
+    def _forget_mistake(self, pod: Pod) -> None:
+        if pod.mistake is not None and (pod.gang, pod.mistake) in self._mistaken:
+            uids = self._mistaken[pod.gang, pod.mistake]
+            uids.discard(pod.uid)
+            if not uids:
+                del self._mistaken[pod.gang, pod.mistake]
 
     def assumed_changed(self, pod: Pod) -> None:
         """A binding of the pod is on its way now, or is no more."""
@@ -103,6 +128,7 @@ class Membership:
 
     def _forget_census(self, gang: GangId) -> None:
         self._census.pop(gang, None)
+        self._looks.pop(gang, None)
         self._standings.pop(gang, None)
         if self._last is not None and self._last[0] == gang:
             self._last = None
@@ -141,8 +167,19 @@ class Membership:
             names = self._names[gang] = [p.uid for p in ordered]
         yield from map(members.__getitem__, names)
 
+    def mistake_known(self, pod: Pod) -> bool:
+        """Does the pod, or another member of its gang, make the same mistake already?"""
+        return pod.mistake is None or (pod.gang, pod.mistake) in self._mistaken
+
+    def mistaken(self, gangs: Iterable[GangId]) -> bool:
+        """Is it unknown what one of these gangs wishes?"""
+        specs = map(self.spec, gangs)
+        return any(spec is not None and spec.mistake is not None for spec in specs)
+
     def spec(self, gang: GangId) -> Gang | None:
-        """What is known about the gang: its object, else what its oldest valid member says; None if nothing is."""
+        """What is known about the gang: its object, else what the oldest of the members says that say how many are
+        needed; None if nothing is.
+        """
         if gang.family == SINGLE:
             known = self._told.get(gang)
             if known is None:
@@ -160,16 +197,28 @@ class Membership:
         return self._told[gang]
 
     def _from_members(self, gang: GangId) -> Gang | None:
-        pods = sorted(self.members[gang].values(), key=lambda p: (p.created, p.name, p.uid))
-        if any(needs_object(p) for p in pods):
-            return None
-        return next((g for p in pods if (g := gang_from_member(p)) is not None), None)
+        members = self.members[gang]
+        speakers = self._speakers.get(gang)
+        if speakers is None:
+            speakers = Speakers(members)
+            if len(members) >= _LARGE:
+                self._speakers[gang] = speakers
+        return speakers.said()
 
     def _single(self, gang: GangId) -> Gang | None:
         pod = next(iter(self.members.get(gang, {}).values()), None)
         if pod is None:
             return None
-        return Gang(SINGLE, gang.namespace, gang.name, kind="Pod", uid=pod.uid, created=pod.created, disruption="pod")
+        return Gang(
+            SINGLE,
+            gang.namespace,
+            gang.name,
+            kind="Pod",
+            uid=pod.uid,
+            created=pod.created,
+            disruption="pod",
+            mistake=pod.mistake,
+        )
 
     def census(self, gang: GangId) -> Census:
         """The gang's members by what they are doing. The lists are not to be modified."""
@@ -235,6 +284,8 @@ class Membership:
             if any(needs_object(p) for p in self.pods(gang)):
                 return f"PodGroup {gang.key} does not exist"
             return f"no member of gang {gang.key} says how many members it needs (annotation {koordinator.MIN})"
+        if spec.mistake is not None:
+            return f"cannot be understood: {spec.mistake}"
         present = len(census.pending) + self._placed(gang, spec, census)
         lacking = spec.min_member - present
         if lacking <= 0:
@@ -300,11 +351,20 @@ class Membership:
         out: list[object] = []
         for gang in gangs:
             spec = self.spec(gang)
-            spec = rules_of(spec) if spec is not None else None
-            census = self.census(gang)
-            looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
-            out.append((spec, looks, [p.uid for p in census.bound]))
+            out.append((rules_of(spec) if spec is not None else None, self._look(gang)))
         return tuple(out)
+
+    def _look(self, gang: GangId) -> tuple[object, ...]:
+        """Of its members; of a large gang it is the same object until one of them changes, and so equal to itself."""
+        known = self._looks.get(gang)
+        if known is not None:
+            return known
+        census = self.census(gang)
+        looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
+        found = looks, [p.uid for p in census.bound]
+        if len(self.members.get(gang, ())) >= _LARGE:
+            self._looks[gang] = found
+        return found
 
     def problem(self, gangs: Iterable[GangId]) -> str:
         """Why these gangs cannot be decided together yet, in words; empty when they can."""

@@ -396,6 +396,7 @@ def _same_to_static_filters(a: Node, b: Node) -> bool:
         and a.taints == b.taints
         and a.unschedulable == b.unschedulable
         and a.deleting == b.deleting
+        and a.outdated == b.outdated
         and a.ready == b.ready
         and a.images == b.images
         and a.features == b.features

@@ -15,7 +15,7 @@ import msgspec
 
 from gangsched.model.directives import merged
 from gangsched.model.errors import FieldError
-from gangsched.model.jobsets import JOBSET, MAX_WITHOUT_PODS, QUEUED_JOBSET, JobSet, too_many
+from gangsched.model.jobsets import JOBSET, MAX_WITHOUT_PODS, QUEUED_JOBSET, JobSet, why_it_cannot_wait
 from gangsched.model.records import (
     JOB,
     NO_QUEUE,
@@ -179,7 +179,7 @@ class SuspendedJobs:
 
     def ours(self, owner: Suspendable) -> bool:
         """Is it suspended, by us or until its queue has room, and may it go on?"""
-        return self._waits(owner) and self._too_many(owner) is None
+        return self._waits(owner) and self._problem(owner) is None
 
     def _waits(self, owner: Suspendable) -> bool:
         return bool(self.scheduler_of(owner)) and owner.suspended and not owner.finished and owner.wanted > 0
@@ -187,11 +187,11 @@ class SuspendedJobs:
     def refusal(self, key: OwnerKey) -> FieldError | None:
         """Why a Job or JobSet that is suspended never goes on; None if it may, or if that is not up to us."""
         owner = self.find(*key)
-        return self._too_many(owner) if owner is not None and self._waits(owner) else None
+        return self._problem(owner) if owner is not None and self._waits(owner) else None
 
-    def _too_many(self, owner: Suspendable) -> FieldError | None:
+    def _problem(self, owner: Suspendable) -> FieldError | None:
         """The Jobs of a JobSet may want more pods than it says of them."""
-        problem = too_many(owner)
+        problem = why_it_cannot_wait(owner)
         if problem is not None or isinstance(owner, Job):
             return problem
         wanted = sum(max(0, job.wanted) for job in self._planned(owner) if not job.finished)

@@ -68,6 +68,12 @@ class World:
         self.awaited: dict[str, set[str]] = {}
         #: UIDs of terminating pods that a gang has waited for in vain: nobody counts on them to leave any more.
         self.stuck: set[str] = set()
+        #: The time of the call that is being served (seconds, by the scheduler's clock). By UID: when each pod that
+        #: terminates was first seen to, and when pods were seen to begin to run, the latest last; of those that ran
+        #: before nothing was seen. Stamps in objects are of the API server's clock, which may be another.
+        self.now = 0.0
+        self.leaving_since: dict[str, float] = {}
+        self.began_at: dict[str, float] = {}
         self.binding: set[GangId] = set()
         self.turns = Turns(strict_order)
         self.pods: dict[str, Pod] = {}
@@ -153,8 +159,10 @@ class World:
             self._of_job.pop(key, None)
 
     def in_its_gang(self, pod: Pod) -> Pod:
-        """A pod of a Job with a queue is a member of that Job unless it names a group of its own."""
+        """A pod of a Job with a queue is a member of that Job unless it names a group of its own, or tries to."""
         if not self.managed.active or pod.gang.family != SINGLE or pod.owner is None or pod.owner.kind != "Job":
+            return pod
+        if pod.mistake is not None:
             return pod
         job = self.jobs.get((pod.namespace, pod.owner.name))
         if job is None or not self.suspended.queue_of(job).local_queue:
@@ -285,6 +293,11 @@ class World:
         if old is not None and old.gang != pod.gang:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
+        if pod.deleting_since is not None:
+            self.leaving_since.setdefault(pod.uid, self.now)
+        if pod.node and old is not None and (not old.node or old.started != pod.started):
+            self.began_at.pop(pod.uid, None)
+            self.began_at[pod.uid] = self.now
         self.suspended.pod_set(pod)
         if old is None and pod.volumes is not None:
             self.snapshot.volumes.mention(pod, +1)
@@ -305,6 +318,8 @@ class World:
         """Remove a pod; returns its last record."""
         pod = self.pods.pop(uid, None)
         self._assumed.pop(uid, None)
+        self.leaving_since.pop(uid, None)
+        self.began_at.pop(uid, None)
         if pod is None:
             return None
         if pod.volumes is not None:
@@ -357,7 +372,7 @@ class World:
         if row is None or not self.assumed(uid):
             return False
         record = self.snapshot.nodes[row]
-        if record.unschedulable or record.deleting:
+        if record.unschedulable or record.deleting or record.outdated:
             return False
         index, _ = self.snapshot.vector(self.pods[uid].shape)
         short = index[self.snapshot.used[index, row] > self.snapshot.allocatable[index, row]]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from gangsched.model import wire
 from gangsched.model.dialects import coscheduling, koordinator, upstream
+from gangsched.model.errors import Mistake
+from gangsched.model.names import ALLOWED, is_subdomain, shown
 from gangsched.model.records import SINGLE, Gang, GangId, Labels, Pod
 
 #: Annotation prefixes that some dialect or preemption rule reads; all other annotations are dropped on decode.
@@ -25,19 +27,31 @@ HINT_PREFIXES = (
 )
 
 
-def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> GangId:
-    """The gang of a pod; a pod in no group is its own gang, keyed by its name."""
-    labels: Labels = meta.labels or {}
-    annotations: Labels = meta.annotations or {}
+def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mistake | None]:
+    """The gang of a pod, and what is wrong with what it says about that.
+
+    A pod in no group is its own gang, keyed by its name; so is one that names a group as no object can be called.
+    """
+    family, name, field = _named(meta.labels or {}, meta.annotations or {}, spec)
+    if not name:
+        return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), None
+    if not is_subdomain(name):
+        wrong = Mistake(field, f"{shown(name)} cannot be the name of a gang, which is {ALLOWED}")
+        return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), wrong
+    mistake = None
+    if family == koordinator.FAMILY and not koordinator.needs_object(meta.labels or {}):
+        mistake = koordinator.mistake_of_member(meta.labels or {}, meta.annotations or {})
+    return GangId(family, meta.namespace, name, spec.scheduler_name), mistake
+
+
+def _named(labels: Labels, annotations: Labels, spec: wire.PodSpec) -> tuple[str, str, str]:
+    """``(family, name, field)`` of the group that a pod names."""
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
-        return GangId(upstream.FAMILY, meta.namespace, spec.scheduling_group.pod_group_name, spec.scheduler_name)
-    name = koordinator.group_name(labels, annotations)
+        return upstream.FAMILY, spec.scheduling_group.pod_group_name, "spec.schedulingGroup.podGroupName"
+    name, field = koordinator.group_name(labels, annotations)
     if name:
-        return GangId(koordinator.FAMILY, meta.namespace, name, spec.scheduler_name)
-    name = coscheduling.group_name(labels)
-    if name:
-        return GangId(coscheduling.FAMILY, meta.namespace, name, spec.scheduler_name)
-    return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name)
+        return koordinator.FAMILY, name, field
+    return coscheduling.FAMILY, coscheduling.group_name(labels), f"metadata.labels[{coscheduling.GROUP_LABEL}]"
 
 
 def gang_from_member(pod: Pod) -> Gang | None:
@@ -50,5 +64,5 @@ def gang_from_member(pod: Pod) -> Gang | None:
 def needs_object(pod: Pod) -> bool:
     """True when the pod's group is described by an object that must exist before the gang can start."""
     if pod.gang.family == koordinator.FAMILY:
-        return koordinator.needs_object(pod)
+        return koordinator.needs_object(pod.labels)
     return pod.gang.family != SINGLE

@@ -11,12 +11,15 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from gangsched.model import wire
 from gangsched.model.dialects import kai
-from gangsched.model.errors import FieldError
+from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.names import ALLOWED, is_key, shown
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang, Labels, Pod
 from gangsched.model.times import parse_time
@@ -27,13 +30,19 @@ LIGHT_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
 LIGHT_MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
 PREFIX = "gang.scheduling.koordinator.sh/"
 NAME, MIN, MODE, WAIT, GROUPS = (PREFIX + k for k in ("name", "min-available", "mode", "waiting-time", "groups"))
+TOTAL = PREFIX + "total-number"
 MATCH_POLICY, MATCH_POLICY_ALIAS = PREFIX + "match-policy", "pod-group.scheduling.sigs.k8s.io/match-policy"
 TOPOLOGY = PREFIX + "network-topology-spec"
 HOSTNAME = "kubernetes.io/hostname"
 
+MODES = ("Strict", "NonStrict")
 MATCH_POLICIES = ("once-satisfied", "only-waiting", "waiting-and-running")
+#: The annotations by which a member says what its gang wishes.
+_OF_GANGS = (MIN, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, GROUPS, TOPOLOGY)
 #: More gangs than this in one GangGroup is refused: the object comes from users and its size is theirs to choose.
 MAX_GROUPS = 256
+#: A longer list is not even looked at: it is of more gangs than these, whatever they are called.
+MAX_LIST = MAX_GROUPS * 400
 MAX_MEMBERS = 1_000_000
 #: A label key has a prefix of up to 253 characters, a slash and a name of up to 63.
 MAX_KEY = 317
@@ -62,6 +71,7 @@ MAX_LAYERS = 16
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_T = TypeVar("_T")
 
 
 class _Gather(msgspec.Struct):
@@ -73,14 +83,28 @@ class _TopologySpec(msgspec.Struct):
     gather: list[_Gather] = msgspec.field(name="gatherStrategy", default_factory=list)
 
 
-def group_name(labels: Labels, annotations: Labels) -> str:
-    """The gang's name as a member gives it, or an empty string."""
-    return labels.get(GROUP_LABEL) or labels.get(LIGHT_LABEL) or annotations.get(NAME) or ""
+class _Wish(NamedTuple):
+    """What a member says about its gang, as far as that can be read; ``minimum`` is None if it does not say that."""
+
+    minimum: int | None
+    match_policy: str
+    strict: bool
+    group: tuple[str, ...]
+    topology: tuple[tuple[str, bool], ...]
+    mistake: Mistake | None
 
 
-def needs_object(pod: Pod) -> bool:
+def group_name(labels: Labels, annotations: Labels) -> tuple[str, str]:
+    """``(name, field)``: the gang's name as a member gives it, or an empty string, and where it gives it."""
+    for key in (GROUP_LABEL, LIGHT_LABEL):
+        if labels.get(key):
+            return labels[key], f"metadata.labels[{key}]"
+    return annotations.get(NAME) or "", f"metadata.annotations[{NAME}]"
+
+
+def needs_object(labels: Labels) -> bool:
     """Only the CRD label refers to a PodGroup object."""
-    return bool(pod.labels.get(GROUP_LABEL))
+    return bool(labels.get(GROUP_LABEL))
 
 
 def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
@@ -100,8 +124,8 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
         min_member=spec.min_member,
         timeout_seconds=float(seconds) if seconds and seconds > 0 else None,
         match_policy=_match_policy(notes),
-        strict=notes.get(MODE) != "NonStrict",
-        group=_groups(notes, "metadata.annotations"),
+        strict=_strict(notes),
+        group=_groups(notes),
         topology=_topology(notes),
         source="PodGroup.scheduling.sigs.k8s.io",
         preemption_delay_seconds=kai.preemption_delay(notes),
@@ -110,45 +134,113 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
 
 
 def gang_from_member(pod: Pod) -> Gang | None:
-    """The gang as a member's annotations describe it; None without a valid minimum."""
-    raw = pod.hints.get(MIN) or pod.labels.get(LIGHT_MIN_LABEL)
-    if raw is None or not re.fullmatch(r"[0-9]{1,7}", raw) or not 1 <= int(raw) <= MAX_MEMBERS:
+    """The gang as a member's annotations describe it; None if they do not say how many members it needs.
+
+    What cannot be read is the ``mistake`` of the gang. If that is how many it needs, none of them can be spared.
+    """
+    wish = _wish(pod.labels, pod.hints)
+    if wish.minimum is None:
         return None
-    try:
-        groups = _groups(pod.hints, "metadata.annotations")
-    except FieldError:
-        groups = ()
-    try:
-        topology = _topology(pod.hints)
-    except FieldError:
-        topology = ()
     return Gang(
         family=FAMILY,
         namespace=pod.namespace,
         name=pod.gang.name,
         kind="Gang",
         created=pod.created,
-        min_member=int(raw),
+        min_member=wish.minimum,
         timeout_seconds=_duration(pod.hints.get(WAIT)),
-        match_policy=_match_policy(pod.hints),
-        strict=pod.hints.get(MODE) != "NonStrict",
-        group=groups,
-        topology=topology,
+        match_policy=wish.match_policy,
+        strict=wish.strict,
+        group=wish.group,
+        topology=wish.topology,
         source="annotations gang.scheduling.koordinator.sh",
+        mistake=wish.mistake,
     )
 
 
+def mistake_of_member(labels: Labels, notes: Labels) -> Mistake | None:
+    """The first thing that a member says about its gang and that cannot be understood."""
+    return _wish(labels, notes).mistake
+
+
+def _wish(labels: Labels, notes: Labels) -> _Wish:
+    return _read(labels.get(LIGHT_MIN_LABEL), *map(notes.get, _OF_GANGS))
+
+
+@functools.lru_cache(maxsize=64)  # every member of a gang says the same
+def _read(light_minimum: str | None, *told: str | None) -> _Wish:
+    labels = {LIGHT_MIN_LABEL: light_minimum or ""}
+    notes = {key: text for key, text in zip(_OF_GANGS, told, strict=True) if text}
+    mistakes: list[Mistake] = []
+
+    def read(part: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return part()
+        except FieldError as error:
+            mistakes.append(error.mistake)
+            return otherwise
+
+    none_to_spare: int | None = MAX_MEMBERS
+    minimum = read(lambda: _minimum(labels, notes), none_to_spare)
+    read(lambda: _total(notes, 0 if mistakes else minimum or 0), None)
+    return _Wish(
+        minimum,
+        read(lambda: _match_policy(notes), MATCH_POLICIES[0]),
+        read(lambda: _strict(notes), True),
+        read(lambda: _groups(notes), ()),
+        read(lambda: _topology(notes), ()),
+        next(iter(mistakes), None),
+    )
+
+
+def _minimum(labels: Labels, notes: Labels) -> int | None:
+    if notes.get(MIN):
+        return _count(notes[MIN], f"metadata.annotations[{MIN}]")
+    if labels.get(LIGHT_MIN_LABEL):
+        return _count(labels[LIGHT_MIN_LABEL], f"metadata.labels[{LIGHT_MIN_LABEL}]")
+    return None
+
+
+def _total(notes: Labels, minimum: int) -> None:
+    """How many members there will be decides nothing, but it cannot be fewer than the gang needs."""
+    raw = notes.get(TOTAL)
+    if not raw:
+        return
+    field = f"metadata.annotations[{TOTAL}]"
+    if _count(raw, field) < minimum:
+        raise FieldError(field, f"{raw} is less than the {minimum} members that the gang needs ({MIN})")
+
+
+def _count(raw: str, field: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,7}", raw) or not 1 <= int(raw) <= MAX_MEMBERS:
+        raise FieldError(field, f"{shown(raw)} is not a whole number from 1 to {MAX_MEMBERS}")
+    return int(raw)
+
+
+def _strict(notes: Labels) -> bool:
+    raw = notes.get(MODE) or MODES[0]
+    if raw not in MODES:
+        raise FieldError(f"metadata.annotations[{MODE}]", f"{shown(raw)} is neither {' nor '.join(MODES)}")
+    return raw == MODES[0]
+
+
 def _match_policy(notes: Labels) -> str:
-    raw = notes.get(MATCH_POLICY) or notes.get(MATCH_POLICY_ALIAS)
-    return raw if raw in MATCH_POLICIES else MATCH_POLICIES[0]
+    key = MATCH_POLICY if notes.get(MATCH_POLICY) else MATCH_POLICY_ALIAS
+    raw = notes.get(key) or MATCH_POLICIES[0]
+    if raw not in MATCH_POLICIES:
+        raise FieldError(f"metadata.annotations[{key}]", f"{shown(raw)} is none of {', '.join(MATCH_POLICIES)}")
+    return raw
 
 
-def _groups(notes: Labels, field: str) -> tuple[str, ...]:
+def _groups(notes: Labels) -> tuple[str, ...]:
     raw = notes.get(GROUPS)
-    return _listed(raw, f"{field}[{GROUPS}]") if raw else ()
+    field = f"metadata.annotations[{GROUPS}]"
+    if raw and len(raw) > MAX_LIST:
+        raise FieldError(field, f"has {len(raw)} characters; at most {MAX_GROUPS} gangs can form a GangGroup")
+    return _listed(raw, field) if raw else ()
 
 
-@functools.lru_cache(maxsize=1024)  # every member of a gang, and every gang of a GangGroup, bears the same list
+@functools.lru_cache(maxsize=256)  # every member of a gang, and every gang of a GangGroup, bears the same list
 def _listed(raw: str, where: str) -> tuple[str, ...]:
     try:
         value = json.loads(raw)
@@ -156,6 +248,9 @@ def _listed(raw: str, where: str) -> tuple[str, ...]:
         raise FieldError(where, 'is not a JSON list such as ["ns/gang-a", "ns/gang-b"]') from None
     if not isinstance(value, list) or not all(isinstance(v, str) and re.fullmatch(r"[^/]+/[^/]+", v) for v in value):
         raise FieldError(where, 'is not a JSON list such as ["ns/gang-a", "ns/gang-b"]')
+    wrong = next((name for name in value if not is_key(name)), None)
+    if wrong is not None:
+        raise FieldError(where, f"lists {shown(wrong)}; the name of a gang is {ALLOWED}")
     names = tuple(sorted(set(value)))
     if len(names) > MAX_GROUPS:
         raise FieldError(where, f"lists {len(names)} gangs; at most {MAX_GROUPS} can form a GangGroup")
@@ -182,7 +277,9 @@ def _topology(notes: Labels) -> tuple[tuple[str, bool], ...]:
     required: dict[str, bool] = {}
     for entry in listed:
         if entry.strategy not in _GATHER:
-            raise FieldError(where, f"strategy {entry.strategy!r} of layer {entry.layer!r} is none of {list(_GATHER)}")
+            raise FieldError(
+                where, f"strategy {shown(entry.strategy)} of layer {shown(entry.layer)} is none of {list(_GATHER)}"
+            )
         key = _label_key(entry.layer, where)
         if key:
             required[key] = required.get(key, False) or _GATHER[entry.strategy]
@@ -201,7 +298,7 @@ def _label_key(layer: str, where: str) -> str:
     if name in LAYERS and (match or name in ("zone", "region", "host", "node")):
         return LAYERS[name]
     if len(layer) > MAX_KEY or not _LABEL_KEY.fullmatch(layer):
-        raise FieldError(where, f"layer {layer[:80]!r} is neither a known layer nor a label key")
+        raise FieldError(where, f"layer {shown(layer)} is neither a known layer nor a label key")
     return layer
 
 

@@ -3,7 +3,7 @@
     python -m tests.bench.live [--smoke] [--only TEXT] [--candidates gangsched,floor] [--json FILE] [--svg FILE]
 
 Backlog cells: all pods exist before the process starts, and each candidate gets a fresh control plane. Arrival cells:
-pods come at a steady rate while our scheduler runs. The API server's watch says when a pod was bound or removed.
+pods come at a steady rate while a scheduler runs. The API server's watch says when a pod was bound or removed.
 Without options everything is measured, in at most an hour; the file of ``--json`` is written after each measurement,
 and ``--resume`` goes on where a run was ended. ``--smoke`` runs small cells: that says whether everything works, and
 nothing about speed. ``--show`` makes tables and picture of earlier results.
@@ -18,9 +18,14 @@ from pathlib import Path
 import msgspec
 
 from tests.bench.live import suite
+from tests.bench.live.backlog import LIMIT_SECONDS
 from tests.bench.live.candidates import ALL, KUBE
 from tests.bench.live.goals import goals_table
-from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, picture, windows_table
+from tests.bench.live.picture import picture
+from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, telling_table, windows_table
+
+#: Who is not done by then in a smoke run is cut off.
+SMOKE_SECONDS = 20.0
 
 
 def main() -> int:
@@ -31,9 +36,16 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--smoke", action="store_true", help="small cells")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name contains this")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="TEXT", help="cells whose name contains this; can be repeated"
+    )
     parser.add_argument("--candidates", default=",".join(c.name for c in ALL), help="default: %(default)s")
-    parser.add_argument("--limit", type=float, default=180.0, help="seconds until somebody is cut off (default: 180)")
+    parser.add_argument(
+        "--limit", type=float, help=f"seconds until somebody is cut off (default: 180; with --smoke {SMOKE_SECONDS:g})"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=0.0, metavar="PODS_PER_S", help="let so many pods arrive, instead of the cells'"
+    )
     parser.add_argument(
         "--repeat", type=int, default=1, help="runs of everybody but kube-scheduler, of which the median one counts"
     )
@@ -51,18 +63,22 @@ def main() -> int:
         found = _read(args.show)
     else:
         earlier = _read(args.json) if args.resume and Path(args.json).exists() else None
-        todo = list(suite.steps(args.only, args.candidates.split(","), smoke=args.smoke, limit_seconds=args.limit))
+        limit = args.limit or (SMOKE_SECONDS if args.smoke else LIMIT_SECONDS)
+        chosen = args.candidates.split(",")
+        todo = list(suite.steps(args.only, chosen, smoke=args.smoke, limit_seconds=limit, rate=args.rate))
         if not todo:
-            parser.error(f"no cell has {args.only!r} in its name")
+            parser.error(f"no cell has {' or '.join(map(repr, args.only))} in its name, or nobody runs in it")
         found = suite.run(
             todo,
-            limit_seconds=args.limit,
+            limit_seconds=limit,
             repeat=args.repeat,
             found=earlier,
             keep=lambda report: _write(report, args.json),
         )
     print(found.machine)
-    texts = [backlog_table(found.backlog), calls_table(found.backlog)]
+    texts = [backlog_table(found.backlog), calls_table(found.backlog)] if found.backlog else []
+    if found.telling:
+        texts.append(telling_table(found.telling))
     if found.arrival:
         texts += [arrival_table(found.arrival), windows_table(found.arrival)]
     if not args.smoke:
@@ -72,8 +88,9 @@ def main() -> int:
     for text in found.failed:
         print(f"FAILED: {text}")
     if args.svg:
-        Path(args.svg).write_text(picture(found.backlog), encoding="utf-8")
-    done = [r.finished for r in found.backlog if r.candidate != KUBE] + [o.finished for o in found.arrival]
+        Path(args.svg).write_text(picture(found), encoding="utf-8")
+    done = [r.finished for r in (*found.backlog, *found.telling) if r.candidate != KUBE]
+    done += [o.finished for o in found.arrival if o.candidate != KUBE]
     return 0 if all(done) and not found.failed else 1
 
 

@@ -9,7 +9,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 import msgspec
@@ -29,8 +29,29 @@ PATHS = {
     "PodGroup": f"/apis/{GROUP_API}/namespaces/{NAMESPACE}/podgroups",
 }
 _AUTHORIZATION = {"Authorization": f"Bearer {TOKENS['admin'][0]}"}
-_REQUESTS = re.compile(r"^apiserver_request_total\{([^}]*)\} (\S+)$", re.MULTILINE)
+#: A watch is counted by the first when it has ended, and by the second as long as it is open.
+_REQUESTS = re.compile(r"^(?:apiserver_request_total|apiserver_longrunning_requests)\{([^}]*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+#: What only the API server asks itself for, which its counts do not tell apart: its documentation of custom resources,
+#: the limits of a namespace when a pod is created, the Workload when a PodGroup is.
+SERVERS_OWN = frozenset({"GET /openapi/v3", "LIST limitranges", "GET workloads"})
+#: It renews a Lease of its own every so often.
+SERVERS_LEASE_SECONDS = 10.0
+
+
+class Calls(NamedTuple):
+    """Requests served up to a moment (monotonic), by ``verb resource/subresource``; watches count as they open."""
+
+    at: float
+    by_kind: dict[str, int]
+
+    def since(self, before: Calls) -> dict[str, int]:
+        """What has come since then, the most frequent first, without what the API server asks itself for."""
+        own = {"PUT leases": round((self.at - before.at) / SERVERS_LEASE_SECONDS)}
+        found = {k: n - before.by_kind.get(k, 0) - own.get(k, 0) for k, n in self.by_kind.items()}
+        kept = ((k, n) for k, n in found.items() if n > 0 and k not in SERVERS_OWN)
+        return dict(sorted(kept, key=lambda each: -each[1]))
 
 
 class _Meta(msgspec.Struct):
@@ -112,10 +133,11 @@ class Api:
             await self.write("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
 
     async def stream(self, path: str, params: dict[str, str]) -> AsyncIterator[bytes]:
-        """The lines of a watch, until the server ends it."""
+        """The lines of a watch, until the server ends it; an empty one when it is open."""
         assert self._session is not None
         async with self._session.get(path, params=params) as response:
             left = b""
+            yield b""
             async for chunk in response.content.iter_any():
                 *lines, left = (left + chunk).split(b"\n")
                 for line in lines:
@@ -135,17 +157,21 @@ class Api:
         await asyncio.gather(*(work() for _ in range(LOADERS)))
         return count
 
-    async def calls(self) -> dict[str, int]:
-        """Requests served so far, by ``verb resource/subresource``."""
+    async def calls(self) -> Calls:
+        """Requests served so far."""
         text = (await self.request("GET", "/metrics")).decode()
-        out: dict[str, int] = {}
-        for labels, value in _REQUESTS.findall(text):
-            told = dict(_LABEL.findall(labels))
-            if told.get("verb") in ("WATCH", "CONNECT"):
-                continue
+        return Calls(time.monotonic(), counted(text))
+
+
+def counted(metrics: str) -> dict[str, int]:
+    """Requests by ``verb resource/subresource``, from the API server's page of metrics."""
+    out: dict[str, int] = {}
+    for labels, value in _REQUESTS.findall(metrics):
+        told = dict(_LABEL.findall(labels))
+        if told.get("verb") != "CONNECT":
             where = told.get("resource", "") + (f"/{told['subresource']}" if told.get("subresource") else "")
             out[f"{told.get('verb')} {where}"] = out.get(f"{told.get('verb')} {where}", 0) + int(float(value))
-        return out
+    return out
 
 
 class _Waiting:
@@ -170,6 +196,7 @@ class Ruler:
         self.removed: dict[str, float] = {}
         self.created: dict[str, float] = {}
         self.cuts = 0
+        self._open = asyncio.Event()
         self._changed = asyncio.Event()
         self._waiting: dict[str, _Waiting] = {}
         self._task: asyncio.Task[None] | None = None
@@ -178,6 +205,7 @@ class Ruler:
         head = json.loads(await self._api.request("GET", PATHS["Pod"], params={"limit": "1"}))
         self._version = head["metadata"]["resourceVersion"]
         self._task = asyncio.create_task(self._watch())
+        await self._open.wait()
         return self
 
     async def __aexit__(
@@ -218,10 +246,16 @@ class Ruler:
         return True
 
     async def _watch(self) -> None:
-        while True:
-            async for line in self._lines():
-                self._take(line)
-            self.cuts += 1
+        try:
+            while True:
+                async for line in self._lines():
+                    if line:
+                        self._take(line)
+                    else:
+                        self._open.set()
+                self.cuts += 1
+        finally:
+            self._open.set()  # nobody waits for a watch that has failed
 
     async def _lines(self) -> AsyncIterator[bytes]:
         params = {"watch": "1", "resourceVersion": self._version, "allowWatchBookmarks": "true"}

@@ -2,6 +2,7 @@
 
 A cell has nodes and running pods; the scheduler starts and is ready when its ``/readyz`` says so; then gangs are
 created at a steady rate, and, in churn, deleted some seconds after they were bound. The ruler is the watch of pods.
+kube-scheduler gets the same gangs at the same rate, in churn for a shorter time.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import msgspec
 
 from tests.bench.live import cells
 from tests.bench.live.api import PATHS, Api, Ruler
-from tests.bench.live.backlog import SERVER_ARGS, load
-from tests.bench.live.candidates import OURS, Process, ours_listening
+from tests.bench.live.backlog import SERVER_ARGS, STILL_SECONDS, load
+from tests.bench.live.candidates import OURS, Process, kube_listening, ours_listening
 from tests.bench.live.cells import Cell, Object
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.scheduler import free_port
@@ -31,6 +32,8 @@ from tests.e2e.scheduler import free_port
 READY_SECONDS = 120.0
 #: Pods that have arrived are given so long to be bound.
 LAST_SECONDS = 60.0
+#: kube-scheduler is given less, lest one cell takes much of the time of all.
+KUBE_SECONDS, KUBE_LAST_SECONDS = 60.0, 30.0
 #: Latency and memory are told for each of these.
 WINDOW_SECONDS = 30.0
 #: As many calls at once as the scheduler makes.
@@ -50,6 +53,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     life_seconds: float = 0.0
     share: float = 0.0
     seconds: float = 0.0
+    last_seconds: float = LAST_SECONDS
     smoke: int = 20
 
     @property
@@ -71,9 +75,15 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def at(self, rate: float) -> Arrival:
-        """The same at this rate."""
-        cell = msgspec.structs.replace(self.cell, gangs=max(1, int(rate * self.seconds / self.cell.size)))
-        return msgspec.structs.replace(self, cell=cell, rate=rate)
+        """The same at this rate, whatever the floor's is."""
+        gangs = max(1, int(rate * self.seconds / self.cell.size)) if self.seconds else self.cell.gangs
+        return msgspec.structs.replace(self, cell=msgspec.structs.replace(self.cell, gangs=gangs), rate=rate, share=0.0)
+
+    def bounded(self) -> Arrival:
+        """The same for kube-scheduler."""
+        return msgspec.structs.replace(
+            self, seconds=min(self.seconds, KUBE_SECONDS), last_seconds=min(self.last_seconds, KUBE_LAST_SECONDS)
+        )
 
 
 class Window(msgspec.Struct):
@@ -94,13 +104,16 @@ class Sample(msgspec.Struct):
 
 class Outcome(msgspec.Struct, kw_only=True):
     """Seconds, MB and counts of one run. Latencies are from the creation of a pod, of a gang from that of its last
-    member, to the binding, as the watch brings them. ``floor`` is the rate of the floor in pods per second, where the
-    cell has one.
+    member, to the binding, as the watch brings them; -1 where nothing was bound. ``floor`` is the rate of the floor in
+    pods per second, where the cell has one; ``arriving`` for how long gangs were created. The lag is -1 where the
+    process does not tell it.
     """
 
     cell: str
+    candidate: str = OURS
     rate: float
     floor: float = 0.0
+    arriving: float = 0.0
     pods: int
     bound: int
     bare_list: float
@@ -146,55 +159,59 @@ CHURN = Arrival(
 ALL = (LARGE, CHURN)
 
 
-async def measure(arrival: Arrival) -> Outcome:
-    """Run it."""
+async def measure(arrival: Arrival, candidate: str = OURS) -> Outcome:
+    """Run it, with ours or with kube-scheduler."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         plane = ControlPlane(folder / "plane", controller_manager=False, kwok=False, apiserver_args=SERVER_ARGS)
         await asyncio.to_thread(plane.start)
         try:
-            return await _measure(arrival, plane, folder)
+            return await _measure(arrival, candidate, plane, folder)
         finally:
             await asyncio.to_thread(plane.stop)
 
 
-async def _measure(arrival: Arrival, plane: ControlPlane, folder: Path) -> Outcome:
+async def _measure(arrival: Arrival, candidate: str, plane: ControlPlane, folder: Path) -> Outcome:
+    ours = candidate == OURS
     async with Api(plane) as api:
-        await load(api, plane, arrival.cell, OURS, pending=False)
+        await load(api, plane, arrival.cell, candidate, pending=False)
         floor = 0.0
         if arrival.share:
             floor = await bare_churn(api, arrival)
             arrival = arrival.at(arrival.share * floor)
         cell = arrival.cell
         bare = min([await bare_list(api) for _ in range(2)])
-        before = await api.calls()
         async with Ruler(api) as ruler:
+            before = await api.calls()
             port = free_port()
+            command = (ours_listening if ours else kube_listening)(plane, folder, port)
             began = time.monotonic()
-            process = Process(ours_listening(plane, folder, port), folder / "ours.log")
+            process = Process(command, folder / "scheduler.log")
             samples: list[Sample] = []
             sampling = asyncio.create_task(_sample(process, began, samples))
             try:
-                ready = await _until_ready(port, process, began)
+                ready = await _until_ready(f"{'http' if ours else 'https'}://127.0.0.1:{port}", process, began)
                 _note(process, began, samples)
                 rss_ready = samples[-1].rss_mb
                 started = time.monotonic()
-                failed = await _arrive(api, arrival, ruler)
-                last = time.monotonic() + LAST_SECONDS
+                failed = await _arrive(api, arrival, candidate, ruler)
+                last = time.monotonic() + arrival.last_seconds
                 finished = await ruler.until(lambda: len(ruler.bound) >= cell.pods or process.ended is not None, last)
                 _note(process, began, samples)
-                lag = await _loop_lag(port)
+                lag = await _loop_lag(port) if ours else -1.0
+                await asyncio.sleep(STILL_SECONDS)  # the last Events and statuses
+                after = await api.calls()
             finally:
                 sampling.cancel()
                 await asyncio.to_thread(process.stop)
-        after = await api.calls()
-    calls = {k: n for k, v in after.items() if (n := v - before.get(k, 0)) > 0}
-    ours = {k: n for k, n in calls.items() if k not in _LOADING}
+    calls = {k: n for k, n in after.since(before).items() if k not in _LOADING}
     pods, gangs = _latencies(ruler, cell)
     return Outcome(
         cell=cell.name,
+        candidate=candidate,
         rate=round(arrival.rate, 1),
         floor=round(floor, 1),
+        arriving=round(cell.pods / arrival.rate, 1),
         pods=cell.pods,
         bound=len(ruler.bound),
         bare_list=round(bare, 2),
@@ -209,8 +226,8 @@ async def _measure(arrival: Arrival, plane: ControlPlane, folder: Path) -> Outco
         peak_mb=round(process.peak_bytes / 1e6, 1),
         cpu_seconds=round(process.cpu_seconds, 1),
         loop_lag_p99=lag,
-        calls_per_pod=round(sum(ours.values()) / max(1, len(ruler.bound)), 2),
-        calls=dict(sorted(ours.items(), key=lambda item: -item[1])),
+        calls_per_pod=round(sum(calls.values()) / max(1, len(ruler.bound)), 2),
+        calls=calls,
         samples=samples,
         finished=finished and len(ruler.bound) >= cell.pods,
         note=f"{failed} gangs could not be created" if failed else "",
@@ -282,7 +299,7 @@ def _gangs(cell: Cell, scheduler: str) -> Iterator[tuple[tuple[Object, Object], 
         yield group, [next(pods) for _ in range(cell.size)]
 
 
-async def _arrive(api: Api, arrival: Arrival, ruler: Ruler) -> int:
+async def _arrive(api: Api, arrival: Arrival, candidate: str, ruler: Ruler) -> int:
     """Create the gangs on time, whatever each takes to be created; delete them when they have lived.
 
     Returns how many could not be created.
@@ -298,7 +315,7 @@ async def _arrive(api: Api, arrival: Arrival, ruler: Ruler) -> int:
             failed += 1
 
     async with asyncio.TaskGroup() as work:
-        for number, (group, members) in enumerate(_gangs(arrival.cell, OURS)):
+        for number, (group, members) in enumerate(_gangs(arrival.cell, candidate)):
             await asyncio.sleep(max(0.0, started + number * arrival.cell.size / arrival.rate - time.monotonic()))
             work.create_task(live(group, members))
     return failed
@@ -309,18 +326,18 @@ async def _gang(api: Api, arrival: Arrival, ruler: Ruler, group: tuple[Object, O
         await api.write("POST", PATHS[each["kind"]], each)
     if not arrival.life_seconds:
         return
-    await ruler.until_bound((m["metadata"]["name"] for m in members), LAST_SECONDS)
+    await ruler.until_bound((m["metadata"]["name"] for m in members), arrival.last_seconds)
     await asyncio.sleep(arrival.life_seconds)
     with contextlib.suppress(RuntimeError, OSError):  # what an overloaded server does not delete does no harm
         for each in (*members, *reversed(group)):
             await api.remove(each)
 
 
-async def _until_ready(port: int, process: Process, began: float) -> float:
+async def _until_ready(server: str, process: Process, began: float) -> float:
     async with aiohttp.ClientSession() as session:
         while time.monotonic() < began + READY_SECONDS and process.ended is None:
             try:
-                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                async with session.get(f"{server}/readyz", ssl=False) as answer:  # kube-scheduler signs for itself
                     if answer.status == 200:
                         return time.monotonic() - began
             except aiohttp.ClientError:

@@ -29,10 +29,18 @@ WITHOUT_EXTRAS = "import sys; sys.modules['uvloop'] = None; from gangsched.cli.m
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """``name`` is also the schedulerName of its pods. ``command`` makes its command line for one cell."""
+    """``name`` is for people, ``scheduler`` the schedulerName of its pods, the same unless told otherwise. ``command``
+    makes its command line for one cell.
+    """
 
     name: str
     command: Callable[[ControlPlane, Cell, Path], list[str]]
+    scheduler: str = ""
+
+    @property
+    def serves(self) -> str:
+        """The schedulerName of its pods."""
+        return self.scheduler or self.name
 
 
 def compiled() -> None:
@@ -48,8 +56,8 @@ def _ours(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
     return ours_listening(plane, folder, free_port())
 
 
-def ours_listening(plane: ControlPlane, folder: Path, port: int) -> list[str]:
-    """The command line of our scheduler, with its probes and metrics on this port."""
+def ours_listening(plane: ControlPlane, folder: Path, port: int, **more: object) -> list[str]:
+    """The command line of our scheduler, with its probes and metrics on this port; ``more`` is configuration."""
     config = folder / "gangsched.yaml"
     settings = {
         "apiVersion": "gangsched.dev/v1alpha1",
@@ -58,6 +66,7 @@ def ours_listening(plane: ControlPlane, folder: Path, port: int) -> list[str]:
         "clientConnection": {"qps": QPS, "burst": BURST},
         "http": {"bindAddress": "127.0.0.1", "port": port},
         "logging": {"format": "json"},
+        **more,
     }
     config.write_text(yaml.safe_dump(settings))
     kubeconfig = str(plane.scheduler_kubeconfig)
@@ -65,6 +74,11 @@ def ours_listening(plane: ControlPlane, folder: Path, port: int) -> list[str]:
 
 
 def _kube(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
+    return kube_listening(plane, folder, free_port())
+
+
+def kube_listening(plane: ControlPlane, folder: Path, port: int) -> list[str]:
+    """The command line of kube-scheduler, with its probes on this port. It waits for no Lease."""
     config = folder / "kube-scheduler.yaml"
     settings = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -74,7 +88,6 @@ def _kube(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
         "profiles": [{"schedulerName": KUBE}],
     }
     config.write_text(yaml.safe_dump(settings))
-    port = free_port()
     return [
         str(binaries.find()["kube-scheduler"]),
         f"--config={config}",
@@ -92,7 +105,22 @@ def _floor(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
     return [sys.executable, "-m", "tests.bench.live.floor", plane.server, token, str(plane.ca_file), *numbers]
 
 
+def _telling(**settings: object) -> Callable[[ControlPlane, Cell, Path], list[str]]:
+    def command(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
+        return ours_listening(plane, folder, free_port(), **settings)
+
+    return command
+
+
 ALL = (Candidate(FLOOR, _floor), Candidate(OURS, _ours), Candidate(KUBE, _kube))
+#: Ours, by what it tells about gangs: as it comes; one Event for a gang; that, and no status of groups.
+TELLING = (
+    Candidate("perPod", _telling(events={"members": "perPod"}), OURS),
+    Candidate("perGang", _telling(events={"members": "perGang"}), OURS),
+    Candidate(
+        "perGang, no group status", _telling(events={"members": "perGang"}, groupStatus={"enabled": False}), OURS
+    ),
+)
 
 
 class Process:
@@ -111,7 +139,7 @@ class Process:
     def ended(self) -> int | None:
         """Its exit code, if it has ended. May be asked at every event: it looks at the figures now and then only."""
         if time.monotonic() - self._looked_at >= _LOOK_SECONDS:
-            self._look()
+            self.look()
         return self._process.poll()
 
     def resident_bytes(self) -> int:
@@ -124,7 +152,7 @@ class Process:
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL; the figures are those of just before."""
-        self._look()
+        self.look()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -134,7 +162,8 @@ class Process:
         self._process.wait()
         self._out.close()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Take the figures of this moment; those of a process that has ended stay."""
         self._looked_at = time.monotonic()
         folder = Path(f"/proc/{self._process.pid}")
         try:

@@ -111,6 +111,8 @@ PREEMPTION = (
 )
 
 ALL = (*BACKLOG, *PREEMPTION)
+#: Our scheduler alone, with all it tells and with less.
+TELLING = Cell(name="what Events cost: 500 gangs", gangs=500, size=20)
 
 
 def classes() -> list[Object]:

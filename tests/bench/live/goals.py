@@ -59,7 +59,7 @@ def goals(report: Report) -> list[Goal]:
         for cell, wanted in WANTED.items()
         for goal in _backlog(cell, wanted, *(by.get((cell, name)) for name in (OURS, FLOOR, KUBE)))
     ]
-    outcomes = {o.cell: o for o in report.arrival}
+    outcomes = {o.cell: o for o in report.arrival if o.candidate == OURS}
     found += _large(outcomes.get(arrival.LARGE.name))
     found += _churn(outcomes.get(arrival.CHURN.name))
     return found

@@ -1,12 +1,8 @@
-"""What was measured, as tables, as JSON, and as a picture."""
+"""What was measured, as tables and as JSON."""
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Sequence
-from html import escape
-from pathlib import Path
 
 import msgspec
 
@@ -17,20 +13,16 @@ from tests.bench.table import table
 
 
 class Report(msgspec.Struct):
-    """One run of the suite: where, what came out of it, and what could not be measured, in words."""
+    """One run of the suite: where, what came out of it, what could not be measured, in words, and the day; ``telling``
+    has what Events cost.
+    """
 
     machine: str
     backlog: list[Result]
     arrival: list[Outcome]
     failed: list[str] = []
-
-
-def machine() -> str:
-    """The processor, its cores, the memory, the interpreter."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
-    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}, {os.cpu_count()} cores, {gib:.0f} GiB, Python {platform.python_version()}"
+    measured: str = ""
+    telling: list[Result] = []
 
 
 def backlog_table(results: Sequence[Result]) -> str:
@@ -46,9 +38,11 @@ def backlog_table(results: Sequence[Result]) -> str:
                 r.first_removal,
                 r.first_bind,
                 r.last_bind if r.finished else f"> {r.seconds:.0f}",
+                _spread(r),
                 round(r.bound / r.seconds) if r.finished else "",
                 r.removed or "",
-                r.cpu_seconds,
+                r.told,
+                r.told_cpu_seconds,
                 r.peak_mb,
                 r.calls_per_pod,
                 f"{r.seconds / floor.seconds:.2f}" if floor is not None and r is not floor else "",
@@ -61,8 +55,10 @@ def backlog_table(results: Sequence[Result]) -> str:
         "first removal s",
         "first bind s",
         "last bind s",
+        "of all runs",
         "pods/s",
         "removed",
+        "all told s",
         "CPU s",
         "RSS MB",
         "calls/pod",
@@ -72,12 +68,29 @@ def backlog_table(results: Sequence[Result]) -> str:
     return table(header, rows)
 
 
+def _spread(result: Result) -> str:
+    """The least and the greatest of the last binds, when there are several."""
+    return f"{min(result.runs):.2f} to {max(result.runs):.2f}" if len(result.runs) > 1 else ""
+
+
+def telling_table(results: Sequence[Result]) -> str:
+    """What it costs our scheduler to tell about gangs, beside the same without."""
+    rows = [
+        (r.candidate, r.last_bind, _spread(r), r.told, r.cpu_seconds, r.told_cpu_seconds, r.calls_per_pod, r.note)
+        for r in results
+    ]
+    header = ("told", "last bind s", "of all runs", "all told s", "CPU s bound", "CPU s told", "calls/pod", "note")
+    return table(header, rows)
+
+
 def arrival_table(outcomes: Sequence[Outcome]) -> str:
     """One line for each cell in which pods arrive."""
     header = (
         "cell",
+        "scheduler",
         "pods/s",
         "floor's",
+        "for s",
         "pods",
         "bare list s",
         "ready s",
@@ -95,20 +108,19 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
     rows = [
         (
             o.cell,
+            o.candidate,
             f"{o.rate:.0f}",
             f"{o.floor:.0f}" if o.floor else "",
+            round(o.arriving) or "",
             f"{o.bound}/{o.pods}",
             o.bare_list,
             o.ready,
-            o.pod_p50,
-            o.pod_p99,
-            o.gang_p50,
-            o.gang_p99,
+            *(each if each >= 0 else None for each in (o.pod_p50, o.pod_p99, o.gang_p50, o.gang_p99)),
             o.rss_ready_mb,
             o.rss_end_mb,
             o.peak_mb,
             o.cpu_seconds,
-            o.loop_lag_p99,
+            o.loop_lag_p99 if o.loop_lag_p99 >= 0 else None,
             o.calls_per_pod,
         )
         for o in outcomes
@@ -119,11 +131,11 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
 def windows_table(outcomes: Sequence[Outcome]) -> str:
     """How latency and memory go, half a minute after another."""
     rows = [
-        (o.cell, f"{30 * n}-{30 * n + 30}", w.pods, w.p50, w.p99, w.rss_mb)
+        (o.cell, o.candidate, f"{30 * n}-{30 * n + 30}", w.pods, w.p50, w.p99, w.rss_mb)
         for o in outcomes
         for n, w in enumerate(o.windows)
     ]
-    return table(("cell", "seconds", "pods", "pod p50 s", "pod p99 s", "RSS MB"), rows)
+    return table(("cell", "scheduler", "seconds", "pods", "pod p50 s", "pod p99 s", "RSS MB"), rows)
 
 
 def calls_table(results: Sequence[Result]) -> str:
@@ -134,40 +146,3 @@ def calls_table(results: Sequence[Result]) -> str:
             most = [f"{kind} {count / max(1, r.bound):.2f}" for kind, count in r.calls.items() if count >= r.bound / 20]
             rows.append((r.cell, r.calls_per_pod, ", ".join(most)))
     return table(("cell", "calls/pod", "of which"), rows)
-
-
-_COLOURS = {FLOOR: "#9aa5b1", OURS: "#2f6fde", KUBE: "#e08a3c"}
-_BAR, _GAP, _GROUP, _LEFT, _WIDE, _RIGHT = 14, 3, 22, 240, 420, 130
-
-
-def picture(results: Sequence[Result]) -> str:
-    """An SVG: seconds to the last bind as bars, for each cell one group."""
-    names = list(dict.fromkeys(r.cell for r in results))
-    longest = max((r.seconds for r in results), default=1.0)
-    parts: list[str] = []
-    y = 46
-    for name in names:
-        group = [r for r in results if r.cell == name]
-        middle = y + len(group) * (_BAR + _GAP) / 2 + 3
-        parts.append(f'<text x="{_LEFT - 10}" y="{middle:.0f}" text-anchor="end">{escape(name)}</text>')
-        for r in group:
-            width = max(1.0, r.seconds / longest * _WIDE)
-            told = f"{r.seconds:.1f} s" if r.finished else f"not done in {r.seconds:.0f} s"
-            parts.append(
-                f'<rect x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR}" fill="{_COLOURS[r.candidate]}"/>'
-            )
-            parts.append(f'<text x="{_LEFT + width + 6:.1f}" y="{y + _BAR - 3}" class="n">{told}</text>')
-            y += _BAR + _GAP
-        y += _GROUP
-    legend = [c for c in (FLOOR, OURS, KUBE) if any(r.candidate == c for r in results)]
-    for n, candidate in enumerate(legend):
-        x = _LEFT + n * 140
-        parts.append(f'<rect x="{x}" y="14" width="12" height="12" fill="{_COLOURS[candidate]}"/>')
-        parts.append(f'<text x="{x + 18}" y="24">{escape(candidate)}</text>')
-    width = _LEFT + _WIDE + _RIGHT
-    style = "text{font:12px sans-serif;fill:#333} .n{fill:#666}"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" width="{width}" height="{y}" role="img">'
-        f"<title>Seconds from the start of the process to the last binding</title><style>{style}</style>"
-        f'<rect width="{width}" height="{y}" fill="#fff"/>{"".join(parts)}</svg>\n'
-    )

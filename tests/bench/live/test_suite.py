@@ -7,10 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gangsched.runtime.config import load
 from tests.bench.live import arrival, backlog, cells, suite
-from tests.bench.live.candidates import ALL, FLOOR, KUBE, OURS, Candidate
+from tests.bench.live.candidates import ALL, FLOOR, KUBE, OURS, TELLING, Candidate
 from tests.bench.live.goals import WANTED, goals, goals_table
-from tests.bench.live.report import Report, backlog_table, calls_table, picture
+from tests.bench.live.picture import picture
+from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, telling_table
+from tests.controlplane.plane import ControlPlane
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -65,9 +68,10 @@ def test_picture_and_tables() -> None:
     """A candidate that was cut off shows as such."""
     done = result("c < d", OURS, 1.0)
     cut = msgspec.structs.replace(done, candidate=KUBE, bound=1, finished=False)
-    drawn = picture([done, cut])
+    drawn = picture(Report("here", [done, cut], [], measured="2026-01-31"))
     assert "c &lt; d" in drawn
-    assert "not done in 180 s" in drawn
+    assert "&gt; 180 s" in drawn
+    assert "&gt; 180 × ours" in drawn
     assert "> 180" in backlog_table([done, cut])
     assert "POST pods/binding 1.00" in calls_table([done, cut])
 
@@ -96,7 +100,8 @@ def test_a_suite_that_fails_goes_on_and_is_resumed(monkeypatch: pytest.MonkeyPat
         return result(cell.name, candidate.name, 1.0)
 
     monkeypatch.setattr(backlog, "measure", measure)
-    todo = list(suite.steps("", [FLOOR], smoke=False, limit_seconds=180.0))
+    monkeypatch.setattr(suite, "machine", lambda: "here")
+    todo = list(suite.steps([], [FLOOR], smoke=False, limit_seconds=180.0))
     kept: list[int] = []
     found = suite.run(todo, limit_seconds=180.0, repeat=3, keep=lambda report: kept.append(len(report.backlog)))
     assert kept == [1, 1, 2, 3, 4, 5, 6]
@@ -108,10 +113,75 @@ def test_a_suite_that_fails_goes_on_and_is_resumed(monkeypatch: pytest.MonkeyPat
     assert [r.cell for r in found.backlog] == [cells.ALL[0].name, *(c.name for c in cells.ALL[2:]), cells.ALL[1].name]
 
 
+def test_the_median_of_the_first_removals_is_one_of_its_own() -> None:
+    """The run with the median last binding need not be the one with the median first removal."""
+    runs = [result("c", OURS, seconds) for seconds in (3.0, 2.0, 4.0)]
+    runs[0].first_removal = 9.0
+    found = backlog.combined(runs)
+    assert (found.last_bind, found.runs) == (3.0, [3.0, 2.0, 4.0])
+    assert (found.first_removal, found.removals) == (2.0, [9.0, 1.0, 2.0])
+    assert "2.00 to 4.00" in backlog_table([found])
+    assert "2.00 to 4.00" in telling_table([found])
+
+
+def test_a_run_that_removed_nobody_counts_as_cut_off() -> None:
+    """Where others did; where nobody is to be removed there is no such time."""
+    never = msgspec.structs.replace(result("c", OURS, 1.0), first_removal=None, limit=20.0)
+    assert backlog.combined([never, result("c", OURS, 2.0)]).removals == [20.0, 1.0]
+    assert backlog.combined([never, never]).first_removal is None
+
+
+def test_less_is_told_where_it_shall_be(tmp_path: Path) -> None:
+    """The configurations that are compared are valid, and differ in what they tell alone."""
+    plane = ControlPlane(tmp_path)
+    found = []
+    for candidate in TELLING:
+        candidate.command(plane, cells.TELLING, tmp_path)
+        found.append(load(tmp_path / "gangsched.yaml"))
+        assert candidate.serves == OURS
+    assert [(each.events.members, each.group_status.enabled) for each in found] == [
+        ("perPod", True),
+        ("perGang", True),
+        ("perGang", False),
+    ]
+
+
+def test_cells_and_rates_can_be_chosen() -> None:
+    """By parts of their names; what arrives comes at the rate that is asked for, for as long as the cell says."""
+    everybody = [c.name for c in ALL]
+    found = list(suite.steps(["churn", "Events"], everybody, smoke=False, limit_seconds=180.0, rate=20.0))
+    assert [step.candidate.name for step in found] == [*(c.name for c in TELLING), OURS, KUBE]
+    ours, kube = (step.cell for step in found[-2:])
+    assert isinstance(ours, arrival.Arrival)
+    assert isinstance(kube, arrival.Arrival)
+    assert (ours.rate, ours.share, ours.cell.pods) == (20.0, 0.0, 3600)
+    assert (kube.rate, kube.seconds) == (20.0, 60.0)
+    assert not list(suite.steps(["churn"], [FLOOR], smoke=False, limit_seconds=180.0))
+
+
+def test_kube_scheduler_gets_the_rate_that_ours_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In cells whose rate hangs on the floor that was measured before; goals look at ours alone."""
+
+    async def measure(coming: arrival.Arrival, candidate: str) -> arrival.Outcome:
+        rate = 60.0 if coming.share else coming.rate
+        told = outcome(coming.name, [1.0, 1.0, 1.0, 1.0 if candidate == OURS else 9.0])
+        return msgspec.structs.replace(told, candidate=candidate, rate=rate, pods=coming.cell.pods)
+
+    monkeypatch.setattr(arrival, "measure", measure)
+    monkeypatch.setattr(suite, "machine", lambda: "here")
+    todo = list(suite.steps(["churn"], [OURS, KUBE], smoke=False, limit_seconds=180.0))
+    found = suite.run(todo, limit_seconds=180.0)
+    assert not found.failed
+    assert [(o.candidate, o.rate) for o in found.arrival] == [(OURS, 60.0), (KUBE, 60.0)]
+    assert found.arrival[1].pods == 3600
+    assert {g.met for g in goals(found) if g.cell == arrival.CHURN.name} == {True}
+    assert KUBE in arrival_table(found.arrival)
+
+
 def test_all_of_it_takes_little_more_than_an_hour() -> None:
     """The estimate, which counts kube-scheduler as cut off in every cell."""
     every = [c.name for c in ALL]
-    assert sum(step.seconds for step in suite.steps("", every, smoke=False, limit_seconds=180.0)) < 75 * 60
+    assert sum(step.seconds for step in suite.steps([], every, smoke=False, limit_seconds=180.0)) < 75 * 60
 
 
 def test_the_picture_of_the_readme_is_there() -> None:

@@ -3,31 +3,61 @@
 from __future__ import annotations
 
 import threading
+import time
+
+import pytest
 
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.connection import Connection
-from gangsched.cluster.kube.inbox import Inbox, WallClock
+from gangsched.cluster.kube.inbox import MOST_SECONDS, Inbox, SteadyClock
 from gangsched.core.events import NodeGone, Synced
 
 
-def test_clock_never_runs_backwards_and_never_stands_still() -> None:
-    """Set forward, it follows; set back, it goes on at its own pace."""
+@pytest.mark.parametrize("jump", [3600.0, -3600.0, 0.0])
+def test_the_clock_passes_over_a_jump_of_the_systems(jump: float) -> None:
+    """Set forward or back, and back again: what has passed is what the monotonic clock has counted."""
     wall, mono = [1000.0], [5.0]
-    clock = WallClock(lambda: wall[0], lambda: mono[0])
+    clock = SteadyClock(lambda: wall[0], lambda: mono[0])
     assert clock.now() == 1000.0
-    wall[0], mono[0] = 1010.0, 15.0
-    assert clock.now() == 1010.0
-    wall[0], mono[0] = 400.0, 16.0
-    assert clock.now() == 1011.0
-    mono[0] = 18.0
-    assert clock.now() == 1013.0
-    wall[0] = 2000.0
-    assert clock.now() == 2000.0
+    wall[0], mono[0] = 1004.0, 9.0
+    assert clock.now() == 1004.0
+    wall[0], mono[0] = 1005.0 + jump, 10.0
+    assert clock.now() == 1005.0
+    wall[0], mono[0] = 1007.0, 12.0
+    assert clock.now() == 1007.0
+
+
+def test_time_in_which_the_process_was_stopped_is_left_out() -> None:
+    """After an hour in which nobody asked, nothing is overdue that was not before; then time passes as usual."""
+    mono = [5.0]
+    clock = SteadyClock(lambda: 1000.0, lambda: mono[0])
+    mono[0] = 3605.0
+    assert clock.now() == 1000.0 + MOST_SECONDS
+    mono[0] = 3606.0
+    assert clock.now() == 1001.0 + MOST_SECONDS
+
+
+@pytest.mark.parametrize("until", [None, 1e12])
+def test_whoever_waits_for_long_keeps_the_clock_going(until: float | None) -> None:
+    """However long nothing is due: the time is asked for often enough that none is left out."""
+    asked = threading.Semaphore(0)
+
+    def monotonic() -> float:
+        asked.release()
+        return time.monotonic()
+
+    inbox = Inbox(SteadyClock(monotonic=monotonic))
+    thread = threading.Thread(target=inbox.wait, args=(until,))
+    thread.start()
+    told = [asked.acquire(timeout=MOST_SECONDS) for _ in range(3)]
+    inbox.close()
+    thread.join(10.0)
+    assert told == [True] * 3
 
 
 def test_events_arrive_in_one_batch_and_in_order() -> None:
     """What was put before is fetched at once; the next poll is empty."""
-    inbox = Inbox(WallClock())
+    inbox = Inbox(SteadyClock())
     inbox.put([NodeGone("a"), NodeGone("b")])
     inbox.put([NodeGone("c")])
     now, events = inbox.wait(None)
@@ -39,7 +69,7 @@ def test_events_arrive_in_one_batch_and_in_order() -> None:
 
 def test_wait_ends_when_the_time_has_come() -> None:
     """A time in the past does not block, and gives no events."""
-    inbox = Inbox(WallClock())
+    inbox = Inbox(SteadyClock())
     now, events = inbox.wait(0.0)
     assert events == []
     assert inbox.wait(now + 0.01)[0] >= now + 0.01
@@ -47,7 +77,7 @@ def test_wait_ends_when_the_time_has_come() -> None:
 
 def test_put_and_close_wake_a_waiting_thread() -> None:
     """A thread that waits for ever gets what another puts, and an empty batch when the inbox is closed."""
-    inbox = Inbox(WallClock())
+    inbox = Inbox(SteadyClock())
     got: list[object] = []
 
     def fetch() -> None:

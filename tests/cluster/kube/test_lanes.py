@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.kube.lanes import WHY_NOT, Item, Lanes
+from gangsched.cluster.kube.lanes import BOUND, WHY_NOT, WRITES_PER_OVERDUE, Item, Lanes
 from gangsched.core.actions import Bind, Mark, PodRef, Report, SetCondition, pod_reference
 
 
@@ -104,11 +106,23 @@ def test_overload_drops_the_oldest_and_counts() -> None:
     for name in ("x", "y"):
         lanes.put_condition(SetCondition(pod(name), "r", "m"), 0.0)
     assert take_all(lanes) == [SetCondition(pod("y"), "r", "m"), report("b"), report("c")]
-    assert lanes.dropped == {"replaced": 0, "repeated": 1, "overload": 2}
+    assert lanes.dropped == {"replaced": 0, "repeated": 1, "overload": 2, "abandoned": 0}
+
+
+def test_events_of_bindings_drive_out_no_others() -> None:
+    """Each kind of Event has its own limit: that victims left is told although many more bindings are to be told."""
+    lanes = Lanes(max_reports=2)
+    left = Report(pod_reference(pod("victim")), "Normal", "Preempted", "Preempting", "n")
+    lanes.put_report(left, 0.0)
+    bound = [Report(pod_reference(pod(name)), "Normal", "Scheduled", BOUND, "n") for name in "abc"]
+    for each in (*bound, bound[2]):
+        lanes.put_report(each, 0.0)
+    assert take_all(lanes) == [left, *bound[1:]]
+    assert (lanes.dropped["overload"], lanes.dropped["repeated"]) == (1, 1)
 
 
 def test_clear_returns_what_must_be_answered() -> None:
-    """Clearing hands back waiting writes, deferred ones included, and forgets the rest."""
+    """Clearing hands back waiting writes, deferred ones included, forgets the rest, and says how much that was."""
     lanes = Lanes()
     for number, name in enumerate(("a", "a", "b")):
         lanes.put_write(Mark(number, pod(name), "m"), 0.0)
@@ -118,8 +132,13 @@ def test_clear_returns_what_must_be_answered() -> None:
     assert first is not None
     assert second is not None
     assert lanes.take(0.0) is not None  # the report: write 1 is deferred behind write 0
+    lanes.put_report(report("d"), 0.0)
+    lanes.put_report(Report(pod_reference(pod("d")), "Normal", "R", WHY_NOT, "n"), 0.0)
+    lanes.put_report(Report(pod_reference(pod("e")), "Normal", "R", BOUND, "n"), 0.0)
+    lanes.put_condition(SetCondition(pod("f"), "r", "m"), 0.0)
+    assert (lanes.low_waiting, lanes.low_in_flight) == (4, 1)
     assert [item.action for item in lanes.clear()] == [Mark(1, pod("a"), "m")]
-    assert len(lanes) == 0
+    assert (len(lanes), lanes.dropped["abandoned"]) == (0, 4)
     lanes.done(first, 0.0)
     assert lanes.take(0.0) is None
 
@@ -169,6 +188,93 @@ def test_nothing_for_people_while_many_bindings_are_on_their_way() -> None:
     assert sent[0] is not None
     lanes.done(sent[0], 0.0)
     assert lanes.take(6.1) is not None
+
+
+def replay(lanes: Lanes, now: float, turns: int, window: int) -> list[Item]:
+    """So many turns of a full window, in which what was sent first is answered first; what was taken."""
+    taken: list[Item] = []
+    answered = 0
+    for _ in range(turns):
+        item = lanes.take(now)
+        if item is None:
+            break
+        taken.append(item)
+        if len(taken) - answered >= window:
+            lanes.done(taken[answered], now)
+            answered += 1
+    return taken
+
+
+def test_a_full_queue_of_writes_lets_through_what_has_waited_too_long() -> None:
+    """Before the patience is over all turns are for writes; then one of nine is for people, in the order of waiting."""
+    lanes = Lanes(patience_seconds=5.0)
+    for n in range(2000):
+        lanes.put_write(Bind(n, pod(f"p{n}"), "node"), 0.0)
+    told = [report(f"r{n}") for n in range(100)]
+    for each in told[:50]:
+        lanes.put_report(each, 1.0)
+    lanes.put_condition(SetCondition(pod("c"), "r", "m"), 2.0)
+    for each in told[50:]:
+        lanes.put_report(each, 3.0)
+    assert {item.lane for item in replay(lanes, 6.0, 100, 48)} == {"write"}
+    late = replay(lanes, 7.5, 900, 48)
+    turns = [n for n, item in enumerate(late) if item.lane != "write"]
+    assert {after - before for before, after in pairwise(turns)} == {WRITES_PER_OVERDUE + 1}
+    actions = [item.action for item in late if item.lane != "write"]
+    assert actions == [*told[:50], SetCondition(pod("c"), "r", "m")]  # the others have waited for less than 5 s
+    writes = [item.action.id for item in late if isinstance(item.action, Bind)]
+    assert writes == sorted(writes)
+
+
+def test_slow_events_do_not_fill_the_window_while_writes_wait() -> None:
+    """However long Events take, their share of what is on its way stays small while there are writes to send."""
+    lanes = Lanes(patience_seconds=5.0, low_in_flight=16)
+    for n in range(2000):
+        lanes.put_write(Bind(n, pod(f"p{n}"), "node"), 0.0)
+        lanes.put_report(report(f"r{n}"), 0.0)
+    writes: list[Item] = []
+    for _ in range(1500):
+        item = lanes.take(9.0)
+        assert item is not None
+        if item.lane == "write":
+            writes.append(item)
+        while len(writes) + lanes.low_in_flight >= 48:  # only writes are answered
+            lanes.done(writes.pop(0), 9.0)
+    assert 1 <= lanes.low_in_flight <= 48 / WRITES_PER_OVERDUE
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["write", "condition", "report", "take", "done"]), st.integers(0, 9))),
+    st.floats(0.0, 20.0),
+)
+def test_people_never_get_more_than_their_share_while_writes_wait(steps: list[tuple[str, int]], apart: float) -> None:
+    """Whatever happens: while a write could be sent, of nine things in a row at most one is for people."""
+    lanes = Lanes(busy_writes=2, kept_back_seconds=0.5, calm_seconds=0.5)
+    in_flight: list[Item] = []
+    writes_in_a_row = WRITES_PER_OVERDUE
+    for number, (what, which) in enumerate(steps * 20):
+        now = number * apart
+        if what == "write":
+            lanes.put_write(Mark(number, pod(f"p{number}"), "m"), now)
+        elif what == "condition":
+            lanes.put_condition(SetCondition(pod(f"c{which}"), "r", "m"), now)
+        elif what == "report":
+            lanes.put_report(report(f"r{number}"), now)
+        elif what == "done":
+            if in_flight:
+                lanes.done(in_flight.pop(which % len(in_flight)), now)
+        else:
+            waiting = lanes.writes_waiting  # of other pods each: any of them could be sent
+            item = lanes.take(now)
+            if item is None:
+                assert not waiting
+                continue
+            in_flight.append(item)
+            if item.lane == "write":
+                writes_in_a_row += 1
+            else:
+                assert not waiting or writes_in_a_row >= WRITES_PER_OVERDUE
+                writes_in_a_row = 0 if waiting else writes_in_a_row
 
 
 def test_nothing_for_people_between_two_waves_of_writes() -> None:

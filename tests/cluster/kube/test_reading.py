@@ -280,7 +280,7 @@ async def test_refused_object_does_not_stop_the_others(
     reader = await make_cluster()
     await reader.until(Synced)
     refused = await reader.until(ObjectRefused)
-    assert (refused.kind, refused.namespace, refused.name) == ("PodGroup", namespace, "bad")
+    assert (refused.kind, refused.namespace, refused.name) == ("PodGroup.scheduling.sigs.k8s.io", namespace, "bad")
     assert "groups" in refused.field
     await admin.patch(
         "scheduling.sigs.k8s.io/v1alpha1/PodGroup", "bad", {"metadata": {"labels": {"a": "b"}}}, namespace

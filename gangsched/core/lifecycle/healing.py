@@ -1,0 +1,239 @@
+"""The room of members that a gang has lost is kept for a while, so that it is healed before weaker work gets it.
+
+A gang that runs falls below its minimum when a member is deleted or fails, or when one could not be bound with the
+others. Its controller needs a moment to make the member again. Whoever is decided in this moment would take its room,
+and have to leave again or, if the gang may evict nobody, keep it. So as much as the gang lacks is held where the lost
+members were, with the gang's priority and under its key, like the room of members that are nominated; its quota is
+promised to it in the same way. Nothing of this is durable: after a restart the room is anybody's.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gangsched.core.actions import MARK_REASON
+from gangsched.core.groups import Group, group_key
+from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, State
+from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.quota.stopping import STOPPED
+from gangsched.core.state.membership import ONLY_WAITING
+from gangsched.core.state.simulation import Phantom
+from gangsched.core.state.suspended import WITHOUT_PODS
+from gangsched.core.state.world import World
+from gangsched.model.records import SINGLE, GangId, Pod
+
+if TYPE_CHECKING:
+    from gangsched.core.lifecycle.steps import Steps
+
+#: How long room is held from when it became free, and once more from when a successor has been seen.
+HOLD_SECONDS = 30.0
+#: Of how many members of one gang room is held at most, the latest ones: each is looked at in every decision.
+ROOMS_AT_MOST = 256
+#: With these reasons for its end a pod leaves for others.
+_FOR_OTHERS = frozenset({MARK_REASON, *STOPPED.values()})
+#: The group's plan says what is held for it.
+_BY_PLAN = (*HOLDING, State.STARTING)
+
+
+class _Room(msgspec.Struct):
+    """Where a member was. As long as it is ``leaving`` it takes that room itself; what is held beside it is for a pod
+    that might otherwise be promised what it gives up.
+    """
+
+    pod: Pod
+    node: str
+    until: float
+    leaving: bool
+    answered: bool = False
+
+
+class Losses:
+    """What gangs have lost, by gang and the UID of the member. :meth:`follow` turns it into held room. Nothing is noted
+    before :meth:`begin`, which a process that only stands by does not call.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._begun = False
+        self._rooms: dict[GangId, dict[str, _Room]] = {}
+        self._leaving: dict[str, GangId] = {}
+        self._shown: dict[GangId, str] = {}
+        self._dirty: set[GangId] = set()
+        self._due: list[tuple[float, GangId]] = []
+
+    def begin(self) -> None:
+        """From now on what is lost is noted."""
+        self._begun = True
+
+    def clear(self) -> None:
+        """Forget everything: another process is in charge now."""
+        self._begun = False
+        self._rooms.clear()
+        self._leaving.clear()
+        self._shown.clear()
+        self._dirty.clear()
+        self._due.clear()
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    def lost(self, before: Pod, now: float, *, leaving: bool) -> None:
+        """A member that was bound and live until now terminates, if ``leaving``, or takes no room any more."""
+        gang, world = before.gang, self._world
+        alone = gang.family == SINGLE or gang.family in WITHOUT_PODS
+        if alone or not self._begun or not world.membership.is_ours(gang):
+            return
+        pod = world.pods.get(before.uid, before)
+        job = world.suspended.owner_of(before)
+        said = pod.disruption
+        evicted = said is not None and said.status == "True" and said.reason in _FOR_OTHERS
+        if evicted or pod.phase == "Succeeded" or (job is not None and (job.suspended or job.finished)):
+            return
+        if leaving:
+            self._leaving[before.uid] = gang
+        self._keep(gang, before.uid, _Room(before, before.node, now + HOLD_SECONDS, leaving))
+
+    def gone(self, uid: str, now: float) -> None:
+        """A pod takes no room any more."""
+        gang = self._leaving.pop(uid, None)
+        if gang is None or uid not in self._rooms.get(gang, {}):
+            return
+        room = self._rooms[gang][uid]
+        self._keep(gang, uid, msgspec.structs.replace(room, until=now + HOLD_SECONDS, leaving=False))
+
+    def refused(self, pod: Pod, node: str, now: float, *, first: bool) -> None:
+        """A member could not be bound to a node for good. For one that was refused before no further time begins."""
+        known = self._rooms.get(pod.gang, {}).get(pod.uid)
+        if (first or known is not None) and pod.gang.family != SINGLE:
+            until = known.until if known is not None and not first else now + HOLD_SECONDS
+            self._keep(pod.gang, pod.uid, _Room(pod, node, until, leaving=False, answered=True))
+
+    def touch(self, gangs: Iterable[GangId]) -> None:
+        """Something about these gangs may be different now."""
+        self._dirty.update(gang for gang in gangs if gang in self._rooms)
+
+    def nodes_changed(self, nodes: set[str]) -> None:
+        """These nodes are not what they were."""
+        if nodes:
+            self._dirty.update(g for g, rooms in self._rooms.items() if any(r.node in nodes for r in rooms.values()))
+
+    def _keep(self, gang: GangId, uid: str, room: _Room) -> None:
+        rooms = self._rooms.setdefault(gang, {})
+        rooms.pop(uid, None)  # the latest is the last
+        rooms[uid] = room
+        if len(rooms) > ROOMS_AT_MOST:
+            oldest = next(iter(rooms))
+            del rooms[oldest]
+            self._leaving.pop(oldest, None)
+        self._dirty.add(gang)
+        heapq.heappush(self._due, (room.until, gang))
+
+    def wake_at(self) -> float | None:
+        """When the next time is over; None: nothing is held."""
+        while self._due and self._due[0][1] not in self._rooms:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def unsettled(self) -> bool:
+        """Is there something to :meth:`follow`?"""
+        return bool(self._dirty)
+
+    # -- what follows --------------------------------------------------------------------------------------
+
+    def follow(self, steps: Steps, groups: Mapping[str, Group], drained: Callable[[str], bool]) -> None:
+        """Hold what has to be held, and give back what has not. ``drained`` says of the key of a group whether it is
+        being stopped by its queue.
+        """
+        if not self._rooms:
+            return
+        while self._due and self._due[0][0] <= steps.now:
+            self._dirty.add(heapq.heappop(self._due)[1])
+        dirty, self._dirty = self._dirty & self._rooms.keys(), set()
+        found: dict[str, tuple[GangId, ...]] = {}
+        for gang in sorted(dirty):
+            gangs, _ = self._world.membership.group(gang)
+            found[group_key(gangs)] = gangs
+        for key, gangs in found.items():
+            for gang in gangs:
+                before = self._shown.get(gang, key)
+                if before != key:  # it is in another group now
+                    self._show(steps, before, (gang,), [])
+            group = groups.get(key)
+            state = group.state if group is not None else State.BOUND
+            if drained(key) or not self._lacks(key, gangs, state):
+                self._forget(gangs)
+            rooms = [room for gang in gangs for room in self._wanted(gang, steps.now)]
+            if state not in _BY_PLAN:
+                self._show(steps, key, gangs, rooms)
+
+    def _lacks(self, key: str, gangs: tuple[GangId, ...], state: State) -> bool:
+        """Does the group run in part, and is it to go on? While bindings are on their way, what is lost is kept."""
+        membership, awaited = self._world.membership, self._world.awaited
+        if state in ROLLING_BACK:
+            return False
+        bound = [pod.uid for gang in gangs for pod in membership.census(gang).bound]
+        specs = [membership.spec(gang) for gang in gangs]
+        if not bound or any(spec is None or spec.match_policy == ONLY_WAITING for spec in specs):
+            return False
+        if awaited and any(awaited.get(uid, set()) - {key} for uid in bound):
+            return False  # those that are bound leave too, for somebody else
+        return state is State.BINDING or membership.half_bound(gangs)
+
+    def _wanted(self, gang: GangId, now: float) -> list[_Room]:
+        """The latest rooms, as many as the gang lacks; those whose time is over are forgotten."""
+        membership, rooms = self._world.membership, self._rooms.get(gang, {})
+        if not rooms:
+            return []
+        census = membership.census(gang)
+        if census.pending:
+            for uid, room in [(u, r) for u, r in rooms.items() if not (r.answered or r.leaving)]:
+                room.answered, room.until = True, now + HOLD_SECONDS
+                heapq.heappush(self._due, (rooms[uid].until, gang))
+        for uid in [uid for uid, room in rooms.items() if room.until <= now and not room.leaving]:
+            del rooms[uid]
+        if not rooms:
+            del self._rooms[gang]
+        there = [room for room in rooms.values() if room.until > now and self._takes(room.node)]
+        lacking = membership.required(gang, census)
+        return there[-lacking:] if lacking else []
+
+    def _takes(self, name: str) -> bool:
+        """May a successor go to this node at all?"""
+        node = self._world.node(name)
+        return node is not None and node.ready and not node.unschedulable and not node.deleting
+
+    def _forget(self, gangs: Iterable[GangId]) -> None:
+        for gang in gangs:
+            for uid in self._rooms.pop(gang, ()):
+                self._leaving.pop(uid, None)
+
+    def _show(self, steps: Steps, key: str, gangs: tuple[GangId, ...], rooms: list[_Room]) -> None:
+        """From now on exactly this is held under a key."""
+        world = self._world
+        before = world.held.get(key, [])
+        priority = world.membership.preemptor_priority(gangs) if rooms else 0
+        now = [Phantom(world.snapshot.class_of(r.pod), r.pod.uid, r.node, priority, key) for r in rooms]
+        for gang in gangs:
+            if now:
+                self._shown[gang] = key
+            else:
+                self._shown.pop(gang, None)
+        if [(p.uid, p.node, p.priority) for p in before] == [(p.uid, p.node, p.priority) for p in now]:
+            return
+        if now:
+            world.held[key] = now
+        else:
+            del world.held[key]
+        left = {p.node for p in before} - {p.node for p in now}
+        steps.changes += [Change(Hint.ROOM, node) for node in sorted(left)]
+        if any(p.pod.volumes is not None for p in before):
+            steps.changes.append(Change(Hint.VOLUMES))
+        if now and world.managed.active:
+            steps.changes.append(Change(Hint.PROMISED, pod=rooms[0].pod))
+        nodes = {p.node for p in now}
+        for other, held in world.held.items():
+            if other != key and held and held[0].priority < priority and any(p.node in nodes for p in held):
+                steps.taken_from.add(other)

@@ -1,0 +1,185 @@
+"""Whether the victims of a plan may still be evicted, and have to: asked again as long as they can be spared.
+
+That is so before the first removal, before removals are repeated, and whenever something happens that matters to
+removals that are on their way: they may have to wait, for their turn or for an API server that is busy. Those that are
+not wanted any more are recalled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from gangsched.core.actions import Removal, SuspendJob
+from gangsched.core.decision import BIND, WAIT, UnitRef, Victim
+from gangsched.core.groups import Group, Plan
+from gangsched.core.lifecycle.steps import Steps
+from gangsched.core.lifecycle.table import State
+from gangsched.core.lifecycle.validity import may_leave
+from gangsched.core.planning.decider import Decider
+from gangsched.core.preemption.drained import budgets_of
+from gangsched.core.preemption.removal import incomplete
+from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.state.world import World
+
+#: What may give a gang room although its victims stay. Quota that is given back is told of with the pods that had it;
+#: that of queues which have changed counts when removals are repeated: to ask about quota can itself be told as such.
+_ROOM = Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.NODE_LABELS | Hint.NODE_TAINTS | Hint.ROOM
+
+
+class Rechecks:
+    """Looks again at the plans of ``groups``."""
+
+    def __init__(self, world: World, decider: Decider, steps: Steps, groups: Mapping[str, Group]) -> None:
+        self._world = world
+        self._decider = decider
+        self._steps = steps
+        self._groups = groups
+        self._changed: set[str] = set()
+
+    # -- between two phases --------------------------------------------------------------------------------
+
+    def goes_on(self, group: Group, plan: Plan) -> bool:
+        """May all victims whose removal has not been asked for, or has come to nothing, be evicted now?
+
+        A plan is made anew for a budget once in a round at most, lest one that changes all the time keeps it from going
+        on for ever.
+        """
+        if self._tightened(group, plan):
+            group.budget_round = group.rounds
+            return False
+        return self._right(group, plan)
+
+    def _right(self, group: Group, plan: Plan, unanswered: Collection[str] = (), room: bool = True) -> bool:
+        """May the victims that stand all still be evicted? And does the gang need them to go, if ``room`` may have
+        turned up? Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered.
+        """
+        options = self._steps.options
+        standing = self._standing(plan, unanswered)
+        if not all(
+            may_leave(self._world, self._world.pods[uid], group.gangs, options.evict_daemonset_pods) for uid in standing
+        ):
+            return False
+        if incomplete(plan.victims.values(), self._world) or self._other_size(group, plan, unanswered):
+            return False
+        return not (room and self._needless(group, plan, unanswered))
+
+    def _other_size(self, group: Group, plan: Plan, unanswered: Collection[str]) -> bool:
+        """Does the gang need more members than the plan is for, or fewer, and has nobody left for it yet?"""
+        if not plan.required or self._begun(group, plan, unanswered):
+            return False
+        membership = self._world.membership
+        return plan.required != tuple(membership.required(gang, membership.census(gang)) for gang in group.gangs)
+
+    def _standing(self, plan: Plan, unanswered: Collection[str]) -> list[str]:
+        """Victims that are still there, and of which no removal has been accepted."""
+        return [uid for uid in self._steps.standing(plan) if uid not in plan.removed or uid in unanswered]
+
+    def _needless(self, group: Group, plan: Plan, unanswered: Collection[str]) -> bool:
+        """Nobody is evicted any more when room has turned up since the plan was made. Units of which somebody has left
+        for it leave whole.
+        """
+        if not plan.victims:
+            return False
+        begun = self._begun(group, plan, unanswered)
+        if not begun:
+            verdict = self._decider.decide(
+                group.gangs, group.key, self._steps.now, may_preempt=False, prefer=plan.node_of
+            )
+            return verdict.outcome in (BIND, WAIT)
+        standing = self._standing(plan, unanswered)
+        leave = [uid for uid in plan.victims if uid in self._world.pods and _unit(plan.victims[uid]) in begun]
+        if not set(standing) - set(leave):
+            return False
+        return bool(self._decider.places_without(group.gangs, group.key, self._steps.now, leave))
+
+    def _begun(self, group: Group, plan: Plan, unanswered: Collection[str]) -> set[UnitRef | str]:
+        """The units of which somebody has been removed for this plan, or leaves since removals were asked for."""
+        if group.state is not State.EVICTING:
+            return set()
+        removed = {uid for uid in plan.victims if uid in plan.removed and uid not in unanswered}
+        known = ((uid, self._world.pods.get(uid)) for uid in plan.victims)
+        leaving = {uid for uid, pod in known if pod is not None and pod.deleting_since is not None}
+        return {_unit(plan.victims[uid]) for uid in removed | leaving}
+
+    def _tightened(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> bool:
+        """Would victims that were within their budgets break them by now, and is there still time to choose others?
+        Once somebody has been removed the list is finished.
+        """
+        if group.budget_round == group.rounds or not self._world.budgets or self._begun(group, plan, unanswered):
+            return False
+        standing = [self._world.pods[uid] for uid in self._standing(plan, unanswered)]
+        beyond = budgets_of(self._world).beyond(standing)
+        return any(not plan.victims[uid].over_budget for uid in beyond)
+
+    # -- while removals are on their way -------------------------------------------------------------------
+
+    def noted(self, changes: Sequence[Change]) -> None:
+        """Something has happened: recall the removals that are not wanted any more because of that."""
+        for key in self._steps.writes.removing():
+            group = self._groups.get(key)
+            if group is not None and group.plan is not None and group.state is State.EVICTING:
+                self._spare_ended(group, group.plan, changes)
+                mine = group.plan.victims
+                doubts = [self._doubt(change, mine) for change in changes]
+                if any(doubts):
+                    self._recall_wrong(group, group.plan, room=_HELPS in doubts)
+
+    def gang_changed(self, group: Group) -> None:
+        """The gang itself is not what it was when its victims were chosen: :meth:`follow` looks at it."""
+        if group.state is State.EVICTING:
+            self._changed.add(group.key)
+
+    def follow(self) -> None:
+        """Recall the removals that gangs which have changed do not want any more."""
+        changed, self._changed = self._changed, set()
+        for key in sorted(changed):
+            group = self._groups.get(key)
+            if group is not None and group.plan is not None and group.state is State.EVICTING:
+                self._recall_wrong(group, group.plan, room=True)
+
+    def _doubt(self, change: Change, victims: Mapping[str, Victim]) -> int:
+        """What a change may mean for a plan with these victims."""
+        pod = change.pod
+        if pod is not None and pod.uid in victims:
+            known = self._world.pods.get(pod.uid)
+            return _VICTIM if known is not None and known.live else 0
+        if pod is None and change.kind & (Hint.VICTIMS | Hint.BUDGET):
+            return _VICTIM
+        if not change.kind & _ROOM:
+            return 0
+        if pod is None:
+            return _HELPS
+        # Room for which somebody waits is held for them; that of a pod which terminated was counted on before it went.
+        expected = pod.uid not in self._world.pods and pod.deleting_since is not None
+        return 0 if expected or pod.uid in self._steps.awaited_by else _HELPS
+
+    def _spare_ended(self, group: Group, plan: Plan, changes: Sequence[Change]) -> None:
+        """A victim that has ended by itself need not be removed, and one that is gone cannot be."""
+        touched = {change.pod.uid for change in changes if change.pod is not None and change.pod.uid in plan.victims}
+        ended = {uid for uid in touched if (pod := self._world.pods.get(uid)) is None or pod.finished}
+        if ended:
+            removals = self._steps.writes.removals(group.key)
+            self._steps.recall(group.key, [r for r in removals if r.pod.uid in ended])
+
+    def _recall_wrong(self, group: Group, plan: Plan, *, room: bool) -> None:
+        """Recall all removals, if they are not right any more. What becomes of the plan is seen when the last of them
+        has been answered: some of them may have been carried out.
+        """
+        removals = self._steps.writes.removals(group.key)
+        if not removals:
+            return
+        unanswered = {uid for removal in removals for uid in plan.meant(_about(removal))}
+        if self._tightened(group, plan, unanswered) or not self._right(group, plan, unanswered, room):
+            self._steps.recall(group.key, removals)
+
+
+_VICTIM, _HELPS = 1, 2
+
+
+def _about(removal: Removal) -> str:
+    return removal.job.uid if isinstance(removal, SuspendJob) else removal.pod.uid
+
+
+def _unit(victim: Victim) -> UnitRef | str:
+    """What leaves together with this victim; a member that is taken singly is a unit of its own."""
+    return victim.uid if victim.partial else victim.unit

@@ -1,0 +1,116 @@
+"""What is counted of a pod that cannot be understood: it takes room all the same.
+
+It is not placed: while it is not bound it is its own gang, which waits. Where it runs it holds what can be read of its
+requests and ports; if those cannot be read either, it fills its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from gangsched.model import wire
+from gangsched.model.convert import Converter
+from gangsched.model.errors import FieldError
+from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, SINGLE, GangId, Pod, PodShape
+from gangsched.model.times import parse_time
+
+#: More pods than any node takes: beside this one there is room for none.
+_ALL = 1 << 30
+FILLS_ITS_NODE = PodShape(requests=(("pods", _ALL),))
+_T = TypeVar("_T")
+
+
+class _AnySpec(msgspec.Struct, rename="camel"):
+    node_name: Any = ""
+    scheduler_name: Any = ""
+    priority: Any = None
+
+
+class _AnyStatus(msgspec.Struct):
+    phase: Any = ""
+
+
+class _AnyPod(msgspec.Struct):
+    spec: _AnySpec = msgspec.field(default_factory=_AnySpec)
+    status: _AnyStatus = msgspec.field(default_factory=_AnyStatus)
+
+
+def refused_pod(convert: Converter, raw: wire.Pod, error: FieldError) -> Pod:
+    """The record of a pod that :meth:`~gangsched.model.convert.Converter.pod` does not accept for this reason."""
+    meta, spec, status = raw.metadata, raw.spec, raw.status
+    plain = wire.Pod(
+        metadata=msgspec.structs.replace(
+            meta,
+            creation_timestamp=_time(meta.creation_timestamp),
+            deletion_timestamp=_time(meta.deletion_timestamp),
+        ),
+        spec=wire.PodSpec(
+            node_name=spec.node_name,
+            scheduler_name=spec.scheduler_name,
+            priority=spec.priority,
+            priority_class_name=spec.priority_class_name,
+            preemption_policy=spec.preemption_policy if spec.preemption_policy == PREEMPT_LOWER else PREEMPT_NEVER,
+            scheduling_group=spec.scheduling_group,
+            termination_grace_period_seconds=spec.termination_grace_period_seconds,
+        ),
+        status=wire.PodStatus(
+            phase=status.phase,
+            nominated_node_name=status.nominated_node_name,
+            start_time=_time(status.start_time),
+            conditions=[c for c in status.conditions or () if _time(c.last_transition_time) == c.last_transition_time],
+        ),
+    )
+    with_room = wire.Pod(
+        plain.metadata,
+        msgspec.structs.replace(
+            plain.spec,
+            containers=spec.containers,
+            init_containers=spec.init_containers,
+            resources=spec.resources,
+            overhead=spec.overhead,
+            host_network=spec.host_network,
+        ),
+        msgspec.structs.replace(
+            plain.status,
+            container_statuses=status.container_statuses,
+            init_container_statuses=status.init_container_statuses,
+            resources=status.resources,
+            allocated_resources=status.allocated_resources,
+        ),
+    )
+    known = _unless_wrong(lambda: convert.pod(with_room), None)
+    pod = known or msgspec.structs.replace(convert.pod(plain), shape=FILLS_ITS_NODE)
+    gang = pod.gang if pod.node else GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
+    return msgspec.structs.replace(pod, gang=gang, mistake=error.mistake)
+
+
+def undecodable_pod(convert: Converter, meta: wire.ObjectMeta, body: bytes, error: FieldError) -> Pod:
+    """The same of one whose fields have other types than those of the API."""
+    try:
+        found = msgspec.json.decode(body, type=_AnyPod)
+    except msgspec.DecodeError:
+        found = _AnyPod()
+    spec, phase = found.spec, found.status.phase
+    plain = wire.PodSpec(node_name=_text(spec.node_name), scheduler_name=_text(spec.scheduler_name))
+    plain.priority = spec.priority if type(spec.priority) is int else None
+    pod = refused_pod(convert, wire.Pod(meta, plain, wire.PodStatus(phase=_text(phase))), error)
+    return msgspec.structs.replace(pod, shape=FILLS_ITS_NODE)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _time(raw: str | None) -> str | None:
+    """The time if it is one."""
+    return raw if _unless_wrong(lambda: parse_time(raw, ""), None) is not None else None
+
+
+def _unless_wrong(read: Callable[[], _T], otherwise: _T) -> _T:
+    try:
+        return read()
+    except FieldError:
+        return otherwise

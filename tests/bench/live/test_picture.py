@@ -1,0 +1,43 @@
+"""The picture of the suite shows what the tables tell."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import msgspec
+
+from tests.bench.live import arrival, cells
+from tests.bench.live.candidates import FLOOR, KUBE, OURS
+from tests.bench.live.picture import picture
+from tests.bench.live.report import Report
+from tests.bench.live.test_suite import outcome, result
+
+
+def words(report: Report) -> list[str]:
+    """All texts of the picture, which is well-formed."""
+    root = ElementTree.fromstring(picture(report))
+    return [each.text or "" for each in root.iter() if each.tag.endswith("}text")]
+
+
+def test_bars_have_an_axis_numbers_and_multiples() -> None:
+    """Ticks with a unit, the time of everybody, and ours in multiples of the floor, others in multiples of ours."""
+    name = cells.BACKLOG[0].name
+    kube = msgspec.structs.replace(result(name, KUBE, 170.0), finished=False, last_bind=170.0)
+    ours = msgspec.structs.replace(result(name, OURS, 9.0), runs=[8.0, 9.0, 12.0])
+    told = words(Report("a machine", [result(name, FLOOR, 6.0), ours, kube], [], measured="2026-01-31"))
+    assert {"2 s", "5", "10", "20", "50", "100", "180: cut off"} <= set(told)
+    assert {name, f"{cells.BACKLOG[0].nodes:,} nodes", "6.0 s", "9.0 s", "> 180 s"} <= set(told)
+    assert {"1.5 × floor", "> 20 × ours"} <= set(told)
+    about = " ".join(told[-2:])
+    assert "up to 3 runs" in about
+    assert about.endswith("a machine; measured 2026-01-31.")
+
+
+def test_what_goes_on_for_minutes_is_drawn_over_time() -> None:
+    """Memory and latency, for cells with more than one half minute only."""
+    lone, churn = outcome("lone", [0.1]), outcome(arrival.CHURN.name, [0.1, 0.4, 0.2])
+    churn.samples = [arrival.Sample(0.0, 2.0), arrival.Sample(80.0, 90.0)]
+    told = words(Report("here", [result("c", OURS, 1.0)], [lone, churn]))
+    assert not [word for word in told if "lone" in word]
+    assert [word for word in told if arrival.CHURN.name in word]
+    assert {"p50", "p99", "0 s", "90", "400"} <= set(told)

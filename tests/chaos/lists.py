@@ -1,0 +1,98 @@
+"""Lists of victims that were begun: who is removed first, and why the others were let off.
+
+A gang that has removed some of its list removes the rest, also when another process takes over in between. It lets the
+others off, and may choose anew, only where something has changed for which the plan could not know: each such change is
+an excuse for the moment between the plan's first nomination and the end of the list, and for the objects it touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim import invariants
+from gangsched.cluster.sim.history import Entry, History
+from gangsched.cluster.sim.invariants import Round
+from gangsched.cluster.sim.replay import ends_object
+from gangsched.core.events import BudgetGone
+from gangsched.model.records import Budget, Job, Pod
+from tests.chaos.part_checks import RACE_SECONDS
+from tests.chaos.play import Played
+
+#: What happens to the list's own pods, to the gang's members, and to room on nodes.
+_TOUCHES = (log.USER, log.KUBELET, log.JOB_CONTROLLER, log.JOBSET_CONTROLLER, log.DISRUPTION_CONTROLLER, log.POD_GC)
+
+
+def second_lists(played: Played) -> list[str]:
+    """Lists of which somebody was removed and somebody else was let off, although nothing had changed."""
+    history, options = played.world.history, played.scenario.options
+    rounds = [each for each in invariants.rounds(history) if each.nominated]
+    return [
+        f"{each.gang} has removed {len(each.removed)} of {len(each.marked)} (plan {each.plan}), and let off {names}"
+        for each in rounds
+        if (names := _let_off(history, each)) and not _excused(history, each, rounds, options.timeout_seconds)
+    ]
+
+
+def _let_off(history: History, each: Round) -> list[str]:
+    """Victims that live under no mark any more, of a list of which somebody has been removed."""
+    if not each.removed:
+        return []
+    over = _over(history, each)
+    standing = set(each.marked) - set(each.removed)
+    out = []
+    for entry in history.entries[: over + 1]:
+        if entry.uid not in standing or entry.kind != "Pod":
+            continue
+        if ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live):
+            standing.discard(entry.uid)
+        elif entry.verb == log.UNMARK and entry.outcome == log.OK and entry.number > min(each.removed.values()):
+            out.append(entry.object)
+    return out
+
+
+def _over(history: History, each: Round) -> int:
+    """The number of the entry with which nobody follows the list any more."""
+    unmarked = [
+        e.number
+        for e in history.of(log.UNMARK)
+        if e.uid in each.marked and e.number > min(each.removed.values()) and e.outcome == log.OK
+    ]
+    return min(unmarked, default=len(history.entries) - 1)
+
+
+def _excused(history: History, each: Round, rounds: list[Round], timeout: float) -> bool:
+    """Has anything changed between the first nomination and the end of the list that is no doing of its own?"""
+    over = _over(history, each)
+    began, ended = history.entries[min(each.nominated.values())].at_seconds, history.entries[over].at_seconds
+    if ended - began >= timeout:
+        return True
+    if any(other.gang != each.gang and began - RACE_SECONDS <= at <= ended for other, at in _begun(history, rounds)):
+        return True
+    window = (e for e in history.entries[: over + 1] if e.at_seconds >= began - RACE_SECONDS)
+    return any(_matters(entry, each) for entry in window)
+
+
+def _begun(history: History, rounds: list[Round]) -> Iterator[tuple[Round, float]]:
+    """The plans with the moment of their first nomination."""
+    return ((each, history.entries[min(each.nominated.values())].at_seconds) for each in rounds)
+
+
+def _matters(entry: Entry, each: Round) -> bool:
+    """May this have made a plan impossible, or needless?"""
+    if entry.actor == log.SCHEDULER:
+        wrote = entry.verb in (log.DELETE, log.EVICT, log.NOMINATE, log.BIND, log.MARK)
+        ours = entry.uid in each.marked or entry.uid in each.nominated
+        return wrote and (
+            (ours and entry.outcome not in (log.OK, "transient")) or (not ours and entry.verb == log.BIND)
+        )
+    if entry.actor not in _TOUCHES:
+        return False
+    if entry.uid in each.removed:
+        return entry.actor == log.USER  # the others leave as they were told to
+    if isinstance(entry.record, Job | Budget | BudgetGone) or entry.kind in ("Node", "PodGroup", "PodDisruptionBudget"):
+        return entry.actor == log.USER
+    if not isinstance(entry.record, Pod) and not ends_object(entry):
+        return entry.actor == log.USER
+    frees = ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live)
+    return entry.actor == log.USER or frees

@@ -1,0 +1,48 @@
+"""A system clock that was wrong when the process started, and is set right while it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gangsched.cluster.kube import adapter
+from gangsched.cluster.kube.inbox import SteadyClock
+from gangsched.core.actions import Mark, Nominate, Report, SetCondition, pod_reference
+from gangsched.core.events import PodChanged
+from gangsched.model.times import parse_time
+from tests.cluster.kube.conftest import Reader, make_pod
+from tests.controlplane.client import Client, wait_until
+
+HOUR = 3600.0
+
+
+async def test_what_is_written_bears_the_time_that_is_right_now(
+    make_cluster: Callable[..., Awaitable[Reader]],
+    make_nodes: Callable[..., Awaitable[list[str]]],
+    admin: Client,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Conditions and Events have the present wall clock; what decides goes on as it began, without a jump."""
+    monkeypatch.setattr(adapter, "SteadyClock", lambda: SteadyClock(wall=lambda: time.time() - 2 * HOUR))
+    await make_nodes(1)
+    pod = await make_pod(admin, namespace, "a")
+    reader = await make_cluster()
+    await reader.leading()
+    began = time.time()
+    await reader.do(Nominate(1, pod, "node-0", "p1", "plan p1"), Mark(2, pod, "s: preempting"))
+    note = Report(pod_reference(pod), "Warning", "FailedScheduling", "Scheduling", "0/1 nodes")
+    reader.cluster.submit([SetCondition(pod, "Unschedulable", "0/1 nodes"), note])
+    record = (await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.scheduled_condition)).pod
+    conditions = (record.intent, record.disruption, record.scheduled_condition)
+    assert [c is not None and abs(c.since - began) < HOUR for c in conditions] == [True] * 3
+
+    async def told() -> list[str]:
+        events = await admin.list("events.k8s.io/v1/Event", namespace)
+        return [e["eventTime"] for e in events if e.get("reportingController") == "py-gang-scheduler"]
+
+    await wait_until(told)
+    assert [abs(parse_time(t, "eventTime") - began) < HOUR for t in await told()] == [True]
+    assert reader.cluster.now() < began - HOUR

@@ -1,0 +1,127 @@
+"""Stamps of the API server, whose clock may be another: what decides about further victims counts elapsed time."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.core.actions import Remove
+from gangsched.core.lifecycle.validity import STUCK_AFTER_SECONDS, overdue
+from gangsched.model.records import Condition
+from tests.builders import gang, node, pod
+from tests.core.harness import Cluster, nodes_of
+from tests.core.stories import names
+
+HOUR = 3600.0
+GRACE = 90.0
+
+
+def gang_and_spare_victims() -> Cluster:
+    """Gang g of two needs two of four nodes and has a minute for it; whoever is in the way takes longer to stop."""
+    return Cluster(
+        *(node(f"n{i}") for i in (1, 2, 3, 4)),
+        gang("g").min(2).timeout(60),
+        *(pod(f"v{i}").cpu(3).priority(i).on(f"n{i}").field(grace_seconds=GRACE) for i in (1, 2, 3, 4)),
+        *(pod(f"m{i}").cpu(3).priority(5).gang("g") for i in (1, 2)),
+    )
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
+def test_a_grace_period_counts_from_when_its_pod_was_seen_to_terminate(ahead: float) -> None:
+    """Whatever its deletionTimestamp says, and again for a pod of the same name."""
+    cluster = Cluster(node("n1"), pod("v").cpu(3).on("n1"))
+    cluster.run()
+    cluster.now = 100.0
+    cluster.change("v", deleting_since=100.0 + GRACE + ahead, grace_seconds=GRACE)
+    cluster.run()
+    world, uid = cluster.core.world, cluster.pod("v").uid
+    ends = 100.0 + GRACE + STUCK_AFTER_SECONDS
+    cluster.now = 150.0
+    cluster.change("v", labels={"seen": "again"})
+    cluster.run()
+    assert not overdue(world, uid, ends - 1)
+    assert overdue(world, uid, ends)
+    cluster.delete("v")
+    cluster.run()
+    assert not overdue(world, uid, ends)
+    assert world.leaving_since == {}
+
+
+def test_a_grace_period_that_is_cut_short_ends_earlier() -> None:
+    """Deleted once more, at once: half a minute later it should be gone."""
+    cluster = Cluster(node("n1"), pod("v").cpu(3).on("n1").terminating(GRACE).field(grace_seconds=GRACE))
+    cluster.run()
+    uid = cluster.pod("v").uid
+    assert not overdue(cluster.core.world, uid, STUCK_AFTER_SECONDS)
+    cluster.change("v", deleting_since=0.0, grace_seconds=0.0)
+    cluster.run()
+    assert overdue(cluster.core.world, uid, STUCK_AFTER_SECONDS)
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
+def test_no_second_list_of_victims_while_the_first_has_its_grace_period(ahead: float) -> None:
+    """The gang gives up waiting in the middle of it, whatever the stamps say; when they have gone it starts."""
+    cluster = gang_and_spare_victims()
+    cluster.run()
+    for name in ("v1", "v2"):
+        cluster.change(name, deleting_since=cluster.now + GRACE + ahead)
+    cluster.run()
+    cluster.pass_time(61)
+    cluster.pass_time(20)
+    assert names(cluster, Remove) == {"v1", "v2"}
+    assert cluster.core.world.stuck == set()
+    cluster.leave()
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"m1", "m2"}
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
+def test_a_process_that_starts_grants_what_terminates_its_grace_period_anew(ahead: float) -> None:
+    """It does not know for how long that has been going on: the stamp is of another clock."""
+    cluster = gang_and_spare_victims()
+    cluster.run()
+    for name in ("v1", "v2"):
+        cluster.change(name, deleting_since=cluster.now + GRACE + ahead)
+    cluster.now += 100.0
+    cluster.restart()
+    cluster.run()
+    cluster.pass_time(61)
+    cluster.pass_time(20)
+    assert names(cluster, Remove) == {"v1", "v2"}
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+def test_victims_that_are_stuck_are_planned_around_in_the_end(ahead: float) -> None:
+    """A clock that is wrong keeps nobody waiting for ever either."""
+    cluster = gang_and_spare_victims()
+    cluster.run()
+    cluster.leave("v2")
+    cluster.change("v1", deleting_since=cluster.now + GRACE + ahead)
+    cluster.run()
+    for _ in range(3):
+        cluster.pass_time(61)
+    assert names(cluster, Remove) == {"v1", "v2", "v3"}
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
+def test_a_minimum_run_time_counts_from_when_the_pod_was_seen_to_start(ahead: float) -> None:
+    """Neither evicted an hour early nor spared an hour longer."""
+    cluster = Cluster(node("n1"), pod("v").cpu(4).priority(1), minimum_run_time_seconds=600.0)
+    cluster.run()
+    cluster.now = 100.0
+    bound = Condition("True", since=100.0 + ahead)
+    cluster.change("v", started=100.0 + ahead, phase="Running", scheduled_condition=bound)
+    cluster.show(pod("m").cpu(4).priority(9))
+    cluster.run()
+    cluster.pass_time(599.0)
+    assert names(cluster, Remove) == set()
+    cluster.pass_time(1.0)
+    assert names(cluster, Remove) == {"v"}
+
+
+def test_a_pod_that_ran_before_is_as_old_as_its_stamps_say() -> None:
+    """A process that starts has not seen it begin: it is spared no longer for that."""
+    cluster = Cluster(node("n1"), pod("v").cpu(4).priority(1).on("n1", 100.0), minimum_run_time_seconds=600.0)
+    cluster.now = 700.0
+    cluster.show(pod("m").cpu(4).priority(9))
+    cluster.run()
+    assert names(cluster, Remove) == {"v"}
