@@ -13,8 +13,8 @@ _SPARE = 16
 
 
 class Speakers:
-    """The members of one gang, the oldest first by time, name and UID: the first that says how many are needed speaks for all,
-    and nobody does where a member asks for a group object.
+    """The members of one gang, the oldest first by time, name and UID: the first that says how many are needed speaks
+    for all, and nobody does where a member asks for a group object.
 
     ``members`` is by UID and stays the caller's, who tells of every change after it was made. A change costs the
     logarithm of their number: in a heap the entry of a member that is gone, or says nothing valid, stays until it comes
