@@ -14,7 +14,7 @@ from gangsched.cluster.sim import drained, invariants
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.core.decision import BIND, PREEMPT, WAIT
-from gangsched.core.events import LeadershipChanged, Synced
+from gangsched.core.events import LeadershipChanged, Outcome, Synced
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from tests.chaos import lists, part_checks
@@ -152,7 +152,8 @@ def partial_gangs(played: Played) -> list[str]:
     thieves = any(e.actor == log.USER and isinstance(e.record, Pod) and e.record.node for e in history)
     if thieves:
         return []
-    excused |= _outranked(history) | _refused(history) | _just_begun(history, played.world.clock.elapsed_seconds)
+    end = played.world.clock.elapsed_seconds
+    excused |= _outranked(history) | _refused(history) | _just_begun(history, end) | _failing(history, end)
     return [t for t in invariants.partial_gangs(history) if t.split(":", 1)[0] not in excused]
 
 
@@ -163,6 +164,16 @@ def _just_begun(history: History, end: float) -> set[str]:
         if entry.outcome == log.OK and isinstance(entry.record, Pod):
             first.setdefault(entry.record.gang.key, entry.at_seconds)
     return {gang for gang, moment in first.items() if end - moment < REPEAT_SECONDS}
+
+
+def _failing(history: History, end: float) -> set[str]:
+    """Gangs of which a plan was still being carried out at the end of the run, and calls for a member still failed."""
+    if end < UNTIL_SECONDS:
+        return set()
+    of = {e.uid: e.record.gang.key for e in history if isinstance(e.record, Pod)}
+    lately = (e for e in history if end - e.at_seconds < REPEAT_SECONDS and e.actor == log.SCHEDULER)
+    writes = (log.NOMINATE, log.WITHDRAW, log.BIND)
+    return {of[e.uid] for e in lately if e.verb in writes and e.outcome == Outcome.TRANSIENT and e.uid in of}
 
 
 def _outranked(history: History) -> set[str]:

@@ -7,7 +7,7 @@ a record: its plan is read from the marks alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from gangsched.core.decision import BIND, WAIT, Placement, UnitRef, Victim
 from gangsched.core.groups import Group, Plan
@@ -16,8 +16,9 @@ from gangsched.core.lifecycle.suspension import is_suspended_job
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.removal import as_begun, incomplete
+from gangsched.core.preemption.units import ATOMIC, ELASTIC, mode_of
 from gangsched.core.state.world import World
-from gangsched.model.records import SINGLE, Pod
+from gangsched.model.records import SINGLE, GangId, Pod
 
 _WHY = "it was marked by an earlier process of this scheduler"
 
@@ -56,12 +57,14 @@ class Takeover:
         marked = self._marked_for(group)
         leaving = [p for p in marked if p.bound and p.deleting_since is not None]
         victims = [p for p in marked if self._may_leave(p, group)]
-        if not leaving and victims and (len(victims) < intent.victims and self._torn(victims)):
+        fewer = not leaving and len(victims) < intent.victims
+        if victims and fewer and self._torn(victims):
             return None
         staying = [p.uid for p in victims]
         if not self._decider.still_holds(group.gangs, group.key, self._now, placements, staying):
             return None
-        if not leaving and victims and self._needless(group, placements):
+        halved = fewer and any(self._may_be_halved(pod.gang) for pod in victims)
+        if not leaving and victims and not halved and self._needless(group, placements):
             return None
         chosen = self._as_begun(group, (*victims, *leaving))
         if incomplete(chosen, self._world):
@@ -133,11 +136,31 @@ class Takeover:
         return may_leave(self._world, pod, group.gangs, self._decider.options.evict_daemonset_pods)
 
     def _torn(self, victims: Sequence[Pod]) -> bool:
-        """Is a gang marked in part, so that marking the whole of it may not have come to an end?"""
-        membership = self._world.membership
+        """Is a gang marked in part that leaves as a whole, so that marking it may not have come to an end?"""
         chosen = {p.uid for p in victims}
-        gangs = {g for p in victims if p.gang.family != SINGLE for g in membership.group(p.gang)[0]}
-        return any(p.uid not in chosen for gang in gangs for p in membership.census(gang).bound)
+        groups = {self._world.membership.group(p.gang)[0] for p in victims if p.gang.family != SINGLE}
+        return any(self._leaves_whole(group, chosen) for group in groups)
+
+    def _leaves_whole(self, gangs: Sequence[GangId], chosen: Container[str]) -> bool:
+        """Of a group of which only these pods were chosen: do the others leave with them?"""
+        membership = self._world.membership
+        staying = {gang: sum(p.uid not in chosen for p in membership.census(gang).bound) for gang in gangs}
+        if not any(staying.values()) or len(gangs) > 1:
+            return any(staying.values())
+        spec = membership.spec(gangs[0])
+        mode = mode_of(spec, self._decider.options)
+        if mode == ELASTIC:
+            return spec is None or staying[gangs[0]] < spec.min_member
+        return mode == ATOMIC
+
+    def _may_be_halved(self, gang: GangId) -> bool:
+        """May a gang have lost members to a list that others of it are on? Those leave with them, needed or not."""
+        membership = self._world.membership
+        if gang.family == SINGLE:
+            return False
+        return mode_of(membership.spec(gang), self._decider.options) == ATOMIC or membership.half_bound(
+            membership.group(gang)[0]
+        )
 
     def _needless(self, group: Group, placements: Sequence[Placement]) -> bool:
         prefer = {p.uid: p.node for p in placements}

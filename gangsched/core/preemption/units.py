@@ -82,6 +82,16 @@ class _Known(msgspec.Struct):
     block: Block
 
 
+def mode_of(spec: Gang | None, options: Options) -> str:
+    """How a gang may be taken apart: its own wish, as far as the options heed it, or what they say for all."""
+    mode = options.gang_mode
+    if spec is not None and spec.disruption == "gang":
+        return ATOMIC
+    if spec is not None and spec.disruption == "pod" and options.pod_disruption_mode == "honor":
+        return OFF if mode == OFF else MINIMAL
+    return mode
+
+
 class Units:
     """The blocks that a preemptor may take from, and ``loose``: slots of pods without a group, if there are so many
     that a block for each would cost more than the search.
@@ -296,14 +306,6 @@ class Units:
             raise ValueError(f"slot {slot} holds no pod")
         return pod
 
-    def _mode(self, spec: Gang | None) -> str:
-        mode = self.options.gang_mode
-        if spec is not None and spec.disruption == "gang":
-            return ATOMIC
-        if spec is not None and spec.disruption == "pod" and self.options.pod_disruption_mode == "honor":
-            return OFF if mode == OFF else MINIMAL
-        return mode
-
     def _block(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints], number: int) -> None:
         parts: list[Part] = []
         late: list[int] = []
@@ -311,7 +313,7 @@ class Units:
         for gang in group:
             spec = self.membership.spec(gang)
             slots = by_gang[gang]
-            mode = self._mode(spec)
+            mode = mode_of(spec, self.options)
             # A group whose object is gone says nothing about how few members it can live with: all of them.
             minimum = spec.min_member if spec is not None else len(slots)
             single: list[int] = []

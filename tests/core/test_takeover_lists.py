@@ -1,0 +1,49 @@
+"""Lists of victims of which some are gone when another process takes over."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.core.actions import Mark, Remove, Unmark, Write
+from tests.builders import gang, node, pod
+from tests.core.harness import Cluster
+
+
+def half_removed(*, mode: str | None, minimum: int, members: int = 2) -> Cluster:
+    """A single pod evicts members of a gang on n1 and n2; the first is gone when the process dies."""
+    running = [pod(f"m{i}").cpu(4).gang("g").on(f"n{i}") for i in range(1, members + 1)]
+    group = gang("g").min(minimum)
+    cluster = Cluster(*(node(f"n{i}").cpu(4) for i in (1, 2, 3)), group.mode(mode) if mode else group, *running)
+    cluster.run()
+    sent: list[str] = []
+
+    def slow(write: Write) -> bool:
+        if isinstance(write, Remove):
+            sent.append(write.pod.name)
+        return isinstance(write, Remove) and write.pod.name != "m1"
+
+    cluster.slow = slow
+    cluster.show(
+        node("n3").cordoned(), pod("top").cpu(4).priority(9).shape(node_selector=(("kubernetes.io/hostname", "n1"),))
+    )
+    cluster.run()
+    assert "m1" in sent
+    cluster.leave("m1")
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.run()
+    return cluster
+
+
+@pytest.mark.parametrize(("mode", "minimum"), [("gang", 1), (None, 2)], ids=["by its mode", "by its minimum"])
+def test_a_gang_that_leaves_as_a_whole_is_not_left_in_part(mode: str | None, minimum: int) -> None:
+    """The room of the first is enough, and yet the others go: they are worth nothing alone."""
+    cluster = half_removed(mode=mode, minimum=minimum)
+    assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == {"m1", "m2"}
+    assert not [a for a in cluster.log if isinstance(a, Unmark)]
+
+
+def test_nobody_is_marked_anew() -> None:
+    """The list that stands is carried out: no second one is made."""
+    cluster = half_removed(mode=None, minimum=2)
+    assert [a.pod.name for a in cluster.log if isinstance(a, Mark)].count("m2") == 1
