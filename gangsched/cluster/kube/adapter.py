@@ -80,7 +80,7 @@ class KubeCluster:
         loop_factory: makes the event loop (``uvloop.new_event_loop``); None is asyncio's own.
         discovery_seconds: how often to look for gang and queue APIs that came or went.
         quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
-        drain_seconds: how long :meth:`stop` lets submitted writes finish.
+        drain_seconds: how long :meth:`stop` lets submitted writes finish; none is begun in the second half of it.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class KubeCluster:
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         discovery_seconds: float = 60.0,
         quota_mode: str = discovery.AUTO,
-        drain_seconds: float = 5.0,
+        drain_seconds: float = 2.0,
     ) -> None:
         self._connection = connection
         self._lease_settings = None if dry_run else lease

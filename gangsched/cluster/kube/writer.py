@@ -186,26 +186,34 @@ class Writer:
         return not len(self._lanes) and not self._sending
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until everything has been answered, at most so long; what is left then is cancelled. True: all done.
+        """Wait until everything has been answered, at most so long; what is left then is cancelled. True: nothing was
+        cancelled, so that nothing can take effect any more.
 
-        How many writes that were, and how many conditions and Events, is logged; the latter are counted as dropped:
-        those that waited as ``abandoned``, those on their way as ``failed``.
+        After half of the time no more is begun: whoever leads next decides anew what waits for its turn, and is not to
+        wait for the Lease to expire on account of it. How many writes that were, and how many conditions and Events, is
+        logged; the latter are counted as dropped: those that waited as ``abandoned``, those on their way as ``failed``.
         """
-        try:
+        if await self._idle_within(seconds / 2):
+            return True
+        dropped = self._lanes.low_waiting
+        left = self._lanes.clear()
+        self._note_lanes()
+        over = await self._idle_within(seconds / 2)
+        dropped += self._lanes.low_in_flight
+        on_their_way = len(self._sending) - self._lanes.low_in_flight
+        _log.warning("writes were cancelled", waiting=len(left), on_their_way=on_their_way, reports_dropped=dropped)
+        if not over:
+            await asyncio.sleep(0)  # a task that is cancelled before it has begun does not answer
+            await end(self._sending)
+        return over
+
+    async def _idle_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self.idle:
                     self._drained.clear()
                     await self._drained.wait()
-        except TimeoutError:
-            dropped = self._lanes.low_waiting + self._lanes.low_in_flight
-            on_their_way = len(self._sending) - self._lanes.low_in_flight
-            left = self._lanes.clear()
-            self._note_lanes()
-            await asyncio.sleep(0)  # a task that is cancelled before it has begun does not answer
-            _log.warning("writes were cancelled", waiting=len(left), on_their_way=on_their_way, reports_dropped=dropped)
-            await end(self._sending)
-            return False
-        return True
+        return self.idle
 
     # --------------------------------------------------------------------------------------------------- dispatch
 

@@ -68,3 +68,50 @@ async def test_what_is_given_up_is_counted_and_logged() -> None:
     assert writer.idle
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+class Slow(Silent):
+    """A client whose server answers what it is asked when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+
+    async def attempt(self, *_: object, **__: object) -> bytes:
+        """As soon as it may."""
+        self.asked.release()
+        await self.go.wait()
+        return b"{}"
+
+
+async def test_a_long_queue_is_left_to_the_next_leader() -> None:
+    """What is on its way ends; what waits for its turn is not begun, so nothing can take effect later."""
+    client, answers, left = Slow(), list[Event](), asyncio.Event()
+
+    def observe(name: str, value: float, labels: Mapping[str, str]) -> None:
+        if (name, labels.get("lane"), value) == ("writes_waiting", "write", 0):
+            left.set()
+
+    writer = Writer(
+        cast("Client", client),
+        answers.extend,
+        now=lambda: 0.0,
+        fence=lambda: float("inf"),
+        controller="c",
+        instance="i",
+        settings=WriteSettings(in_flight=2),
+        observe=observe,
+    )
+    task = asyncio.create_task(writer.run())
+    writer.submit([Bind(n, pod(f"p{n}"), "node") for n in range(1, 6)])
+    for _ in range(2):
+        await client.asked.acquire()
+    left.clear()
+    draining = asyncio.create_task(writer.drain(1.0))
+    await left.wait()
+    client.go.set()
+    assert await draining
+    assert client.asked.locked()
+    assert [each.outcome for each in answers if isinstance(each, WriteDone)] == [Outcome.OK, Outcome.OK]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
