@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.decision import UNSCHEDULABLE
@@ -264,6 +264,7 @@ def sleeping_in_vain(cluster: Cluster) -> list[str]:
 @pytest.mark.parametrize("fair", [False, True])
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(seed=23327)  # to ask about a gang to which quota is promised changes nobody's turn
 def test_nobody_sleeps_through_quota_that_helps(fair: bool, seed: int) -> None:
     """When all is quiet nobody is parked who could be placed; deciding all anew is the judge."""
     chance = Chance(seed)

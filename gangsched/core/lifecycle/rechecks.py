@@ -21,9 +21,8 @@ from gangsched.core.preemption.removal import incomplete
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.state.world import World
 
-#: What may give a gang room although its victims stay. Quota that is given back is told of with the pods that had it;
-#: that of queues which have changed counts when removals are repeated: to ask about quota can itself be told as such.
-_ROOM = Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.NODE_LABELS | Hint.NODE_TAINTS | Hint.ROOM
+#: What may give a gang room although its victims stay.
+_ROOM = Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.NODE_LABELS | Hint.NODE_TAINTS | Hint.ROOM | Hint.QUOTA
 
 
 class Rechecks:

@@ -323,6 +323,9 @@ class Managed:
         """Work out what every gang that was touched holds. What is promised to groups with these keys is left out."""
         if not self.active:
             return
+        aside: dict[str, Admission | None] = {}
+        if not but:
+            aside, self._aside = self._aside, {}
         promised = sorted({*self._promised, *self._known.held}) if self._promised or self._known.held else ()
         for key in promised:
             now = tuple(p.uid for p in self._known.held.get(key, ())) if key not in but else ()
@@ -336,8 +339,7 @@ class Managed:
             dirty, self._dirty = self._dirty, set()
             for key in sorted({self._group_of(gang) for gang in sorted(dirty)}):
                 self._settle(key)
-        if not but and self._aside:
-            aside, self._aside = self._aside, {}
+        if aside:
             self._changed.update(map(self._root, gave_back(aside, self.quota.admissions)))
         self._flavors.keep(self._known.held)
 
@@ -404,8 +406,10 @@ class Managed:
         membership = self._known.membership
         if not any(membership.is_ours(g) for g in gangs) or membership.problem(gangs):
             return None
+        if self._promised.get(workload.uid) or workload.uid in self._aside:
+            return None  # for a promise that is only set aside nobody's turn changes
         needs = any(membership.required(g, membership.census(g)) for g in gangs)
-        return workload if needs and not self._promised.get(workload.uid) else None
+        return workload if needs else None
 
     def _wait(self, key: str, workload: Workload | None) -> None:
         before = self._place.pop(key, None)
