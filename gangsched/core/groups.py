@@ -47,7 +47,8 @@ class Plan:
     """A decision that is being carried out.
 
     ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``nominated`` are the members and
-    ``removed`` the victims for which that has been asked. ``neighbours`` are the UIDs of the pods that
+    ``removed`` the victims for which that has been asked; ``unsure`` are those of which nobody knows whether it has
+    taken effect. ``neighbours`` are the UIDs of the pods that
     were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those that are
     being bound for the members. ``required`` is how many members each gang needed. ``leaving_with`` has, by the UID of
     a Job that is suspended, the victims that leave with it.
@@ -61,6 +62,7 @@ class Plan:
         self.victims = {v.uid: v for v in victims}
         self.waiting: set[str] = {*self.victims, *awaited}
         self.removed: set[str] = set()
+        self.unsure: set[str] = set()
         self.nominated: set[str] = set()
         self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()

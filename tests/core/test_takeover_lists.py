@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Mark, Remove, Unmark, Write
+from gangsched.core.events import Outcome
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster
 
@@ -47,3 +48,24 @@ def test_nobody_is_marked_anew() -> None:
     """The list that stands is carried out: no second one is made."""
     cluster = half_removed(mode=None, minimum=2)
     assert [a.pod.name for a in cluster.log if isinstance(a, Mark)].count("m2") == 1
+
+
+def test_who_is_gone_without_an_answer_has_been_removed() -> None:
+    """Both removals are answered by an error, one took effect all the same: the other member follows."""
+    cluster = Cluster(
+        *(node(f"n{i}").cpu(4) for i in (1, 2)),
+        gang("g").min(2),
+        *(pod(f"m{i}").cpu(4).gang("g").on(f"n{i}") for i in (1, 2)),
+    )
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.show(pod("top").cpu(4).priority(9))
+    cluster.run()
+    cluster.judge = lambda write: (Outcome.TRANSIENT, "no answer") if isinstance(write, Remove) else None
+    cluster.delete("m1")
+    cluster.answer()
+    cluster.judge = lambda _: None
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert cluster.pod("m2").deleting_since is not None
+    assert not [a for a in cluster.log if isinstance(a, Unmark)]

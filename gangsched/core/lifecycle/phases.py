@@ -169,6 +169,7 @@ class Phases:
         unknown = [f for f in failures if f.outcome is Outcome.TRANSIENT]
         unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
         if group.state in (State.EVICTING, State.ROLLING_BACK) and len(unknown) + len(unsent) == len(failures):
+            plan.unsure.update(pod for f in unknown for pod in plan.meant(f.uid))
             plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
             if group.state is State.ROLLING_BACK:
                 rollback.remove(self._steps, group)

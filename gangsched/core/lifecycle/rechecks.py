@@ -92,13 +92,16 @@ class Rechecks:
         return bool(self._decider.places_without(group.gangs, group.key, self._steps.now, leave))
 
     def _begun(self, group: Group, plan: Plan, unanswered: Collection[str]) -> set[UnitRef | str]:
-        """The units of which somebody has been removed for this plan, or leaves since removals were asked for."""
+        """The units of which somebody has been removed for this plan, or leaves since removals were asked for. Who is
+        gone after a removal without an answer has been removed.
+        """
         if group.state is not State.EVICTING:
             return set()
         removed = {uid for uid in plan.victims if uid in plan.removed and uid not in unanswered}
         known = ((uid, self._world.pods.get(uid)) for uid in plan.victims)
         leaving = {uid for uid, pod in known if pod is not None and pod.deleting_since is not None}
-        return {_unit(plan.victims[uid]) for uid in removed | leaving}
+        gone = {uid for uid in plan.unsure if uid in plan.victims and uid not in self._world.pods}
+        return {_unit(plan.victims[uid]) for uid in removed | leaving | gone}
 
     def _tightened(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> bool:
         """Would victims that were within their budgets break them by now, and is there still time to choose others?
