@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import math
 import multiprocessing
 import sys
@@ -38,6 +37,7 @@ from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.records import Gang, Pod
 from gangsched.runtime.memory import raise_thresholds
+from tests.bench.answering import answer_all, kubeconfig, response
 from tests.bench.table import table
 from tests.bench.worlds import GI, pending, uniform
 from tests.oracle.case import Maker
@@ -157,38 +157,15 @@ def answer(core: Scheduler, binds: Sequence[Bind], pods: dict[str, Pod]) -> floa
 
 def server(pipe: Pipe) -> None:
     """Answers every request with 201, and says on the pipe where it listens."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
-                await reader.readexactly(int(length or b"0"))
-                writer.write(b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    async def listen() -> None:
-        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-        pipe.send(listening.sockets[0].getsockname()[1])
-        await listening.serve_forever()
-
-    asyncio.run(listen())
+    created = response("201 Created", "{}")
+    answer_all(pipe, lambda _: created)
 
 
 async def writing(count: int, port: int) -> tuple[float, float]:
     """Microseconds per binding and per Event, from asking for it to its answer."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config"
-        config.write_text(
-            json.dumps(
-                {
-                    "current-context": "c",
-                    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                    "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-                    "users": [{"name": "u", "user": {}}],
-                }
-            )
-        )
+        config.write_text(kubeconfig(port))
         client = Client(await load_connection(str(config), None), TokenBucket(1e6, 100_000))
         client.open()
         answers: list[Event] = []

@@ -54,6 +54,7 @@ from gangsched.runtime.deadline import FACTOR, Deadline
 from gangsched.runtime.loop import Observer, Observers, run_loop
 from gangsched.runtime.memory import FreezeAfterSync, raise_thresholds
 from gangsched.runtime.outside import _SWITCH_SECONDS as SWITCH_SECONDS
+from tests.bench.answering import answer_all, kubeconfig, response
 from tests.bench.budget import document
 from tests.bench.table import table
 from tests.bench.worlds import cluster
@@ -124,26 +125,8 @@ def idle(pipe: Pipe) -> None:
 def server(pipe: Pipe) -> None:
     """Refuses every nomination, is pleased with everything else, and says on the pipe where it listens."""
     refusal = json.dumps({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"})
-    answers = [
-        f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
-        for status, body in (("200 OK", "{}"), ("403 Forbidden", refusal))
-    ]
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
-                body = await reader.readexactly(int(length or b"0"))
-                writer.write(answers[_NOMINATES.search(body) is not None])
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    async def listen() -> None:
-        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-        pipe.send(listening.sockets[0].getsockname()[1])
-        await listening.serve_forever()
-
-    asyncio.run(listen())
+    answers = response("200 OK", "{}"), response("403 Forbidden", refusal)
+    answer_all(pipe, lambda body: answers[_NOMINATES.search(body) is not None])
 
 
 class Io:
@@ -213,18 +196,6 @@ class Io:
                 self.inbox.put([PodChanged(convert.pod(decoder.frame(frame).object))])
             frames = [*frames[10:], *frames[:10]]
             await asyncio.sleep(0.01)
-
-
-def kubeconfig(port: int) -> str:
-    """A way to the server."""
-    return json.dumps(
-        {
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-            "users": [{"name": "u", "user": {}}],
-        }
-    )
 
 
 class Plans(Observer):

@@ -14,7 +14,6 @@ from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.invariants import Round
 from gangsched.cluster.sim.replay import ends_object
-from gangsched.core.events import BudgetGone
 from gangsched.model.records import Budget, Job, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
@@ -90,7 +89,7 @@ def _matters(entry: Entry, each: Round) -> bool:
         return False
     if entry.uid in each.removed:
         return entry.actor == log.USER  # the others leave as they were told to
-    if isinstance(entry.record, Job | Budget | BudgetGone) or entry.kind in ("Node", "PodGroup", "PodDisruptionBudget"):
+    if isinstance(entry.record, Job | Budget) or entry.kind in ("Node", "PodGroup", "PodDisruptionBudget"):
         return entry.actor == log.USER
     if not isinstance(entry.record, Pod) and not ends_object(entry):
         return entry.actor == log.USER

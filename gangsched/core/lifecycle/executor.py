@@ -250,14 +250,11 @@ class Executor:
 
     def _as_planned(self, group: Group, plan: Plan) -> bool:
         """Do its members still wait? And, as long as nobody has left for it, does the gang need as many as before?"""
-        if group.state in (State.NOMINATED, State.MARKED) and self._required(group) != plan.required:
+        lacking = self.world.membership.lacking
+        if group.state in (State.NOMINATED, State.MARKED) and lacking(group.gangs) != plan.required:
             return False
         pods = (self.world.pods.get(uid) for uid in plan.node_of)
         return all(p is not None and p.live and not p.node and p.gang in group.gangs for p in pods)
-
-    def _required(self, group: Group) -> tuple[int, ...]:
-        membership = self.world.membership
-        return tuple(membership.required(gang, membership.census(gang)) for gang in group.gangs)
 
     def gone(self, uid: str, before: Pod | None) -> None:
         """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""
@@ -358,7 +355,7 @@ class Executor:
         self.signal(group, Signal.WAKE)
         since = self.now if group.waiting_since is None else group.waiting_since
         pause = evicts_from(self.world, group)
-        verdict = elsewhere(self.decider, group, self.now) or self._decided(group, since, pause)
+        verdict = elsewhere(self.decider, group, self.now) or self.phases.decided(group, since, pause)
         group.waiting_since = None if verdict.outcome == BIND else since
         if early and verdict.outcome == UNSCHEDULABLE and group.likeness is not None:
             self._waking.calm(group.likeness)  # so it would be for others like it
@@ -366,16 +363,6 @@ class Executor:
         group.short_of_quota, group.nodes_unseen = verdict.short_of_quota, verdict.nodes_unseen
         group.look_again_at = self._waiting.look_again(group, verdict.retry_at)
         return verdict
-
-    def _decided(self, group: Group, since: float | None, pause: float = 0.0) -> Verdict:
-        return self.decider.decide(
-            group.gangs,
-            group.key,
-            self.now,
-            may_preempt=group.rounds < self.options.max_rounds,
-            evicts_from=pause,
-            waiting_since=since,
-        )
 
     def no_fit(self, group: Group, verdict: Verdict) -> None:
         """A decided group does not fit. Of single pods, neither do those like it that have been tried before: behind it
@@ -404,7 +391,7 @@ class Executor:
         tell(self.steps, group, verdict)
         self.steps.follow(group, verdict)
         group.plan = Plan(ident, verdict.placements, verdict.victims, [a.uid for a in verdict.awaiting])
-        group.plan.required = self._required(group)
+        group.plan.required = self.world.membership.lacking(group.gangs)
         if signal is Signal.PLAN:
             self.steps.look_around(group.plan)
             hold(self.steps, group, group.plan)
@@ -420,7 +407,7 @@ class Executor:
             return False  # it leaves as a whole already, and what is removed bears the marks of its queue
         paused = verdict.outcome == UNSCHEDULABLE and evicts_from(self.world, group) > self.now
         if paused and self.options.rollback and group.begun:
-            verdict = self._decided(group, group.waiting_since)  # it waits if it will be able to evict
+            verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
         leaving = rollback.leaving(self.steps, group, verdict)
         if not leaving:
             return False

@@ -17,11 +17,11 @@ import msgspec
 
 from gangsched.core.actions import MARK_REASON
 from gangsched.core.groups import Group, group_key
+from gangsched.core.lifecycle.holding import keep
 from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, State
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.quota.stopping import STOPPED
 from gangsched.core.state.membership import ONLY_WAITING
-from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.suspended import WITHOUT_PODS
 from gangsched.core.state.world import World
 from gangsched.model.records import SINGLE, GangId, Pod
@@ -113,7 +113,8 @@ class Losses:
 
     def touch(self, gangs: Iterable[GangId]) -> None:
         """Something about these gangs may be different now."""
-        self._dirty.update(gang for gang in gangs if gang in self._rooms)
+        if self._rooms:
+            self._dirty.update(gang for gang in gangs if gang in self._rooms)
 
     def nodes_changed(self, nodes: set[str]) -> None:
         """These nodes are not what they were."""
@@ -215,25 +216,16 @@ class Losses:
         world = self._world
         before = world.held.get(key, [])
         priority = world.membership.preemptor_priority(gangs) if rooms else 0
-        now = [Phantom(world.snapshot.class_of(r.pod), r.pod.uid, r.node, priority, key) for r in rooms]
         for gang in gangs:
-            if now:
+            if rooms:
                 self._shown[gang] = key
             else:
                 self._shown.pop(gang, None)
-        if [(p.uid, p.node, p.priority) for p in before] == [(p.uid, p.node, p.priority) for p in now]:
+        if [(p.uid, p.node, p.priority) for p in before] == [(r.pod.uid, r.node, priority) for r in rooms]:
             return
-        if now:
-            world.held[key] = now
-        else:
-            del world.held[key]
-        left = {p.node for p in before} - {p.node for p in now}
-        steps.changes += [Change(Hint.ROOM, node) for node in sorted(left)]
+        if not rooms:
+            steps.give_back(key)
+            return
         if any(p.pod.volumes is not None for p in before):
             steps.changes.append(Change(Hint.VOLUMES))
-        if now and world.managed.active:
-            steps.changes.append(Change(Hint.PROMISED, pod=rooms[0].pod))
-        nodes = {p.node for p in now}
-        for other, held in world.held.items():
-            if other != key and held and held[0].priority < priority and any(p.node in nodes for p in held):
-                steps.taken_from.add(other)
+        keep(steps, key, gangs, [(r.pod, r.node) for r in rooms])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.state.simulation import Phantom
+from gangsched.model.records import GangId, Pod
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group, Plan
@@ -16,17 +18,20 @@ def hold(steps: Steps, group: Group, plan: Plan) -> None:
     """Keep the room for the members, for as long as the gang has, until the pods that are in the way are gone."""
     steps.wait_for(group, plan, tuple(plan.waiting))
     group.deadline = steps.now + time_of(steps, group)
+    keep(steps, group.key, group.gangs, [(steps.world.pods[place.uid], place.node) for place in plan.placements])
+
+
+def keep(steps: Steps, key: str, gangs: Sequence[GangId], places: Sequence[tuple[Pod, str]]) -> None:
+    """From now on exactly this room is held under a key: for such pods on these nodes, with the gangs' priority."""
     world = steps.world
-    priority = world.membership.preemptor_priority(group.gangs)
-    left = {p.node for p in world.held.get(group.key, ())} - set(plan.node_of.values())
-    steps.changes += [Change(Hint.ROOM, name) for name in sorted(left)]  # members that it has lost ran there
-    world.held[group.key] = [
-        Phantom(world.snapshot.class_of(world.pods[place.uid]), place.uid, place.node, priority, group.key)
-        for place in plan.placements
-    ]
+    priority = world.membership.preemptor_priority(gangs)
+    nodes = {node for _, node in places}
+    left = {p.node for p in world.held.get(key, ())} - nodes
+    steps.changes += [Change(Hint.ROOM, name) for name in sorted(left)]
+    world.held[key] = [Phantom(world.snapshot.class_of(pod), pod.uid, node, priority, key) for pod, node in places]
     if world.managed.active:
-        steps.changes += [Change(Hint.PROMISED, pod=world.pods[place.uid]) for place in plan.placements[:1]]
-    steps.may_have_taken(group, priority)
+        steps.changes += [Change(Hint.PROMISED, pod=pod) for pod, _ in places[:1]]
+    steps.may_have_taken(key, nodes, priority)
 
 
 def time_of(steps: Steps, group: Group) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gangsched.core.actions import Action, Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark, WithdrawNomination
-from gangsched.core.decision import BIND, WAIT, Victim
+from gangsched.core.decision import BIND, WAIT, Verdict, Victim
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle import admission, elsewhere, prebind, report, rollback, suspension, telling
@@ -262,6 +262,17 @@ class Phases:
             group.gangs, group.key, self._steps.now, plan.placements, plan.waiting, terminating_leave=awaits
         )
 
+    def decided(self, group: Group, since: float | None, evicts_from: float = 0.0) -> Verdict:
+        """Decide a gang that could not be placed since then, as often as it may evict others."""
+        return self._decider.decide(
+            group.gangs,
+            group.key,
+            self._steps.now,
+            may_preempt=group.rounds < self._steps.options.max_rounds,
+            evicts_from=evicts_from,
+            waiting_since=since,
+        )
+
     def _hopeless(self, group: Group) -> bool:
         """Is the gang still bound in part, and still without a place for the others?"""
         if not self._world.membership.half_bound(group.gangs):
@@ -269,13 +280,7 @@ class Phases:
         max_rounds = self._steps.options.max_rounds
         if group.failed_binds >= max_rounds:
             return True  # there is a place as far as is known here, and yet they cannot be bound
-        verdict = self._decider.decide(
-            group.gangs,
-            group.key,
-            self._steps.now,
-            may_preempt=group.rounds < max_rounds,
-            waiting_since=group.waiting_since,
-        )
+        verdict = self.decided(group, group.waiting_since)
         return rollback.hopeless(group, verdict, max_rounds)
 
     def _room_freed(self, group: Group, plan: Plan) -> None:

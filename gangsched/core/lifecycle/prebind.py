@@ -32,7 +32,7 @@ def begin(steps: Steps, group: Group) -> None:
     found = assign(world, plan.placements)
     for place in plan.placements:
         suspension.take_room(steps, world.pods[place.uid], place.node)
-    steps.give_back(group)
+    steps.give_back(group.key)
     hold(steps, group, plan)
     group.deadline = steps.now + steps.options.bind_timeout_seconds
     if isinstance(found, str):

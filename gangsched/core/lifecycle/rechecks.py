@@ -7,10 +7,11 @@ not wanted any more are recalled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from gangsched.core.actions import Removal, SuspendJob
-from gangsched.core.decision import BIND, WAIT, UnitRef, Victim
+from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import State
@@ -23,6 +24,15 @@ from gangsched.core.state.world import World
 
 #: What may give a gang room although its victims stay.
 _ROOM = Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.NODE_LABELS | Hint.NODE_TAINTS | Hint.ROOM | Hint.QUOTA
+
+
+class _Look(NamedTuple):
+    """How far a plan has come: the victims (UIDs) that are still there and of which no removal has been accepted, and
+    the units of which somebody has been removed for it, or leaves since removals were asked for.
+    """
+
+    standing: list[str]
+    begun: set[UnitRef | str]
 
 
 class Rechecks:
@@ -43,88 +53,73 @@ class Rechecks:
         A plan is made anew for a budget once in a round at most, lest one that changes all the time keeps it from going
         on for ever.
         """
-        if self._tightened(group, plan):
+        now = self._look(group, plan)
+        if self._tightened(group, plan, now):
             group.budget_round = group.rounds
             return False
-        return self._right(group, plan)
+        return self._right(group, plan, now)
 
-    def _right(self, group: Group, plan: Plan, unanswered: Collection[str] = (), room: bool = True) -> bool:
-        """May the victims that stand all still be evicted? And does the gang need them to go, if ``room`` may have
-        turned up? Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered.
+    def _look(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> _Look:
+        """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered.
+        Who is gone after a removal without an answer has been removed.
         """
-        options = self._steps.options
-        standing = self._standing(plan, unanswered)
-        if not all(
-            may_leave(self._world, self._world.pods[uid], group.gangs, options.evict_daemonset_pods) for uid in standing
-        ):
-            return False
-        if incomplete(plan.victims.values(), self._world) or self._other_size(group, plan, unanswered):
-            return False
-        return not (room and self._needless(group, plan, unanswered))
+        pods, removed = self._world.pods, plan.removed.difference(unanswered)
+        standing = [uid for uid in self._steps.standing(plan) if uid not in removed]
+        if group.state is not State.EVICTING:
+            return _Look(standing, set())
+        known = ((uid, pods.get(uid)) for uid in plan.victims)
+        left = {uid for uid, pod in known if uid in removed or (pod is not None and pod.deleting_since is not None)}
+        left |= {uid for uid in plan.unsure if uid in plan.victims and uid not in pods}
+        return _Look(standing, {_unit(plan.victims[uid]) for uid in left})
 
-    def _other_size(self, group: Group, plan: Plan, unanswered: Collection[str]) -> bool:
+    def _right(self, group: Group, plan: Plan, now: _Look, room: bool = True) -> bool:
+        """May the victims that stand all still be evicted? And does the gang need them to go, if ``room`` may have
+        turned up?
+        """
+        world, unprotected = self._world, self._steps.options.evict_daemonset_pods
+        if not all(may_leave(world, world.pods[uid], group.gangs, unprotected) for uid in now.standing):
+            return False
+        if incomplete(plan.victims.values(), world) or self._other_size(group, plan, now):
+            return False
+        return not (room and self._needless(group, plan, now))
+
+    def _other_size(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Does the gang need more members than the plan is for, or fewer, and has nobody left for it yet?"""
-        if not plan.required or self._begun(group, plan, unanswered):
+        if not plan.required or now.begun:
             return False
-        membership = self._world.membership
-        return plan.required != tuple(membership.required(gang, membership.census(gang)) for gang in group.gangs)
+        return plan.required != self._world.membership.lacking(group.gangs)
 
-    def _standing(self, plan: Plan, unanswered: Collection[str]) -> list[str]:
-        """Victims that are still there, and of which no removal has been accepted."""
-        return [uid for uid in self._steps.standing(plan) if uid not in plan.removed or uid in unanswered]
-
-    def _needless(self, group: Group, plan: Plan, unanswered: Collection[str]) -> bool:
+    def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Nobody is evicted any more when room has turned up since the plan was made. Units of which somebody has left
         for it leave whole.
         """
         if not plan.victims:
             return False
-        begun = self._begun(group, plan, unanswered)
-        if not begun:
-            verdict = self._decider.decide(
-                group.gangs, group.key, self._steps.now, may_preempt=False, prefer=plan.node_of
-            )
-            return verdict.outcome in (BIND, WAIT)
-        standing = self._standing(plan, unanswered)
-        leave = [uid for uid in plan.victims if uid in self._world.pods and _unit(plan.victims[uid]) in begun]
-        if not set(standing) - set(leave):
+        if not now.begun:
+            return self._decider.has_room(group.gangs, group.key, self._steps.now, plan.node_of)
+        leave = [uid for uid in plan.victims if uid in self._world.pods and _unit(plan.victims[uid]) in now.begun]
+        if not set(now.standing) - set(leave):
             return False
         return bool(self._decider.places_without(group.gangs, group.key, self._steps.now, leave))
 
-    def _begun(self, group: Group, plan: Plan, unanswered: Collection[str]) -> set[UnitRef | str]:
-        """The units of which somebody has been removed for this plan, or leaves since removals were asked for. Who is
-        gone after a removal without an answer has been removed.
-        """
-        if group.state is not State.EVICTING:
-            return set()
-        removed = {uid for uid in plan.victims if uid in plan.removed and uid not in unanswered}
-        known = ((uid, self._world.pods.get(uid)) for uid in plan.victims)
-        leaving = {uid for uid, pod in known if pod is not None and pod.deleting_since is not None}
-        gone = {uid for uid in plan.unsure if uid in plan.victims and uid not in self._world.pods}
-        return {_unit(plan.victims[uid]) for uid in removed | leaving | gone}
-
-    def _tightened(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> bool:
+    def _tightened(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Would victims that were within their budgets break them by now, and is there still time to choose others?
         Once somebody has been removed the list is finished.
         """
-        if group.budget_round == group.rounds or not self._world.budgets or self._begun(group, plan, unanswered):
+        if group.budget_round == group.rounds or not self._world.budgets or now.begun:
             return False
-        standing = [self._world.pods[uid] for uid in self._standing(plan, unanswered)]
-        beyond = budgets_of(self._world).beyond(standing)
+        beyond = budgets_of(self._world).beyond([self._world.pods[uid] for uid in now.standing])
         return any(not plan.victims[uid].over_budget for uid in beyond)
 
     # -- while removals are on their way -------------------------------------------------------------------
 
     def noted(self, changes: Sequence[Change]) -> None:
         """Something has happened: recall the removals that are not wanted any more because of that."""
-        for key in self._steps.writes.removing():
-            group = self._groups.get(key)
-            if group is not None and group.plan is not None and group.state is State.EVICTING:
-                self._spare_ended(group, group.plan, changes)
-                mine = group.plan.victims
-                doubts = [self._doubt(change, mine) for change in changes]
-                if any(doubts):
-                    self._recall_wrong(group, group.plan, room=_HELPS in doubts)
+        for group, plan in self._evicting(self._steps.writes.removing()):
+            self._spare_ended(group, plan, changes)
+            doubts = [self._doubt(change, plan.victims) for change in changes]
+            if any(doubts):
+                self._recall_wrong(group, plan, room=_HELPS in doubts)
 
     def gang_changed(self, group: Group) -> None:
         """The gang itself is not what it was when its victims were chosen: :meth:`follow` looks at it."""
@@ -134,10 +129,15 @@ class Rechecks:
     def follow(self) -> None:
         """Recall the removals that gangs which have changed do not want any more."""
         changed, self._changed = self._changed, set()
-        for key in sorted(changed):
+        for group, plan in self._evicting(sorted(changed)):
+            self._recall_wrong(group, plan, room=True)
+
+    def _evicting(self, keys: Iterable[str]) -> Iterator[tuple[Group, Plan]]:
+        """Those of the groups that evict, with their plans."""
+        for key in keys:
             group = self._groups.get(key)
             if group is not None and group.plan is not None and group.state is State.EVICTING:
-                self._recall_wrong(group, group.plan, room=True)
+                yield group, group.plan
 
     def _doubt(self, change: Change, victims: Mapping[str, Victim]) -> int:
         """What a change may mean for a plan with these victims."""
@@ -170,8 +170,8 @@ class Rechecks:
         removals = self._steps.writes.removals(group.key)
         if not removals:
             return
-        unanswered = {uid for removal in removals for uid in plan.meant(_about(removal))}
-        if self._tightened(group, plan, unanswered) or not self._right(group, plan, unanswered, room):
+        now = self._look(group, plan, {uid for removal in removals for uid in plan.meant(_about(removal))})
+        if self._tightened(group, plan, now) or not self._right(group, plan, now, room):
             self._steps.recall(group.key, removals)
 
 

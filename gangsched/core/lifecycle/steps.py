@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -306,12 +306,12 @@ class Steps:
     def assume_members(self, group: Group, plan: Plan) -> None:
         """From now on the members take room on their nodes as if they were bound."""
         priority = self.world.membership.preemptor_priority(group.gangs)
-        self.give_back(group)
+        self.give_back(group.key)
         for place in plan.placements:
             self.world.assume(place.uid, place.node)
             suspension.take_room(self, self.world.pods[place.uid], place.node)
             self.changes.append(Change(Hint.PODS, place.node, self.world.pods[place.uid]))
-        self.may_have_taken(group, priority)
+        self.may_have_taken(group.key, set(plan.node_of.values()), priority)
 
     def still_takes(self, uid: str, node: str) -> bool:
         """Has ``node`` still room for a member that is assumed there, as far as its profile looks?"""
@@ -436,11 +436,11 @@ class Steps:
         if plan is not None:
             for uid in plan.waiting:
                 self.no_longer_awaited(uid, group.key)
-        self.give_back(group)
+        self.give_back(group.key)
 
-    def give_back(self, group: Group) -> None:
-        """Room is no longer held, nor are volumes, which others may use elsewhere."""
-        given = self.world.held.pop(group.key, [])
+    def give_back(self, key: str) -> None:
+        """Room is no longer held under a key, nor are volumes, which others may use elsewhere."""
+        given = self.world.held.pop(key, [])
         self.changes += [Change(Hint.ROOM, p.node) for p in given]
         if any(p.pod.volumes is not None for p in given):
             self.changes.append(Change(Hint.VOLUMES))
@@ -487,11 +487,10 @@ class Steps:
         nodes = set(plan.node_of.values())
         plan.neighbours = {p.uid for node in nodes for p in self.world.snapshot.pods_on(node)}
 
-    def may_have_taken(self, group: Group, priority: int) -> None:
-        """Room held by gangs of lower priority on the same nodes may be gone now."""
-        nodes = set(group.plan.node_of.values()) if group.plan is not None else set()
+    def may_have_taken(self, taker: str, nodes: Container[str], priority: int) -> None:
+        """Room held by gangs of lower priority than the one of this key, on these nodes, may be gone now."""
         for key, held in self.world.held.items():
-            if key != group.key and held and held[0].priority < priority and any(p.node in nodes for p in held):
+            if key != taker and held and held[0].priority < priority and any(p.node in nodes for p in held):
                 self.taken_from.add(key)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from gangsched.core.decision import BIND, WAIT, Placement, UnitRef, Victim
+from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.suspension import is_suspended_job
@@ -163,9 +163,7 @@ class Takeover:
         )
 
     def _needless(self, group: Group, placements: Sequence[Placement]) -> bool:
-        prefer = {p.uid: p.node for p in placements}
-        verdict = self._decider.decide(group.gangs, group.key, self._now, may_preempt=False, prefer=prefer)
-        return verdict.outcome in (BIND, WAIT)
+        return self._decider.has_room(group.gangs, group.key, self._now, {p.uid: p.node for p in placements})
 
     def _victim(self, pod: Pod) -> Victim:
         spec = self._world.membership.spec(pod.gang)

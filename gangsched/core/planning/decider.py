@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -44,6 +45,8 @@ from gangsched.model.times import render_time
 
 __all__ = ["Decider", "Verdict", "gathering"]
 
+_Attempt = TypeVar("_Attempt", bound=Attempt)
+
 
 def gathering(world: World, gangs: Sequence[GangId], problem: str) -> Verdict:
     """The verdict on gangs that are not complete."""
@@ -71,6 +74,33 @@ def _without_placements(world: World, gangs: Sequence[GangId], outcome: str, pro
             )
         )
     return Verdict(outcome, tuple(decisions), message=problem, failed_plugin=plugin)
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """What is asked of :meth:`Decider.decide`."""
+
+    gangs: Sequence[GangId]
+    group: str
+    now: float
+    may_preempt: bool = True
+    evicts_from: float = 0.0
+    prefer: Mapping[str, str] = {}
+    waiting_since: float | None = None
+    holding: bool = False
+    keep_off: Mapping[str, Collection[str]] = {}
+
+    @property
+    def plain(self) -> bool:
+        """Does it want nothing special of nodes?"""
+        return not (self.prefer or self.keep_off or self.holding)
+
+    def begun(self, job: _Attempt) -> _Attempt:
+        """The attempt, with what it is to keep to."""
+        if self.keep_off:
+            job.keep_off(self.keep_off)
+        if self.holding:
+            job.ignore_turns()
+        return job
 
 
 class Decider:
@@ -121,7 +151,7 @@ class Decider:
             yield self.attempt(gangs, group, now)
         elif not claim.problem:
             modes = {Mode.FIT} if not displacing else set(Mode) - {Mode.NO_FIT, Mode.NO_CANDIDATES}
-            yield from self._joint(claim, gangs, group, now).attempts(modes)
+            yield from self._joint(claim, _Question(gangs, group, now)).attempts(modes)
 
     def decide(
         self,
@@ -145,57 +175,36 @@ class Decider:
         ``holding`` its room. ``keep_off`` names, by UID, nodes that a member must not go to. When a plug-in of others
         fails, so does the gang: the verdict says which.
         """
+        asked = _Question(gangs, group, now, may_preempt, evicts_from, prefer, waiting_since, holding, keep_off)
         try:
             claim = self.world.managed.claim(gangs)
             if claim is not None:
-                if claim.problem:
-                    return self._not_queued(claim, gangs)
-                return self._joint(
-                    claim, gangs, group, now, may_preempt, evicts_from, prefer, waiting_since, holding, keep_off
-                ).decide()
-            if not prefer and not keep_off and not holding:
+                return self._not_queued(claim, gangs) if claim.problem else self._joint(claim, asked).decide()
+            if asked.plain:
                 found = one_of_many(self.world, self._placers[gangs[0].scheduler], gangs)
                 if found is not None:
                     return found
-            job = self.attempt(gangs, group, now, prefer)
-            if keep_off:
-                job.keep_off(keep_off)
-            if holding:
-                job.ignore_turns()
-            return self._decide(job, now, may_preempt, evicts_from, waiting_since)
+            return self._decide(asked.begun(self.attempt(gangs, group, now, prefer)), asked)
         except PluginError as error:
             return _without_placements(self.world, gangs, UNSCHEDULABLE, str(error), error.plugin)
 
-    def _joint(
-        self,
-        claim: Claim,
-        gangs: Sequence[GangId],
-        group: str,
-        now: float,
-        may_preempt: bool = True,
-        evicts_from: float = 0.0,
-        prefer: Mapping[str, str] = {},
-        waiting_since: float | None = None,
-        holding: bool = False,
-        keep_off: Mapping[str, Collection[str]] = {},
-    ) -> Joint:
+    def _joint(self, claim: Claim, asked: _Question) -> Joint:
         """The decision for gangs that need quota, about to be made."""
+        gangs, now = asked.gangs, asked.now
         placer = self._placers[gangs[0].scheduler]
 
         def attempt(gate: Gate) -> QueuedAttempt:
-            job = QueuedAttempt(self.world, self.options, placer, gangs, group, now, prefer, self.watchdog, gate)
-            if keep_off:
-                job.keep_off(keep_off)
-            if holding:
-                job.ignore_turns()
-            return job
+            return asked.begun(
+                QueuedAttempt(
+                    self.world, self.options, placer, gangs, asked.group, now, asked.prefer, self.watchdog, gate
+                )
+            )
 
         def alone(gate: Gate) -> Verdict | None:
-            asks = prefer or keep_off or holding
-            return None if asks else one_of_many(self.world, placer, gangs, gate)
+            return one_of_many(self.world, placer, gangs, gate) if asked.plain else None
 
         def may_not_preempt(job: Attempt) -> tuple[str, float | None]:
-            return self._may_not_preempt(job, now, may_preempt, evicts_from, waiting_since)
+            return self._may_not_preempt(job, asked)
 
         return Joint(self.world, gangs, claim, now, attempt, alone, may_not_preempt)
 
@@ -206,24 +215,21 @@ class Decider:
         decisions = tuple(msgspec.structs.replace(d, quota=use) for d in found.decisions)
         return msgspec.structs.replace(found, decisions=decisions, short_of_quota=True, nodes_unseen=True)
 
-    def _may_not_preempt(
-        self, job: Attempt, now: float, may_preempt: bool, evicts_from: float, waiting_since: float | None
-    ) -> tuple[str, float | None]:
+    def _may_not_preempt(self, job: Attempt, asked: _Question) -> tuple[str, float | None]:
         """Why the gang may not evict anybody now, and when it may; an empty reason if it may."""
-        if not may_preempt:
+        if not asked.may_preempt:
             return "not eligible: enough evicting rounds for now", None
         if self.world.membership.policy(job.gangs) == PREEMPT_NEVER:
             return "not eligible due to preemptionPolicy=Never.", None
-        if evicts_from > now:
-            until = render_time(evicts_from)
-            return f"not yet: a binding was refused, and nobody is evicted for the gang until {until}", evicts_from
+        until = asked.evicts_from
+        if until > asked.now:
+            text = f"not yet: a binding was refused, and nobody is evicted for the gang until {render_time(until)}"
+            return text, until
         delay = job.delay()
-        delay_ends = job.waiting_since(waiting_since) + delay
-        return (delayed(delay, delay_ends), delay_ends) if delay and delay_ends > now else ("", None)
+        until = job.waiting_since(asked.waiting_since) + delay
+        return (delayed(delay, until), until) if delay and until > asked.now else ("", None)
 
-    def _decide(
-        self, job: Attempt, now: float, may_preempt: bool, evicts_from: float, waiting_since: float | None
-    ) -> Verdict:
+    def _decide(self, job: Attempt, asked: _Question) -> Verdict:
         if job.topology.problem:
             return job.unschedulable("", None)
         found = job.without_evictions(BIND)
@@ -237,7 +243,7 @@ class Decider:
         units: Units | None = None
         retry_at: float | None = None
         if job.required:
-            why_not, retry_at = self._may_not_preempt(job, now, may_preempt, evicts_from, waiting_since)
+            why_not, retry_at = self._may_not_preempt(job, asked)
             if not why_not:
                 units, choice = job.search()
                 if choice is None:
@@ -248,6 +254,10 @@ class Decider:
             found = job.unschedulable(why_not, units)
             return msgspec.structs.replace(job.behind(found), retry_at=retry_at)
         return job.preempt(units, choice)
+
+    def has_room(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> bool:
+        """Could the gang run without evicting anybody (any more)? ``prefer`` is as in :meth:`decide`."""
+        return self.decide(gangs, group, now, may_preempt=False, prefer=prefer).outcome in (BIND, WAIT)
 
     def still_holds(
         self,

@@ -167,7 +167,7 @@ class Joint:
         out_of_reach: list[Gate] = []
         specs = map(self._world.membership.spec, self._gangs)
         anywhere = not any(spec.topology for spec in specs if spec is not None)
-        for gate in self.gates():
+        for gate in self._gates():
             mode = gate.assignment.mode
             if mode in (Mode.NO_FIT, Mode.NO_CANDIDATES) and anywhere:
                 out_of_reach.append(gate)
@@ -192,9 +192,9 @@ class Joint:
 
     def attempts(self, modes: Collection[Mode]) -> Iterator[QueuedAttempt]:
         """The beginnings of a decision in flavors in which there is as much quota as one of these modes says."""
-        return (self._attempt(gate) for gate in self.gates() if gate.assignment.mode in modes)
+        return (self._attempt(gate) for gate in self._gates() if gate.assignment.mode in modes)
 
-    def gates(self) -> Iterator[Gate]:
+    def _gates(self) -> Iterator[Gate]:
         """Flavors in the order in which they are tried: as the rules of the queue walk through them, and then, where it
         is nodes that the gang lacks, those in whose place the rules have chosen others.
         """

@@ -299,6 +299,10 @@ class Membership:
         text += f" ({gates})"
         return text if len(census.gated) >= lacking else f"{text}, {lacking - len(census.gated)} missing"
 
+    def lacking(self, gangs: Iterable[GangId]) -> tuple[int, ...]:
+        """Of each gang, how many members are still to be placed before it may start."""
+        return tuple(self.required(gang, self.census(gang)) for gang in gangs)
+
     def required(self, gang: GangId, census: Census) -> int:
         """Members still to be placed before the gang may start."""
         spec = self.spec(gang)

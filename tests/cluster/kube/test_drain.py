@@ -10,6 +10,7 @@ from typing import cast
 import structlog.testing
 
 from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.hooks import Observe
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer, WriteSettings
 from gangsched.core.actions import Bind, PodRef, Report, SetCondition, pod_reference
@@ -35,6 +36,20 @@ class Silent:
         raise AssertionError
 
 
+def leading(client: Silent, answers: list[Event], observe: Observe, settings: WriteSettings) -> Writer:
+    """A writer whose lease lasts for ever."""
+    return Writer(
+        cast("Client", client),
+        answers.extend,
+        now=lambda: 0.0,
+        fence=lambda: float("inf"),
+        controller="c",
+        instance="i",
+        settings=settings,
+        observe=observe,
+    )
+
+
 async def test_what_is_given_up_is_counted_and_logged() -> None:
     """Bindings on their way are answered; conditions and Events are counted by why they were not written."""
     client, answers, dropped = Silent(), list[Event](), Counter[str]()
@@ -43,16 +58,7 @@ async def test_what_is_given_up_is_counted_and_logged() -> None:
         if name == "reports_dropped":
             dropped[labels["reason"]] += int(value)
 
-    writer = Writer(
-        cast("Client", client),
-        answers.extend,
-        now=lambda: 0.0,
-        fence=lambda: float("inf"),
-        controller="c",
-        instance="i",
-        settings=WriteSettings(in_flight=6, kept_back_seconds=0.0),
-        observe=observe,
-    )
+    writer = leading(client, answers, observe, WriteSettings(in_flight=6, kept_back_seconds=0.0))
     task = asyncio.create_task(writer.run())
     events = [Report(pod_reference(pod(f"e{n}")), "Normal", "R", "A", "n") for n in range(5)]
     writer.submit([Bind(1, pod("a"), "node"), SetCondition(pod("b"), "r", "m"), *events])
@@ -92,16 +98,7 @@ async def test_a_long_queue_is_left_to_the_next_leader() -> None:
         if (name, labels.get("lane"), value) == ("writes_waiting", "write", 0):
             left.set()
 
-    writer = Writer(
-        cast("Client", client),
-        answers.extend,
-        now=lambda: 0.0,
-        fence=lambda: float("inf"),
-        controller="c",
-        instance="i",
-        settings=WriteSettings(in_flight=2),
-        observe=observe,
-    )
+    writer = leading(client, answers, observe, WriteSettings(in_flight=2))
     task = asyncio.create_task(writer.run())
     writer.submit([Bind(n, pod(f"p{n}"), "node") for n in range(1, 6)])
     for _ in range(2):
