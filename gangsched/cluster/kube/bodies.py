@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.cluster.kube.client import JSON, MERGE, STRATEGIC_MERGE, segment
+from gangsched.cluster.kube.client import JSON, MERGE, METADATA, STRATEGIC_MERGE, segment
 from gangsched.cluster.kube.templates import template_change
 from gangsched.core.actions import (
     Bind,
@@ -42,6 +42,8 @@ MAX_NOTE_BYTES = 1024
 MAX_REASON_CHARACTERS = 128
 MAX_MESSAGE_BYTES = 32768
 _MAX_NAME_STEM = 200
+#: Nobody reads the pod that answers a write; without its spec and status the server has less to encode.
+_BRIEF = f"{METADATA}, {JSON}"
 
 
 class Request(NamedTuple):
@@ -51,6 +53,7 @@ class Request(NamedTuple):
     path: str
     body: bytes
     content_type: str = JSON
+    accept: str = JSON
 
 
 def pod_path(pod: PodRef, subresource: str = "") -> str:
@@ -160,7 +163,7 @@ def _remove(action: Remove) -> Request:
     preconditions = {"uid": pod.uid}
     if not action.evict:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-        return Request("DELETE", pod_path(pod), msgspec.json.encode(options))
+        return Request("DELETE", pod_path(pod), msgspec.json.encode(options), accept=_BRIEF)
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -208,7 +211,7 @@ def _select_node(action: SelectNode) -> Request:
 def _status_patch(pod: PodRef, status: dict[str, Any]) -> Request:
     # The UID in a patch is a precondition: metadata.uid cannot change, so another pod of that name refuses it.
     body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
-    return Request("PATCH", pod_path(pod, "status"), body, STRATEGIC_MERGE)
+    return Request("PATCH", pod_path(pod, "status"), body, STRATEGIC_MERGE, _BRIEF)
 
 
 def _condition(kind: str, status: str, reason: str, message: str, now: float) -> dict[str, str]:

@@ -359,6 +359,7 @@ class Writer:
             request.path,
             body=request.body,
             content_type=request.content_type,
+            accept=request.accept,
             timeout_seconds=seconds,
             server_timeout=True,
             fence=self._fence if item is None else lambda: self._may_leave_until(item, now + seconds),

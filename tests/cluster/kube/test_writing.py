@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gangsched.cluster.kube.bodies import write_request
+from gangsched.cluster.kube.client import ApiError
+from gangsched.cluster.kube.client import Client as ApiClient
+from gangsched.cluster.kube.connection import load_connection
+from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import (
     Bind,
@@ -334,3 +340,28 @@ async def test_bodies_are_what_the_api_documents(
     assert json.loads(bind.body)["metadata"]["uid"] == pod.uid
     assert json.loads(delete.body)["preconditions"] == {"uid": pod.uid}
     assert "gracePeriodSeconds" not in json.loads(delete.body)
+
+
+async def test_no_more_of_a_pod_comes_back_than_its_metadata(
+    proxied_kubeconfig: Path, make_nodes: MakeNodes, admin: Client, namespace: str
+) -> None:
+    """Nobody reads the pod that answers a write; what the server says against a write is still read."""
+    await make_nodes(1)
+    pod = await make_pod(admin, namespace, "a")
+    client = ApiClient(await load_connection(proxied_kubeconfig), TokenBucket(100.0, 100))
+    client.open()
+
+    async def send(action: Nominate | Mark | Remove) -> Any:
+        method, path, body, content_type, accept = write_request(action, 0.0)
+        return json.loads(await client.attempt(method, path, body=body, content_type=content_type, accept=accept))
+
+    try:
+        with pytest.raises(ApiError) as refused:
+            await send(Mark(1, other(pod), "for a test"))
+        assert (refused.value.status, refused.value.reason) in {(409, "Conflict"), (422, "Invalid")}
+        for action in (Nominate(2, pod, "node-0", "p-1", "for a test"), Mark(3, pod, "for a test"), Remove(4, pod)):
+            answer = await send(action)
+            assert answer["kind"] == "PartialObjectMetadata"
+            assert answer["metadata"]["uid"] == pod.uid
+    finally:
+        await client.close()
