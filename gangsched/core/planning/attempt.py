@@ -113,6 +113,7 @@ class Attempt(Trial):
         fit = fit_for(base, self.placer, self.wants)
         search = Search(units, fit, budgets, self.cluster(), self.now, max_steps, self.watchdog)
         choice = search.run()
+        self.left_out |= units.cut_short
         if choice is not None and self.options.strict_budgets and choice.harm.beyond_budget:
             units.over_budgets = explain.broken(units, choice, budgets)
             choice = None

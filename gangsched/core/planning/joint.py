@@ -97,6 +97,7 @@ class QueuedAttempt(Attempt):
             found = search.run()
         spent = search.steps + search.fit.steps
         if found is None:
+            self.left_out |= units.cut_short
             return units, None, spent
         choice = Choice(found.slots, found.harm, spent, search.stopped, search.fit.rows(found.slots))
         if self.options.strict_budgets and choice.harm.beyond_budget:

@@ -30,6 +30,11 @@ MAX_CLASSES = 6
 MAX_STATES = 4096
 #: Operations on sets of states that count as one step.
 _WORK_PER_STEP = 400
+#: Gains of so many options are found out in about one step; in clusters of so many nodes they cost that much again.
+_OPTIONS_PER_STEP, _NODES_COPIED = 4, 500
+_GUESSED_PER_STEP = 100
+#: They are found out one by one if that takes no larger part of the steps that are left.
+_PART = 0.25
 #: Weight of the fraction of a member that a node has room for beside whole ones: a sense of direction.
 _HINT = 1e-3
 
@@ -55,13 +60,14 @@ def arranged_fit(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> 
         if not names <= {NodeResourcesFit.name, InterPodAffinity.name} or pod_class.shape.affinity:
             return None
     keys = sorted({t.topology_key for c in classes for t in c.shape.anti_affinity})
-    wide = [key for key in keys if not _each_alone(Domains(sim, key).code)]
+    wide = [key for key in keys if not each_alone(Domains(sim, key).code)]
     if len(wide) > 1:
         return None
     return ArrangedFit(sim, pipeline, wants, groups, wide[0] if wide else "")
 
 
-def _each_alone(code: Ints) -> bool:
+def each_alone(code: Ints) -> bool:
+    """Is every node in a domain of its own?"""
     return bool((code >= 0).all()) and len(np.unique(code)) == len(code)
 
 
@@ -98,7 +104,7 @@ class ArrangedFit(FreeRoom):
         self._far: set[tuple[int, int]] = set()  # nor a domain
         self._conflicts(sim, classes, wide)
         self._code: Ints = Domains(sim, wide).code if wide else np.full(self._free.shape[1], -1, dtype=np.int64)
-        self._bars = _bars(sim, classes)
+        self._bars = bars_of(sim, classes)
         self._cliques = _conflict_free(len(classes), self._far)
         self._loads: dict[tuple[Any, ...], tuple[int, ...]] = {}
         self._numbers: dict[tuple[int, ...], int] = {(): 0}
@@ -107,6 +113,7 @@ class ArrangedFit(FreeRoom):
         self._kind = np.zeros((len(self._cliques), self._free.shape[1]), dtype=np.int64)
         self._dirty = np.ones(self._free.shape[1], dtype=np.bool_)
         self._known: dict[bytes, int] = {}
+        self._seen = self._uncounted = 0  # of the work in the lattice
         self._base = self.save()
 
     def _conflicts(self, sim: Simulation, classes: Sequence[PodClass], wide: str) -> None:
@@ -241,7 +248,6 @@ class ArrangedFit(FreeRoom):
         key = counts.tobytes()
         found = self._known.get(key)
         if found is None:
-            before = self._lattice.work
             states = 1
             most = sum(self._lattice.most)
             for number in np.flatnonzero(counts).tolist():
@@ -251,7 +257,9 @@ class ArrangedFit(FreeRoom):
                 if self._lattice.goal(states) >= 0:
                     break
             found = self._known[key] = self._lattice.shortfall(states)
-            self.steps += (self._lattice.work - before) // _WORK_PER_STEP
+        steps, self._uncounted = divmod(self._lattice.work - self._seen + self._uncounted, _WORK_PER_STEP)
+        self._seen = self._lattice.work
+        self.steps += steps
         return float(found)
 
     def _kinds(self) -> Ints:
@@ -268,9 +276,10 @@ class ArrangedFit(FreeRoom):
         """It is not one room that is missing."""
         return
 
-    def gains(self, options: Sequence[Ints]) -> Floats:
+    def gains(self, options: Sequence[Ints], most_steps: int) -> Floats:
         if not options:
             return np.zeros(0)
+        steps = len(options) * (1 + self._free.shape[1] // _NODES_COPIED) // _OPTIONS_PER_STEP
         now = self.shortfall()
         pairs = self.pairs(options)
         out = np.zeros(len(options))
@@ -281,12 +290,15 @@ class ArrangedFit(FreeRoom):
             after = np.clip(free[used] / asked[used, None], 0.0, 1.0).min(axis=0)
             gain = np.where(self._static[n][pairs.rows], after - before, 0.0)
             out += _HINT * np.bincount(pairs.owner, weights=gain, minlength=len(options))
+        if steps > most_steps * _PART:
+            self.steps += 1 + len(options) // _GUESSED_PER_STEP
+            return out / (_HINT * len(self._asked))  # the members for which there would be room, alone
         state = self.save()
         for number, option in enumerate(options):
             self.take(option)
             out[number] += now - self.shortfall()
             self.restore(state)
-        self.steps += len(options) // 4
+        self.steps += steps
         return out
 
     def rows(self, taken: frozenset[int]) -> dict[str, int]:
@@ -325,7 +337,7 @@ class ArrangedFit(FreeRoom):
         return out
 
 
-def _bars(sim: Simulation, classes: Sequence[PodClass]) -> list[_Bar]:
+def bars_of(sim: Simulation, classes: Sequence[PodClass]) -> list[_Bar]:
     """What closes domains to each class: pods that its terms select, and pods whose terms select it."""
     out: list[_Bar] = []
     table = sim.snapshot.table

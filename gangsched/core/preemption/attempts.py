@@ -34,7 +34,9 @@ class Attempts(SearchState):
         start = self.fit.save(), set(self.taken)
         best: tuple[Harm, object, set[int], list[Item]] | None = None
         attempts = self._attempts(items, reprieve)
-        for attempt in attempts:
+        for number, attempt in enumerate(attempts):
+            if self._exhausted() and (number or not isinstance(self.fit, CountedFit)):  # to count once more is cheap
+                break
             self.fit.restore(start[0])
             self.taken = set(start[1])
             rest = attempt()
@@ -45,8 +47,6 @@ class Attempts(SearchState):
             cost = self._harm()
             if best is None or cost < best[0]:
                 best = cost, self.fit.save(), set(self.taken), rest
-            if self.stopped:
-                break
         if best is None:
             self.fit.restore(start[0])
             self.taken = start[1]
@@ -73,28 +73,30 @@ class Attempts(SearchState):
         everything = np.concatenate(slots)
         self.taken.difference_update(everything.tolist())
         self.fit.give_back(everything)
-        self.steps += 1 + len(everything) // PODS_PER_STEP
-        gains = self.fit.gains(slots)
+        gains = self._gains(slots)
         ratio = np.round(gains / np.array([len(s) for s in slots]), 9)
         work = np.array([sum(i.work for i in part) for part in parts])
         names = np.array([part[0].name for part in parts])
         order = np.lexsort((names, work, -ratio)).tolist()
         low, high = 0, len(order)  # with all of them the gang fits, with none it does not
         base = self.fit.save()
+        now = 0  # so many of them are taken
 
         def enough(first: int) -> bool:
-            self.fit.restore(base)
-            self.fit.take(np.concatenate([slots[n] for n in order[:first]]))
-            self.steps += 1
+            nonlocal now
+            moved = np.concatenate([slots[n] for n in order[min(now, first) : max(now, first)]])
+            (self.fit.take if first > now else self.fit.give_back)(moved)
+            now = first
+            self.steps += 1 + len(moved) // PODS_PER_STEP
             return self.fit.fits()
 
         guess = int(np.searchsorted(np.cumsum(gains[order]), self.fit.shortfall())) + 1
-        while guess < high:  # what is needed is mostly a small part: look there first
+        while guess < high and not self._exhausted():  # what is needed is mostly a small part: look there first
             if enough(guess):
                 high = guess
             else:
                 low, guess = guess, guess * 2
-        while high - low > 1:
+        while high - low > 1 and not self._exhausted():
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
         self.fit.restore(base)
@@ -183,9 +185,10 @@ class Attempts(SearchState):
                     del left[slot]
                 else:
                     kept.append(slot)
-            if len(kept) == len(chosen):
-                return chosen
+            within = len(kept) == len(chosen)
             chosen = kept
+            if within or self._exhausted():
+                break
         return chosen
 
     def _greedy(self, items: list[Item], reprieve: Callable[[list[Item]], list[Item]], per_pod: bool) -> list[Item]:
@@ -235,8 +238,7 @@ class Attempts(SearchState):
         part_of = {s: p for p in parts.values() for s in p.single}
         left = [i for i in singles if room[id(part_of[i.single])] > 0]
         while left and not self._fits() and not self._exhausted():
-            self.steps += 1 + len(left) // PODS_PER_STEP
-            gains = self.fit.gains([np.array(i.slots, dtype=np.int64) for i in left])
+            gains = self._gains([np.array(i.slots, dtype=np.int64) for i in left])
             names = np.array([i.name for i in left])
             works = np.array([i.work for i in left])
             order = np.lexsort((names, works, -np.round(gains, 9)))
@@ -260,8 +262,7 @@ class Attempts(SearchState):
                 return None
             options = [np.array([s for s in i.slots if s not in self.taken], dtype=np.int64) for i in left]
             sizes = np.array([len(o) for o in options])
-            self.steps += 1 + int(sizes.sum()) // PODS_PER_STEP
-            gains = self.fit.gains(options)
+            gains = self._gains(options)
             need = max(self.fit.shortfall(), 1e-6)
             useful = np.round(np.minimum(gains, need) / (sizes if per_pod else 1.0), 9)
             names = np.array([i.name for i in left])
@@ -296,7 +297,7 @@ class Attempts(SearchState):
             return []
         if isinstance(self.fit, CountedFit):
             self.steps += 1 + len(items) // PODS_PER_STEP
-            back = self.fit.trim(np.array([i.single for i in items], dtype=np.int64))
+            back = self.fit.trim(np.array([i.single for i in items], dtype=np.int64), self._left())
             self.taken.difference_update(back.tolist())
             return []
         middle = len(items) // 2
@@ -325,7 +326,7 @@ class Attempts(SearchState):
             self.steps += 1 + 2 * len(slots) // PODS_PER_STEP
             chosen = fit.cheapest(slots[order])
             fit.take(chosen)
-            back = fit.trim(chosen[::-1])
+            back = fit.trim(chosen[::-1], self._left())
             left = chosen[~np.isin(chosen, back)]
             cost = len(left), round(float(self._works[left].sum()), 6)
             if fit.fits() and (best is None or cost < best[:2]):

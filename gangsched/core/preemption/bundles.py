@@ -76,7 +76,11 @@ class Bundles(Attempts):
         """Settle a level with these gangs and single pods, all of them taken now. Returns the pods of lower priority
         that stay taken for their own level; None, with everything as it was, when nothing was found.
         """
-        if len(blocks) > _MOST_GANGS or sum(len(i.slots) for i in blocks) + len(singles) > _MOST_PODS:
+        if (
+            self._exhausted()
+            or len(blocks) > _MOST_GANGS
+            or sum(len(i.slots) for i in blocks) + len(singles) > _MOST_PODS
+        ):
             return None
         self._bundled_some = True
         start = self.fit.save(), set(self.taken)
@@ -204,6 +208,8 @@ class Bundles(Attempts):
         while improved and not self._late(lot):
             improved = False
             for out in sorted(best, key=lambda n: (-len(lot.gangs[n].slots), n)):
+                if self._late(lot):
+                    return best
                 rest = best - {out}
                 soft = self._shortfalls(lot, rest, True)
                 hard = self._shortfalls(lot, rest, False)
@@ -249,10 +255,9 @@ class Bundles(Attempts):
         if soft:
             self._take(self._most(lot, chosen))
         options = [np.array([s for s in o.tolist() if s not in self.taken], dtype=np.int64) for o in lot.options]
-        self.steps += 1 + sum(map(len, options)) // PODS_PER_STEP
         gains = np.zeros(len(options))
         some = [n for n, o in enumerate(options) if len(o)]
-        gains[some] = self.fit.gains([options[n] for n in some])
+        gains[some] = self._gains([options[n] for n in some])
         return [float(v) for v in self.fit.shortfall() - gains]
 
     def _enter(self, lot: _Level, chosen: frozenset[int]) -> None:

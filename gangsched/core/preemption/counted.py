@@ -80,7 +80,7 @@ class CountedFit(FreeRoom):
         """The room that is missing, for :mod:`.fewest`."""
         return Room(self._free, self._amounts, self._allowed, int(self._needed - self._whole))
 
-    def gains(self, options: Sequence[Ints]) -> Floats:
+    def gains(self, options: Sequence[Ints], most_steps: int) -> Floats:
         if not options:
             return np.zeros(0)
         pairs = self.pairs(options)
@@ -148,8 +148,9 @@ class CountedFit(FreeRoom):
             room[turn + 1] = np.floor(self._count(free, self._allowed[nodes]))
         return room
 
-    def trim(self, slots: Ints) -> Ints:
-        """Give back as many of these taken pods as the gang allows; returns those that are back.
+    def trim(self, slots: Ints, most_steps: int) -> Ints:
+        """Give back as many of these taken pods as the gang allows, or as can be tried in so many steps; returns those
+        that are back.
 
         ``slots`` come in the order in which they are to be given back where there is a choice. Nodes do not
         depend on each other once it is settled how many members each is to hold, so all nodes are worked on at
@@ -171,7 +172,7 @@ class CountedFit(FreeRoom):
             picked = slots[order[starts[at] + turn]]
             amounts = self._matrix[self._table.shape[picked]].T
             left = self._free[:, nodes[at]] - amounts
-            fine = (left >= floor[:, at]).all(axis=0) | ~self._allowed[nodes[at]]
+            fine = (left >= floor[:, at]).all(axis=0) | (target[at] <= 0)
             self._free[:, nodes[at[fine]]] = left[:, fine]
             back.append(picked[fine])
         self._room = self._count(self._free, self._allowed)
@@ -188,9 +189,14 @@ class CountedFit(FreeRoom):
         for i in range(len(self._amounts)):
             free[i] -= np.bincount(where, weights=amounts[:, i], minlength=len(nodes))
         without = np.floor(self._count(free, self._allowed[nodes]))
-        target = np.floor(self._room[nodes])
+        return self._given_up(nodes, counts, np.floor(self._room[nodes]), without, self._whole - self._needed)
+
+    @staticmethod
+    def _given_up(nodes: Ints, counts: Ints, target: Floats, without: Floats, spare: float) -> Floats:
+        """``target`` with so many members less, where a node holds more of them than ``without`` any of ``counts`` pods
+        gone.
+        """
         gained = target - without
-        spare = self._whole - self._needed
         for n in np.lexsort((nodes, -counts / np.maximum(gained, 1e-9))).tolist():
             if spare <= 0:
                 break

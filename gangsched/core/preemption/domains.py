@@ -156,6 +156,7 @@ class DomainFit(CountedFit):
         apart: Domains | None,
         spread: SpreadConstraint | None,
     ) -> None:
+        self.steps = 0
         self._one_a_node = one_a_node
         self._apart = apart
         self._bars: list[_Bar] = []
@@ -321,23 +322,37 @@ class DomainFit(CountedFit):
             return code, dict(enumerate(np.minimum(room, 1.0).tolist())), 1.0
         return np.full(len(ready), -1, dtype=np.int64), {}, float("inf")
 
-    def trim(self, slots: Ints) -> Ints:
-        """Give back as many of these pods as the gang allows, many at a time; returns those that are back."""
+    def trim(self, slots: Ints, most_steps: int) -> Ints:
+        """As in :class:`CountedFit`. Where domains are settled node by node nodes are worked on at once, else pods are
+        tried many at a time.
+        """
+        by_node = self._spread is None and self._apart is None
+        if by_node and not any(bar.hits[slots].any() for bar in self._bars):
+            return super().trim(slots, most_steps)
         back: list[int] = []
-        self._halve(slots, back)
+        self._halve(slots, back, self.steps + most_steps)
         return np.array(back, dtype=np.int64)
 
-    def _halve(self, slots: Ints, back: list[int]) -> None:
-        if not len(slots):
+    def _targets(self, nodes: Ints, where: Ints, slots: Ints, counts: Ints) -> Floats:
+        room = self._open_room()
+        target = room[nodes]
+        amounts = self._matrix[self._table.shape[slots]].T
+        gone = np.array([np.bincount(where, weights=held, minlength=len(nodes)) for held in amounts])
+        without = np.minimum(np.floor(self._count(self._free[:, nodes] - gone, self._allowed[nodes])), target)
+        return self._given_up(nodes, counts, target, without, float(room.sum()) - self._needed)
+
+    def _halve(self, slots: Ints, back: list[int], until: int) -> None:
+        if not len(slots) or self.steps >= until:
             return
+        self.steps += 1
         self.give_back(slots)
         if self.fits():
             back.extend(slots.tolist())
             return
         self.take(slots)
         if len(slots) > 1:
-            self._halve(slots[: len(slots) // 2], back)
-            self._halve(slots[len(slots) // 2 :], back)
+            self._halve(slots[: len(slots) // 2], back, until)
+            self._halve(slots[len(slots) // 2 :], back, until)
 
     def save(self) -> Any:
         return super().save(), [rule.counts.copy() for rule in self._rules()]

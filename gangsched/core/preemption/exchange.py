@@ -93,7 +93,7 @@ class Exchange(Bundles):
         # Those that would help most if nothing was taken yet.
         state, was = self.fit.save(), set(self.taken)
         self._give(sorted(self.taken))
-        gains = np.round(self.fit.gains([np.array(i.slots, dtype=np.int64) for i in out]), 9)
+        gains = np.round(self._gains([np.array(i.slots, dtype=np.int64) for i in out]), 9)
         self.fit.restore(state)
         self.taken = was
         names = np.array([i.name for i in out])

@@ -140,6 +140,8 @@ def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
         text = f"the gang would fit only if more pods were evicted than {_budgets(units.over_budgets)}"
     elif units is None or units.empty:
         text = "no lower-priority pods that may be evicted where the gang could run"
+    elif units.cut_short:
+        text = "the search for victims was cut short before it found any that would make the gang fit"
     else:
         count = len(units.everything())
         text = f"the gang would not fit even if all {count} lower-priority pods were evicted"

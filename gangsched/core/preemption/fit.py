@@ -15,15 +15,26 @@ import numpy as np
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.planning.arrangement import MAX_MEMBERS
 from gangsched.core.planning.placement import Placer, Want
+from gangsched.core.preemption.apart import apart_fit
 from gangsched.core.preemption.arranged import arranged_fit
 from gangsched.core.preemption.counted import CountedFit
 from gangsched.core.preemption.domains import domain_fit
+from gangsched.core.preemption.estimate import Estimate
 from gangsched.core.preemption.fewest import Room
 from gangsched.core.preemption.packed import PackedFit
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Floats, Ints
 from gangsched.model.records import Pod
+
+#: Pods that are lifted from the simulation or dropped into it, one by one, in about one step.
+_MOVED_PER_STEP = 20
+#: From so many moves on the simulation is built up anew.
+_JOURNAL = 20_000
+#: Gains of so many options are guessed in about one step.
+_GUESSED_PER_STEP = 100
+#: Gains are found out one by one if that takes no larger part of the steps that are left.
+_PART = 0.25
 
 
 class Fit(Protocol):
@@ -50,8 +61,10 @@ class Fit(Protocol):
     def holds(self, slot: int) -> tuple[float, ...]:
         """What one pod holds of the resources that :meth:`lacking` counts, in the same order."""
 
-    def gains(self, options: Sequence[Ints]) -> Floats:
-        """By how much taking each option alone would reduce the shortfall, ``(len(options),)``."""
+    def gains(self, options: Sequence[Ints], most_steps: int) -> Floats:
+        """By how much taking each option alone would reduce the shortfall, ``(len(options),)``; an estimate where
+        finding out would cost too much of ``most_steps``.
+        """
 
     def rows(self, taken: frozenset[int]) -> dict[str, int]:
         """Rows that members (by UID) are known to fit on with these slots taken; empty where any will do."""
@@ -75,6 +88,7 @@ class PlacedFit:
         self._placer = placer
         self._wants = wants
         self._taken: set[int] = set()
+        self._lifted: set[int] = set()  # of them, what the simulation shows
         self._base = sim.mark()
         self._shortfall: dict[frozenset[int], float] = {}
         self._rows: dict[frozenset[int], dict[str, int]] = {}
@@ -84,16 +98,32 @@ class PlacedFit:
             placer.pipeline.monotone(sim.snapshot.class_of(p), sim) for p in _one_of_each(sim, _members(wants))
         )
         self.steps = 0
+        self._moved = 0  # pods that no step has been counted for yet
+        self._estimate = Estimate(sim, placer.pipeline, _members(wants))
 
     def take(self, slots: Ints) -> None:
-        for slot in slots.tolist():
-            self._taken.add(slot)
-            self._sim.lift(slot)
+        self._taken.update(slots.tolist())
 
     def give_back(self, slots: Ints) -> None:
-        for slot in slots.tolist():
-            self._taken.discard(slot)
+        self._taken.difference_update(slots.tolist())
+
+    def _show(self) -> None:
+        """Have the simulation show what is taken: only when the members are placed, since most pods come and go."""
+        gone, back = self._taken - self._lifted, self._lifted - self._taken
+        journal = self._sim.mark() - self._base
+        moved = len(gone) + len(back)
+        if journal > _JOURNAL or journal + len(self._taken) < moved:  # it would grow with every test of a long search
+            self._sim.rollback(self._base)
+            moved = journal + len(self._taken)
+            gone, back = self._taken, set()
+        for slot in sorted(back):
             self._sim.drop(slot)
+        for slot in sorted(gone):
+            self._sim.lift(slot)
+        self._lifted = set(self._taken)
+        self._moved += moved
+        self.steps += self._moved // _MOVED_PER_STEP
+        self._moved %= _MOVED_PER_STEP
 
     def fits(self) -> bool:
         key = frozenset(self._taken)
@@ -108,6 +138,7 @@ class PlacedFit:
         key = frozenset(self._taken)
         found = self._shortfall.get(key)
         if found is None:
+            self._show()
             before = self._placer.looks
             mark = self._sim.mark()
             placed = self._placer.required(self._wants, self._sim, {})
@@ -133,8 +164,11 @@ class PlacedFit:
     def holds(self, slot: int) -> tuple[float, ...]:
         return ()
 
-    def gains(self, options: Sequence[Ints]) -> Floats:
+    def gains(self, options: Sequence[Ints], most_steps: int) -> Floats:
         now = self.shortfall()
+        if len(options) * self.steps > most_steps * _PART * len(self._shortfall):
+            self.steps += 1 + len(options) // _GUESSED_PER_STEP
+            return self._estimate.gains(options, np.array(sorted(self._taken), dtype=np.int64))
         out = np.zeros(len(options))
         for n, option in enumerate(options):
             self.take(option)
@@ -146,11 +180,7 @@ class PlacedFit:
         return set(self._taken)
 
     def restore(self, state: Any) -> None:
-        # Undoing step by step would also do, but the journal would grow with every test of a long search.
-        self._sim.rollback(self._base)
         self._taken = set(state)
-        for slot in sorted(self._taken):
-            self._sim.lift(slot)
 
 
 def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want]) -> Fit:
@@ -167,10 +197,11 @@ def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want]) -> Fit:
         return PackedFit(sim, placer.pipeline, wants)
     if not placer.pipeline.knows_company():
         return PlacedFit(sim, placer, wants)
-    if len(classes) > 1 and len(members) <= MAX_MEMBERS:
-        arranged = arranged_fit(sim, placer.pipeline, wants)
-        if arranged is not None:
-            return arranged
+    if len(classes) > 1:
+        several = arranged_fit if len(members) <= MAX_MEMBERS else apart_fit
+        exact = several(sim, placer.pipeline, wants)
+        if exact is not None:
+            return exact
     if len(classes) == 1:
         needed = sum(want.required for want in wants)
         found = domain_fit(sim, placer.pipeline, first, placer.pipeline.static_mask(first, sim), needed)

@@ -18,7 +18,7 @@ from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.fit import Fit
 from gangsched.core.preemption.harm import Harm, Loss, harm
-from gangsched.core.preemption.search import Item, SearchState
+from gangsched.core.preemption.search import PODS_PER_STEP, Item, SearchState
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.preemption import Target
@@ -110,6 +110,7 @@ class InOrder(SearchState):
             for taken in self._chosen:
                 self._returns(taken)
             self._chosen = []
+        self.units.cut_short = self.stopped
         return None
 
     def _for_quota_alone(self) -> Found | None:
@@ -160,6 +161,8 @@ class InOrder(SearchState):
 
     def _next(self, walk: Iterator[tuple[Holder, str]]) -> tuple[Holder, str, tuple[int, ...]] | None:
         for holder, reason in walk:
+            if self._exhausted():
+                break
             slots = self._slots_of(holder, reason)
             if slots is not None and self._allowed(slots):
                 return holder, reason, tuple(slots)
@@ -175,6 +178,8 @@ class InOrder(SearchState):
             if block.whole:
                 items.append(self._whole(block))
         for item in sorted(items, key=lambda i: (i.level, i.single < 0, i.work, i.name)):
+            if self._exhausted():
+                return
             if self._allowed(item.slots):
                 yield item
 
@@ -182,6 +187,7 @@ class InOrder(SearchState):
         if not self._within or not self.budgets:
             return True
         gone = [*self._counts, *slots]
+        self.steps += len(gone) // PODS_PER_STEP
         return not self.budgets.beyond([self.units.pod(s) for s in dict.fromkeys(gone)])
 
     def _goes(self, taken: Taken) -> None:
@@ -211,6 +217,9 @@ class InOrder(SearchState):
         tree = self._candidates.tree
         kept = self._chosen[-1:]
         for taken in reversed(self._chosen[:-1]):
+            if self._exhausted():
+                kept.append(taken)
+                continue
             self._returns(taken)
             if taken.holder is not None:
                 tree.add(taken.holder.node, taken.holder.amounts)

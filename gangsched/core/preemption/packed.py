@@ -194,7 +194,7 @@ class PackedFit(FreeRoom):
         needed = self._missing + self._assigned.sum(axis=1)
         return int(np.argmax(needed * (self._asked / self._mean).max(axis=1)))
 
-    def gains(self, options: Sequence[Ints]) -> Floats:
+    def gains(self, options: Sequence[Ints], most_steps: int) -> Floats:
         if not options:
             return np.zeros(0)
         pairs = self.pairs(options)

@@ -19,9 +19,11 @@ from gangsched.core.preemption.counted import CountedFit
 from gangsched.core.preemption.exact import Exact
 from gangsched.core.preemption.exchange import Exchange
 from gangsched.core.preemption.harm import Harm
-from gangsched.core.preemption.search import PODS_PER_STEP, Item
+from gangsched.core.preemption.search import Item
 from gangsched.core.state.snapshot import Ints
 
+#: Up to so many units that draw on overdrawn budgets are put back one by one.
+_SPARED_ONE_BY_ONE = 100
 #: More harm than any choice can do.
 _WORST = Harm(2**62, (), 0.0, ())
 
@@ -70,6 +72,8 @@ class Search(Exchange):
         """
         best: tuple[Harm, Any, set[int]] | None = None
         for number, (bundles, reserved, (state, taken)) in enumerate(starts):
+            if best is not None and self._exhausted():
+                break
             self.fit.restore(state)
             self.taken = set(taken)
             self._bundles = bundles
@@ -127,8 +131,7 @@ class Search(Exchange):
         self._give([s for b in bound for s in b.singles])
         left = [self._single(b, s) for b in bound for s in b.singles]
         while left and not self._exhausted():
-            gains = self.fit.gains([np.array(i.slots, dtype=np.int64) for i in left])
-            self.steps += 1
+            gains = self._gains([np.array(i.slots, dtype=np.int64) for i in left])
             best = min(range(len(left)), key=lambda n: (-round(float(gains[n]), 9), left[n].level, left[n].name))
             item = left.pop(best)
             self._take([item.single])
@@ -142,6 +145,7 @@ class Search(Exchange):
     def _only_proof(self) -> Choice | None:
         """No choice is known: with few units, look whether there is one at all."""
         cost, taken = self._proved(_WORST, frozenset())
+        self.units.cut_short = cost is _WORST and self.stopped
         return None if cost is _WORST else Choice(taken, cost, self._spent(), self.stopped, self.fit.rows(taken))
 
     def _exact(self) -> Exact:
@@ -192,9 +196,8 @@ class Search(Exchange):
         """What each would gain if nothing else was taken."""
         state = self.fit.save()
         self.fit.give_back(np.array(sorted(self.taken), dtype=np.int64))
-        gains = self.fit.gains([np.array(i.slots, dtype=np.int64) for i in items])
+        gains = self._gains([np.array(i.slots, dtype=np.int64) for i in items])
         self.fit.restore(state)
-        self.steps += 1 + sum(len(i.slots) for i in items) // PODS_PER_STEP
         return [float(gain) for gain in gains]
 
     def _spare_budgets(self, items: Sequence[Item]) -> None:
@@ -206,16 +209,26 @@ class Search(Exchange):
         used = self._draws(sorted(self.taken))
         order = [n for n, draws in enumerate(drawn) if draws and self._is_taken(items[n])]
         order.sort(key=lambda n: (-items[n].level, round(useful[n] / drawn[n].total(), 9), items[n].name))
-        for n in order:
-            if self.stopped:
-                return
-            if not any(used[key] > self.budgets.allowed[key] for key in drawn[n]):
+        # Where taking more never hurts, trying many at once and halving on refusal ends in the same set as trying each.
+        stack = [order] if len(order) > _SPARED_ONE_BY_ONE else [[n] for n in reversed(order)]
+        while stack and not self.stopped:
+            some = stack.pop()
+            due, ahead = [], used.copy()
+            for n in some:
+                if any(ahead[key] > self.budgets.allowed[key] for key in drawn[n]):
+                    due.append(n)
+                    ahead.subtract(drawn[n])
+            if not due:
                 continue  # and never again, as less and less is used
-            item = items[n]
-            if self._give_back(item.slots):
-                used.subtract(drawn[n])
-                continue
-            surplus = set(self.surplus(item.block)) if item.single < 0 else set()
-            core = [s for s in item.slots if s not in surplus]
-            if surplus and self._give_back(core):
-                used.subtract(self._draws(core))
+            if self._give_back([s for n in due for s in items[n].slots]):
+                used = ahead
+            elif len(due) > 1:
+                middle = len(some) // 2
+                stack += [some[middle:], some[:middle]]
+            else:
+                item = items[due[0]]
+                surplus = set(self.surplus(item.block)) if item.single < 0 else set()
+                core = [s for s in item.slots if s not in surplus]
+                if surplus and self._give_back(core):
+                    used.subtract(self._draws(core))
+                stack.append(some[some.index(due[0]) + 1 :])

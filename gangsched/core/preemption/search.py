@@ -71,6 +71,15 @@ class SearchState:
     def _spent(self) -> int:
         return self.steps + self.fit.steps
 
+    def _left(self) -> int:
+        """Steps that may still be spent."""
+        return max(0, self.max_steps - self._spent())
+
+    def _gains(self, options: Sequence[Ints]) -> Floats:
+        """By how much taking each option alone would reduce the shortfall, as far as the budget lets one look."""
+        self.steps += 1 + sum(map(len, options)) // PODS_PER_STEP
+        return self.fit.gains(options, self._left())
+
     def _everything(self) -> tuple[Ints, Ints]:
         """``(slots, levels)``: all that may leave at first, and the priority that each counts under."""
         blocks, priority = self.units.blocks, self.units.snapshot.table.priority

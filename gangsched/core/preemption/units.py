@@ -125,6 +125,8 @@ class Units:
         self.inviolable = inviolable
         #: Budgets without which there would be a choice, where they may not be broken.
         self.over_budgets: tuple[str, ...] = ()
+        #: The search ended before it had found a choice, or that there is none.
+        self.cut_short = False
         self.binding = frozenset(binding)
         self._usable = usable
         self.blocks: list[Block] = []
