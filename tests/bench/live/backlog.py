@@ -24,7 +24,7 @@ from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
 LIMIT_SECONDS = 180.0
 #: Everything is told when no Event and no status has been written for so long; where the limit is short, as in a smoke
 #: run, this part of it is enough. Nobody is waited for longer than ``TOLD_SECONDS``.
-STILL_SECONDS, STILL_PART, TOLD_SECONDS = 3.0, 0.05, 60.0
+STILL_SECONDS, STILL_PART, TOLD_SECONDS = 3.0, 1 / 60, 60.0
 _LOOK_SECONDS = 0.5
 _TOLD = ("events", "pods/status", "podgroups/status")
 

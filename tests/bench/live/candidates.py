@@ -22,6 +22,7 @@ from tests.controlplane.plane import TOKENS, ControlPlane
 from tests.e2e.scheduler import free_port
 
 OURS, KUBE, FLOOR = "gangsched", "kube-scheduler", "floor"
+_FLOOR_PROGRAM = (sys.executable, "-m", "tests.bench.live.floor")
 QPS, BURST = 5_000, 10_000
 _LOOK_SECONDS = 0.02
 #: As it is installed by default, whatever this environment has.
@@ -101,8 +102,19 @@ def kube_listening(plane: ControlPlane, folder: Path, port: int) -> list[str]:
 def _floor(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
     per_node = max(1, cell.node_cpu * 1000 // cell.milli_cpu)
     numbers = [str(n) for n in (cell.nodes, per_node, cell.evicted)]
-    token = TOKENS["admin"][0]
-    return [sys.executable, "-m", "tests.bench.live.floor", plane.server, token, str(plane.ca_file), *numbers]
+    return [*_FLOOR_PROGRAM, "backlog", plane.server, TOKENS["admin"][0], str(plane.ca_file), *numbers]
+
+
+def _floor_listening(plane: ControlPlane, cell: Cell, port: int) -> list[str]:
+    numbers = [str(n) for n in (cell.size, port)]
+    return [*_FLOOR_PROGRAM, "arriving", plane.server, TOKENS["admin"][0], str(plane.ca_file), *numbers]
+
+
+def listening(name: str, plane: ControlPlane, cell: Cell, folder: Path, port: int) -> list[str]:
+    """The command line of one of ``ALL`` for pods that arrive: ``/readyz`` on this port says when it is ready."""
+    if name == FLOOR:
+        return _floor_listening(plane, cell, port)
+    return (ours_listening if name == OURS else kube_listening)(plane, folder, port)
 
 
 def _telling(**settings: object) -> Callable[[ControlPlane, Cell, Path], list[str]]:

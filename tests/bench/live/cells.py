@@ -67,10 +67,10 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 _WHOLE_NODE = 3900
 
 BACKLOG = (
-    Cell(name="10,000 single pods", gangs=10_000),
-    Cell(name="500 gangs of 20", gangs=500, size=20),
-    Cell(name="20 gangs of 500", gangs=20, size=500),
-    Cell(name="1 gang of 5,000", gangs=1, size=5_000),
+    Cell(name="10,000 single pods", gangs=10_000, smoke=50),
+    Cell(name="500 gangs of 20", gangs=500, size=20, smoke=50),
+    Cell(name="20 gangs of 500", gangs=20, size=500, smoke=50),
+    Cell(name="1 gang of 5,000", gangs=1, size=5_000, smoke=50),
 )
 
 PREEMPTION = (
@@ -112,7 +112,7 @@ PREEMPTION = (
 
 ALL = (*BACKLOG, *PREEMPTION)
 #: Our scheduler alone, with all it tells and with less.
-TELLING = Cell(name="what Events cost: 500 gangs", gangs=500, size=20)
+TELLING = Cell(name="what Events cost: 500 gangs", gangs=500, size=20, smoke=50)
 
 
 def classes() -> list[Object]:

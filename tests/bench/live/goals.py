@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.bench.live import arrival, cells
-from tests.bench.live.arrival import Outcome
 from tests.bench.live.backlog import Result
 from tests.bench.live.candidates import FLOOR, KUBE, OURS
+from tests.bench.live.outcome import Outcome
 from tests.bench.live.report import Report
 from tests.bench.table import table
 

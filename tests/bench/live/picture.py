@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from tests.bench import svg
 from tests.bench.live import cells
-from tests.bench.live.arrival import WINDOW_SECONDS, Outcome
 from tests.bench.live.backlog import Result
 from tests.bench.live.candidates import FLOOR, KUBE, OURS
+from tests.bench.live.outcome import WINDOW_SECONDS, Outcome
 from tests.bench.live.report import Report
 
 _SERIES = {FLOOR: 0, OURS: 1, KUBE: 2}
 _TOLD = {FLOOR: "floor: a loop that only makes the calls"}
+_COMING = {FLOOR: "floor: binds each gang when all its pods exist"}
 _NODES = {cell.name: cell.nodes for cell in cells.ALL}
 _WIDTH, _MARGIN, _LEFT, _RIGHT = 880.0, 24.0, 224.0, 690.0
 _BAR, _STEP, _GROUP = 13.0, 16.0, 64.0
@@ -21,8 +22,11 @@ _CHART, _HIGH = 356.0, 130.0
 
 
 def picture(report: Report) -> str:
-    """An SVG: seconds to the last binding, and how memory and latency go while pods come and go."""
+    """An SVG: seconds to the last binding; how long gangs that arrive take, and how memory and latency go meanwhile."""
     parts, y = _bars(report.backlog)
+    if report.arrival:
+        more, y = _latencies(report.arrival, y + 22)
+        parts += more
     for outcome in report.arrival:
         if len(outcome.windows) > 1 and outcome.candidate == OURS:
             more, y = _over_time(outcome, y + 22)
@@ -101,6 +105,60 @@ def _bar(axis: svg.Axis, y: float, r: Result, group: dict[str, Result]) -> list[
         svg.text(second, y + _BAR - 2.5, more, "soft"),
     ]
     return parts
+
+
+def _latencies(outcomes: Sequence[Outcome], top: float) -> tuple[list[str], float]:
+    """One group for each cell in which pods arrive: bars to the median, lines to the p99; and where they end."""
+    names = list(dict.fromkeys(o.cell for o in outcomes))
+    times = [1e3 * seconds for o in outcomes for seconds in (o.gang_p50, o.gang_p99) if seconds > 0]
+    low = svg.round_down(min(times, default=10.0) / 2)
+    axis = svg.Axis(low, max([*times, 10 * low]), _LEFT, _RIGHT, logarithmic=True)
+    first, bottom = top + 70.0, top + 70.0 + _GROUP * len(names)
+    present = {o.candidate for o in outcomes}
+    subtitle = (
+        "From the creation of a gang's last member to its binding: bars are medians, lines go on to the p99. "
+        "Logarithmic. CPU: with the start."
+    )
+    parts = [
+        svg.text(_MARGIN, top + 12, "Milliseconds until a gang that arrives is bound", "title"),
+        svg.text(_MARGIN, top + 30, subtitle, "soft"),
+        svg.legend(_MARGIN, top + 52, [(_COMING.get(c, c), n) for c, n in _SERIES.items() if c in present]),
+    ]
+    for tick in axis.ticks():
+        x = axis.at(tick)
+        parts.append(svg.line(x, first, x, bottom, "axis" if tick == low else "grid"))
+        parts.append(svg.text(x, bottom + 15, f"{svg.number(tick)}{' ms' if tick == low else ''}", "soft", "middle"))
+    for n, name in enumerate(names):
+        group = sorted((o for o in outcomes if o.cell == name), key=lambda o: _SERIES.get(o.candidate, 3))
+        y = first + n * _GROUP + (_GROUP - _STEP * len(group)) / 2
+        middle = first + (n + 0.5) * _GROUP
+        lines = [*name.replace("; ", ";\n").splitlines(), f"{group[0].rate:.0f} pods/s"]
+        for number, line in enumerate(lines):
+            at = middle + 4 + 15 * (number - (len(lines) - 1) / 2)
+            parts.append(svg.text(_LEFT - 12, at, line, "soft" if number == len(lines) - 1 else "", "end"))
+        for o in group:
+            parts += _latency(axis, y, o)
+            y += _STEP
+    return parts, bottom + 22
+
+
+def _latency(axis: svg.Axis, y: float, o: Outcome) -> list[str]:
+    """The median, the p99, both in words, and the processor time that a pod took."""
+    if o.gang_p50 <= 0:
+        return [svg.text(axis.start + 6, y + _BAR - 2.5, "no gang was bound", "soft")]
+    p50, p99, middle = axis.at(1e3 * o.gang_p50), axis.at(1e3 * o.gang_p99), y + _BAR / 2
+    told = f"{1e3 * o.gang_p50:.0f}, {1e3 * o.gang_p99:.0f} ms"
+    more = f"CPU {1e3 * o.cpu_seconds / max(1, o.bound):.1f} ms/pod"
+    more += "" if o.finished else f", {o.bound} of {o.pods} bound"
+    second = p99 + 14 + len(told) * svg.LETTER
+    return [
+        svg.box(axis.start, y, max(1.0, p50 - axis.start), _BAR, _SERIES.get(o.candidate, 3)),
+        svg.line(p50, middle, p99, middle, "thin"),
+        svg.line(p99, middle - 3, p99, middle + 3, "thin"),
+        svg.paper(p99 + 3, y, second - p99 + len(more) * svg.LETTER, _BAR),
+        svg.text(p99 + 6, y + _BAR - 2.5, told, "bold" if o.candidate == OURS else ""),
+        svg.text(second, y + _BAR - 2.5, more, "soft"),
+    ]
 
 
 def _over_time(o: Outcome, top: float) -> tuple[list[str], float]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tests.bench.live.arrival import Outcome
 from tests.bench.live.backlog import Result
 from tests.bench.live.candidates import FLOOR, KUBE, OURS
+from tests.bench.live.outcome import Outcome
 from tests.bench.table import table
 
 
@@ -98,6 +98,7 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
         "pod p99 s",
         "gang p50 s",
         "gang p99 s",
+        "x floor p50, p99",
         "RSS MB ready",
         "end",
         "peak",
@@ -105,6 +106,7 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
         "lag p99 s",
         "calls/pod",
     )
+    floors = {o.cell: o for o in outcomes if o.candidate == FLOOR}
     rows = [
         (
             o.cell,
@@ -116,6 +118,7 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
             o.bare_list,
             o.ready,
             *(each if each >= 0 else None for each in (o.pod_p50, o.pod_p99, o.gang_p50, o.gang_p99)),
+            _beside_floor(o, floors.get(o.cell)),
             o.rss_ready_mb,
             o.rss_end_mb,
             o.peak_mb,
@@ -126,6 +129,13 @@ def arrival_table(outcomes: Sequence[Outcome]) -> str:
         for o in outcomes
     ]
     return table(header, rows)
+
+
+def _beside_floor(o: Outcome, floor: Outcome | None) -> str:
+    """The latencies of gangs in multiples of the floor's."""
+    if floor is None or floor is o or min(o.gang_p50, floor.gang_p50) <= 0:
+        return ""
+    return f"{o.gang_p50 / floor.gang_p50:.1f}, {o.gang_p99 / floor.gang_p99:.1f}"
 
 
 def windows_table(outcomes: Sequence[Outcome]) -> str:

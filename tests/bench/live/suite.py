@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.bench.live import arrival, backlog, cells
+from tests.bench.live import arrival, backlog, cells, latency
 from tests.bench.live.arrival import Arrival
-from tests.bench.live.candidates import ALL, FLOOR, KUBE, OURS, TELLING, Candidate, compiled
+from tests.bench.live.candidates import ALL, KUBE, OURS, TELLING, Candidate
 from tests.bench.live.cells import Cell
 from tests.bench.live.machine import machine
 from tests.bench.live.report import Report
@@ -60,10 +61,9 @@ def steps(
     for each in filter(lambda each: wanted(each.name), arrival.ALL):
         coming = each.smaller() if smoke else each
         coming = coming.at(rate) if rate else coming
-        for candidate in chosen:
-            if candidate.name != FLOOR:
-                whose = coming if candidate.name == OURS else coming.bounded()
-                yield Step(whose, candidate, _coming_estimate(whose))
+        for candidate in sorted(chosen, key=lambda candidate: candidate.name != OURS):  # whose rate the others get
+            whose = coming if candidate.name == OURS else coming.bounded()
+            yield Step(whose, candidate, _coming_estimate(whose))
 
 
 def _coming_estimate(coming: Arrival) -> float:
@@ -86,60 +86,112 @@ def run(
     *,
     limit_seconds: float,
     repeat: int = 1,
+    at_once: int = 1,
     found: Report | None = None,
     keep: Callable[[Report], None] = lambda report: None,
 ) -> Report:
     """Measure; what ``found`` has already is not measured again. ``keep`` gets everything after each step.
 
     With ``repeat`` everybody but kube-scheduler runs so many times, and the run with the median time counts; of the
-    first removals their own median. A step that fails is noted, and the others go on.
+    first removals their own median. ``at_once`` is how many cells share the machine, which is for runs whose figures
+    say nothing. A step that fails is noted, and the others go on.
     """
-    compiled()
     report = found or Report(machine(), [], [])
     report.failed = []
     done = {(r.cell, r.candidate) for r in (*report.backlog, *report.telling)}
     done |= {(o.cell, o.candidate) for o in report.arrival}
-    todo = [step for step in todo if (step.cell.name, step.candidate.name) not in done]
-    if todo:
+    left = [step for step in todo if (step.cell.name, step.candidate.name) not in done]
+    if left:
         report.measured = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    times = [_times(step, repeat) for step in todo]
-    left = sum(step.seconds * n for step, n in zip(todo, times, strict=True))
-    _say(f"{len(todo)} measurements, {left / 60:.0f} minutes at most")
-    began = time.monotonic()
-    for number, (step, many) in enumerate(zip(todo, times, strict=True), 1):
-        minutes = (time.monotonic() - began) / 60
-        _say(f"[{number}/{len(todo)}, after {minutes:.1f} min, {left / 60:.0f} left at most] {step.name} ...")
-        try:
-            _measure(step, many, limit_seconds, report)
-        except Exception as error:  # noqa: BLE001 - hours of others are not thrown away for one
-            report.failed.append(f"{step.name}: {type(error).__name__}: {error}")
-            _say(f"    FAILED: {type(error).__name__}: {error}")
-        left -= step.seconds * many
-        keep(report)
+    asyncio.run(_Run(left, limit_seconds, repeat, at_once, report, keep).all())
+    order = [(step.cell.name, step.candidate.name) for step in todo]
+    for results in (report.backlog, report.telling):
+        results.sort(key=lambda r: _place(order, r.cell, r.candidate))
+    report.arrival.sort(key=lambda o: _place(order, o.cell, o.candidate))
+    keep(report)
     return report
 
 
-def _times(step: Step, repeat: int) -> int:
-    return repeat if isinstance(step.cell, Cell) and step.candidate.name != KUBE else 1
+def _place(order: Sequence[tuple[str, str]], cell: str, candidate: str) -> int:
+    """What this run was not asked for comes first, as it was."""
+    return order.index((cell, candidate)) if (cell, candidate) in order else -1
 
 
-def _measure(step: Step, many: int, limit_seconds: float, report: Report) -> None:
-    if isinstance(step.cell, Arrival):
-        outcome = asyncio.run(arrival.measure(_beside(step, report), step.candidate.name))
-        report.arrival.append(outcome)
-        _say(f"    {outcome.bound}/{outcome.pods} bound, gang p99 {outcome.gang_p99} s {outcome.note}")
-        return
-    results = [asyncio.run(backlog.measure(step.cell, step.candidate, limit_seconds)) for _ in range(many)]
-    result = backlog.combined(results)
-    (report.telling if step.cell.name == cells.TELLING.name else report.backlog).append(result)
-    _say(f"    {' '.join(f'{seconds:.1f}' for seconds in result.runs)} s {result.note}")
+class _Run:
+    """The steps of one run, and how far it is."""
 
+    def __init__(
+        self,
+        todo: Sequence[Step],
+        limit_seconds: float,
+        repeat: int,
+        at_once: int,
+        report: Report,
+        keep: Callable[[Report], None],
+    ) -> None:
+        self._todo = todo
+        self._limit_seconds = limit_seconds
+        self._repeat = repeat
+        self._at_once = at_once
+        self._report = report
+        self._keep = keep
+        self._began = time.monotonic()
+        self._begun = 0
+        self._left = sum(step.seconds * self._times(step) for step in todo)
 
-def _beside(step: Step, report: Report) -> Arrival:
-    """The cell of the step, at the rate at which pods came for ours in this run, if they did."""
-    assert isinstance(step.cell, Arrival)
-    rates = [o.rate for o in report.arrival if o.cell == step.cell.name and o.candidate == OURS]
-    return step.cell.at(rates[0]) if rates and step.candidate.name != OURS else step.cell
+    async def all(self) -> None:
+        """Each cell with one candidate after another, since some take over what was found with the first."""
+        _say(f"{len(self._todo)} measurements, {self._minutes_left():.0f} minutes at most")
+        by_cell = [list(steps) for _, steps in itertools.groupby(self._todo, key=lambda step: step.cell.name)]
+        if self._at_once > 1:  # the longest first, so that all end together
+            by_cell.sort(key=lambda steps: -sum(step.seconds for step in steps))
+        cells_left = iter(by_cell)
+
+        async def work() -> None:
+            for steps in cells_left:
+                for step in steps:
+                    await self._one(step)
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._at_once):
+                workers.create_task(work())
+
+    async def _one(self, step: Step) -> None:
+        self._begun += 1
+        minutes = (time.monotonic() - self._began) / 60
+        where = f"[{self._begun}/{len(self._todo)}, after {minutes:.1f} min, {self._minutes_left():.0f} left at most]"
+        _say(f"{where} {step.name} ...")
+        try:
+            await self._measure(step)
+        except Exception as error:  # noqa: BLE001 - hours of others are not thrown away for one
+            self._report.failed.append(f"{step.name}: {type(error).__name__}: {error}")
+            _say(f"    {step.name}: FAILED: {type(error).__name__}: {error}")
+        self._left -= step.seconds * self._times(step)
+        self._keep(self._report)
+
+    async def _measure(self, step: Step) -> None:
+        if isinstance(step.cell, Arrival):
+            outcome = await latency.measure(self._beside(step, step.cell), step.candidate.name)
+            self._report.arrival.append(outcome)
+            _say(f"    {step.name}: {outcome.bound}/{outcome.pods} bound, gang p99 {outcome.gang_p99} s {outcome.note}")
+            return
+        results = [
+            await backlog.measure(step.cell, step.candidate, self._limit_seconds) for _ in range(self._times(step))
+        ]
+        result = backlog.combined(results)
+        (self._report.telling if step.cell.name == cells.TELLING.name else self._report.backlog).append(result)
+        _say(f"    {step.name}: {' '.join(f'{seconds:.1f}' for seconds in result.runs)} s {result.note}")
+
+    def _beside(self, step: Step, coming: Arrival) -> Arrival:
+        """The cell of the step, at the rate at which pods came for ours in this run, if they did."""
+        rates = [o.rate for o in self._report.arrival if o.cell == coming.name and o.candidate == OURS]
+        return coming.at(rates[0]) if rates and step.candidate.name != OURS else coming
+
+    def _times(self, step: Step) -> int:
+        return self._repeat if isinstance(step.cell, Cell) and step.candidate.name != KUBE else 1
+
+    def _minutes_left(self) -> float:
+        return self._left / self._at_once / 60
 
 
 def _say(text: str) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from gangsched.runtime.config import load
-from tests.bench.live import arrival, backlog, cells, suite
+from tests.bench.live import arrival, backlog, cells, latency, suite
 from tests.bench.live.candidates import ALL, FLOOR, KUBE, OURS, TELLING, Candidate
 from tests.bench.live.goals import WANTED, goals, goals_table
+from tests.bench.live.outcome import Outcome, Window
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, telling_table
 from tests.controlplane.plane import ControlPlane
@@ -38,9 +40,9 @@ def result(cell: str, candidate: str, seconds: float) -> backlog.Result:
     )
 
 
-def outcome(cell: str, p99: list[float]) -> arrival.Outcome:
+def outcome(cell: str, p99: list[float]) -> Outcome:
     """A run whose windows have these latencies."""
-    return arrival.Outcome(
+    return Outcome(
         cell=cell,
         rate=100.0,
         pods=8,
@@ -51,7 +53,7 @@ def outcome(cell: str, p99: list[float]) -> arrival.Outcome:
         pod_p99=0.2,
         gang_p50=0.1,
         gang_p99=0.2,
-        windows=[arrival.Window(8, 0.1, each, 100.0) for each in p99],
+        windows=[Window(8, 0.1, each, 100.0) for each in p99],
         rss_ready_mb=90.0,
         rss_end_mb=100.0,
         peak_mb=100.0,
@@ -74,6 +76,15 @@ def test_picture_and_tables() -> None:
     assert "&gt; 180 × ours" in drawn
     assert "> 180" in backlog_table([done, cut])
     assert "POST pods/binding 1.00" in calls_table([done, cut])
+
+
+def test_latencies_are_told_in_multiples_of_the_floors() -> None:
+    """Of gangs, the median and the p99; of those that were bound."""
+    ours = outcome("c", [1.0])
+    floor = msgspec.structs.replace(ours, candidate=FLOOR, gang_p50=0.05, gang_p99=0.08)
+    never = msgspec.structs.replace(ours, candidate=KUBE, gang_p50=-1.0, gang_p99=-1.0)
+    told = arrival_table([ours, floor, never]).splitlines()[2:]
+    assert ["2.0, 2.5" in line for line in told] == [True, False, False]
 
 
 def test_goals() -> None:
@@ -101,16 +112,16 @@ def test_a_suite_that_fails_goes_on_and_is_resumed(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(backlog, "measure", measure)
     monkeypatch.setattr(suite, "machine", lambda: "here")
-    todo = list(suite.steps([], [FLOOR], smoke=False, limit_seconds=180.0))
+    todo = list(suite.steps([c.name for c in cells.ALL], [FLOOR], smoke=False, limit_seconds=180.0))
     kept: list[int] = []
     found = suite.run(todo, limit_seconds=180.0, repeat=3, keep=lambda report: kept.append(len(report.backlog)))
-    assert kept == [1, 1, 2, 3, 4, 5, 6]
+    assert kept == [1, 1, 2, 3, 4, 5, 6, 6]
     assert found.failed == [f"{broken[0]}: {FLOOR}: RuntimeError: no control plane"]
     assert found.backlog[0].runs == [1.0, 1.0, 1.0]
     broken.clear()
     found = suite.run(todo, limit_seconds=180.0, found=found)
     assert not found.failed
-    assert [r.cell for r in found.backlog] == [cells.ALL[0].name, *(c.name for c in cells.ALL[2:]), cells.ALL[1].name]
+    assert [r.cell for r in found.backlog] == [c.name for c in cells.ALL]
 
 
 def test_the_median_of_the_first_removals_is_one_of_its_own() -> None:
@@ -150,30 +161,54 @@ def test_cells_and_rates_can_be_chosen() -> None:
     """By parts of their names; what arrives comes at the rate that is asked for, for as long as the cell says."""
     everybody = [c.name for c in ALL]
     found = list(suite.steps(["churn", "Events"], everybody, smoke=False, limit_seconds=180.0, rate=20.0))
-    assert [step.candidate.name for step in found] == [*(c.name for c in TELLING), OURS, KUBE]
-    ours, kube = (step.cell for step in found[-2:])
+    assert [step.candidate.name for step in found] == [*(c.name for c in TELLING), OURS, FLOOR, KUBE]
+    ours, *others = (step.cell for step in found[-3:])
     assert isinstance(ours, arrival.Arrival)
-    assert isinstance(kube, arrival.Arrival)
     assert (ours.rate, ours.share, ours.cell.pods) == (20.0, 0.0, 3600)
-    assert (kube.rate, kube.seconds) == (20.0, 60.0)
-    assert not list(suite.steps(["churn"], [FLOOR], smoke=False, limit_seconds=180.0))
+    for other in others:
+        assert isinstance(other, arrival.Arrival)
+        assert (other.rate, other.seconds) == (20.0, 60.0)
+    assert not list(suite.steps(["Events"], [FLOOR], smoke=False, limit_seconds=180.0))
 
 
-def test_kube_scheduler_gets_the_rate_that_ours_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_share_the_machine_where_figures_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many at once, those of one cell after each other, and told in the order of the cells."""
+    running: list[str] = []
+    together: list[int] = []
+
+    async def measure(cell: cells.Cell, candidate: Candidate, limit_seconds: float) -> backlog.Result:
+        assert cell.name not in running
+        running.append(cell.name)
+        together.append(len(running))
+        for _ in range(cell.nodes // 10):
+            await asyncio.sleep(0)
+        running.remove(cell.name)
+        return result(cell.name, candidate.name, 1.0)
+
+    monkeypatch.setattr(backlog, "measure", measure)
+    monkeypatch.setattr(suite, "machine", lambda: "here")
+    todo = list(suite.steps(["evict"], [FLOOR, OURS], smoke=False, limit_seconds=180.0))
+    found = suite.run(todo, limit_seconds=180.0, at_once=2)
+    assert not found.failed
+    assert max(together) == 2
+    assert [(r.cell, r.candidate) for r in found.backlog] == [(s.cell.name, s.candidate.name) for s in todo]
+
+
+def test_the_others_get_the_rate_that_ours_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """In cells whose rate hangs on the floor that was measured before; goals look at ours alone."""
 
-    async def measure(coming: arrival.Arrival, candidate: str) -> arrival.Outcome:
+    async def measure(coming: arrival.Arrival, candidate: str) -> Outcome:
         rate = 60.0 if coming.share else coming.rate
         told = outcome(coming.name, [1.0, 1.0, 1.0, 1.0 if candidate == OURS else 9.0])
         return msgspec.structs.replace(told, candidate=candidate, rate=rate, pods=coming.cell.pods)
 
-    monkeypatch.setattr(arrival, "measure", measure)
+    monkeypatch.setattr(latency, "measure", measure)
     monkeypatch.setattr(suite, "machine", lambda: "here")
-    todo = list(suite.steps(["churn"], [OURS, KUBE], smoke=False, limit_seconds=180.0))
+    todo = list(suite.steps(["churn"], [FLOOR, OURS, KUBE], smoke=False, limit_seconds=180.0))
     found = suite.run(todo, limit_seconds=180.0)
     assert not found.failed
-    assert [(o.candidate, o.rate) for o in found.arrival] == [(OURS, 60.0), (KUBE, 60.0)]
-    assert found.arrival[1].pods == 3600
+    assert [(o.candidate, o.rate) for o in found.arrival] == [(OURS, 60.0), (FLOOR, 60.0), (KUBE, 60.0)]
+    assert [o.pods for o in found.arrival[1:]] == [3600, 3600]
     assert {g.met for g in goals(found) if g.cell == arrival.CHURN.name} == {True}
     assert KUBE in arrival_table(found.arrival)
 
