@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from gangsched.model import wire
-from gangsched.model.dialects import koordinator, membership, upstream
+from gangsched.model.dialects import koordinator, membership, remark, upstream
 from gangsched.model.records import (
     SINGLE,
     Budget,
@@ -228,9 +228,10 @@ class PodBuilder:
         family, group = self._gang or (SINGLE, self._name)
         gang = GangId(family, self._namespace, group, self._scheduler)
         fields = dict(self._fields)
+        meta = wire.ObjectMeta(self._name, "", self._namespace, labels=self._labels, annotations=self._hints)
         if koordinator.NAME in self._hints:
-            meta = wire.ObjectMeta(self._name, "", self._namespace, labels=self._labels, annotations=self._hints)
             gang, fields["mistake"] = membership(meta, wire.PodSpec(scheduler_name=self._scheduler))
+        fields["remark"] = remark(gang, meta)
         return Pod(
             namespace=self._namespace,
             name=self._name,

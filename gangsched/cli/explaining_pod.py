@@ -9,7 +9,7 @@ import msgspec
 from gangsched.cli.what_if import State
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Spared, Victim
 from gangsched.core.preemption.drained import Leaving, budgets_of
-from gangsched.core.preemption.patience import Patience, runs_since
+from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.model.marks import protected
 from gangsched.model.records import SINGLE, Pod
@@ -145,7 +145,7 @@ def _safe_with(state: State, pod: Pod, victim: Victim, decision: Decision) -> It
     else:
         yield f"a priority of at least {decision.priority}{unit}"
     yield 'label scheduling.koordinator.sh/disable-preemptible: "true", or annotation volcano.sh/preemptable: "false"'
-    run = max(0.0, state.now - runs_since(pod))
+    run = max(0.0, state.now - pod.runs_since)
     where = f"PriorityClass {pod.priority_class}" if pod.priority_class else "its PriorityClass"
     yield (
         f"a minimum run time (gangsched.dev/minimum-run-time of {where}, or preemption.minimumRunTime) of more than"
@@ -202,7 +202,8 @@ def _spared(pod: Pod, listed: Iterable[Spared]) -> Spared | None:
 
 
 def _patience(state: State, pod: Pod) -> Iterator[str]:
-    patience = Patience(state.world.membership, state.world.classes, state.options)
+    world = state.world
+    patience = Patience(world.membership, world.classes, state.options, world.sightings.began_at)
     until = patience.spared_until(pod, state.world.membership.spec(pod.gang))
     if until > state.now:
         yield f"its minimum run time ends at {render_time(until)}"

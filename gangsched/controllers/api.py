@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
 import msgspec
 
-from gangsched.cluster.kube.client import ApiError, Client, segment
+from gangsched.cluster.kube.client import ApiError, Client, answer_of, segment
 from gangsched.cluster.kube.connection import Connection, close_session
+from gangsched.cluster.kube.depth import bounded
 from gangsched.cluster.kube.discovery import KUEUE_RUNS
+from gangsched.controllers.responses import Response
 from gangsched.model import jobsets
 from gangsched.model.dialects import koordinator, upstream
 from gangsched.model.queues import GROUP, VERSIONS
@@ -52,6 +53,7 @@ class _Resources(msgspec.Struct):
 
 
 _resources = msgspec.json.Decoder(_Resources)
+_object = msgspec.json.Decoder(dict[str, Any])
 
 
 async def discover(client: Client) -> frozenset[Served]:
@@ -75,22 +77,23 @@ async def discover(client: Client) -> frozenset[Served]:
 
 async def _resource_names(client: Client, family: str, version: str) -> frozenset[str]:
     """What an API version serves; nothing where there is no such version."""
+    path = f"/apis/{family}/{version}"
     try:
         await client.bucket.take()
-        body = await client.attempt("GET", f"/apis/{family}/{version}", timeout_seconds=_TIMEOUT_SECONDS)
+        body = await client.attempt("GET", path, timeout_seconds=_TIMEOUT_SECONDS)
     except ApiError as error:
         if error.status == 404:
             return frozenset()
         raise
-    return frozenset(each.name for each in _resources.decode(body).resources or ())
+    return frozenset(each.name for each in answer_of(_resources, body, f"GET {path}").resources or ())
 
 
 async def read_object(client: Client, served: Served, namespace: str, name: str) -> dict[str, Any]:
     """The object. Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError."""
     await client.bucket.take()
-    body = await client.attempt("GET", _path(served, namespace, name), timeout_seconds=_TIMEOUT_SECONDS)
-    answer = msgspec.json.decode(body)
-    return answer if isinstance(answer, dict) else {}
+    path = _path(served, namespace, name)
+    body = await client.attempt("GET", path, timeout_seconds=_TIMEOUT_SECONDS)
+    return answer_of(_object, bounded(body), f"GET {path}")
 
 
 def _path(served: Served, namespace: str, name: str) -> str:
@@ -119,8 +122,7 @@ async def patch_status(client: Client, served: Served, namespace: str, name: str
         timeout_seconds=_TIMEOUT_SECONDS,
         server_timeout=True,
     )
-    answer = msgspec.json.decode(body)
-    return answer if isinstance(answer, dict) else {}
+    return answer_of(_object, bounded(body), f"PATCH {path}")
 
 
 class KopfSession:
@@ -136,10 +138,11 @@ class KopfSession:
         """True after :meth:`close`."""
         return self._session.closed
 
-    async def request(self, method: str, url: str, *, headers: Any = None, **options: Any) -> aiohttp.ClientResponse:
+    async def request(self, method: str, url: str, *, headers: Any = None, **options: Any) -> Response:
         """As aiohttp's, with the credentials of this moment."""
         merged = {**(headers or {}), **await self._connection.headers()}
-        return await self._session.request(method, url, headers=merged, **options, **self._connection.options)
+        answer = await self._session.request(method, url, headers=merged, **options, **self._connection.options)
+        return Response(answer)
 
     async def close(self) -> None:
         """Close the session."""

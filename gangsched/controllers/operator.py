@@ -104,11 +104,16 @@ class GroupControllers:
         connection = await load_connection(self._kubeconfig, self._context)
         self._client = Client(connection, TokenBucket(self._qps, self._burst))
         self._client.open()
-        writing = asyncio.create_task(self.writer.run())
+        writing = asyncio.create_task(self.writer.run(), name="writing statuses")
+        following = asyncio.create_task(self._follow(self._client), name="following objects")
         try:
-            await self._follow(self._client)
+            done, _ = await asyncio.wait((writing, following), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # raises what ended it
+            if writing in done and not self._stopping.is_set():
+                raise RuntimeError(f"{writing.get_name()} has ended")
         finally:
-            await end([writing])
+            await end([following, writing])
             await self._client.close()
 
     async def _follow(self, client: Client) -> None:

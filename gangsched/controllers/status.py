@@ -51,7 +51,7 @@ def changed_fields(
         if family == koordinator.FAMILY:
             wanted = _phase_and_counts(desired, current, now)
         conditions = _of_group(family, version, desired, current)
-    listed = [each for each in current.get("conditions") or [] if isinstance(each, dict)]
+    listed = _listed(current)
     for condition in conditions:
         listed = _with(condition, listed, generation, now)
     if listed or current.get("conditions"):
@@ -75,7 +75,7 @@ def _phase_and_counts(desired: Mapping[str, Any], current: Mapping[str, Any], no
 def _of_group(family: str, version: str, desired: Mapping[str, Any], current: Mapping[str, Any]) -> list[_Condition]:
     """The group's condition; none when there is nothing to say."""
     name = condition_type(family, version)
-    old = _named(current.get("conditions") or (), name)
+    old = _named(_listed(current), name)
     if old is not None and old.get("status") == "True" and family == upstream.FAMILY:
         return []  # by upstream's contract True is final: the gang was scheduled once
     if desired["phase"] in _STARTED:
@@ -91,14 +91,20 @@ def _of_job(desired: Iterable[_Condition], current: Mapping[str, Any]) -> list[_
     if any(name == _RESERVED and status == "True" for name, status, _, _ in out):
         told = {name for name, *_ in out}
         for name in _OF_EVICTION:
-            old = _named(current.get("conditions") or (), name)
+            old = _named(_listed(current), name)
             if name not in told and old is not None and old.get("status") == "True":
                 out.append((name, "False", _RESERVED, f"Previously: {old.get('message', '')}"))
     return out
 
 
-def _named(conditions: Iterable[Any], name: str) -> dict[str, Any] | None:
-    return next((each for each in conditions if isinstance(each, dict) and each.get("type") == name), None)
+def _listed(current: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The conditions that are there; in an API without a schema anything may be."""
+    found = current.get("conditions")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _named(conditions: Iterable[dict[str, Any]], name: str) -> dict[str, Any] | None:
+    return next((each for each in conditions if each.get("type") == name), None)
 
 
 def _with(condition: _Condition, listed: list[dict[str, Any]], generation: int, now: float) -> list[dict[str, Any]]:

@@ -23,6 +23,8 @@ PERIOD_SECONDS = 1.0
 #: So many Jobs and JobSets at most in each period: groups and queues do not wait for them for long.
 JOBS_AT_ONCE = 10
 RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
+#: So many unforeseen reasons are remembered, and so many characters of each.
+_REASONS, _REASON_LIMIT = 100, 200
 
 
 class Key(NamedTuple):
@@ -80,6 +82,7 @@ class StatusWriter:
         self._served: dict[tuple[str, str], Served] = {}
         self._refused_fields: dict[tuple[str, str], set[str]] = {}
         self._failures: dict[Key, int] = {}
+        self._told: set[str] = set()
         self._mailbox: Mailbox[Key] = Mailbox()
         self._later: set[asyncio.Task[None]] = set()
 
@@ -138,9 +141,9 @@ class StatusWriter:
                 jobs = [key for key in keys if key.plural in JOBS]
                 for key in keys:
                     if key.plural not in JOBS:
-                        await self._reconcile(key)
+                        await self._alone(self._reconcile, key)
                 for key in jobs[:JOBS_AT_ONCE]:
-                    await self._tell_job(key)
+                    await self._alone(self._tell_job, key)
                 for key in jobs[JOBS_AT_ONCE:]:
                     self._mailbox.put(key)
                 await self._sleep(PERIOD_SECONDS)
@@ -148,6 +151,17 @@ class StatusWriter:
             self._mailbox.detach()
             for task in self._later:
                 task.cancel()
+
+    async def _alone(self, work: Callable[[Key], Awaitable[None]], key: Key) -> None:
+        """Whatever is wrong with one object, or with an answer about it, keeps nobody from writing all others."""
+        try:
+            await work(key)
+        except Exception as error:  # noqa: BLE001 - see above; told once for each reason, as it may happen to all
+            reason = f"{type(error).__name__}: {error}"[:_REASON_LIMIT]
+            if reason not in self._told:
+                self._told = {*self._told, reason} if len(self._told) < _REASONS else {reason}
+                _log.exception("a status could not be written for an unforeseen reason", what=str(key))
+            self._try_again(key)
 
     async def _reconcile(self, key: Key) -> None:
         with self._lock:
@@ -160,12 +174,14 @@ class StatusWriter:
             return
         body = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields}
         try:
-            answer = await self._patch(served, key.namespace, key.name, body)
+            after = seen_object(await self._patch(served, key.namespace, key.name, body))
         except (ApiError, UnreachableError) as error:
             self._failed(key, seen.uid, error)
             return
+        if after.uid != seen.uid:
+            self._failed(key, seen.uid, UnreachableError("the answer to the patch is not this object"))
+            return
         self._failures.pop(key, None)
-        after = seen_object(answer)
         with self._lock:
             self._seen[key] = after
         # What the server did not keep (an older CRD prunes fields it does not know) is not sent again and again.
@@ -209,11 +225,14 @@ class StatusWriter:
             return
         if status == 409 and key.plural not in JOBS:
             return  # the object has changed: its new state is on the way here
+        log = _log.debug if status == 409 else _log.warning
+        log("a status could not be written", what=str(key), error=str(error))
+        self._try_again(key)
+
+    def _try_again(self, key: Key) -> None:
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         delay = RETRY_SECONDS[min(count, len(RETRY_SECONDS) - 1)]
-        log = _log.debug if status == 409 else _log.warning
-        log("a status could not be written", what=str(key), error=str(error))
         task = asyncio.create_task(self._again(key, delay))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
@@ -224,11 +243,11 @@ class StatusWriter:
 
 
 def seen_object(body: Mapping[str, Any]) -> Seen:
-    """The part of an API object that matters here."""
-    meta = body.get("metadata") or {}
+    """The part of an API object that matters here; in an API without a schema the status may be anything."""
+    meta, status = body.get("metadata") or {}, body.get("status")
     return Seen(
         str(meta.get("uid", "")),
         str(meta.get("resourceVersion", "")),
         int(meta.get("generation") or 0),
-        dict(body.get("status") or {}),
+        dict(status) if isinstance(status, Mapping) else {},
     )

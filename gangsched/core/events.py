@@ -9,7 +9,19 @@ import msgspec
 
 from gangsched.model.jobsets import JobSet
 from gangsched.model.queues import QueueObject
-from gangsched.model.records import Budget, Gang, Job, Namespace, Node, Owner, Pod, PodSelector, PriorityClass
+from gangsched.model.records import (
+    NO_LABELS,
+    Budget,
+    Gang,
+    Job,
+    Labels,
+    Namespace,
+    Node,
+    Owner,
+    Pod,
+    PodSelector,
+    PriorityClass,
+)
 from gangsched.model.volumes import StorageObject
 
 
@@ -173,9 +185,9 @@ class KueueAdmits(_Event, frozen=True):
 class ObjectRefused(_Event, frozen=True):
     """An object of the cluster could not be understood; it is reported once.
 
-    ``kind`` is the API kind, with its group after a dot. A group object like this makes its gang wait, and a node takes
-    no new pods. A pod is shown as well, with what it is counted as
-    (:func:`~gangsched.model.convert_refused.refused_pod`).
+    ``kind`` is the API kind, with its group after a dot. A group object like this makes its gang wait, a queue admits
+    nobody, and a node takes no new pods (:mod:`gangsched.core.state.refusals`). Pods, budgets, PriorityClasses, Jobs
+    and JobSets are shown as well, as what they are counted as (:mod:`gangsched.model.convert_refused`).
     """
 
     kind: str
@@ -184,6 +196,7 @@ class ObjectRefused(_Event, frozen=True):
     uid: str
     field: str
     message: str
+    labels: Labels = NO_LABELS
 
 
 class SearchCancelled(_Event, frozen=True):
@@ -194,6 +207,12 @@ class SearchCancelled(_Event, frozen=True):
     """
 
     question: int
+
+
+class ServerClock(_Event, frozen=True):
+    """The clock by which objects are stamped is so many seconds ahead of the one whose time comes with the events."""
+
+    ahead_seconds: float
 
 
 class Synced(_Event, frozen=True):
@@ -254,6 +273,7 @@ Event: TypeAlias = (
     | KueueAdmits
     | ObjectRefused
     | SearchCancelled
+    | ServerClock
     | Synced
     | WriteDone
     | LeadershipChanged

@@ -16,11 +16,13 @@ from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.queueing.turns import STRICT
+from gangsched.core.state import refusals
 from gangsched.core.state.late import LateOwners
 from gangsched.core.state.membership import rules_of
 from gangsched.core.state.suspended import OwnerKey, family_of
 from gangsched.core.state.world import World
 from gangsched.model.jobsets import GROUP, JOBSET
+from gangsched.model.queues import QUEUE_KINDS
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Labels, Node, Pod
 
 
@@ -45,7 +47,7 @@ class Scheduler:
         self._synced = False
         self._leading = not options.wait_for_leadership
         self._taken_over = False
-        self._refused: set[tuple[str, str]] = set()
+        self._refused: set[tuple[str, str, str]] = set()
         self._untold: list[ev.ObjectRefused] = []
         self._fresh: list[Decision] = []
         self._ended_at = 0
@@ -149,6 +151,9 @@ class Scheduler:
                 self.world.membership.set_object(gang)
                 if known is None or rules_of(known) != rules_of(gang):
                     self._note(Hint.VICTIMS)
+                if gang.remark is not None:
+                    kind = f"PodGroup.{gang.family}"
+                    self._tell(ev.ObjectRefused(kind, gang.namespace, gang.name, gang.uid, *gang.remark))
                 self._gang_changed(gang.family, gang.namespace, gang.name, gang)
             case ev.GangGone(family, namespace, name):
                 self._note(Hint.VICTIMS)
@@ -213,6 +218,8 @@ class Scheduler:
                 self._object_refused(event)
             case ev.SearchCancelled(question):
                 self.decider.watchdog.end_at(question)
+            case ev.ServerClock(ahead):
+                self.world.sightings.set_server_clock(ahead, self.world.pods.values(), self._run.now)
             case ev.Synced():
                 self._synced = True
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs
@@ -245,16 +252,17 @@ class Scheduler:
             self._dirty.add(old.gang)
             self._note(Hint.VICTIMS)
         assumed_on = self.world.assumed_on(pod.uid)
-        untold = pod.live and not self.world.membership.mistake_known(pod)
+        told = pod.live and self.world.membership.is_ours(pod.gang)
+        untold = self.world.membership.new_mistakes(pod) if told else ()
         self.world.set_pod(pod)
-        if untold and pod.mistake is not None and self.world.membership.is_ours(pod.gang):
-            self._object_refused(ev.ObjectRefused("Pod", pod.namespace, pod.name, pod.uid, *pod.mistake))
+        for mistake in untold:
+            self._tell(ev.ObjectRefused("Pod", pod.namespace, pod.name, pod.uid, *mistake))
         self._touch(pod.gang)
         self._job_touched(pod)
         self._pod_may_help(old, pod, assumed_on)
         if pod.finished:
-            self._run.gone(pod.uid, old)
-        self._run.pod_seen(old, pod)
+            self._run.following.gone(pod.uid, old)
+        self._run.following.pod_seen(old, pod)
 
     def _job_touched(self, pod: Pod) -> None:
         """A suspended Job is planned again when the last of its pods is gone."""
@@ -314,7 +322,7 @@ class Scheduler:
     def _pod_gone(self, uid: str) -> None:
         assumed_on = self.world.assumed_on(uid)
         pod = self.world.drop_pod(uid)
-        self._run.gone(uid, pod)
+        self._run.following.gone(uid, pod)
         if pod is not None:
             self._touch(pod.gang)
             self._job_touched(pod)
@@ -366,15 +374,24 @@ class Scheduler:
             self._dirty_groups.add((gang.family, gang.scheduler, spec.group))
 
     def _object_refused(self, event: ev.ObjectRefused) -> None:
-        if event.kind.startswith("PodGroup"):
-            family = event.kind.partition(".")[2] or "scheduling.sigs.k8s.io"
-            self.world.membership.objects.pop((family, event.namespace, event.name), None)
-            self.world.membership.refused[(family, event.namespace, event.name)] = f"{event.field}: {event.message}"
-            self._gang_changed(family, event.namespace, event.name, None)
+        kind, membership = event.kind.partition(".")[0], self.world.membership
+        if kind == "PodGroup":
+            family = refusals.family_of(event)
+            gang = refusals.group(event, membership.objects.get((family, event.namespace, event.name)))
+            membership.set_object(gang)
+            self._gang_changed(family, event.namespace, event.name, gang)
+        if kind in QUEUE_KINDS and self.options.quota:
+            held = refusals.queue_object(event, self.world.managed.quota)
+            if held is not None:
+                self._queues_changed(self.world.put_queue_object(held))
         known_node = self.world.node(event.name) if event.kind == "Node" else None
         if known_node is not None:
             self._node_changed(msgspec.structs.replace(known_node, outdated=True))
-        key = (event.uid, event.message)
+        self._tell(event)
+
+    def _tell(self, event: ev.ObjectRefused) -> None:
+        """Whose object it is hears what is wrong with it, once."""
+        key = (event.uid, event.field, event.message)
         if key not in self._refused:
             if len(self._refused) > 10_000:
                 self._refused.clear()
@@ -399,7 +416,7 @@ class Scheduler:
         for family, scheduler, listed in groups:
             names = (key.partition("/") for key in listed)
             dirty.update(GangId(family, namespace, name, scheduler) for namespace, _, name in names)
-        self._run.refresh_all(dirty)
+        self._run.following.refresh_all(dirty)
 
     def _settle(self) -> None:
         """Follow up on everything that has changed until nothing is left to follow up."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from gangsched.model import wire
 from gangsched.model.convert_volumes import pod_volumes
-from gangsched.model.dialects import HINT_PREFIXES, coscheduling, koordinator, membership, upstream
+from gangsched.model.dialects import HINT_PREFIXES, coscheduling, koordinator, membership, remark, upstream
 from gangsched.model.directives import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.errors import FieldError
 from gangsched.model.features import required_node_features
@@ -117,6 +117,7 @@ class Converter:
             priority_class=spec.priority_class_name,
             volumes=pod_volumes(meta.name, spec.volumes),
             mistake=mistake,
+            remark=remark(gang, meta),
         )
 
     def _shape_as_before(self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> PodShape:
@@ -260,8 +261,8 @@ class Converter:
             raw.value,
             raw.global_default,
             raw.preemption_policy or PREEMPT_LOWER,
-            _duration(notes, MINIMUM_RUN_TIME),
-            _duration(notes, PREEMPTION_DELAY),
+            annotated_duration(notes, MINIMUM_RUN_TIME),
+            annotated_duration(notes, PREEMPTION_DELAY),
         )
 
     def job(self, raw: wire.Job) -> Job:
@@ -457,6 +458,7 @@ def _backoff_limit(spec: wire.JobSpec) -> int:
     return 6 if spec.backoff_limit_per_index is None else 2**31 - 1
 
 
-def _duration(notes: Mapping[str, str], key: str) -> float | None:
+def annotated_duration(notes: Mapping[str, str], key: str) -> float | None:
+    """Seconds that an annotation says; None without it. Raises :class:`FieldError`."""
     raw = notes.get(key)
     return None if raw is None else parse_duration(raw, f"metadata.annotations[{key}]")

@@ -1,7 +1,8 @@
-"""What is counted of a pod that cannot be understood: it takes room all the same.
+"""What is counted of an object that cannot be understood, where its old state, or none, would be less safe.
 
-It is not placed: while it is not bound it is its own gang, which waits. Where it runs it holds what can be read of its
-requests and ports; if those cannot be read either, it fills its node.
+A pod takes room all the same. It is not placed: while it is not bound it is its own gang, which waits. Where it runs it
+holds what can be read of its requests and ports; if those cannot be read either, it fills its node. A budget allows no
+disruption, a class is as patient as can be, and a Job or JobSet does not go on.
 """
 
 from __future__ import annotations
@@ -12,10 +13,26 @@ from typing import Any, TypeVar
 import msgspec
 
 from gangsched.model import wire
-from gangsched.model.convert import Converter
+from gangsched.model.convert import MINIMUM_RUN_TIME, PREEMPTION_DELAY, Converter, annotated_duration
+from gangsched.model.convert_jobsets import job_set
+from gangsched.model.directives import ADDED_BY_FLAVOR
 from gangsched.model.errors import FieldError
-from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, SINGLE, GangId, Pod, PodShape
-from gangsched.model.times import parse_time
+from gangsched.model.jobsets import JobSet
+from gangsched.model.records import (
+    PREEMPT_LOWER,
+    PREEMPT_NEVER,
+    SINGLE,
+    Budget,
+    GangId,
+    Job,
+    LabelSelector,
+    Pod,
+    PodShape,
+    PriorityClass,
+)
+from gangsched.model.selectors import label_selector
+from gangsched.model.times import LONGEST_SECONDS, parse_time
+from gangsched.model.wire_jobsets import JobSet as WireJobSet
 
 #: More pods than any node takes: beside this one there is room for none.
 _ALL = 1 << 30
@@ -60,7 +77,7 @@ def refused_pod(convert: Converter, raw: wire.Pod, error: FieldError) -> Pod:
             phase=status.phase,
             nominated_node_name=status.nominated_node_name,
             start_time=_time(status.start_time),
-            conditions=[c for c in status.conditions or () if _time(c.last_transition_time) == c.last_transition_time],
+            conditions=_timed(status.conditions),
         ),
     )
     with_room = wire.Pod(
@@ -98,6 +115,66 @@ def undecodable_pod(convert: Converter, meta: wire.ObjectMeta, body: bytes, erro
     plain.priority = spec.priority if type(spec.priority) is int else None
     pod = refused_pod(convert, wire.Pod(meta, plain, wire.PodStatus(phase=_text(phase))), error)
     return msgspec.structs.replace(pod, shape=FILLS_ITS_NODE)
+
+
+def refused_budget(raw: wire.PodDisruptionBudget) -> Budget:
+    """A PodDisruptionBudget that allows nothing. If it is not known of which pods, of all in its namespace."""
+    everything: LabelSelector | None = LabelSelector()
+    selector = _unless_wrong(lambda: label_selector(raw.spec.selector, ""), everything)
+    return Budget(raw.metadata.namespace, raw.metadata.name, selector, allowed=0)
+
+
+def refused_class(raw: wire.PriorityClass) -> PriorityClass:
+    """A PriorityClass of which the times that cannot be read are the longest that there are."""
+    notes = raw.metadata.annotations or {}
+    longest: float | None = LONGEST_SECONDS
+    return PriorityClass(
+        raw.metadata.name,
+        raw.value,
+        raw.global_default,
+        raw.preemption_policy or PREEMPT_LOWER,
+        _unless_wrong(lambda: annotated_duration(notes, MINIMUM_RUN_TIME), longest),
+        _unless_wrong(lambda: annotated_duration(notes, PREEMPTION_DELAY), longest),
+    )
+
+
+def refused_job(convert: Converter, raw: wire.Job) -> Job:
+    """A Job with its counts, queue and owner. What its pods will be is not known, so it is neither let go on nor
+    suspended.
+    """
+    return msgspec.structs.replace(convert.job(_without_template(raw)), template=None)
+
+
+def refused_jobset(convert: Converter, raw: WireJobSet) -> JobSet | None:
+    """The same for a JobSet; None if not even the number of its Jobs is known."""
+    replicated = [msgspec.structs.replace(r, template=_without_template(r.template)) for r in raw.spec.replicated_jobs]
+    plain = WireJobSet(
+        metadata=_plain(raw.metadata),
+        spec=msgspec.structs.replace(raw.spec, replicated_jobs=replicated),
+        status=msgspec.structs.replace(raw.status, conditions=_timed(raw.status.conditions)),
+    )
+    found = _unless_wrong(lambda: job_set(convert, plain), None)
+    if found is None:
+        return None
+    parts = (msgspec.structs.replace(r, job=msgspec.structs.replace(r.job, template=None)) for r in found.replicated)
+    return msgspec.structs.replace(found, replicated=tuple(parts))
+
+
+def _without_template(raw: wire.Job) -> wire.Job:
+    return wire.Job(
+        metadata=_plain(raw.metadata),
+        spec=msgspec.structs.replace(raw.spec, template=wire.PodTemplate()),
+        status=msgspec.structs.replace(raw.status, conditions=_timed(raw.status.conditions)),
+    )
+
+
+def _plain(meta: wire.ObjectMeta) -> wire.ObjectMeta:
+    notes = {key: text for key, text in (meta.annotations or {}).items() if key != ADDED_BY_FLAVOR}
+    return msgspec.structs.replace(meta, annotations=notes, creation_timestamp=_time(meta.creation_timestamp))
+
+
+def _timed(conditions: list[wire.Condition] | None) -> list[wire.Condition]:
+    return [c for c in conditions or () if _time(c.last_transition_time) == c.last_transition_time]
 
 
 def _text(value: Any) -> str:

@@ -36,7 +36,7 @@ def added_by_flavor(annotations: Mapping[str, str] | None) -> list[WireDirective
         return []
     try:
         return _decoder.decode(text)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise FieldError(f"metadata.annotations[{ADDED_BY_FLAVOR}]", str(error)) from None
 
 

@@ -32,6 +32,11 @@ class FieldError(ValueError):
         """The same as a value that a record can hold."""
         return Mistake(self.field, self.message)
 
+    @property
+    def remark(self) -> Mistake:
+        """The same of a value without which the object is understood all the same."""
+        return Mistake(self.field, f"{self.message}; it counts as not said")
+
     def under(self, prefix: str) -> FieldError:
         """The same error seen from the object that holds the field."""
         return FieldError(f"{prefix}.{self.field}" if self.field else prefix, self.message)

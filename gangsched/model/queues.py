@@ -142,7 +142,8 @@ class LocalQueue(msgspec.Struct, frozen=True, gc=False):
 class ResourceFlavor(msgspec.Struct, frozen=True, gc=False):
     """A ResourceFlavor: which nodes it stands for, and what pods need to run there.
 
-    Pods that are admitted in it get ``labels`` as a node selector and ``tolerations`` beside their own.
+    Pods that are admitted in it get ``labels`` as a node selector and ``tolerations`` beside their own. Nobody is while
+    it is ``outdated``: its newest state could not be understood.
     """
 
     name: str
@@ -150,6 +151,7 @@ class ResourceFlavor(msgspec.Struct, frozen=True, gc=False):
     taints: tuple[Taint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology: str = ""
+    outdated: bool = False
 
 
 class WorkloadPriorityClass(msgspec.Struct, frozen=True, gc=False):

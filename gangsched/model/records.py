@@ -226,7 +226,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     the moment by which the grace period ends). ``gang`` is the identity of its gang, which for a pod without
     a group is the pod itself. ``hints`` are the labels and annotations that gang APIs and preemption rules
     read; everything else of the annotations is dropped on decoding. ``mistake`` is the first thing in it that could not
-    be understood. One that is its own gang waits because of it.
+    be understood. One that is its own gang waits because of it. ``remark`` is one that holds up nobody.
     """
 
     namespace: str
@@ -256,6 +256,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     priority_class: str = ""
     volumes: PodVolumes | None = None
     mistake: Mistake | None = None
+    remark: Mistake | None = None
 
     @property
     def key(self) -> str:
@@ -276,6 +277,12 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     def live(self) -> bool:
         """Neither finished nor terminating."""
         return self.deleting_since is None and not self.finished
+
+    @property
+    def runs_since(self) -> float:
+        """When it began to run, by its stamps. Bound and not started yet, it has run no longer than it is bound."""
+        placed = self.scheduled_condition
+        return max(self.started, placed.since) if placed is not None and placed.status == "True" else self.started
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -319,7 +326,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
     ``topology`` lists (node label key, required?) constraints. ``kind`` is the object kind that users know.
     ``queue`` is what the object's own labels say about quota. With a ``mistake`` it is not known what the gang wishes,
-    and it waits.
+    and it waits; ``remark`` is what else could not be understood.
     """
 
     family: str
@@ -344,6 +351,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     preemption_delay_seconds: float | None = None
     queue: QueueLabels = NO_QUEUE
     mistake: Mistake | None = None
+    remark: Mistake | None = None
 
     @property
     def key(self) -> str:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 #: Longer texts and durations are refused: a year is more than anybody waits.
-_MAX_TEXT, _MAX_SECONDS = 40, 366 * 86400.0
+_MAX_TEXT = 40
+LONGEST_SECONDS = 366 * 86400.0
 
 
 def parse_time(raw: str | None, field: str) -> float:
@@ -54,7 +55,7 @@ def parse_duration(raw: str, field: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise FieldError(field, f"{raw[:_MAX_TEXT]!r} is not a duration such as 30s, 10m or 1h30m")
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    if seconds > _MAX_SECONDS:
+    if seconds > LONGEST_SECONDS:
         raise FieldError(field, f"{raw!r} is longer than a year")
     return seconds
 

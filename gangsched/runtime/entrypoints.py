@@ -93,7 +93,7 @@ def _load(group: str, name: str) -> type[Any] | None:
     point = found[0]
     try:
         kind = point.load()
-    except Exception as error:  # importing runs code of others
+    except (Exception, SystemExit) as error:  # importing runs code of others
         raise LoadError(f"{point.value} cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(kind, type):
         raise LoadError(f"{point.value} is no class")

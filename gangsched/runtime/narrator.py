@@ -6,9 +6,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from gangsched.core.actions import Action
+from gangsched.core.actions import Action, Report
 from gangsched.core.decision import PREEMPT, Decision
-from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, Outcome, WriteDone
+from gangsched.core.events import Event, LeadershipChanged, Outcome, WriteDone
+from gangsched.core.lifecycle.report import REFUSED
 from gangsched.runtime import logs
 from gangsched.runtime.loop import Observer
 
@@ -34,15 +35,17 @@ class Narrator(Observer):
             if isinstance(event, WriteDone):
                 if event.outcome not in _ORDINARY:
                     self._log.warning("a write failed", outcome=event.outcome, answer=event.message)
-            elif isinstance(event, ObjectRefused):
-                self._log.warning(
-                    "an object cannot be understood",
-                    object=f"{event.kind} {event.namespace}/{event.name}",
-                    field=event.field,
-                    problem=event.message,
-                )
             elif isinstance(event, LeadershipChanged):
                 self._log.info("leading" if event.leading else "not leading")
+        for action in actions:
+            # The core tells each mistake once, whether it or the reader has found it.
+            if isinstance(action, Report) and action.reason == REFUSED:
+                _, kind, namespace, name, _ = action.regarding
+                self._log.warning(
+                    "an object cannot be understood",
+                    object=f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}",
+                    problem=action.note,
+                )
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""

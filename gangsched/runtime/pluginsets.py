@@ -210,7 +210,7 @@ class _Reader:
                         GuardedFilter(rule)
                 if plugin.score is not None and plugin.name in dict(found.scores):
                     GuardedScore(plugin.score(found.arguments_of(plugin.name)))
-            except Exception as error:  # noqa: BLE001 - constructors of others may raise anything
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - constructors of others may raise anything
                 text = f"plug-in {plugin.name} cannot be made: {type(error).__name__}: {error}"
                 self.problems.append((self._where(plugin.name), text))
         return found

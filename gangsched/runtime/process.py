@@ -133,7 +133,7 @@ class Process:
             else:
                 run_loop(self._core, self._cluster, self._observer)
             self._outside.asked.put("all is decided" if self._outside.once else "the cluster has stopped")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the process must end and say so
+        except BaseException as error:  # noqa: BLE001 - a thread ends in silence after sys.exit(); the process must say so
             self._failure = error
             self._pulse.failed(repr(error))
             self._log.exception("the decision thread has died")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.cluster.manifest_texts import POD, pod, refusal
+from gangsched.core.events import PodChanged
+from tests.cluster.manifest_texts import POD, pod, read, refusal
 
 DEFAULT = """
 apiVersion: scheduling.k8s.io/v1
@@ -30,3 +31,32 @@ def test_a_bad_annotation_is_an_input_error() -> None:
     found = refusal(BAD)
     assert "metadata.annotations[gangsched.dev/minimum-run-time]" in str(found)
     assert "'soon' is not a duration" in str(found)
+
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j}
+spec:
+  parallelism: 3
+  template:
+    metadata: {annotations: {kai.scheduler/preemption-delay: soon}}
+    spec: {containers: []}
+"""
+GROUP = """
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: g}
+spec: {minMember: 1, scheduleTimeoutSeconds: -1}
+"""
+
+
+def test_a_wait_that_counts_as_not_said_is_a_warning() -> None:
+    """One for all pods of a template; the input is read all the same."""
+    loaded = read(f"{JOB}---{GROUP}")
+    assert sum(isinstance(each, PodChanged) for each in loaded.events) == 3
+    assert [(each["object"], each["field"]) for each in loaded.warnings] == [
+        ("Job default/j", "metadata.annotations[kai.scheduler/preemption-delay]"),
+        ("PodGroup default/g", "spec.scheduleTimeoutSeconds"),
+    ]
+    assert all(each["message"].endswith("; it counts as not said") for each in loaded.warnings)

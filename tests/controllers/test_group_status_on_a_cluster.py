@@ -12,7 +12,9 @@ import pytest
 
 from gangsched.controllers.operator import GroupControllers
 from gangsched.core.actions import GangStatus
+from tests.cluster.kube.deep import stored
 from tests.controlplane.client import ApiError, Client, Object, wait_until
+from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds
 
 SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
@@ -100,6 +102,24 @@ async def test_upstream_group_gets_its_condition_only(
     assert set(after["status"]) == {"conditions"}
     controllers.post(wanted(group, UPSTREAM))
     await admin.wait_for(UPSTREAM_KIND, "gang", lambda g: condition(g) == ("True", "Scheduled"), namespace)
+
+
+async def test_a_group_that_is_too_deep_has_a_status_and_so_has_its_neighbour(
+    admin: Client, namespace: str, crds: list[str], control_plane: ControlPlane, controllers: GroupControllers
+) -> None:
+    """What any user can create is watched, and watching goes on."""
+    first = await admin.create(sigs_group("first"), namespace)
+    controllers.post(wanted(first, SIGS))
+    await admin.wait_for(SIGS_KIND, "first", lambda g: phase(g) == "Scheduled", namespace)
+    path = f"/apis/{SIGS}/v1alpha1/namespaces/{namespace}/podgroups"
+    async with stored(control_plane.admin_kubeconfig, path, sigs_group("deep")) as uid:
+        odd = {"metadata": {"namespace": namespace, "name": "deep", "uid": uid}}
+        controllers.post(wanted(odd, SIGS))
+        seen = controllers.writer._seen
+        await wait_until(lambda: any(k.name == "deep" and s.status.get("phase") for k, s in [*seen.items()]))
+        second = await admin.create(sigs_group("second"), namespace)
+        controllers.post(wanted(second, SIGS))
+        await admin.wait_for(SIGS_KIND, "second", lambda g: phase(g) == "Scheduled", namespace)
 
 
 async def test_crd_without_status_subresource(

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gangsched.cli import run
 from gangsched.cluster.kube.client import ApiError, UnreachableError
@@ -13,7 +14,7 @@ from gangsched.controllers import operator
 from gangsched.controllers.api import Served
 from gangsched.controllers.mailbox import Mailbox
 from gangsched.controllers.status import changed_fields, condition_type
-from gangsched.controllers.writer import Key, Seen, StatusWriter
+from gangsched.controllers.writer import RETRY_SECONDS, Key, Seen, StatusWriter, seen_object
 from gangsched.core.actions import GangStatus
 from gangsched.runtime.settings import GroupStatus
 
@@ -320,6 +321,47 @@ async def test_failures(error: Exception, patches: int) -> None:
     bench.see()
     bench.want("Scheduled", scheduled=2)
     assert len(await bench.settle()) == patches
+
+
+@pytest.mark.parametrize("status", [{"conditions": 5}, {"conditions": ["a", None]}, {"phase": []}])
+def test_a_status_of_any_shape_is_mended(status: dict[str, Any]) -> None:
+    """In an API without a schema a user can write anything there."""
+    found = changes(SIGS, desired("Scheduled", scheduled=2), status)
+    assert found["phase"] == "Scheduled"
+    assert [each["type"] for each in found["conditions"]] == ["PodGroupScheduled"]
+
+
+@pytest.mark.parametrize("status", [None, 5, [1], "x"])
+def test_an_object_of_any_status_is_seen(status: Any) -> None:
+    """What is no object says nothing."""
+    assert seen_object({"metadata": {"uid": "u"}, "status": status}) == Seen("u", "", 0, {})
+
+
+@pytest.mark.parametrize("error", [ValueError("no JSON"), RecursionError("too deep"), TypeError("odd")])
+async def test_trouble_with_one_object_is_its_own(error: Exception) -> None:
+    """All others are written, it is tried again later and later, and each reason is told once."""
+    bench = Bench(Api(fails=[error, error]))
+    for name in ("gang", "other"):
+        bench.writer.saw(Key(SIGS, "ns", name), Seen("uid", "1", 1, {}))
+        bench.writer.want(GangStatus(SIGS, "ns", name, "uid", desired("Scheduled", scheduled=2)))
+    with capture_logs() as log:
+        assert len(await bench.settle()) == 4
+    assert bench.pauses.count(RETRY_SECONDS[0]) >= 2
+    assert [each["event"] for each in log] == ["a status could not be written for an unforeseen reason"]
+
+
+async def test_an_answer_that_is_another_object_teaches_nothing() -> None:
+    """The patch is sent again, and no field is taken for one that the API does not keep."""
+    api = Api()
+    bench, right = Bench(api), api.object
+    bench.see()
+    bench.want("Scheduled", scheduled=2)
+    api.object = dict  # type: ignore[method-assign]
+    first, *_ = await bench.settle()
+    api.object = right  # type: ignore[method-assign]
+    bench.see({})
+    (again,) = await bench.settle()
+    assert again["status"] == first["status"]
 
 
 async def test_mailbox_coalesces() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Strict:
         self.left -= 1
         if self.left >= 0:
             return right
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
@@ -361,6 +362,21 @@ def test_a_filter_that_raises_fails_its_gang_alone(method: str, after: int) -> N
     else:
         assert found["d/g"] == right["d/g"]  # it is never asked so often
     assert found["d/h"].outcome == BIND
+
+
+@pytest.mark.parametrize("failure", [SystemExit(3), GeneratorExit("3"), CancelledError("3")], ids=repr)
+def test_a_filter_that_wants_to_end_everything_fails_its_gang_alone(failure: BaseException) -> None:
+    """A plug-in that calls sys.exit() ends neither the process nor, in silence, the thread that decides."""
+    rule = Strict("mask", answer=failure)
+    found = plan(node("n0"), pod("a").cpu(1).scheduler(OTHER), pod("b").cpu(1), **with_filter(rule))
+    assert found["d/a"].message == f"plug-in Strict failed in mask: {type(failure).__name__}: 3"
+    assert (found["d/a"].outcome, found["d/b"].outcome) == (UNSCHEDULABLE, BIND)
+
+
+def test_who_interrupts_a_simulation_does_not_mean_the_plugin() -> None:
+    """What comes of ^C passes through."""
+    with pytest.raises(KeyboardInterrupt):
+        plan(node("n0"), pod("a").cpu(1).scheduler(OTHER), **with_filter(Strict("mask", answer=KeyboardInterrupt())))
 
 
 def test_a_failure_is_told_once_and_the_gang_goes_on_when_it_is_over() -> None:

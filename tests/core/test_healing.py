@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gangsched.core import events as ev
-from gangsched.core.actions import Bind, Remove, Write
+from gangsched.core.actions import Bind, Mark, Remove, Write
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.healing import HOLD_SECONDS, ROOMS_AT_MOST
 from gangsched.model.records import Job
@@ -174,15 +174,22 @@ def test_a_gang_that_lacks_nothing_any_more_gives_the_room_back(then: Callable[[
     assert node_of(cluster, "weak")
 
 
-@pytest.mark.parametrize("how", ["gone", "cordoned"])
-def test_nothing_is_held_where_no_successor_can_go(how: str) -> None:
-    """The node is gone, or takes nobody."""
+NO_PLACE: dict[str, Callable[[str], ev.Event]] = {
+    "gone": ev.NodeGone,
+    "cordoned": lambda name: ev.NodeChanged(node(name).cordoned().obj()),
+    "refused": lambda name: ev.ObjectRefused("Node", "", name, f"uid-{name}", "spec.taints[0].effect", "is none"),
+}
+
+
+@pytest.mark.parametrize("how", NO_PLACE.values(), ids=NO_PLACE)
+def test_nothing_is_held_where_no_successor_can_go(how: Callable[[str], ev.Event]) -> None:
+    """The node is gone, or takes nobody, or cannot be read any more."""
     cluster = running()
     away = node_of(cluster, "m2")
     cluster.delete("m2")
     cluster.run()
     assert held(cluster) == [away]
-    cluster.show(ev.NodeGone(away) if how == "gone" else node(away).cordoned())
+    cluster.show(how(away))
     cluster.run()
     assert held(cluster) == []
 
@@ -232,6 +239,22 @@ def test_room_that_is_held_goes_back_when_the_gang_is_evicted() -> None:
     cluster.run()
     assert evicted(cluster) == {"m1", "m2"}
     assert node_of(cluster, "weak") == away
+
+
+def test_room_is_held_again_when_the_gang_is_not_evicted_after_all() -> None:
+    """The plan of whoever would have evicted it is withdrawn before anybody has left: it is to be healed as before."""
+    cluster = running(3, 3)
+    away, there = node_of(cluster, "m3"), node_of(cluster, "m1")
+    cluster.delete("weak")
+    cluster.delete("m3")
+    cluster.run()
+    cluster.judge = lambda write: (Outcome.REFUSED, "no") if isinstance(write, Mark) else None
+    cluster.show(node(there).label(zone="a"), pod("strong").cpu(3).priority(9).selector(zone="a"))
+    cluster.run()
+    cluster.show(pod("late").cpu(3).priority(1))
+    cluster.run()
+    assert names(cluster, Mark) == {"m1", "m2"}
+    assert (evicted(cluster), node_of(cluster, "late"), held(cluster)) == (set(), "", [away])
 
 
 def test_a_restart_forgets_what_was_held() -> None:

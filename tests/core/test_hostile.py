@@ -9,11 +9,11 @@ import pytest
 from gangsched.core.actions import MARK_REASON, Mark, Nominate, Remove, Report, SetCondition, Unmark, Write
 from gangsched.core.events import ObjectRefused
 from gangsched.core.lifecycle import report
-from gangsched.model.dialects import koordinator
-from gangsched.model.errors import Mistake
+from gangsched.model.dialects import kai, koordinator
+from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.records import SINGLE, Condition, GangId
 from tests.builders import OURS, SIGS, PodBuilder, gang, node, pod
-from tests.core.harness import Cluster, nodes_of, plan, reports, texts
+from tests.core.harness import Built, Cluster, nodes_of, plan, reports, texts
 from tests.core.stories import PHASES, assert_clean, go_on, names, stopped_in
 
 #: Names that mean something to formatters, templates, shells, terminals and JSON.
@@ -239,6 +239,42 @@ def test_a_wish_that_cannot_be_read_is_waited_for(mistake: str) -> None:
     cluster.show(*members(None))
     cluster.run()
     assert nodes_of(cluster.log).keys() == {"other", "m1", "m2"}
+
+
+@pytest.mark.parametrize("text", ["soon", "600", "-5s", "0s", "9999999h", "1s" * 40, "∞"])
+def test_a_waiting_time_that_cannot_be_read_is_told_and_holds_up_nobody(text: str) -> None:
+    """One of the members hears of it, once; the time of the configuration holds for the gang."""
+    members = [pod(f"m{n}").cpu(3).priority(5).light_gang("g", 2).hint(koordinator.WAIT, text) for n in (1, 2)]
+    runs = [pod(f"v{n}").cpu(3).priority(1).on(f"n{n}") for n in (1, 2)]
+    cluster = Cluster(node("n1"), node("n2"), *runs, *members, timeout_seconds=90.0)
+    cluster.run()
+    cluster.change("m1", priority=6)
+    cluster.pass_time(89)
+    assert {cluster.core.states()["d/g"], *names(cluster, Remove)} == {"WaitingForVictims", "v1", "v2"}
+    [told] = reports(cluster.log, report.REFUSED)
+    assert told.regarding[1:4] == ("Pod", "d", "m1")
+    assert told.note.startswith(f"metadata.annotations[{koordinator.WAIT}]: ")
+    assert told.note.endswith("; it counts as not said")
+    cluster.pass_time(2)
+    assert cluster.core.states()["d/g"] == "Backoff"
+
+
+@pytest.mark.parametrize(
+    "made", [pod("m").hint(kai.PREEMPTION_DELAY, "soon"), pod("m").gang("g")], ids=["pod", "group"]
+)
+def test_a_delay_that_cannot_be_read_is_told_and_holds_up_nobody(made: PodBuilder) -> None:
+    """Of a pod, and of a group object, which is told again only when another thing is wrong."""
+    wrong = FieldError(f"metadata.annotations[{kai.PREEMPTION_DELAY}]", "'soon' is not a duration").remark
+    group = gang("g").field(remark=wrong)
+    objects: list[Built] = [made.cpu(1)] if made.obj().gang.family == SINGLE else [group, made.cpu(1)]
+    cluster = Cluster(node("n1"), *objects)
+    cluster.run()
+    cluster.show(*objects)
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m": "n1"}
+    [told] = reports(cluster.log, report.REFUSED)
+    assert told.regarding[1:4] == (("Pod", "d", "m") if len(objects) == 1 else ("PodGroup", "d", "g"))
+    assert kai.PREEMPTION_DELAY in told.note
 
 
 def test_partners_wait_for_a_list_that_cannot_be_read() -> None:

@@ -142,7 +142,7 @@ def test_a_refused_object_is_reported_once() -> None:
     (report,) = reports(actions, "InvalidObject")
     assert report.regarding == ("scheduling.sigs.k8s.io/v1alpha1", "PodGroup", "d", "g", "u")
     assert report.note == "spec.minMember: 0 is not positive"
-    assert texts(actions, "m") == [("GangNotReady", "PodGroup d/g was refused: spec.minMember: 0 is not positive")]
+    assert texts(actions, "m") == [("InvalidObject", "PodGroup d/g was refused: spec.minMember: 0 is not positive")]
     assert reports(core.handle([refused], 1.0), "InvalidObject") == []
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from gangsched.core.state.membership import Membership
 from gangsched.model.dialects.koordinator import MIN
+from gangsched.model.errors import Mistake
 from gangsched.model.records import SINGLE, Gang, GangId
 from tests.builders import OURS, SIGS, UPSTREAM, GangBuilder, PodBuilder, gang, pod
 
@@ -95,7 +96,7 @@ def test_required_and_missing(objects: tuple[PodBuilder | GangBuilder, ...], req
 def test_a_refused_object_is_named() -> None:
     """A group that exists but cannot be understood is not reported as missing."""
     found = members(pod("a").gang("g"))
-    found.refused[(SIGS, "d", "g")] = "spec.minMember: 0 is not between 1 and 1000000"
+    found.set_object(gang("g").field(mistake=Mistake("spec.minMember", "0 is not between 1 and 1000000")).obj())
     assert found.missing(ident("g"), found.census(ident("g"))) == (
         "PodGroup d/g was refused: spec.minMember: 0 is not between 1 and 1000000"
     )

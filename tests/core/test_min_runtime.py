@@ -199,6 +199,7 @@ def test_the_gang_is_woken_when_a_victim_has_run_long_enough() -> None:
 def test_it_is_woken_for_the_first_victim_of_several() -> None:
     """Several will become eligible: the first moment counts, the others are looked at after that."""
     run = Cluster(node("n1"), node("n2"), low("b", "n2", 40), low("a", "n1", 20), high(), minimum_run_time_seconds=60.0)
+    run.now = 40.0
     run.run()
     assert run.core.wake_at() == 80.0
 

@@ -244,6 +244,28 @@ def test_nobody_is_evicted_when_room_has_turned_up() -> None:
     assert {cluster.pod(n).disruption.status for n in ("v1", "v2")} == {"False"}  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("phase", [Nominate, Mark])
+@pytest.mark.parametrize("how", ["gone", "failed", "terminating"])
+def test_who_has_nobody_left_to_evict_keeps_its_room(phase: type[Write], how: str) -> None:
+    """All victims leave by themselves while the plan is written down: weaker work that waits does not come between."""
+    cluster = Cluster(node("n1"), pod("v").cpu(3).priority(1).on("n1"), pod("weak").cpu(3).priority(1))
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, phase)
+    cluster.show(pod("p").cpu(3).priority(5))
+    cluster.run()
+    if how == "gone":
+        cluster.delete("v")
+    else:
+        cluster.change("v", **({"phase": "Failed"} if how == "failed" else {"deleting_since": cluster.now}))
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"p": "n1"}
+    assert {kind for kind, _ in writes(cluster.log)} <= {"Nominate", "Mark", "Bind"}
+
+
 def test_waiting_for_terminating_pods_needs_no_marks() -> None:
     """Room that is being given up is held in the same way, without victims."""
     cluster = Cluster(node("n1"), pod("t").cpu(4).on("n1").terminating(), pod("p").cpu(4).priority(1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Remove
+from gangsched.core.events import ServerClock
 from gangsched.core.lifecycle.validity import STUCK_AFTER_SECONDS, overdue
 from gangsched.model.records import Condition
 from tests.builders import gang, node, pod
@@ -43,7 +44,7 @@ def test_a_grace_period_counts_from_when_its_pod_was_seen_to_terminate(ahead: fl
     cluster.delete("v")
     cluster.run()
     assert not overdue(world, uid, ends)
-    assert world.leaving_since == {}
+    assert world.sightings.leaving_since == {}
 
 
 def test_a_grace_period_that_is_cut_short_ends_earlier() -> None:
@@ -118,10 +119,69 @@ def test_a_minimum_run_time_counts_from_when_the_pod_was_seen_to_start(ahead: fl
     assert names(cluster, Remove) == {"v"}
 
 
+@pytest.mark.parametrize("stamp", ["started", "bound"])
+def test_a_pod_that_ran_before_began_when_it_was_first_seen_at_the_latest(stamp: str) -> None:
+    """Stamps from a clock that is an hour ahead protect it no longer than the minimum, of this clock."""
+    later = 100.0 + HOUR
+    runs = pod("v").cpu(4).priority(1).on("n1", later if stamp == "started" else 100.0)
+    if stamp == "bound":
+        runs.phase("Pending").field(scheduled_condition=Condition("True", since=later))
+    cluster = Cluster(node("n1"), runs, pod("m").cpu(4).priority(9), minimum_run_time_seconds=600.0)
+    cluster.now = 100.0
+    cluster.run()
+    cluster.change("v", labels={"seen": "again"})
+    cluster.pass_time(599.0)
+    assert names(cluster, Remove) == set()
+    cluster.pass_time(1.0)
+    assert names(cluster, Remove) == {"v"}
+
+
 def test_a_pod_that_ran_before_is_as_old_as_its_stamps_say() -> None:
     """A process that starts has not seen it begin: it is spared no longer for that."""
     cluster = Cluster(node("n1"), pod("v").cpu(4).priority(1).on("n1", 100.0), minimum_run_time_seconds=600.0)
     cluster.now = 700.0
     cluster.show(pod("m").cpu(4).priority(9))
     cluster.run()
+    assert names(cluster, Remove) == {"v"}
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, -2.0, 0.0, 2.0, HOUR])
+def test_stamps_of_pods_that_ran_before_are_read_by_the_clock_that_made_them(ahead: float) -> None:
+    """One that began 300 s ago has half of its minimum before it, whatever its stamps are called here."""
+    runs = pod("v").cpu(4).priority(1).on("n1", 10_000.0 + ahead)
+    objects = (node("n1"), runs, pod("m").cpu(4).priority(9), ServerClock(ahead))
+    cluster = Cluster(*objects, minimum_run_time_seconds=600.0)
+    cluster.now = 10_300.0
+    cluster.pass_time(297.0)
+    assert names(cluster, Remove) == set()
+    cluster.pass_time(5.0)
+    assert names(cluster, Remove) == {"v"}
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+def test_a_pod_that_is_first_seen_running_later_began_then(ahead: float) -> None:
+    """The clocks differ, so its stamps do not say how long ago that was; those of the others go on to count."""
+    old = pod("old").cpu(4).priority(1).on("n1", 10_000.0 + ahead)
+    cluster = Cluster(node("n1"), node("n2"), old, ServerClock(ahead), minimum_run_time_seconds=600.0)
+    cluster.now = 10_300.0
+    cluster.run()
+    cluster.now = 10_400.0
+    cluster.show(pod("late").cpu(4).priority(1).on("n2", 10_000.0 + ahead))
+    cluster.show(*(pod(f"m{n}").cpu(4).priority(9) for n in (1, 2)))
+    cluster.pass_time(500.0)
+    assert names(cluster, Remove) == {"old"}
+    cluster.pass_time(200.0)
+    assert names(cluster, Remove) == {"old", "late"}
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
+def test_a_third_clock_that_is_ahead_of_both_protects_nobody_for_longer(ahead: float) -> None:
+    """That of a kubelet, which stamps when a pod starts."""
+    runs = pod("v").cpu(4).priority(1).on("n1", 10_000.0 + max(0.0, ahead) + HOUR)
+    objects = (node("n1"), runs, pod("m").cpu(4).priority(9), ServerClock(ahead))
+    cluster = Cluster(*objects, minimum_run_time_seconds=600.0)
+    cluster.now = 10_000.0
+    cluster.pass_time(599.0)
+    assert names(cluster, Remove) == set()
+    cluster.pass_time(1.0)
     assert names(cluster, Remove) == {"v"}

@@ -203,11 +203,14 @@ def test_a_group_object_with_an_unknown_word_is_refused(key):
 
 
 @given(st.text(max_size=50))
-def test_any_waiting_time_is_a_duration_or_ignored(raw):
-    """Hostile text in the annotation never fails and never gives a time that is not positive."""
-    gang = gang_from_member(pod(annotations={f"{K}name": "g", f"{K}min-available": "1", f"{K}waiting-time": raw}))
+def test_any_waiting_time_is_a_duration_or_a_remark(raw):
+    """Hostile text in the annotation never fails, never gives a time that is not positive, and is told."""
+    member = pod(annotations={f"{K}name": "g", f"{K}min-available": "1", f"{K}waiting-time": raw})
+    gang = gang_from_member(member)
     assert gang is not None
     assert gang.timeout_seconds is None or gang.timeout_seconds > 0
+    assert (member.remark is not None) == bool(raw and gang.timeout_seconds is None)
+    assert member.mistake is None
 
 
 def test_a_pod_without_group_describes_no_gang():

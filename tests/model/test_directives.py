@@ -53,7 +53,7 @@ def test_each_template_of_a_jobset_has_its_own():
     assert [each.job.added for each in found.replicated] == [Directives(), RECORD, Directives()]
 
 
-@pytest.mark.parametrize("text", ["{", '{"nodeSelector": {}}', '[{"nodeSelector": {"a": 1}}]'])
+@pytest.mark.parametrize("text", ["{", '{"nodeSelector": {}}', '[{"nodeSelector": {"a": 1}}]', '[{"a": ' + "[" * 5000])
 def test_an_annotation_that_makes_no_sense_is_named(text: str):
     """Whoever edits it by hand is told."""
     meta = {"name": "j", "annotations": {ADDED_BY_FLAVOR: text}}

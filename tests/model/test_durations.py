@@ -69,9 +69,24 @@ def test_a_pod_knows_its_class() -> None:
 
 @pytest.mark.parametrize(("raw", "seconds"), [("5m", 300.0), ("0s", 0.0), ("soon", None), ("", None)])
 def test_the_delay_of_kai(raw: str, seconds: float | None) -> None:
-    """On group objects of every API; what is no duration is ignored, as KAI does."""
+    """On group objects of every API; what is no duration counts as not said, as in KAI, and is told."""
     notes = {kai.PREEMPTION_DELAY: raw}
     meta = wire.ObjectMeta(name="g", namespace="d", annotations=notes)
     sigs, upstream = wire.SigsPodGroup(metadata=meta), wire.UpstreamPodGroup(metadata=meta)
     made = (Converter.sigs_gang(sigs), Converter.coscheduling_gang(sigs), Converter.upstream_gang(upstream))
     assert [gang.preemption_delay_seconds for gang in made] == [seconds] * 3
+    wrong = raw == "soon"
+    assert [gang.remark is not None for gang in made] == [wrong] * 3
+    pods = Converter().pod(wire.Pod(metadata=meta, spec=wire.PodSpec()))
+    assert (pods.remark is not None, pods.mistake) == (wrong, None)
+    assert pods.remark == made[0].remark
+
+
+def test_a_schedule_timeout_below_zero_counts_as_not_said() -> None:
+    """It is told which field that is; zero is the API's way to say nothing."""
+    specs = [wire.SigsPodGroupSpec(schedule_timeout_seconds=seconds) for seconds in (-1, 0)]
+    made = [Converter.sigs_gang(wire.SigsPodGroup(spec=spec)) for spec in specs]
+    assert [gang.timeout_seconds for gang in made] == [None, None]
+    assert made[1].remark is None
+    assert made[0].remark is not None
+    assert made[0].remark.field == "spec.scheduleTimeoutSeconds"

@@ -10,9 +10,12 @@ import pytest
 
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Placement, UnitRef, Victim
 from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, Outcome, WriteDone
+from gangsched.model.dialects import koordinator
 from gangsched.model.records import GangId
 from gangsched.runtime import logs
 from gangsched.runtime.narrator import Narrator
+from tests.builders import node, pod
+from tests.core.harness import Cluster
 
 
 @pytest.fixture
@@ -133,17 +136,28 @@ def test_a_dry_run_tells_names(stream: io.StringIO) -> None:
 
 
 def test_trouble_is_told(stream: io.StringIO) -> None:
-    """Failed writes, refused objects and changes of leadership are in the log; what worked is not."""
+    """Failed writes and changes of leadership are in the log; what worked is not."""
     logs.configure("json", "info", stream)
-    refused = ObjectRefused("Pod", "ns", "p", "u", "spec.x", "is wrong")
     events: list[Event] = [
         WriteDone(1, Outcome.OK),
         WriteDone(2, Outcome.GONE),
         WriteDone(3, Outcome.REFUSED, "no"),
         WriteDone(4, Outcome.OUTDATED, "somebody was quicker"),
-        refused,
         LeadershipChanged(False),
     ]
     Narrator().handled(events, [], 0.0, 0.0)
-    told = [line["message"] for line in lines(stream)]
-    assert told == ["a write failed", "an object cannot be understood", "not leading"]
+    assert [line["message"] for line in lines(stream)] == ["a write failed", "not leading"]
+
+
+def test_each_mistake_is_one_line(stream: io.StringIO) -> None:
+    """One that the reader has found, and one in what members say about their gang, however often they are shown."""
+    logs.configure("json", "info", stream)
+    refused = ObjectRefused("Node", "", "n1", "uid-n1", "spec.x", "is wrong")
+    members = [pod(f"m{n}").light_gang("g", 2).hint(koordinator.MODE, "strict") for n in (1, 2)]
+    cluster, narrator = Cluster(node("n1"), refused, *members), Narrator()
+    for _ in range(3):
+        cluster.show(refused, *members)
+        narrator.handled([refused], cluster.run(), 0.0, 0.0)
+    told = [(line["message"], line["object"], line["problem"]) for line in lines(stream)]
+    assert [each[:2] for each in told] == [("an object cannot be understood", what) for what in ("Node n1", "Pod d/m1")]
+    assert [str(each[2]).partition(":")[0] for each in told] == ["spec.x", f"metadata.annotations[{koordinator.MODE}]"]

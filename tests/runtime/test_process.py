@@ -166,6 +166,20 @@ def test_a_dead_decision_thread_ends_the_process(connection: Connection, monkeyp
     assert process.Process(Outside(configuration(0), connection)).run() == process.FAILED
 
 
+def test_the_decision_thread_does_not_leave_in_silence(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sys.exit() raises would end a thread without a word, and the process would wait for ever."""
+
+    def leave(_: Scheduler, events: Sequence[Event], now: float) -> list[Action]:
+        sys.exit(0)
+
+    monkeypatch.setattr(Scheduler, "handle", leave)
+    surroundings = Outside(configuration(0), connection)
+    running = process.Process(surroundings)
+    running._decide()
+    assert surroundings.asked.get_nowait() == "the decision thread has died"
+    assert "SystemExit(0)" in (running._pulse.check() or "")
+
+
 def test_a_signal_ends_the_process_in_order(connection: Connection) -> None:
     """SIGTERM ends a process that waits for its cluster with 0; the probes answered while it waited."""
     port = free_port()

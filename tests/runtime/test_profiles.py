@@ -70,6 +70,11 @@ class Hinting(Few):
     name = "Hinting"
     hints = "NODE_ADDED"
 
+class Quitting(Few):
+    name = "Quitting"
+    def __init__(self, args):
+        raise SystemExit("no license")
+
 class Half:
     name = "Half"
     sees_pods = True
@@ -90,11 +95,14 @@ def packages(tmp_path: Path) -> Iterator[None]:
         "Half": "made_up_plugins:Half",
         "Number": "made_up_plugins:something",
         "Gone": "made_up_plugins_gone:Few",
+        "Quitting": "made_up_plugins:Quitting",
+        "QuittingEarly": "made_up_plugins_quitting:Few",
         "NodePorts": "made_up_plugins:Few",
     }
     scores = {"FewPods": "made_up_plugins:FewScore", "Labelled": "made_up_plugins:Labelled"}
     points = {"gangsched.filters": filters, "gangsched.scores": scores}
     with installed(tmp_path / "site", "made_up_plugins", SOURCE, points):
+        (tmp_path / "site" / "made_up_plugins_quitting.py").write_text("raise SystemExit(3)")
         yield
 
 
@@ -338,6 +346,15 @@ REFUSED = {
         "plugins: {filter: {enabled: [{name: Gone}]}}",
         AT + "plugins.filter.enabled[0].name: plug-in Gone cannot be used: made_up_plugins_gone:Few cannot be imported:"
         " ModuleNotFoundError: No module named 'made_up_plugins_gone'",
+    ),
+    "ends the process when imported": (
+        "plugins: {filter: {enabled: [{name: QuittingEarly}]}}",
+        AT + "plugins.filter.enabled[0].name: plug-in QuittingEarly cannot be used: made_up_plugins_quitting:Few cannot"
+        " be imported: SystemExit: 3",
+    ),
+    "ends the process when made": (
+        "plugins: {filter: {enabled: [{name: Quitting}]}}",
+        AT + "plugins: plug-in Quitting cannot be made: SystemExit: no license",
     ),
     "cannot be made": (
         "plugins: {filter: {enabled: [{name: FewPods}]}}\n  pluginConfig: [{name: FewPods, args: {mostPods: -1}}]",

@@ -29,7 +29,7 @@ from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.tasks import end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
-from gangsched.core.events import Event, LeadershipChanged, Outcome, Synced, WriteDone
+from gangsched.core.events import Event, LeadershipChanged, Outcome, ServerClock, Synced, WriteDone
 
 _log = structlog.get_logger(__name__)
 
@@ -271,7 +271,7 @@ class KubeCluster:
             asyncio.create_task(self._tick(), name="tick"),
             asyncio.create_task(self._mirror(caches), name="caches"),
             asyncio.create_task(writer.run(), name="writer"),
-            asyncio.create_task(self._lead(), name="lead"),
+            asyncio.create_task(self._lead(client), name="lead"),
         ]
         stop = asyncio.create_task(self._stop_asked.wait(), name="stop")
         all_answered = False
@@ -298,10 +298,10 @@ class KubeCluster:
         self._may_list.set()
         await caches.run()
 
-    async def _lead(self) -> None:
+    async def _lead(self, client: Client) -> None:
         """Say when everything is known, then lead or stand for election."""
         assert self._caches is not None
-        syncing = asyncio.create_task(self._sync(self._caches))
+        syncing = asyncio.create_task(self._sync(client, self._caches))
         try:
             if self._elector is None:
                 await syncing
@@ -313,11 +313,12 @@ class KubeCluster:
         finally:
             await end([syncing])
 
-    async def _sync(self, caches: Caches) -> None:
+    async def _sync(self, client: Client, caches: Caches) -> None:
         await caches.synced()
         assert self._told_synced is not None
         self._synced = True
-        self._deliver([Synced()])
+        ahead = client.seconds_ahead(self._clock.now())
+        self._deliver([*([ServerClock(ahead)] if ahead is not None else []), Synced()])
         self._told_synced.set()
         _log.info("all caches have been listed")
 

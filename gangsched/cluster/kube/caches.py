@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
 from gangsched.cluster.kube import discovery
@@ -101,7 +100,7 @@ class Caches:
         while True:
             try:
                 versions = await discovery.served_versions(self._client, self._quota_mode)
-            except (ApiError, UnreachableError, msgspec.MsgspecError) as error:
+            except (ApiError, UnreachableError) as error:
                 _log.warning("cannot find out which gang and queue APIs are served", error=str(error))
                 await asyncio.sleep(backoff.next_seconds())
                 continue

@@ -12,14 +12,17 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
-from typing import NamedTuple
+from contextlib import aclosing, suppress
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.depth import decode
 from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.cluster.kube.http1 import MAX_OBJECT_BYTES, TooLargeError
 from gangsched.cluster.kube.pool import Http
 from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, retry_after_seconds
 from gangsched.cluster.kube.tasks import end
@@ -40,8 +43,11 @@ READ_RETRY_SECONDS = 5.0
 WATCH_SILENCE_SECONDS = 90.0
 #: How long a watch is asked to last; drawn at random, so that many watches do not end together.
 WATCH_SECONDS = (300, 600)
-#: An etcd object is at most 1.5 MiB; its JSON is larger, but not by this much.
-MAX_LINE_BYTES = 64 * 2**20
+#: What a page may have: objects that are so large that it has more are asked for in smaller pages.
+MAX_PAGE_BYTES = 2 * MAX_OBJECT_BYTES
+_SMALLER_PAGE = 4
+#: As much of the text of a refused watch as anybody would read.
+_MAX_REFUSAL_BYTES = 2**16
 
 
 class ApiError(Exception):
@@ -79,6 +85,10 @@ class UnreachableError(Exception):
     """
 
 
+class TooMuchError(UnreachableError):
+    """The answer is larger than was to be expected: to ask for the same again is of no use."""
+
+
 class Cause(msgspec.Struct):
     """One entry of ``details.causes`` of a Status."""
 
@@ -109,6 +119,7 @@ class ListMeta(msgspec.Struct, rename={"continue_token": "continue", "resource_v
 
 
 class _ListHead(msgspec.Struct):
+    kind: str = ""
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
 
 
@@ -122,16 +133,27 @@ class Page(NamedTuple):
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]*").fullmatch  # as nearly all names are
 _status_decoder = msgspec.json.Decoder(Status)
 _head_decoder = msgspec.json.Decoder(_ListHead)
+T = TypeVar("T")
 
 
 def api_error(status: int, body: bytes, retry_after: float | None = None) -> ApiError:
     """The error that a response is, whether or not its body is a Status."""
     try:
-        parsed = _status_decoder.decode(body)
-    except msgspec.MsgspecError:
+        parsed = decode(_status_decoder, body)
+    except msgspec.DecodeError:
         return ApiError(status, "", body[:500].decode(errors="replace").strip(), (), retry_after)
     causes = tuple(c.reason for c in (parsed.details.causes if parsed.details else None) or ())
     return ApiError(status, parsed.reason, parsed.message, causes, retry_after)
+
+
+def answer_of(decoder: msgspec.json.Decoder[T], body: bytes, request: str) -> T:
+    """What the body of a successful answer says. Whoever has sent something else, the request was not answered: raises
+    :class:`UnreachableError`.
+    """
+    try:
+        return decode(decoder, body)
+    except msgspec.DecodeError as error:
+        raise UnreachableError(f"{request}: the answer is not what was asked for ({error})") from None
 
 
 def segment(name: str) -> str:
@@ -150,6 +172,7 @@ class Client:
         self.bucket = bucket
         self._observe = observe
         self._http: Http | None = None
+        self._dated = "", 0.0
 
     def open(self) -> None:
         """Get ready; the event loop must be running."""
@@ -179,12 +202,15 @@ class Client:
         timeout_seconds: float = READ_ATTEMPT_SECONDS,
         server_timeout: bool = False,
         fence: Callable[[], float] = lambda: math.inf,
+        max_bytes: int = MAX_OBJECT_BYTES,
     ) -> bytes:
         """One attempt at one request; the body of its answer.
 
         ``server_timeout`` asks the server to give up at the same time as we do, so that a write that we have
         given up cannot take effect much later. A write is not sent after the monotonic time that ``fence`` says in
-        the moment of its sending. Raises :class:`ApiError` and :class:`UnreachableError`.
+        the moment of its sending. An answer of more than ``max_bytes`` is not read.
+
+        Raises :class:`ApiError` and :class:`UnreachableError`, of which :class:`TooMuchError` is one.
         """
         started, code = time.monotonic(), 0
         try:
@@ -199,10 +225,14 @@ class Client:
                 started + timeout_seconds,
                 fence=fence,
                 server_timeout=server_timeout,
+                max_bytes=max_bytes,
             )
             code = answer.status
+            self._dated = answer.headers.get("date", ""), time.monotonic()
         except TimeoutError:
             raise UnreachableError(f"{method} {path}: no answer within {timeout_seconds:.1f} s") from None
+        except TooLargeError as error:
+            raise TooMuchError(f"{method} {path}: {error}") from None
         except OSError as error:
             raise UnreachableError(f"{method} {path}: {_words(error)}") from error
         finally:
@@ -212,6 +242,16 @@ class Client:
         if not 200 <= code < 300:
             raise api_error(code, answer.body, retry_after_seconds(answer.headers.get("retry-after")))
         return answer.body
+
+    def seconds_ahead(self, now: float) -> float | None:
+        """By how much the server's clock is ahead of another that says ``now``, at most about a second too little: as
+        its last answer said. None before the first, or if it did not say.
+        """
+        text, at = self._dated
+        try:
+            return parsedate_to_datetime(text).timestamp() + time.monotonic() - at - now
+        except (TypeError, ValueError):
+            return None
 
     async def _credentials(self, seconds: float) -> Mapping[str, str]:
         """To get new ones may take as long as the whole request may; usually they are at hand."""
@@ -228,6 +268,7 @@ class Client:
         accept: str = JSON,
         attempt_seconds: float = READ_ATTEMPT_SECONDS,
         retry_seconds: float | None = None,
+        max_bytes: int = MAX_OBJECT_BYTES,
     ) -> bytes:
         """GET; what fails for a transient reason is tried again for ``retry_seconds``. Raises as :meth:`attempt`."""
         backoff = Backoff(max_seconds=5.0)
@@ -236,13 +277,17 @@ class Client:
         while True:
             await self.bucket.take()
             try:
-                return await self.attempt("GET", path, query=query, accept=accept, timeout_seconds=attempt_seconds)
+                return await self.attempt(
+                    "GET", path, query=query, accept=accept, timeout_seconds=attempt_seconds, max_bytes=max_bytes
+                )
             except ApiError as error:
                 if error.status == 401 and not renewed:
                     renewed = True
                 elif not error.transient:
                     raise
                 delay, failure = backoff.next_seconds(error.retry_after_seconds), error
+            except TooMuchError:
+                raise
             except UnreachableError as error:
                 delay, failure = backoff.next_seconds(), error  # type: ignore[assignment]
             if time.monotonic() + delay >= end:
@@ -251,18 +296,20 @@ class Client:
 
     # ---------------------------------------------------------------------------------------------- list and watch
 
-    async def list_pages(self, path: str, query: Mapping[str, str], accept: str = JSON) -> AsyncGenerator[Page, None]:
-        """All pages of one consistent list, read from the store (no ``resourceVersion`` is sent). ``accept`` is the
-        media type, here and in :meth:`watch_lines`.
+    async def list_pages(
+        self, path: str, query: Mapping[str, str], kind: str, accept: str = JSON
+    ) -> AsyncGenerator[Page, None]:
+        """All pages of one consistent list of this ``kind``, read from the store (no ``resourceVersion`` is sent).
+        ``accept`` is the media type, here and in :meth:`watch_lines`.
 
         Raises :class:`ApiError` with status 410 when the list took longer than the server remembers.
         """
         parameters = {**query, "limit": str(PAGE_OBJECTS)}
-        body = await self.get(path, parameters, accept=accept)
-        while (meta := _head_decoder.decode(body).metadata).continue_token:
+        body = await self._page(path, parameters, accept)
+        while (meta := _head(body, path, kind)).continue_token:
             parameters = {**parameters, "continue": meta.continue_token}
             # The server prepares the next page while this one is taken in.
-            following = asyncio.create_task(self.get(path, parameters, accept=accept))
+            following = asyncio.create_task(self._page(path, parameters, accept))
             try:
                 await asyncio.sleep(0)  # it is sent before this task goes on
                 yield Page(meta, body)
@@ -270,6 +317,17 @@ class Client:
             finally:
                 await end([following])
         yield Page(meta, body)
+
+    async def _page(self, path: str, parameters: dict[str, str], accept: str) -> bytes:
+        """One page. ``limit`` in ``parameters`` becomes what could be read: the next page will be no larger."""
+        while True:
+            try:
+                return await self.get(path, parameters, accept=accept, max_bytes=MAX_PAGE_BYTES)
+            except TooMuchError:
+                objects = int(parameters["limit"])
+                if objects == 1:
+                    raise
+                parameters["limit"] = str(max(1, objects // _SMALLER_PAGE))
 
     async def watch_lines(
         self,
@@ -284,7 +342,7 @@ class Client:
         The first batch is empty and says that the server has accepted the watch.
 
         Raises :class:`ApiError` when the server refuses, :class:`UnreachableError` when the connection breaks or
-        nothing, not even a bookmark, has come for ``silence_seconds``.
+        no whole frame, not even a bookmark, has come for ``silence_seconds``.
         """
         parameters = {
             **query,
@@ -299,10 +357,10 @@ class Client:
                 if answer.status != 200:
                     if answer.status == 401:
                         await self.connection.rejected()
-                    body = b"".join([chunk async for chunk in answer.chunks])
+                    body = await _refusal(answer.chunks)
                     raise api_error(answer.status, body, retry_after_seconds(answer.headers.get("retry-after")))
                 yield []
-                async with aclosing(_lines(answer.chunks)) as batches:
+                async with aclosing(lines_of(answer.chunks, silence_seconds)) as batches:
                     async for lines in batches:
                         yield lines
         except TimeoutError:
@@ -321,21 +379,57 @@ def _target(path: str, parameters: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[list[bytes], None]:
-    """Complete lines; what follows the last newline when the stream ends was cut off and is dropped."""
+def _head(body: bytes, path: str, kind: str) -> ListMeta:
+    """What a page says of itself. What is no page of such a list does not say what there is, nor what there is not.
+
+    Raises :class:`UnreachableError`.
+    """
+    head = answer_of(_head_decoder, body, f"GET {path}")
+    if head.kind != kind or not head.metadata.resource_version:
+        found = f"{head.kind} without a resourceVersion" if head.kind == kind else head.kind or "of no kind"
+        raise UnreachableError(f"GET {path}: the answer is not a {kind} ({found})")
+    return head.metadata
+
+
+async def _refusal(chunks: AsyncIterator[bytes]) -> bytes:
+    """The beginning of the text, or what of it has come in the time of a read."""
+    text = b""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(READ_ATTEMPT_SECONDS):
+            async for chunk in chunks:
+                text += chunk
+                if len(text) >= _MAX_REFUSAL_BYTES:
+                    break
+    return text[:_MAX_REFUSAL_BYTES]
+
+
+async def lines_of(
+    chunks: AsyncIterator[bytes], silence_seconds: float = math.inf, clock: Callable[[], float] = time.monotonic
+) -> AsyncGenerator[list[bytes], None]:
+    """Complete lines; what follows the last newline when the stream ends was cut off and is dropped.
+
+    Raises :class:`TimeoutError` when bytes have come for ``silence_seconds`` and no line, :class:`ConnectionError`
+    when a line is too long.
+    """
     parts: list[bytes] = []
-    size = 0
+    size, heard_at = 0, clock()
     async for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
-        if not newline:
+        if newline:
+            parts.append(head)
+            lines = [line for line in b"".join(parts).split(b"\n") if line]
+            parts, size = [tail], len(tail)
+            if lines:
+                yield lines
+                heard_at = clock()  # and not before: it is not the server that is slow when lines are not taken
+                continue
+        else:
             parts.append(chunk)
             size += len(chunk)
-            if size > MAX_LINE_BYTES:
-                raise ConnectionError(f"a frame of more than {MAX_LINE_BYTES} bytes")
-            continue
-        parts.append(head)
-        yield [line for line in b"".join(parts).split(b"\n") if line]
-        parts, size = [tail], len(tail)
+        if size > MAX_OBJECT_BYTES:
+            raise ConnectionError(f"a frame of more than {MAX_OBJECT_BYTES} bytes")
+        if clock() - heard_at >= silence_seconds:
+            raise TimeoutError
 
 
 def _words(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """Typed decoding of list pages and watch frames, one bad object at a time.
 
 The fast path decodes a whole page or frame into the structs of :mod:`gangsched.model.wire`. Only when that
-fails is the input taken apart, so that one object nobody can read does not hide all others.
+fails is the input taken apart, so that one object nobody can read does not hide all others. Values that are nested too
+deep for a decoder are left out of an object, the object is not (:mod:`gangsched.cluster.kube.depth`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from gangsched.cluster.kube.client import ApiError, Status
+from gangsched.cluster.kube.depth import bounded, decode
 from gangsched.model import wire
 
 T = TypeVar("T")
@@ -34,11 +36,11 @@ class Frame(NamedTuple):
 
 
 class _Page(msgspec.Struct, Generic[T], gc=False):
-    items: list[T] | None = None
+    items: list[T] | None
 
 
 class _RawPage(msgspec.Struct):
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | None
 
 
 class _Envelope(msgspec.Struct, Generic[T], gc=False):
@@ -82,11 +84,11 @@ class ObjectDecoder:
         self._frame: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Envelope[wire_type])  # type: ignore[valid-type]
 
     def page(self, body: bytes) -> list[Any]:
-        """The items of one page. Raises :class:`msgspec.DecodeError` when it is not JSON."""
+        """The items of one page. Raises :class:`msgspec.DecodeError` when it is not JSON, or has no items at all."""
         try:
-            return self._page.decode(body).items or []
+            return decode(self._page, body).items or []
         except msgspec.ValidationError:
-            return [self._one(item) for item in _raw_page.decode(body).items or ()]
+            return [self._one(item) for item in decode(_raw_page, body).items or ()]
 
     def frame(self, line: bytes) -> Frame:
         """One frame of a watch; an ERROR frame is raised as :class:`~gangsched.cluster.kube.client.ApiError`.
@@ -94,31 +96,31 @@ class ObjectDecoder:
         Raises :class:`msgspec.DecodeError` when it is not JSON.
         """
         try:
-            decoded = self._frame.decode(line)
+            decoded = decode(self._frame, line)
             if decoded.type != ERROR:
                 return Frame(decoded.type, decoded.object)
         except msgspec.ValidationError:
             pass
-        raw = _raw_envelope.decode(line)
+        raw = decode(_raw_envelope, line)
         if raw.type == ERROR:
-            status = _status.decode(raw.object)
+            status = decode(_status, raw.object)
             raise ApiError(status.code, status.reason, status.message)
         return Frame(raw.type, self._one(raw.object))
 
     def _one(self, raw: msgspec.Raw) -> Any:
         try:
-            return self._object.decode(raw)
+            return decode(self._object, raw)
         except msgspec.ValidationError as error:
-            return Undecodable(_metadata_of(raw), str(error), bytes(raw))
+            return Undecodable(_metadata_of(raw), str(error), bounded(bytes(raw)))
 
 
 def _metadata_of(raw: msgspec.Raw) -> wire.ObjectMeta:
     try:
-        return _metadata.decode(raw).metadata
+        return decode(_metadata, raw).metadata
     except msgspec.ValidationError:
         pass
     try:
-        found = _identity.decode(raw).metadata
+        found = decode(_identity, raw).metadata
     except msgspec.ValidationError:
         return wire.ObjectMeta()
     return wire.ObjectMeta(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from gangsched.cluster.kube.client import ApiError, Client
+from gangsched.cluster.kube.client import ApiError, Client, answer_of
 from gangsched.cluster.kube.resources import KUEUE_WORKLOADS, SERVED_APIS, ServedApi
 from gangsched.model import queues
 
@@ -73,11 +73,11 @@ async def _version(api: ServedApi, quota_mode: str, ask: Callable[[str, str], Aw
 
 async def _watchable(client: Client, family: str, version: str) -> frozenset[str]:
     """The resources of an API version that can be listed and watched; none where it is not served."""
+    path = f"/apis/{family}/{version}"
     try:
-        body = await client.get(f"/apis/{family}/{version}")
+        found = answer_of(_decoder, await client.get(path), f"GET {path}").resources or ()
     except ApiError as error:
         if error.status == 404:
             return frozenset()
         raise
-    found = _decoder.decode(body).resources or ()
     return frozenset(r.name for r in found if {"list", "watch"} <= set(r.verbs))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import structlog
 
 from gangsched.cluster.kube.bodies import Request, job_path, job_request
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.core.actions import Action, ResumeJob, SuspendJob
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
+from gangsched.cluster.kube.depth import bounded
+from gangsched.core.actions import Action, JobRef, ResumeJob, SuspendJob
 from gangsched.core.events import Outcome
 from gangsched.model import wire, wire_jobsets
 from gangsched.model.convert import SUSPENDED_BY, job_finished
@@ -26,7 +27,14 @@ Verdict: TypeAlias = tuple[Outcome, str]
 KEPT_TEMPLATE = "the API server does not let its pod template be changed, which says nothing of the flavor"
 
 _job_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire.Job)
+_any_decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 _jobset_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire_jobsets.JobSet)
+
+
+async def read_job(client: Client, timeout_seconds: float, job: JobRef) -> dict[str, Any]:
+    """A Job or JobSet as the server has it, whole. Raises :class:`ApiError` and :class:`UnreachableError`."""
+    body = await client.attempt("GET", job_path(job), timeout_seconds=timeout_seconds)
+    return answer_of(_any_decoder, bounded(body), f"GET {job_path(job)}")
 
 
 async def look_at_job(
@@ -39,14 +47,14 @@ async def look_at_job(
     somebody else has suspended stays so. A template that must not be changed is no reason not to go on; but that
     of a Job becomes changeable only when its controller has seen that its pods are gone.
     """
+    what, path = action.job, job_path(action.job)
     try:
-        body = await client.attempt("GET", job_path(action.job), timeout_seconds=timeout_seconds)
+        body = bounded(await client.attempt("GET", path, timeout_seconds=timeout_seconds))
+        job = answer_of(_jobset_decoder if what.kind == JOBSET else _job_decoder, body, f"GET {path}")
     except ApiError as failure:
         return ((Outcome.GONE, error.message) if failure.status == 404 else None), request
     except UnreachableError:
         return None, request
-    what = action.job
-    job = (_jobset_decoder if what.kind == JOBSET else _job_decoder).decode(body)
     if job.metadata.uid != action.job.uid:
         return (Outcome.GONE, error.message), request
     if job.spec.suspend == isinstance(action, SuspendJob):
@@ -64,7 +72,7 @@ async def look_at_job(
     if error.status != 409 and _version_of(request) == version and _at_rest(job):
         _log.warning("the template keeps its flavor", kind=what.kind, job=what.key, error=error.message)
         return None, job_request(action, version)
-    return None, job_request(action, version, msgspec.json.decode(body))
+    return None, job_request(action, version, msgspec.json.decode(body))  # bounded: it is copied and encoded
 
 
 def writes_templates(request: Request) -> bool:

@@ -3,13 +3,15 @@
 The protocol is that of client-go's leader election: whoever holds the lease renews it, everybody else watches
 the record and may take it once it has not changed for its duration *on their own monotonic clock*; clocks of
 different machines are never compared. What is added: the holder knows until when it may write
-(:attr:`Elector.may_write_until`), and a candidate that takes over from a holder that vanished first waits until
-that holder's last write must have ended.
+(:attr:`Elector.may_write_until`), a candidate that takes over from a holder that vanished first waits until
+that holder's last write must have ended, and a lease that somebody deletes is not thereby free: its holder may go
+on writing until it would have had to renew.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 import time
@@ -21,6 +23,7 @@ import msgspec
 import structlog
 
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
+from gangsched.cluster.kube.depth import bounded
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.seldom import Seldom
 from gangsched.model.times import render_micro_time
@@ -98,12 +101,27 @@ class Watcher:
         self._identity = identity
         self._duration = duration_seconds
         self._record: LeaseSpec | None = None
+        self._gone = False
         self._seen_at = 0.0
 
     def look(self, spec: LeaseSpec, at: float) -> Standing:
         """Take in the record as it was read at monotonic time ``at``, and say what it means."""
-        if spec != self._record:
-            self._record, self._seen_at = spec, at
+        if self._gone or spec != self._record:
+            self._record, self._gone, self._seen_at = spec, False, at
+        return self._judge(spec, at)
+
+    def absent(self, at: float) -> Standing:
+        """There is no lease at monotonic time ``at``: nobody has taken it yet, or somebody has deleted it.
+
+        Whoever was seen to hold it may have renewed it until the moment in which it was found to be gone.
+        """
+        if self._record is None:
+            return "free"
+        if not self._gone:
+            self._gone, self._seen_at = True, at
+        return self._judge(self._record, at)
+
+    def _judge(self, spec: LeaseSpec, at: float) -> Standing:
         if not spec.holder_identity:
             return "free"
         if spec.holder_identity == self._identity:
@@ -139,7 +157,7 @@ class Elector:
         self._observe = observe
         self._watcher = Watcher(settings.identity, settings.duration_seconds)
         self._lease: Lease | None = None
-        self._until = float("-inf")
+        self._until = self._opens_at = float("-inf")
         self._leading = False
         self._started: asyncio.Task[None] | None = None
         self.holder = ""
@@ -156,7 +174,8 @@ class Elector:
         """Acquire, renew, lose, acquire again, until cancelled."""
         try:
             while True:
-                await self._hold(await self._acquire())
+                await self._acquire()
+                await self._hold()
         finally:
             self._stop_leading("stopping")
 
@@ -185,8 +204,8 @@ class Elector:
 
     # ---------------------------------------------------------------------------------------------------- phases
 
-    async def _acquire(self) -> float:
-        """Take the lease; the monotonic time from which its holder may lead."""
+    async def _acquire(self) -> None:
+        """Take the lease."""
         settings = self._settings
         seldom = Seldom()
         while True:
@@ -201,16 +220,14 @@ class Elector:
                 break
             await asyncio.sleep(settings.retry_period_seconds * (1 + _JITTER * random.random()))  # noqa: S311
         self._until = started + settings.renew_deadline_seconds
-        if standing != "expired":
-            return self._clock()
-        _log.info("lease taken over from a holder that vanished", wait_seconds=settings.takeover_wait_seconds)
-        return self._clock() + settings.takeover_wait_seconds
+        if standing == "expired":
+            _log.info("lease taken over from a holder that vanished", wait_seconds=settings.takeover_wait_seconds)
 
-    async def _hold(self, opens_at: float) -> None:
-        """Lead from ``opens_at`` on, and renew until that fails for too long or somebody else holds the lease."""
+    async def _hold(self) -> None:
+        """Lead, once that may be, and renew until that fails for too long or somebody else holds the lease."""
         settings = self._settings
         while True:
-            wait = opens_at - self._clock()
+            wait = self._opens_at - self._clock()
             if wait <= 0 and not self._leading:
                 self._start_leading()
             remaining = self._until - self._clock()
@@ -256,23 +273,30 @@ class Elector:
         """What the lease was like; unless ``held``, it is ours now. Raises when another candidate was faster."""
         found = await self._get()
         if found is None:
-            await self._create()
-            return "free"
-        spec = found.spec
-        standing = self._watcher.look(spec, self._clock())
-        self.holder = spec.holder_identity or ""
+            standing = self._watcher.absent(self._clock())
+        else:
+            standing = self._watcher.look(found.spec, self._clock())
+            self.holder = found.spec.holder_identity or ""
         if standing == "held":
             return standing
-        if standing == "ours":
+        if standing == "expired":
+            # Before it is tried: it may be ours without our being told, and is then found to be.
+            self._opens_at = self._clock() + self._settings.takeover_wait_seconds
+        if found is None:
+            await self._create()
+        elif standing == "ours":
             await self._put(found.with_spec(**self._renewal()))
         else:
-            times = (spec.lease_transitions or 0) + 1
+            times = (found.spec.lease_transitions or 0) + 1
             renewal = self._renewal()
             await self._put(found.with_spec(**renewal, acquireTime=renewal["renewTime"], leaseTransitions=times))
         return standing
 
     async def _renew(self) -> bool:
-        """Renew with the version we wrote last; True when the lease is still ours."""
+        """Renew with the version we wrote last; True when the lease is still ours.
+
+        One that was deleted is made again: who has seen us hold it waits for longer than we may write without it.
+        """
         assert self._lease is not None
         try:
             await self._put(self._lease.with_spec(**self._renewal()))
@@ -282,12 +306,18 @@ class Elector:
         else:
             return True
         # Somebody wrote it: another holder, or our own attempt whose answer was lost, or a person with kubectl.
-        return await self._try_to_take() in ("ours", "free")
+        for _ in range(2):
+            try:
+                return await self._try_to_take() == "ours"
+            except ApiError as error:
+                if error.status != 409:
+                    raise  # otherwise: written between our look at it and our writing
+        return False
 
     def _renewal(self) -> dict[str, Any]:
         return {
             "holderIdentity": self._settings.identity,
-            "leaseDurationSeconds": max(1, round(self._settings.duration_seconds)),
+            "leaseDurationSeconds": max(1, math.ceil(self._settings.duration_seconds)),
             "renewTime": render_micro_time(self._now()),
         }
 
@@ -324,7 +354,7 @@ class Elector:
             server_timeout=True,
         )
         try:
-            lease = Lease(msgspec.json.decode(answer, type=dict[str, Any]))
+            lease = Lease(msgspec.json.decode(bounded(answer), type=dict[str, Any]))
             _ = lease.spec
         except msgspec.MsgspecError as error:
             raise UnreachableError(f"{method} {path}: the answer is not a Lease ({error})") from None

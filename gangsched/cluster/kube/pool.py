@@ -13,23 +13,16 @@ import math
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 from urllib.parse import urlsplit
+
+from gangsched.cluster.kube.http1 import MAX_OBJECT_BYTES, Answer, Reader, TooLargeError
 
 #: A connection that was idle for longer may be closed by the server at any moment.
 IDLE_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
-MAX_HEAD_BYTES = 2**16
 _CLOSING_TURNS = 3  # of the event loop, until a connection that was cut has closed its socket
 _DROPPED = "the connection was closed before the answer was complete"
-
-
-class Answer(NamedTuple):
-    """What the server said; header names are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class Stream(Protocol):
@@ -58,6 +51,7 @@ class Http(Protocol):
         *,
         fence: Callable[[], float] = ...,
         server_timeout: bool = ...,
+        max_bytes: int = ...,
     ) -> Answer: ...
 
     def stream(
@@ -101,13 +95,15 @@ class Pool:
         *,
         fence: Callable[[], float] = lambda: math.inf,
         server_timeout: bool = False,
+        max_bytes: int = MAX_OBJECT_BYTES,
     ) -> Answer:
         """One request. It is given up at ``end`` (monotonic seconds) with :class:`TimeoutError`.
 
         When the connection is there and the bytes are about to be written ``fence`` is asked for the time after which
         they must not be; they are not written after ``end`` either. ``server_timeout`` tells the server to give up
-        at the earlier of the two. Raises :class:`OSError` when there is no answer, or none that is HTTP; the request
-        may have taken effect then.
+        at the earlier of the two. Raises :class:`OSError` when there is no answer, or none that is HTTP, and its
+        subclass :class:`TooLargeError` when the body is larger than ``max_bytes``; the request may have taken effect
+        then.
         """
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         lines.append(f"Content-Length: {len(body or b'')}\r\n\r\n")
@@ -118,7 +114,8 @@ class Pool:
             # from this look at the clock to the handing over of the bytes nothing else is done.
             left = _left(min(end, fence()))
             timed = with_timeout(target, left) if server_timeout else target
-            return await connection.exchange(f"{method} {self._prefix}{timed}".encode() + rest, method, end)
+            message = f"{method} {self._prefix}{timed}".encode() + rest
+            return await connection.exchange(message, Reader(method, max_bytes), end)
         finally:
             self._put_back(connection)
 
@@ -126,7 +123,8 @@ class Pool:
     async def stream(self, target: str, headers: Mapping[str, str], silence_seconds: float) -> AsyncIterator[Stream]:
         """GET something whose answer may last; the connection is cut at the end.
 
-        :class:`TimeoutError` when nothing comes for ``silence_seconds``; otherwise raises as :meth:`request` does.
+        :class:`TimeoutError` when nothing comes for ``silence_seconds``, or no complete head; otherwise raises as
+        :meth:`request` does. No more than one chunk is waited for, and that is limited in size.
         """
         connection = self._kept() or await self._connect()
         try:
@@ -217,15 +215,15 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[Answer] | None = None
         self._too_late: asyncio.TimerHandle | None = None
-        self._reader = _Reader("")
+        self._reader: Reader | None = None
 
-    def exchange(self, message: bytes, method: str, end: float) -> asyncio.Future[Answer]:
-        """Send a request; the answer comes later, or :class:`TimeoutError` at ``end`` (monotonic seconds)."""
+    def exchange(self, message: bytes, reader: Reader, end: float) -> asyncio.Future[Answer]:
+        """Send a request; its answer, or :class:`TimeoutError` at ``end`` (monotonic seconds), comes later."""
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
         if end < math.inf:  # a bare timer: asyncio.timeout() costs three times as much
             self._too_late = loop.call_later(max(0.0, end - time.monotonic()), self._give_up)
-        self._reader = _Reader(method)
+        self._reader = reader
         self.reusable = False
         if self._transport is None or self._transport.is_closing():
             self._answer.set_exception(ConnectionResetError(_DROPPED))
@@ -256,7 +254,7 @@ class _Connection(asyncio.Protocol):
     def unwind(self) -> None:
         """There is an answer, or nobody waits for it any more; it is not kept here."""
         self._answer = None
-        self._reader = _Reader("")
+        self._reader = None
         if self._too_late is not None:
             self._too_late.cancel()
             self._too_late = None
@@ -274,13 +272,13 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""
-        if self._answer is None or self._answer.done():
+        if self._answer is None or self._reader is None or self._answer.done():
             self.cut()  # nobody has asked
             return
         try:
             answer = self._reader.take(data)
-        except ValueError as error:
-            self._answer.set_exception(ConnectionError(f"the answer is not HTTP: {error}"))
+        except (ValueError, TooLargeError) as error:
+            self._answer.set_exception(_broken(error))
             self.cut()
             return
         if answer is not None:
@@ -299,7 +297,7 @@ class _Incoming(asyncio.Protocol):
 
     def __init__(self, silence_seconds: float) -> None:
         self._silence_seconds = silence_seconds
-        self._reader = _Reader("GET")
+        self._reader = Reader("GET", MAX_OBJECT_BYTES)
         self._pieces: list[bytes] = []
         self._ended = False
         self._error: OSError | None = None
@@ -322,8 +320,9 @@ class _Incoming(asyncio.Protocol):
 
     async def head(self) -> None:
         """Wait for status and headers."""
-        while not self.status:
-            await self._more()
+        async with asyncio.timeout(self._silence_seconds):
+            while not self.status:
+                await self._more()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -348,8 +347,8 @@ class _Incoming(asyncio.Protocol):
         if not self._ended and self._error is None:
             try:
                 answer = self._reader.take(data)
-            except ValueError as error:
-                self._error = ConnectionError(f"the answer is not HTTP: {error}")
+            except (ValueError, TooLargeError) as error:
+                self._error = _broken(error)
             else:
                 self._pieces += self._reader.taken()
                 if answer is not None:
@@ -367,80 +366,6 @@ class _Incoming(asyncio.Protocol):
             self._waiter.set_result(None)
 
 
-class _Reader:
-    """Puts one answer together from what arrives. :meth:`take` raises ValueError for what is not HTTP/1.1."""
-
-    def __init__(self, method: str) -> None:
-        self.stays_open = False
-        self._bodiless = method == "HEAD"
-        self._buffer = bytearray()
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self._length: int | None = None
-        self._chunks: list[bytes] = []
-
-    def take(self, data: bytes) -> Answer | None:
-        """The answer, once it is complete."""
-        self._buffer += data
-        while not self.status:
-            if not self._take_head():
-                return None
-        if self._length is None:
-            return self._take_chunks()
-        if len(self._buffer) < self._length:
-            return None
-        return self._complete(bytes(self._buffer[: self._length]), self._length)
-
-    def taken(self) -> list[bytes]:
-        """Pieces of the body that came in chunks so far; they are no part of the answer afterwards."""
-        out, self._chunks = self._chunks, []
-        return out
-
-    def _take_head(self) -> bool:
-        """Status line and headers; those of 1xx answers are passed over."""
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._buffer) > MAX_HEAD_BYTES:
-                raise ValueError("endless headers")
-            return False
-        first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
-        del self._buffer[: end + 4]
-        version, _, rest = first.partition(" ")
-        if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
-            raise ValueError(first[:100])
-        status = int(rest[:3])
-        if status < 200:
-            return True
-        self.status = status
-        self.headers = {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
-        self.stays_open = version == "HTTP/1.1" and self.headers.get("connection", "").lower() != "close"
-        if self._bodiless or status in (204, 304):
-            self._length = 0
-        elif self.headers.get("transfer-encoding", "").lower() == "chunked":
-            self._length = None
-        elif (length := self.headers.get("content-length", "")).isdigit():
-            self._length = int(length)
-        else:
-            raise ValueError("the length of the answer is missing")
-        return True
-
-    def _take_chunks(self) -> Answer | None:
-        while (end := self._buffer.find(b"\r\n")) >= 0:
-            size = int(bytes(self._buffer[:end]).partition(b";")[0], 16)
-            begin = end + 2
-            if size == 0:
-                # After the last chunk come headers, nearly always none, and an empty line.
-                if self._buffer[begin : begin + 2] == b"\r\n":
-                    return self._complete(b"".join(self._chunks), begin + 2)
-                last = self._buffer.find(b"\r\n\r\n", begin)
-                return self._complete(b"".join(self._chunks), last + 4) if last >= 0 else None
-            if len(self._buffer) < begin + size + 2:
-                return None
-            self._chunks.append(bytes(self._buffer[begin : begin + size]))
-            del self._buffer[: begin + size + 2]
-        return None
-
-    def _complete(self, body: bytes, used: int) -> Answer:
-        if len(self._buffer) > used:
-            self.stays_open = False  # more than was asked for
-        return Answer(self.status, self.headers, body)
+def _broken(error: ValueError | TooLargeError) -> OSError:
+    """What a caller is told of what :meth:`Reader.take` has raised."""
+    return error if isinstance(error, TooLargeError) else ConnectionError(f"the answer is not HTTP: {error}")

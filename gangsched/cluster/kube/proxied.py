@@ -13,7 +13,8 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
-from gangsched.cluster.kube.pool import CONNECT_SECONDS, Answer, Stream, with_timeout
+from gangsched.cluster.kube.http1 import MAX_OBJECT_BYTES, Answer, TooLargeError
+from gangsched.cluster.kube.pool import CONNECT_SECONDS, Stream, with_timeout
 
 if TYPE_CHECKING:
     from gangsched.cluster.kube.connection import Connection
@@ -38,6 +39,7 @@ class Proxied:
         *,
         fence: Callable[[], float] = lambda: math.inf,
         server_timeout: bool = False,
+        max_bytes: int = MAX_OBJECT_BYTES,
     ) -> Answer:
         """See :meth:`Pool.request <gangsched.cluster.kube.pool.Pool.request>`."""
         if server_timeout:
@@ -54,16 +56,19 @@ class Proxied:
                     timeout=_NO_TIMEOUT,
                     **self._connection.options,
                 ) as response:
-                    return Answer(response.status, _headers(response), await response.read())
+                    return Answer(response.status, _headers(response), await _body(response, max_bytes))
 
     @contextlib.asynccontextmanager
     async def stream(self, target: str, headers: Mapping[str, str], silence_seconds: float) -> AsyncIterator[Stream]:
         """See :meth:`Pool.stream <gangsched.cluster.kube.pool.Pool.stream>`."""
         limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence_seconds)
+        asked = self._session.get(
+            self._url(target), headers=headers, allow_redirects=False, timeout=limit, **self._connection.options
+        )
         with _only_os_errors():
-            async with self._session.get(
-                self._url(target), headers=headers, allow_redirects=False, timeout=limit, **self._connection.options
-            ) as response:
+            async with contextlib.AsyncExitStack() as stack:
+                async with asyncio.timeout(CONNECT_SECONDS + silence_seconds):
+                    response = await stack.enter_async_context(asked)
                 yield _Response(response.status, _headers(response), response.content.iter_any())
 
     async def warm(self, count: int) -> None:
@@ -100,6 +105,17 @@ class Punctual(aiohttp.BytesPayload):
         if time.monotonic() >= self._end():
             raise TimeoutError
         await super().write_with_length(writer, content_length)
+
+
+async def _body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > max_bytes:
+            raise TooLargeError(f"the answer is larger than {max_bytes} bytes")
+    return b"".join(pieces)
 
 
 def _headers(response: aiohttp.ClientResponse) -> Mapping[str, str]:

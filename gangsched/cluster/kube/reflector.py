@@ -33,6 +33,7 @@ from gangsched.cluster.kube.retry import Backoff
 from gangsched.core.events import Event, ObjectRefused
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
+from gangsched.model.records import NO_LABELS
 
 _log = structlog.get_logger(__name__)
 
@@ -167,8 +168,10 @@ class Reflector:
             started = time.monotonic()
             present: set[Key] = set()
             version = ""
-            of_list = METADATA_LIST if self.resource.metadata_only else JSON
-            listing = self._client.list_pages(self.resource.path, self.resource.query, of_list)
+            kind, of_list = f"{self.resource.kind.partition('.')[0]}List", JSON
+            if self.resource.metadata_only:
+                kind, of_list = "PartialObjectMetadataList", METADATA_LIST
+            listing = self._client.list_pages(self.resource.path, self.resource.query, kind, of_list)
             async with aclosing(listing) as pages:
                 async for page in pages:
                     version = version or page.meta.resource_version
@@ -296,10 +299,12 @@ class Reflector:
         if self.told.refused.get(key) != told:
             self.told.refused[key] = told
             self._observe("objects_refused", 1, self._labels)
-            batch.append(ObjectRefused(self.resource.kind, *key, meta.uid, error.field, error.message))
+            labels = meta.labels or NO_LABELS
+            batch.append(ObjectRefused(self.resource.kind, *key, meta.uid, error.field, error.message, labels))
         if self.resource.refused is not None:
             try:
-                batch.append(self.resource.refused(self._converter, item, error))
+                counted = self.resource.refused(self._converter, item, error)
+                batch += [counted] if counted is not None else []
             except Exception:  # noqa: BLE001 - it has been told; the stream of all others goes on
                 _log.exception("object could not be counted", resource=self.resource.name, object="/".join(key))
 

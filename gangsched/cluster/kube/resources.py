@@ -37,7 +37,7 @@ class Resource:
     ``gone`` makes the event of an object that no longer exists from its namespace, name and UID. ``optional``
     resources may be absent or forbidden without holding up the first decision. ``metadata_only``: nothing else is asked
     for. ``refused`` makes the event of an object that could not be understood for a reason and must be counted all the
-    same, beside the one that tells of it.
+    same, beside the one that tells of it; without one what was known of it stays.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Resource:
     query: Mapping[str, str] = field(default_factory=dict)
     optional: bool = False
     metadata_only: bool = False
-    refused: Callable[[Converter, Any, FieldError], Event] | None = None
+    refused: Callable[[Converter, Any, FieldError], Event | None] | None = None
 
 
 def _refused_pod(convert: Converter, raw: Any, error: FieldError) -> Event:
@@ -57,6 +57,31 @@ def _refused_pod(convert: Converter, raw: Any, error: FieldError) -> Event:
     if isinstance(raw, Undecodable):
         return events.PodChanged(convert_refused.undecodable_pod(convert, raw.metadata, raw.body, error))
     return events.PodChanged(convert_refused.refused_pod(convert, raw, error))
+
+
+def _refused_budget(_convert: Converter, raw: Any, _error: FieldError) -> Event:
+    """A budget that nobody can read grants nothing."""
+    if isinstance(raw, Undecodable):
+        raw = wire.PodDisruptionBudget(raw.metadata, wire.PodDisruptionBudgetSpec(selector=wire.LabelSelector()))
+    return events.BudgetChanged(convert_refused.refused_budget(raw))
+
+
+def _refused_class(_convert: Converter, raw: Any, _error: FieldError) -> Event | None:
+    """Without its value nothing is known of a class."""
+    if isinstance(raw, Undecodable):
+        return None
+    return events.PriorityClassChanged(convert_refused.refused_class(raw))
+
+
+def _refused_job(convert: Converter, raw: Any, _error: FieldError) -> Event | None:
+    """Without its counts nothing is known of a Job."""
+    return None if isinstance(raw, Undecodable) else events.JobChanged(convert_refused.refused_job(convert, raw))
+
+
+def _refused_jobset(convert: Converter, raw: Any, _error: FieldError) -> Event | None:
+    """The same for a JobSet."""
+    found = None if isinstance(raw, Undecodable) else convert_refused.refused_jobset(convert, raw)
+    return None if found is None else events.JobSetChanged(found)
 
 
 def _selector_resource(
@@ -106,6 +131,7 @@ CORE_RESOURCES: tuple[Resource, ...] = (
         wire_type=wire.PriorityClass,
         changed=lambda convert, raw: events.PriorityClassChanged(convert.priority_class(raw)),
         gone=lambda _namespace, name, _uid: events.PriorityClassGone(name),
+        refused=_refused_class,
     ),
     Resource(
         name="nodes",
@@ -118,18 +144,20 @@ CORE_RESOURCES: tuple[Resource, ...] = (
     Resource(
         name="poddisruptionbudgets",
         path="/apis/policy/v1/poddisruptionbudgets",
-        kind="PodDisruptionBudget",
+        kind="PodDisruptionBudget.policy",
         wire_type=wire.PodDisruptionBudget,
         changed=lambda convert, raw: events.BudgetChanged(convert.budget(raw)),
         gone=lambda namespace, name, _uid: events.BudgetGone(namespace, name),
+        refused=_refused_budget,
     ),
     Resource(
         name="jobs",
         path="/apis/batch/v1/jobs",
-        kind="Job",
+        kind="Job.batch",
         wire_type=wire.Job,
         changed=lambda convert, raw: events.JobChanged(convert.job(raw)),
         gone=lambda namespace, name, _uid: events.JobGone(namespace, name),
+        refused=_refused_job,
     ),
     _selector_resource("services", "/api/v1/services", "Service", wire.Service, Converter.service),
     _selector_resource(
@@ -183,6 +211,7 @@ class ServedApi:
     changed: Callable[[Converter, Any], Event]
     gone: Callable[[str, str, str], Event]
     metadata_only: bool = False
+    refused: Callable[[Converter, Any, FieldError], Event | None] | None = None
 
     @property
     def name(self) -> str:
@@ -200,6 +229,7 @@ class ServedApi:
             gone=self.gone,
             optional=True,
             metadata_only=self.metadata_only,
+            refused=self.refused,
         )
 
 
@@ -265,6 +295,7 @@ SERVED_APIS: tuple[ServedApi, ...] = (
         wire_jobsets.JobSet,
         changed=lambda convert, raw: events.JobSetChanged(convert_jobsets.job_set(convert, raw)),
         gone=lambda namespace, name, _uid: events.JobSetGone(namespace, name),
+        refused=_refused_jobset,
     ),
     KUEUE_WORKLOADS,
 )

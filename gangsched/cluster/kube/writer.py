@@ -15,7 +15,6 @@ import structlog
 from gangsched.cluster.kube.bodies import (
     Request,
     claim_path,
-    job_path,
     job_request,
     mark_request,
     pod_path,
@@ -23,10 +22,10 @@ from gangsched.cluster.kube.bodies import (
     volume_path,
     write_request,
 )
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
-from gangsched.cluster.kube.jobs import Verdict, left_out, look_at_job, writes_templates
+from gangsched.cluster.kube.jobs import Verdict, left_out, look_at_job, read_job, writes_templates
 from gangsched.cluster.kube.lanes import Item, Lanes
 from gangsched.cluster.kube.recalls import RECALLED, Recalls
 from gangsched.cluster.kube.retry import Backoff, Window
@@ -310,10 +309,8 @@ class Writer:
             try:
                 if request is None:
                     assert isinstance(action, ResumeJob)
-                    found = await self._client.attempt(
-                        "GET", job_path(action.job), timeout_seconds=self._settings.timeout_seconds
-                    )
-                    request = job_request(action, action.version, msgspec.json.decode(found))
+                    found = await read_job(self._client, self._settings.timeout_seconds, action.job)
+                    request = job_request(action, action.version, found)
                 await self._attempt(request, item)
                 verdict: Verdict | None = (Outcome.OK, left_out(action, request))
                 self._window.answered(time.monotonic() - began, too_many=False)
@@ -428,15 +425,14 @@ class Writer:
 
     async def _look(self, action: Write | SetCondition, status: int, message: str) -> Verdict | None:
         """What the pod itself says about an attempt that failed with ``status`` (0: without an answer)."""
+        path = pod_path(action.pod)
         try:
-            body = await self._client.attempt(
-                "GET", pod_path(action.pod), timeout_seconds=self._settings.timeout_seconds
-            )
+            body = await self._client.attempt("GET", path, timeout_seconds=self._settings.timeout_seconds)
+            pod = answer_of(_pod_decoder, body, f"GET {path}")
         except ApiError as failure:
             return (Outcome.GONE, message) if failure.status == 404 else None
         except UnreachableError:
             return None
-        pod = _pod_decoder.decode(body)
         if pod.metadata.uid != action.pod.uid:
             return Outcome.GONE, message
         if status == 422:
@@ -456,18 +452,18 @@ class Writer:
             path = claim_path(action.pod.namespace, action.claim)
         try:
             body = await self._client.attempt("GET", path, timeout_seconds=self._settings.timeout_seconds)
+            if isinstance(action, BindVolume):
+                volume = answer_of(_volume_decoder, body, f"GET {path}")
+                uid, ref = volume.metadata.uid, volume.spec.claim_ref
+                wanted, done = action.volume_uid, ref is not None and ref.uid == action.claim_uid
+            else:
+                claim = answer_of(_claim_decoder, body, f"GET {path}")
+                uid, wanted = claim.metadata.uid, action.claim_uid
+                done = (claim.metadata.annotations or {}).get(SELECTED_NODE) == action.node
         except ApiError as failure:
             return (Outcome.GONE, message) if failure.status == 404 else None
         except UnreachableError:
             return None
-        if isinstance(action, BindVolume):
-            volume = _volume_decoder.decode(body)
-            uid, ref = volume.metadata.uid, volume.spec.claim_ref
-            wanted, done = action.volume_uid, ref is not None and ref.uid == action.claim_uid
-        else:
-            claim = _claim_decoder.decode(body)
-            uid, wanted = claim.metadata.uid, action.claim_uid
-            done = (claim.metadata.annotations or {}).get(SELECTED_NODE) == action.node
         if uid != wanted:
             return Outcome.GONE, message
         return (Outcome.OK, "") if done else (Outcome.CONFLICT, message)

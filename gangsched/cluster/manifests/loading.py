@@ -121,6 +121,11 @@ class _Loading:
     def _add(self, place: Place, event: Event) -> None:
         self._events.append(event)
         self._places.append(place)
+        record = event.pod if isinstance(event, PodChanged) else event.gang if isinstance(event, GangChanged) else None
+        if record is not None and record.remark is not None:
+            told = warning(place, *record.remark)
+            if self._warnings[-1:] != [told]:  # pods of one template say the same
+                self._warnings.append(told)
 
     def _take(self, each: Found) -> None:
         place, raw = each.place, each.object

@@ -58,12 +58,13 @@ def over_allocated(history: History) -> list[str]:
         now.apply(entry)
         if entry.verb == log.BIND and entry.actor == log.SCHEDULER and entry.outcome == log.OK:
             node = str(entry.detail["node"])
-            lacking = _lacking(now.nodes.get(node), now.pods_on(node))
+            lacking = _lacking(now.nodes.get(node), now.pods_on(node), entry.record)
             out += [f"{_when(entry)} {entry.object} on {node}: {text}" for text in lacking]
     return out
 
 
-def _lacking(node: Node | None, pods: Iterable[Pod]) -> list[str]:
+def _lacking(node: Node | None, pods: Iterable[Pod], last: Pod) -> list[str]:
+    """Of what the last of these pods asks for, which resources the node has less of than all of them ask for."""
     if node is None:
         return ["there is no such node"]
     used: dict[str, int] = defaultdict(int)
@@ -71,10 +72,11 @@ def _lacking(node: Node | None, pods: Iterable[Pod]) -> list[str]:
         for resource, units in (*pod.shape.requests, ("pods", 1)):
             used[resource] += units
     room = dict(node.allocatable)
+    asked = {"pods", *(resource for resource, units in last.shape.requests if units)}
     return [
         f"{resource} {units} of {room.get(resource, 0)}"
         for resource, units in sorted(used.items())
-        if units > room.get(resource, 0)
+        if units > room.get(resource, 0) and resource in asked
     ]
 
 
@@ -315,7 +317,7 @@ def abandoned_marks(history: History, judged_until: float = math.inf) -> list[st
         if entry.kind != "Pod" or entry.outcome != log.OK:
             continue
         if entry.verb == log.MARK:
-            if not (isinstance(entry.record, Pod) and entry.record.finished):  # it ended just before: no harm is done
+            if not isinstance(entry.record, Pod) or entry.record.live:  # who has ended or terminates is not harmed
                 marked[entry.uid] = entry
         elif entry.verb == log.UNMARK and entry.uid in marked:
             mark = marked.pop(entry.uid)

@@ -56,7 +56,9 @@ class _Guard:
     def _call(self, method: str, call: Callable[[], _Answer]) -> _Answer:
         try:
             return call()
-        except Exception as error:  # whatever it is, it is the plug-in's
+        except KeyboardInterrupt:
+            raise  # of whoever runs a simulation and wants its end
+        except BaseException as error:  # whatever else it is, also what sys.exit() raises, it is the plug-in's
             raise PluginError(self.name, method, f"{type(error).__name__}: {error}") from error
 
     def _refuse(self, method: str, problem: str) -> PluginError:

@@ -172,15 +172,13 @@ class Losses:
 
     def _lacks(self, key: str, gangs: tuple[GangId, ...], state: State) -> bool:
         """Does the group run in part, and is it to go on? While bindings are on their way, what is lost is kept."""
-        membership, awaited = self._world.membership, self._world.awaited
+        membership = self._world.membership
         if state in ROLLING_BACK:
             return False
-        bound = [pod.uid for gang in gangs for pod in membership.census(gang).bound]
+        bound = any(membership.census(gang).bound for gang in gangs)
         specs = [membership.spec(gang) for gang in gangs]
         if not bound or any(spec is None or spec.match_policy == ONLY_WAITING for spec in specs):
             return False
-        if awaited and any(awaited.get(uid, set()) - {key} for uid in bound):
-            return False  # those that are bound leave too, for somebody else
         return state is State.BINDING or membership.half_bound(gangs)
 
     def _wanted(self, gang: GangId, now: float) -> list[_Room]:
@@ -204,7 +202,7 @@ class Losses:
     def _takes(self, name: str) -> bool:
         """May a successor go to this node at all?"""
         node = self._world.node(name)
-        return node is not None and node.ready and not node.unschedulable and not node.deleting
+        return node is not None and node.ready and not (node.unschedulable or node.deleting or node.outdated)
 
     def _forget(self, gangs: Iterable[GangId]) -> None:
         for gang in gangs:

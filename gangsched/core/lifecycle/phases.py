@@ -8,7 +8,17 @@ from gangsched.core.actions import Action, Bind, Mark, Remove, ResumeJob, Suspen
 from gangsched.core.decision import BIND, WAIT, Verdict, Victim
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
-from gangsched.core.lifecycle import admission, elsewhere, prebind, report, rollback, suspension, telling
+from gangsched.core.lifecycle import (
+    admission,
+    bindings,
+    elsewhere,
+    nominations,
+    prebind,
+    report,
+    rollback,
+    suspension,
+    telling,
+)
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.permit import Barrier, Failure
 from gangsched.core.lifecycle.rechecks import Rechecks
@@ -37,6 +47,7 @@ class Phases:
         signal: Callable[[Group, Signal], None],
         refresh: Callable[[GangId], object],
         drains: Drains,
+        rechecks: Rechecks,
     ) -> None:
         self._drains = drains
         self._world = world
@@ -45,7 +56,7 @@ class Phases:
         self._groups = groups
         self._signal = signal
         self._refresh = refresh
-        self.rechecks = Rechecks(world, decider, steps, groups)
+        self._rechecks = rechecks
 
     def onward(self, group: Group, signal: Signal, plan: Plan) -> Signal:
         """Members that could be bound now have to wait while their claims are not bound, or do not exist yet."""
@@ -60,7 +71,7 @@ class Phases:
         if known is None:
             return
         key, action = known
-        self._steps.answered(key)
+        nominations.answered(self._steps, key)
         if not self._drains.answered(key, action, action_id, outcome, message):
             self._answered(key, action, action_id, outcome, message)
         if not self._steps.writes.any_of(key):
@@ -130,7 +141,7 @@ class Phases:
 
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
-        self.rechecks.follow()
+        self._rechecks.follow()
         check, self._steps.check = self._steps.check, set()
         for key in sorted(check):
             group = self._groups.get(key)
@@ -161,7 +172,7 @@ class Phases:
             if group.state is State.MARKING_MEMBERS and not self._hopeless(group):
                 self._signal(group, Signal.PLAN_BROKEN)
                 return
-            if group.state is State.MARKED and not self.rechecks.goes_on(group, plan):
+            if group.state is State.MARKED and not self._rechecks.goes_on(group, plan):
                 self._signal(group, Signal.PLAN_BROKEN)
                 return
             self._written(group)
@@ -173,7 +184,7 @@ class Phases:
             plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
             if group.state is State.ROLLING_BACK:
                 rollback.remove(self._steps, group)
-            elif self.rechecks.goes_on(group, plan):
+            elif self._rechecks.goes_on(group, plan):
                 self._steps.remove(group)  # the same list again, until the gang's time is over
             else:
                 self._signal(group, Signal.PLAN_BROKEN)
@@ -222,7 +233,7 @@ class Phases:
             if place.uid in self._world.pods:
                 self._world.assume(place.uid, place.node)
         if fits:
-            self._steps.bind(group, places)
+            bindings.bind(self._steps, group, places)
         return fits
 
     def _written(self, group: Group) -> None:
@@ -295,7 +306,7 @@ class Phases:
             self._signal(group, Signal.PLAN_BROKEN)
             return
         admission.reserved(self._steps, group, verdict)
-        moved = self._steps.withdraw_moved(plan, verdict.placements)
+        moved = nominations.withdraw_moved(self._steps, plan, verdict.placements)
         group.plan = Plan(plan.ident, verdict.placements, (), ())
         group.plan.nominated = plan.nominated - moved
         self._steps.follow(group, verdict)

@@ -91,9 +91,10 @@ class Rechecks:
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Nobody is evicted any more when room has turned up since the plan was made. Units of which somebody has left
-        for it leave whole.
+        for it leave whole. When nobody is left to be spared the plan stands: its room may be what has turned up, and
+        given up it would be weaker work's until the nominations are withdrawn.
         """
-        if not plan.victims:
+        if not now.standing:
             return False
         if not now.begun:
             return self._decider.has_room(group.gangs, group.key, self._steps.now, plan.node_of)

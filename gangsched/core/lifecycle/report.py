@@ -43,12 +43,13 @@ _VERSIONS = {
     "scheduling.x-k8s.io": "v1alpha1",
     "scheduling.k8s.io": "v1alpha2",
     "batch": "v1",
+    "policy": "v1",
     "kueue.x-k8s.io": "v1beta1",
     "jobset.x-k8s.io": "v1alpha2",
 }
 
 
-def reference(pod: Pod) -> PodRef:
+def reference(pod: Pod | Placement) -> PodRef:
     """The incarnation of a pod that a write means."""
     return PodRef(pod.namespace, pod.name, pod.uid)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 import msgspec
 
@@ -12,7 +12,6 @@ from gangsched.core.actions import (
     Bind,
     JobRef,
     Mark,
-    Nominate,
     PodRef,
     Recall,
     Removal,
@@ -20,10 +19,19 @@ from gangsched.core.actions import (
     Unmark,
     WithdrawNomination,
 )
-from gangsched.core.decision import Placement, Verdict
-from gangsched.core.events import Outcome
+from gangsched.core.decision import Verdict
 from gangsched.core.groups import Group, Plan
-from gangsched.core.lifecycle import admission, prebind, report, rollback, shared_marks, suspension, telling
+from gangsched.core.lifecycle import (
+    admission,
+    bindings,
+    nominations,
+    prebind,
+    report,
+    rollback,
+    shared_marks,
+    suspension,
+    telling,
+)
 from gangsched.core.lifecycle.healing import Losses
 from gangsched.core.lifecycle.outstanding import Outstanding
 from gangsched.core.lifecycle.permit import Barrier
@@ -39,16 +47,16 @@ from gangsched.model.records import SINGLE, GangId, Pod
 class Steps:
     """Carries out single steps for one gang at a time; it never changes a gang's state.
 
-    ``writes`` are the writes without an answer yet; ``awaited_by`` has, by UID, the keys of the groups
-    that wait for a pod to be gone; ``losing`` are the gangs of pods that somebody waits for since now, or no more.
-    ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of higher
-    priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by
-    whichever plan. ``repeats`` are writes that are no part of a phase and go on until they succeed. ``losses``
-    is what gangs that run have lost. ``statuses`` are
-    those of group objects that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang will
-    tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
-    not run yet, by key: the ClusterQueue, and since when.
-    ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as well.
+    ``writes`` are the writes without an answer yet; ``awaited_by`` has, by UID, the keys of the groups that wait for a
+    pod to be gone; ``losing`` are the gangs of pods that somebody waits for since now, or no more. ``check`` are the
+    keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of higher priority may have
+    taken. ``marks`` are the UIDs of victims that bear a mark, by whichever plan. ``repeats`` are writes that are no
+    part of a phase and go on until they succeed; ``withdrawals`` clear nominations as soon as no write of their group
+    (key) is on its way any more. ``losses`` is what gangs that run have lost. ``statuses`` are those of group objects
+    that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang will tell of, by the key of
+    the group whose writes they are part of. ``reserved`` are groups that have their quota and do not run yet, by key:
+    the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as
+    well.
     """
 
     def __init__(self, world: World, options: Options) -> None:
@@ -68,21 +76,21 @@ class Steps:
         self.repeats = Repeats()
         self.losses = Losses(world)
         self._next_id = 1
-        self._withdraw_later: dict[str, list[WithdrawNomination]] = {}
+        self.withdrawals: dict[str, list[WithdrawNomination]] = {}
         self.statuses: dict[GangId, object] = {}
         self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
         self.reserved: dict[str, tuple[str, float]] = {}
         self.told_two_admitters: set[str] = set()
         self._do: dict[Do, Callable[[Group], None]] = {
-            Do.NOMINATE: self._nominate,
+            Do.NOMINATE: lambda group: nominations.nominate(self, group),
             Do.MARK: self._mark,
             Do.REMOVE: self.remove,
             Do.PREBIND: lambda group: prebind.begin(self, group),
-            Do.BIND: self._bind,
+            Do.BIND: lambda group: bindings.begin(self, group),
             Do.MARK_MEMBERS: lambda group: rollback.mark(self, group),
             Do.REMOVE_MEMBERS: lambda group: rollback.remove(self, group),
             Do.LET_GO_ON: lambda group: suspension.let_go_on(self, group),
-            Do.WITHDRAW: self._withdraw,
+            Do.WITHDRAW: lambda group: nominations.withdraw(self, group),
             Do.UNMARK: lambda group: shared_marks.take_back(self, group),
             Do.RELEASE: self.release,
             Do.REPORT: lambda group: telling.where_it_stands(self, group),
@@ -112,7 +120,7 @@ class Steps:
         self.reserved.clear()
         self.repeats.clear()
         self.losses.clear()
-        self._withdraw_later.clear()
+        self.withdrawals.clear()
 
     def follow(self, group: Group, verdict: Verdict) -> None:
         """The group's members are going to run where, and in the flavors in which, this verdict has them."""
@@ -127,7 +135,7 @@ class Steps:
         if self.writes.any_of(group.key):
             return False
         return not len(self.repeats) or not any(
-            self.repeats.has(WithdrawNomination, pod.uid) for pod in self._unplaced(group)
+            self.repeats.has(WithdrawNomination, pod.uid) for pod in nominations.unplaced(self, group)
         )
 
     def wait_for(self, group: Group, plan: Plan, uids: Iterable[str]) -> None:
@@ -194,7 +202,7 @@ class Steps:
     def _wanted(self, action: Repeated, pod: Pod) -> bool:
         match action:
             case Bind(node=node):
-                return self.still_takes(pod.uid, node)
+                return bindings.still_takes(self, pod.uid, node)
             case WithdrawNomination():
                 return not pod.node
             case Mark():
@@ -205,37 +213,18 @@ class Steps:
         self._next_id += 1
         return self._next_id - 1
 
-    def _ref(self, place: Placement) -> PodRef:
-        return PodRef(place.namespace, place.name, place.uid)
-
     def trigger(self, group: Group) -> PodRef:
         """The first placed member by name: the pod that messages name. A Job without pods speaks for itself."""
         if suspension.is_suspended_job(group):
             return self.job(group.gangs[0])
         places = group.plan.placements if group.plan is not None else []
         first = min(places, key=lambda p: p.key, default=None)
-        return self._ref(first) if first is not None else PodRef("", group.name, "")
+        return report.reference(first) if first is not None else PodRef("", group.name, "")
 
     def job(self, gang: GangId) -> JobRef:
         """The Job or JobSet that a gang without pods stands for."""
         spec = self.world.membership.spec(gang)
         return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "", gang.family)
-
-    def _nominate(self, group: Group) -> None:
-        plan = group.plan
-        if plan is None:
-            return
-        group.barrier = Barrier()
-        if suspension.is_suspended_job(group):
-            return  # that it waits stands on the Job itself, and for whom its victims leave on them
-        victims = len(plan.victims)
-        plan.nominated = set(plan.node_of)
-        for place in plan.placements:
-            self.repeats.drop(WithdrawNomination, place.uid)
-            action_id = self.new_id()
-            text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
-            self.write(group, Nominate(action_id, self._ref(place), place.node, plan.ident, text), action_id, place.uid)
-        telling.tell(self, group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
 
     def _mark(self, group: Group) -> None:
         plan = group.plan
@@ -287,121 +276,6 @@ class Steps:
         pods = [self.world.pods[uid] for uid in plan.victims if uid in self.world.pods]
         return [p.uid for p in sorted(pods, key=lambda p: p.key) if p.live]
 
-    def _bind(self, group: Group) -> None:
-        plan = group.plan
-        if plan is None:
-            return
-        group.barrier = Barrier()
-        self.assume_members(group, plan)
-        for place in plan.placements:
-            self.repeats.drop(WithdrawNomination, place.uid)
-        self.bind(group, plan.placements)
-
-    def bind(self, group: Group, places: Iterable[Placement]) -> None:
-        """Ask for the bindings of members that are assumed where they are placed."""
-        for place in places:
-            action_id = self.new_id()
-            self.write(group, Bind(action_id, self._ref(place), place.node), action_id, place.uid)
-
-    def assume_members(self, group: Group, plan: Plan) -> None:
-        """From now on the members take room on their nodes as if they were bound."""
-        priority = self.world.membership.preemptor_priority(group.gangs)
-        self.give_back(group.key)
-        for place in plan.placements:
-            self.world.assume(place.uid, place.node)
-            suspension.take_room(self, self.world.pods[place.uid], place.node)
-            self.changes.append(Change(Hint.PODS, place.node, self.world.pods[place.uid]))
-        self.may_have_taken(group.key, set(plan.node_of.values()), priority)
-
-    def still_takes(self, uid: str, node: str) -> bool:
-        """Has ``node`` still room for a member that is assumed there, as far as its profile looks?"""
-        pod = self.world.pods.get(uid)
-        return pod is not None and self.world.still_takes(uid, node, self.options.plugins_of(pod.scheduler).ignores)
-
-    def lost(self, placements: Iterable[Placement]) -> list[Placement]:
-        """The assumed members among these whose node no longer takes them."""
-        return [p for p in placements if not self.still_takes(p.uid, p.node)]
-
-    def bind_again(self, group: Group) -> bool:
-        """Repeat, on the same nodes, the bindings whose outcome is unknown. False when one of these nodes no longer
-        takes its member, which is then no longer assumed there: nothing is written, the others go on apart.
-        """
-        unsure = [p for p in group.plan.placements if p.uid in group.unsure] if group.plan is not None else []
-        unsure = [p for p in unsure if p.uid in self.world.pods and not self.world.pods[p.uid].node]
-        lost = self.lost(unsure)
-        if lost:
-            for place in lost:
-                self.world.forget(place.uid)
-                self.changes.append(Change(Hint.ROOM, place.node))
-            group.message = f"{lost[0].node} no longer takes {lost[0].key}"
-            return False
-        group.retry_at = None
-        self.bind(group, unsure)
-        self.check.add(group.key)
-        return True
-
-    def _withdraw(self, group: Group) -> None:
-        """Clear nominations: those of the plan, and any that an earlier plan or process has left behind. Members whose
-        bindings were not sent take no room any more.
-        """
-        for uid, outcome, _ in group.barrier.failed:
-            if outcome is Outcome.OUTDATED and self.world.assumed(uid):
-                self.changes.append(Change(Hint.ROOM, self.world.assumed_on(uid)))
-                self.world.forget(uid)
-        planned = group.plan.nominated if group.plan is not None else set()
-        text = group.message or group.problem or "plan withdrawn"
-        self._withdraw_some(group, lambda pod: pod.uid in planned or _on_record(pod), text)
-
-    def withdraw_others(self, group: Group, plan: Plan) -> None:
-        """Clear nominations that stand on record and that the gang's plan does not have."""
-        text = f"superseded by plan {plan.ident}"
-        self._withdraw_some(group, lambda pod: pod.uid not in plan.nominated and _on_record(pod), text)
-
-    def withdraw_moved(self, plan: Plan, placements: Iterable[Placement]) -> set[str]:
-        """Clear the nominations of members that are bound elsewhere than they were nominated to, before that is done:
-        no binding contradicts a record that stands. Returns their UIDs.
-        """
-        moved = {p.uid: p for p in placements if p.uid in plan.nominated and plan.node_of.get(p.uid) != p.node}
-        for place in moved.values():
-            text = f"{place.node} is taken instead"
-            self.write_apart(WithdrawNomination(self.new_id(), self._ref(place), "Withdrawn", text))
-        return set(moved)
-
-    def on_record(self, group: Group) -> bool:
-        """Does a member that is not placed bear an intent record?"""
-        return any(map(_on_record, self._unplaced(group)))
-
-    def _withdraw_some(self, group: Group, which: Callable[[Pod], bool], text: str) -> None:
-        for pod in (*self._unplaced(group), *self._mistaken(group)):
-            if which(pod) and not self.repeats.has(WithdrawNomination, pod.uid):
-                action = WithdrawNomination(self.new_id(), report.reference(pod), "Withdrawn", text)
-                if self.writes.any_of(group.key):
-                    self._withdraw_later.setdefault(group.key, []).append(action)
-                    self.repeats.sent(action)
-                else:
-                    self.write_apart(action)
-
-    def answered(self, key: str) -> None:
-        """A write of a phase of this group has been answered. When it was the last one the nominations are cleared that
-        had to stand until then: a mark or a removal that is on its way is never without a record.
-        """
-        if key in self._withdraw_later and not self.writes.any_of(key):
-            for action in self._withdraw_later.pop(key):
-                if self.repeats.has(WithdrawNomination, action.pod.uid):
-                    self.write_apart(action)
-
-    def _unplaced(self, group: Group) -> Iterator[Pod]:
-        for gang in group.gangs:
-            census = self.world.membership.census(gang)
-            yield from (*census.pending, *census.gated)
-
-    def _mistaken(self, group: Group) -> Iterator[Pod]:
-        """Members of its plan that have left it, because they cannot be understood any more, and still wait."""
-        nominated = group.plan.nominated if group.plan is not None else set()
-        for pod in map(self.world.pods.get, sorted(nominated)):
-            if pod is not None and pod.mistake is not None and pod.gang not in group.gangs and not pod.node:
-                yield pod
-
     def not_removed(self, key: str, action: Remove) -> None:
         """A removal has failed that no plan of this group follows any more: its victim stays, unless another plan needs
         it to leave.
@@ -427,7 +301,7 @@ class Steps:
         plan, group.plan = group.plan, None
         self.recall(group.key, self.writes.removals(group.key))
         if plan is not None:
-            self._keep_unsure(group, plan)
+            bindings.keep_unsure(self, group, plan)
             prebind.forget_claims(self, plan)
         group.retry_at = None
         group.barrier = Barrier()
@@ -444,17 +318,6 @@ class Steps:
         self.changes += [Change(Hint.ROOM, p.node) for p in given]
         if any(p.pod.volumes is not None for p in given):
             self.changes.append(Change(Hint.VOLUMES))
-
-    def _keep_unsure(self, group: Group, plan: Plan) -> None:
-        """The gang stops following bindings that may have taken effect: they are repeated without it."""
-        unsure = {f.uid for f in group.barrier.failed if f.outcome is Outcome.TRANSIENT}
-        if group.retry_at is not None:
-            unsure.update(group.unsure)
-        for place in plan.placements:
-            if place.uid in unsure and self.world.assumed(place.uid):
-                action = Bind(self.new_id(), self._ref(place), place.node)
-                self.repeats.sent(action)
-                self.repeats.again(action, group.retry_at or self.now + self.pause(1))
 
     def _enqueue(self, group: Group) -> None:
         self.queue.push(queue_order(self.world.membership, group.gangs))
@@ -492,8 +355,3 @@ class Steps:
         for key, held in self.world.held.items():
             if key != taker and held and held[0].priority < priority and any(p.node in nodes for p in held):
                 self.taken_from.add(key)
-
-
-def _on_record(pod: Pod) -> bool:
-    """Does an intent record of ours stand on the pod?"""
-    return pod.intent is not None and pod.intent.status == "True"

@@ -151,7 +151,7 @@ def object_status(steps: Steps, gang: GangId, group: Group | None) -> None:
     if gang.family in (SINGLE, QUEUED_JOB, QUEUED_JOBSET, *WITHOUT_PODS):
         return
     spec = steps.world.membership.objects.get((gang.family, gang.namespace, gang.name))
-    if spec is None:
+    if spec is None or spec.mistake is not None:  # what cannot be read is not written to either
         steps.statuses.pop(gang, None)
         return
     membership = steps.world.membership

@@ -23,7 +23,7 @@ def overdue(world: World, uid: str, now: float) -> bool:
     """Should a pod that terminates be gone by now (seconds)? Its grace period counts from when it was first seen to
     terminate: its deletionTimestamp is of the API server's clock, and this decides about further victims.
     """
-    pod, since = world.pods.get(uid), world.leaving_since.get(uid)
+    pod, since = world.pods.get(uid), world.sightings.leaving_since.get(uid)
     return pod is not None and since is not None and since + pod.grace_seconds + STUCK_AFTER_SECONDS <= now
 
 

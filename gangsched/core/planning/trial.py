@@ -50,7 +50,7 @@ class Trial:
         self.group = group
         self.now = now
         member = self.world.membership
-        self.patience = Patience(member, self.world.classes, options, world.began_at)
+        self.patience = Patience(member, self.world.classes, options, world.sightings.began_at)
         self.priority = member.preemptor_priority(gangs)
         self.census = {g: member.census(g) for g in self.gangs}
         if world.held or world.turns.reserving():

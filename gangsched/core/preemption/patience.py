@@ -49,7 +49,7 @@ class Patience:
     def spared_until(self, pod: Pod, spec: Gang | None) -> float:
         """The moment from which the pod may be evicted, as far as its run time is concerned."""
         minimum = self.minimum(pod, spec)
-        return self._seen.get(pod.uid, runs_since(pod)) + minimum if minimum else 0.0
+        return self._seen.get(pod.uid, pod.runs_since) + minimum if minimum else 0.0
 
     def begun_lately(self, now: float) -> list[str]:
         """UIDs of the pods that were seen to begin so lately that a minimum may not be over yet."""
@@ -79,12 +79,6 @@ class Patience:
         found = self._classes.get(name)
         own = found.preemption_delay_seconds if found is not None else None
         return self._options.preemption_delay_seconds if own is None else own
-
-
-def runs_since(pod: Pod) -> float:
-    """When the pod began to run. Bound and not started yet, it has run no longer than it has been bound."""
-    placed = pod.scheduled_condition
-    return max(pod.started, placed.since) if placed is not None and placed.status == "True" else pod.started
 
 
 def too_young(seconds: float, until: float) -> str:

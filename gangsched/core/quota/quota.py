@@ -168,7 +168,8 @@ class Quota:
         spec = self.queues[queue]
         if spec.stop != STOP_NONE:
             return "Stopped"
-        if any(f.flavor not in self.flavors for g in spec.groups for f in g.flavors):
+        flavors = [self.flavors.get(f.flavor) for g in spec.groups for f in g.flavors]
+        if any(flavor is None or flavor.outdated for flavor in flavors):
             return "FlavorNotFound"
         if spec.checks:
             return "AdmissionCheckNotFound"

@@ -60,7 +60,6 @@ class Membership:
         self.ours = frozenset(ours)
         self.objects: dict[tuple[str, str, str], Gang] = {}
         self.members: dict[GangId, dict[str, Pod]] = {}
-        self.refused: dict[tuple[str, str, str], str] = {}
         self.assumed: Container[str] = ()
         #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
         self.begun: set[str] = set()
@@ -90,9 +89,9 @@ class Membership:
         if before is None:
             self._names.pop(pod.gang, None)
         else:
-            self._forget_mistake(before)
-        if pod.mistake is not None:
-            self._mistaken.setdefault((pod.gang, pod.mistake), set()).add(pod.uid)
+            self._forget_mistakes(before)
+        for each in _mistakes(pod):
+            self._mistaken.setdefault((pod.gang, each), set()).add(pod.uid)
         group[pod.uid] = pod
         if pod.gang in self._speakers:
             self._speakers[pod.gang].put(before, pod)
@@ -108,19 +107,19 @@ class Membership:
         if group is not None:
             before = group.pop(pod.uid, None)
             if before is not None:
-                self._forget_mistake(before)
+                self._forget_mistakes(before)
                 if pod.gang in self._speakers:
                     self._speakers[pod.gang].drop(before)
             if not group:
                 del self.members[pod.gang]
                 self._speakers.pop(pod.gang, None)
 
-    def _forget_mistake(self, pod: Pod) -> None:
-        if pod.mistake is not None and (pod.gang, pod.mistake) in self._mistaken:
-            uids = self._mistaken[pod.gang, pod.mistake]
+    def _forget_mistakes(self, pod: Pod) -> None:
+        for each in _mistakes(pod):
+            uids = self._mistaken.get((pod.gang, each), set())
             uids.discard(pod.uid)
             if not uids:
-                del self._mistaken[pod.gang, pod.mistake]
+                self._mistaken.pop((pod.gang, each), None)
 
     def assumed_changed(self, pod: Pod) -> None:
         """A binding of the pod is on its way now, or is no more."""
@@ -137,14 +136,11 @@ class Membership:
 
     def set_object(self, gang: Gang) -> None:
         """Insert or replace a group object."""
-        key = (gang.family, gang.namespace, gang.name)
-        self.objects[key] = gang
-        self.refused.pop(key, None)
+        self.objects[(gang.family, gang.namespace, gang.name)] = gang
 
     def drop_object(self, family: str, namespace: str, name: str) -> None:
         """Remove a group object."""
         self.objects.pop((family, namespace, name), None)
-        self.refused.pop((family, namespace, name), None)
 
     # -- questions -----------------------------------------------------------------------------------------
 
@@ -167,9 +163,9 @@ class Membership:
             names = self._names[gang] = [p.uid for p in ordered]
         yield from map(members.__getitem__, names)
 
-    def mistake_known(self, pod: Pod) -> bool:
-        """Does the pod, or another member of its gang, make the same mistake already?"""
-        return pod.mistake is None or (pod.gang, pod.mistake) in self._mistaken
+    def new_mistakes(self, pod: Pod) -> list[Mistake]:
+        """What is wrong with this state of a pod, as far as no known member of its gang makes the same mistake."""
+        return [each for each in _mistakes(pod) if (pod.gang, each) not in self._mistaken]
 
     def mistaken(self, gangs: Iterable[GangId]) -> bool:
         """Is it unknown what one of these gangs wishes?"""
@@ -278,14 +274,13 @@ class Membership:
         """Why the gang cannot be decided yet, in words; empty when it can."""
         spec = self.spec(gang)
         if spec is None:
-            key = (gang.family, gang.namespace, gang.name)
-            if key in self.refused:
-                return f"PodGroup {gang.key} was refused: {self.refused[key]}"
             if any(needs_object(p) for p in self.pods(gang)):
                 return f"PodGroup {gang.key} does not exist"
             return f"no member of gang {gang.key} says how many members it needs (annotation {koordinator.MIN})"
         if spec.mistake is not None:
-            return f"cannot be understood: {spec.mistake}"
+            is_object = (gang.family, gang.namespace, gang.name) in self.objects
+            said = f"PodGroup {gang.key} was refused" if is_object else "cannot be understood"
+            return f"{said}: {spec.mistake}"
         present = len(census.pending) + self._placed(gang, spec, census)
         lacking = spec.min_member - present
         if lacking <= 0:
@@ -429,3 +424,9 @@ class Membership:
         if len(pods) >= _LARGE:
             self._standings[gang] = found
         return found
+
+
+def _mistakes(pod: Pod) -> tuple[Mistake, ...]:
+    if pod.mistake is None and pod.remark is None:
+        return ()
+    return tuple(each for each in (pod.mistake, pod.remark) if each is not None)

@@ -12,6 +12,7 @@ from gangsched.core.quota.managed import Managed
 from gangsched.core.state.kueue import AdmittedByKueue, mark_of
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
+from gangsched.core.state.sightings import Sightings
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.state.suspended import WITHOUT_PODS, OwnerKey, Suspendable, SuspendedJobs, gang_of, templates_of
@@ -68,12 +69,9 @@ class World:
         self.awaited: dict[str, set[str]] = {}
         #: UIDs of terminating pods that a gang has waited for in vain: nobody counts on them to leave any more.
         self.stuck: set[str] = set()
-        #: The time of the call that is being served (seconds, by the scheduler's clock). By UID: when each pod that
-        #: terminates was first seen to, and when pods were seen to begin to run, the latest last; of those that ran
-        #: before nothing was seen. Stamps in objects are of the API server's clock, which may be another.
+        #: The time of the call that is being served (seconds, by the scheduler's clock).
         self.now = 0.0
-        self.leaving_since: dict[str, float] = {}
-        self.began_at: dict[str, float] = {}
+        self.sightings = Sightings()
         self.binding: set[GangId] = set()
         self.turns = Turns(strict_order)
         self.pods: dict[str, Pod] = {}
@@ -293,11 +291,7 @@ class World:
         if old is not None and old.gang != pod.gang:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
-        if pod.deleting_since is not None:
-            self.leaving_since.setdefault(pod.uid, self.now)
-        if pod.node and old is not None and (not old.node or old.started != pod.started):
-            self.began_at.pop(pod.uid, None)
-            self.began_at[pod.uid] = self.now
+        self.sightings.seen(old, pod, self.now)
         self.suspended.pod_set(pod)
         if old is None and pod.volumes is not None:
             self.snapshot.volumes.mention(pod, +1)
@@ -318,8 +312,7 @@ class World:
         """Remove a pod; returns its last record."""
         pod = self.pods.pop(uid, None)
         self._assumed.pop(uid, None)
-        self.leaving_since.pop(uid, None)
-        self.began_at.pop(uid, None)
+        self.sightings.gone(uid)
         if pod is None:
             return None
         if pod.volumes is not None:

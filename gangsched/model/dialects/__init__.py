@@ -7,7 +7,7 @@ object, or where there is none the members' own annotations, say about the gang.
 from __future__ import annotations
 
 from gangsched.model import wire
-from gangsched.model.dialects import coscheduling, koordinator, upstream
+from gangsched.model.dialects import coscheduling, kai, koordinator, upstream
 from gangsched.model.errors import Mistake
 from gangsched.model.names import ALLOWED, is_subdomain, shown
 from gangsched.model.records import SINGLE, Gang, GangId, Labels, Pod
@@ -42,6 +42,13 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
     if family == koordinator.FAMILY and not koordinator.needs_object(meta.labels or {}):
         mistake = koordinator.mistake_of_member(meta.labels or {}, meta.annotations or {})
     return GangId(family, meta.namespace, name, spec.scheduler_name), mistake
+
+
+def remark(gang: GangId, meta: wire.ObjectMeta) -> Mistake | None:
+    """What a pod of this gang says about waiting, and what cannot be understood of it: it counts as not said."""
+    labels, notes = meta.labels or {}, meta.annotations or {}
+    speaks = gang.family == koordinator.FAMILY and not koordinator.needs_object(labels)
+    return (koordinator.remark_of_member(labels, notes) if speaks else None) or kai.remark(notes)
 
 
 def _named(labels: Labels, annotations: Labels, spec: wire.PodSpec) -> tuple[str, str, str]:

@@ -34,4 +34,5 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
         source="PodGroup.scheduling.x-k8s.io",
         preemption_delay_seconds=gang.preemption_delay_seconds,
         queue=gang.queue,
+        remark=gang.remark,
     )

@@ -22,7 +22,7 @@ from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import ALLOWED, is_key, shown
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang, Labels, Pod
-from gangsched.model.times import parse_time
+from gangsched.model.times import parse_duration, parse_time
 
 FAMILY = "scheduling.sigs.k8s.io"
 GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
@@ -38,7 +38,7 @@ HOSTNAME = "kubernetes.io/hostname"
 MODES = ("Strict", "NonStrict")
 MATCH_POLICIES = ("once-satisfied", "only-waiting", "waiting-and-running")
 #: The annotations by which a member says what its gang wishes.
-_OF_GANGS = (MIN, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, GROUPS, TOPOLOGY)
+_OF_GANGS = (MIN, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, GROUPS, TOPOLOGY, WAIT)
 #: More gangs than this in one GangGroup is refused: the object comes from users and its size is theirs to choose.
 MAX_GROUPS = 256
 #: A longer list is not even looked at: it is of more gangs than these, whatever they are called.
@@ -69,8 +69,6 @@ _GATHER = {"MustGather": True, "PreferGather": False}
 #: More layers than this are refused: each is one more search.
 MAX_LAYERS = 16
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _T = TypeVar("_T")
 
 
@@ -91,7 +89,9 @@ class _Wish(NamedTuple):
     strict: bool
     group: tuple[str, ...]
     topology: tuple[tuple[str, bool], ...]
+    timeout_seconds: float | None
     mistake: Mistake | None
+    remark: Mistake | None
 
 
 def group_name(labels: Labels, annotations: Labels) -> tuple[str, str]:
@@ -113,7 +113,8 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
     if not 1 <= spec.min_member <= MAX_MEMBERS:
         raise FieldError("spec.minMember", f"{spec.min_member} is not between 1 and {MAX_MEMBERS}")
     notes = meta.annotations or {}
-    seconds = spec.schedule_timeout_seconds
+    seconds = spec.schedule_timeout_seconds or 0
+    below = FieldError("spec.scheduleTimeoutSeconds", f"{seconds} is below 0").remark if seconds < 0 else None
     return Gang(
         family=FAMILY,
         namespace=meta.namespace,
@@ -122,7 +123,7 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
         created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
         generation=meta.generation,
         min_member=spec.min_member,
-        timeout_seconds=float(seconds) if seconds and seconds > 0 else None,
+        timeout_seconds=float(seconds) if seconds > 0 else None,
         match_policy=_match_policy(notes),
         strict=_strict(notes),
         group=_groups(notes),
@@ -130,6 +131,7 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
         source="PodGroup.scheduling.sigs.k8s.io",
         preemption_delay_seconds=kai.preemption_delay(notes),
         queue=queue_labels(meta.labels or {}),
+        remark=below or kai.remark(notes),
     )
 
 
@@ -148,7 +150,7 @@ def gang_from_member(pod: Pod) -> Gang | None:
         kind="Gang",
         created=pod.created,
         min_member=wish.minimum,
-        timeout_seconds=_duration(pod.hints.get(WAIT)),
+        timeout_seconds=wish.timeout_seconds,
         match_policy=wish.match_policy,
         strict=wish.strict,
         group=wish.group,
@@ -161,6 +163,11 @@ def gang_from_member(pod: Pod) -> Gang | None:
 def mistake_of_member(labels: Labels, notes: Labels) -> Mistake | None:
     """The first thing that a member says about its gang and that cannot be understood."""
     return _wish(labels, notes).mistake
+
+
+def remark_of_member(labels: Labels, notes: Labels) -> Mistake | None:
+    """The same of what only the gang's time depends on: its default holds then, as in Koordinator."""
+    return _wish(labels, notes).remark
 
 
 def _wish(labels: Labels, notes: Labels) -> _Wish:
@@ -183,13 +190,20 @@ def _read(light_minimum: str | None, *told: str | None) -> _Wish:
     none_to_spare: int | None = MAX_MEMBERS
     minimum = read(lambda: _minimum(labels, notes), none_to_spare)
     read(lambda: _total(notes, 0 if mistakes else minimum or 0), None)
+    timeout = remark = None
+    try:
+        timeout = _waiting_time(notes)
+    except FieldError as error:
+        remark = error.remark
     return _Wish(
         minimum,
         read(lambda: _match_policy(notes), MATCH_POLICIES[0]),
         read(lambda: _strict(notes), True),
         read(lambda: _groups(notes), ()),
         read(lambda: _topology(notes), ()),
+        timeout,
         next(iter(mistakes), None),
+        remark,
     )
 
 
@@ -302,11 +316,12 @@ def _label_key(layer: str, where: str) -> str:
     return layer
 
 
-def _duration(raw: str | None) -> float | None:
-    """A Go duration ("10m", "1h30m") in seconds; None when absent, zero or malformed, as Koordinator does."""
-    if not raw or len(raw) > 40:
+def _waiting_time(notes: Labels) -> float | None:
+    raw = notes.get(WAIT)
+    if not raw:
         return None
-    parts = _DURATION.findall(raw)
-    if "".join(n + u for n, u in parts) != raw:
-        return None
-    return sum(float(n) * _UNITS[u] for n, u in parts) or None
+    field = f"metadata.annotations[{WAIT}]"
+    seconds = parse_duration(raw, field)
+    if not seconds:
+        raise FieldError(field, f"{shown(raw)} is no time to wait")
+    return seconds

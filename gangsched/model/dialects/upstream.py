@@ -45,6 +45,7 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
         priority_class=spec.priority_class_name,
         preemption_delay_seconds=kai.preemption_delay(meta.annotations or {}),
         queue=queue_labels(meta.labels or {}),
+        remark=kai.remark(meta.annotations or {}),
     )
 
 

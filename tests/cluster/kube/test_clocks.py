@@ -10,7 +10,8 @@ import pytest
 from gangsched.cluster.kube import adapter
 from gangsched.cluster.kube.inbox import SteadyClock
 from gangsched.core.actions import Mark, Nominate, Report, SetCondition, pod_reference
-from gangsched.core.events import PodChanged
+from gangsched.core.events import PodChanged, ServerClock, Synced
+from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
 from gangsched.model.times import parse_time
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
@@ -46,3 +47,15 @@ async def test_what_is_written_bears_the_time_that_is_right_now(
     await wait_until(told)
     assert [abs(parse_time(t, "eventTime") - began) < HOUR for t in await told()] == [True]
     assert reader.cluster.now() < began - HOUR
+
+
+@pytest.mark.parametrize("behind", [0.0, 2 * HOUR])
+async def test_how_far_the_servers_clock_is_ahead_is_known_before_anything_is_decided(
+    make_cluster: Callable[..., Awaitable[Reader]], monkeypatch: pytest.MonkeyPatch, *, behind: float
+) -> None:
+    """By its own answers, within a few seconds."""
+    monkeypatch.setattr(adapter, "SteadyClock", lambda: SteadyClock(wall=lambda: time.time() - behind))
+    reader = await make_cluster()
+    told = await reader.until(ServerClock)
+    assert abs(told.ahead_seconds - behind) < SAME_CLOCK_SECONDS
+    await reader.until(Synced)

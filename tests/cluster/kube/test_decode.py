@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 from collections.abc import AsyncIterator
@@ -12,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.kube.client import ApiError, _lines, api_error
+from gangsched.cluster.kube.client import ApiError, api_error, lines_of
 from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder, Undecodable
 from gangsched.model import wire
+from tests.cluster.kube.deep import deep, with_deep
 
 
 def line(kind: str, thing: dict[str, Any]) -> bytes:
@@ -80,7 +82,37 @@ def test_bad_object_does_not_spoil_its_page() -> None:
     assert [item.metadata.name for item in items] == ["a", "b"]
 
 
-@pytest.mark.parametrize("body", [b'{"items":null}', b"{}", b'{"items":[]}'])
+NEEDS = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}], "nodeName": "n"}
+
+
+def test_an_object_that_is_too_deep_is_known() -> None:
+    """A value that nobody reads hides neither its object nor the others of the page, nor what the object takes."""
+    bodies = [with_deep({"metadata": META, "spec": NEEDS}), json.dumps({"metadata": {**META, "name": "b"}}).encode()]
+    deepest, other = ObjectDecoder(wire.Pod).page(b'{"items":[%s]}' % b",".join(bodies))
+    assert (deepest.metadata.name, deepest.spec.node_name, other.metadata.name) == ("a", "n", "b")
+    assert deepest.spec.containers[0].resources.requests == {"cpu": "2"}
+    frame = ObjectDecoder(wire.Pod).frame(b'{"type":"ADDED","object":%s}' % bodies[0])
+    assert frame.object == deepest
+
+
+@pytest.mark.parametrize("levels", [500, 940, 960, 3000])
+def test_what_is_kept_of_a_bad_object_is_not_too_deep(levels: int) -> None:
+    """An object of wrong types keeps its identity, and its JSON can be decoded once more from anywhere."""
+    body = with_deep(BAD_POD, deep(levels))
+    (bad,) = ObjectDecoder(wire.Pod).page(b'{"items":[%s]}' % body)
+    assert isinstance(bad, Undecodable)
+    assert (bad.metadata.name, bad.metadata.uid) == ("a", "u")
+    assert copy.deepcopy(msgspec.json.decode(bad.body))["spec"] == BAD_POD["spec"]
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"items":5}', b'{"kind":"Status"}', b"<html>", b"\xff"])
+def test_what_has_no_items_is_no_page(body: bytes) -> None:
+    """An answer that does not say what there is says not that there is nothing."""
+    with pytest.raises(msgspec.DecodeError):
+        ObjectDecoder(wire.Pod).page(body)
+
+
+@pytest.mark.parametrize("body", [b'{"items":null}', b'{"items":[]}'])
 def test_empty_pages(body: bytes) -> None:
     """A list without items has none."""
     assert ObjectDecoder(wire.Pod).page(body) == []
@@ -100,6 +132,8 @@ def test_garbage_is_a_decode_error(garbage: bytes) -> None:
         (b'{"message":"m","details":{"causes":[{"reason":"DisruptionBudget"}]}}', "m", ("DisruptionBudget",)),
         (b'{"message":"m","details":null}', "m", ()),
         (b"\xff", "\ufffd", ()),
+        (b'{"message":"caf\xe9 closed"}', "caf\ufffd closed", ()),
+        (b'{"message":"m","metadata":' + deep() + b"}", "m", ()),
     ],
 )
 def test_errors_with_and_without_a_status(body: bytes, message: str, causes: tuple[str, ...]) -> None:
@@ -119,4 +153,4 @@ async def test_lines_do_not_depend_on_chunks(frames: list[bytes], data: st.DataO
         for start, end in itertools.pairwise(bounds):
             yield stream[start:end]
 
-    assert [each async for batch in _lines(chunks()) for each in batch] == frames
+    assert [each async for batch in lines_of(chunks()) for each in batch] == frames

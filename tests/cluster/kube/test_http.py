@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
 from gangsched.cluster.kube.connection import load_connection
+from gangsched.cluster.kube.http1 import TooLargeError
 from gangsched.cluster.kube.pool import Http
 from gangsched.cluster.kube.proxied import Proxied
 
 #: The answer in pieces, sent one after another; None closes the connection, and at its end it stays open.
-Script: TypeAlias = list[bytes | None]
+Script: TypeAlias = Iterable[bytes | None]
 Open: TypeAlias = Callable[[Script], contextlib.AbstractAsyncContextManager[Http]]
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Word: here\r\n\r\n"
-LASTING: Script = [HEAD, b"3\r\nabc\r\n", b"2\r\n", b"de\r\n"]
-REFUSED: Script = [b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\n", b"no"]
+LASTING = [HEAD, b"3\r\nabc\r\n", b"2\r\n", b"de\r\n"]
+REFUSED = [b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\n", b"no"]
 
 
 @contextlib.asynccontextmanager
@@ -122,6 +124,33 @@ async def test_silence(reach: Open, script: Script) -> None:
     async with reach(script) as http:
         with pytest.raises(TimeoutError):
             await _follow(http, silence_seconds=0.05)
+
+
+async def test_a_head_that_goes_on_and_on_is_silence(reach: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that come all the time do not keep anybody waiting for an answer that does not begin."""
+    monkeypatch.setattr("gangsched.cluster.kube.proxied.CONNECT_SECONDS", 0.0)
+    async with reach(itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n")) as http:
+        async with asyncio.timeout(20.0) as test:
+            with contextlib.suppress(TimeoutError):
+                await _follow(http, silence_seconds=0.05)
+        assert not test.expired()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [[*LASTING, b"0\r\n\r\n"], [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"abcde"]],
+    ids=["in chunks", "with a length"],
+)
+async def test_an_answer_that_is_too_large(reach: Open, script: Script) -> None:
+    """It is not read to its end, and the next request gets its own answer."""
+    async with reach(script) as http:
+        for most in (4, 5):
+            answer = http.request("GET", "/things", {}, None, time.monotonic() + 60.0, max_bytes=most)
+            if most == 5:
+                assert (await answer).body == b"abcde"
+                continue
+            with pytest.raises(TooLargeError):
+                await answer
 
 
 async def test_what_is_no_http(reach: Open) -> None:

@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gangsched.cluster.kube.connection import load_connection
-from gangsched.cluster.kube.pool import Answer, Pool, _Reader
+from gangsched.cluster.kube.http1 import Answer
+from gangsched.cluster.kube.pool import Pool
 from tests.controlplane.client import wait_until
 
 #: The answer in pieces, sent one after another; None closes the connection.
@@ -210,19 +209,6 @@ async def test_the_server_is_told_what_is_left(
     target = server.seen[0].split(b" ", 2)[1].decode()
     assert target.startswith("/base/path?x=y&timeout=")
     assert least_ms <= int(target.removesuffix("ms").rpartition("=")[2]) <= most_ms
-
-
-@given(st.lists(st.integers(min_value=1, max_value=len(CHUNKED)), max_size=6))
-def test_where_an_answer_is_cut_into_pieces_does_not_matter(cuts: list[int]) -> None:
-    """A 100 Continue and a chunked answer, cut anywhere, is the same answer."""
-    whole = b"HTTP/1.1 100 Continue\r\n\r\n" + CHUNKED
-    reader, found, begin = _Reader("POST"), [], 0
-    for end in [*sorted(set(cuts)), len(whole)]:
-        found.append(reader.take(whole[begin:end]))
-        begin = end
-    assert found[:-1] == [None] * (len(found) - 1)
-    assert found[-1] == Answer(200, {"transfer-encoding": "chunked"}, b"abcde")
-    assert reader.stays_open
 
 
 async def test_where_a_proxy_stands_in_between(

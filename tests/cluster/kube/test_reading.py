@@ -27,7 +27,9 @@ from gangsched.core.events import (
 )
 from gangsched.model.convert import Converter
 from tests.cluster.kube.conftest import Reader, make_pod, pod_body
+from tests.cluster.kube.deep import stored
 from tests.controlplane.client import Client, wait_until
+from tests.controlplane.plane import ControlPlane
 from tests.faulty_proxy import Fault, FaultyProxy
 
 Make = Callable[..., Awaitable[Reader]]
@@ -71,6 +73,25 @@ async def test_changes_are_watched(make_cluster: Make, admin: Client, namespace:
     await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.labels.get("x") == "y")
     await admin.delete("Pod", "a", namespace, grace_seconds=0)
     assert (await reader.until(PodGone)) == PodGone(namespace, "a", pod.uid)
+
+
+async def test_pods_that_are_too_deep_are_read_like_all_others(
+    make_cluster: Make, admin: Client, namespace: str, control_plane: ControlPlane
+) -> None:
+    """What any user can create is listed and watched with the room that it takes, and everything goes on."""
+    path, admins = f"/api/v1/namespaces/{namespace}/pods", control_plane.admin_kubeconfig
+    async with stored(admins, path, pod_body("listed")) as listed:
+        reader = await make_cluster()
+        await reader.until(Synced)
+        async with stored(admins, path, pod_body("watched")) as watched:
+            for uid in (listed, watched):
+                found = await reader.until(PodChanged, lambda e, uid=uid: e.pod.uid == uid)  # type: ignore[misc]
+                assert dict(found.pod.shape.requests)["cpu"] == 100
+            await reader.until(PodChanged, lambda e: e.pod.uid == watched)
+        await reader.until(PodGone, lambda e: e.uid == watched)
+    pod = await make_pod(admin, namespace, "after")
+    await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid)
+    assert not any(isinstance(e, ObjectRefused) for e in reader.events)
 
 
 async def test_finished_pod_is_delivered(make_cluster: Make, admin: Client, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""Pods and nodes that cannot be understood, from the frames of a watch to what is decided."""
+"""Objects that cannot be understood, from the frames of a watch to what is decided."""
 
 from __future__ import annotations
 
@@ -12,10 +12,25 @@ import pytest
 from gangsched.cluster.kube.client import Client, ListMeta, Page
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_APIS
-from gangsched.core.events import Event, GangGone, ObjectRefused, PodChanged
+from gangsched.core.actions import Remove, ResumeJob
+from gangsched.core.events import (
+    BudgetChanged,
+    Event,
+    GangGone,
+    JobSetChanged,
+    ObjectRefused,
+    PodChanged,
+    QueueObjectChanged,
+)
 from gangsched.model.convert import Converter
+from gangsched.model.records import LabelSelector, Owner, Requirement
 from tests.builders import OURS, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts
+from tests.core.quota.world import queue
+from tests.core.stories import names
+from tests.core.test_joint import big, objects
+
+RESOURCES = [*CORE_RESOURCES, *(api.resource(api.versions[0]) for api in SERVED_APIS)]
 
 
 class Server:
@@ -40,8 +55,7 @@ async def events_of(name: str, *objects: dict[str, Any]) -> list[Event]:
     """What is made of these states of objects of one resource."""
     out: list[Event] = []
     server = Server(*objects)
-    resources = [*CORE_RESOURCES, *(api.resource(api.versions[0]) for api in SERVED_APIS)]
-    resource = next(each for each in resources if each.name == name)
+    resource = next(each for each in RESOURCES if each.name == name)
     task = asyncio.create_task(Reflector(resource, cast("Client", server), Converter(), out.extend).run())
     await server.told.wait()
     task.cancel()
@@ -137,3 +151,140 @@ async def test_a_group_that_cannot_be_read_any_more_holds_its_gang(family: str) 
     cluster.show(GangGone(family, "d", "g"), gang("g").family(family).min(1))
     cluster.run()
     assert nodes_of(cluster.log) == {"m": "n1"}
+
+
+BUDGET = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
+WRONG_BUDGETS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "selector": ({"selector": {"matchExpressions": [{"key": "app", "operator": "Is"}]}}, {}),
+    "number": ({"minAvailable": "some"}, {}),
+    "wrong types": ({"selector": []}, {}),
+    "wrong types of status": ({}, {"disruptionsAllowed": "many"}),
+}
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["at first sight", "later"])
+@pytest.mark.parametrize("wrong", WRONG_BUDGETS)
+async def test_a_budget_that_cannot_be_read_allows_nothing(wrong: str, *, first: bool) -> None:
+    """Whatever it allowed before; until it is mended, and it is told once."""
+    spec, status = WRONG_BUDGETS[wrong]
+    good = seen("PodDisruptionBudget", "b", 2, BUDGET, disruptionsAllowed=1)
+    bad = seen("PodDisruptionBudget", "b", 3, BUDGET | spec, **({"disruptionsAllowed": 1} | status))
+    events = await events_of("poddisruptionbudgets", *[good] * first, bad, bad)
+    runs = pod("runs").cpu(4).priority(1).label(app="x").on("n1")
+    cluster = Cluster(node("n1"), runs, pod("new").cpu(4).priority(5), *events, strict_budgets=True)
+    cluster.pass_time(60)
+    assert names(cluster, Remove) == set()
+    [told] = reports(cluster.log, "InvalidObject")
+    assert told.regarding[:4] == ("policy/v1", "PodDisruptionBudget", "d", "b")
+    cluster.show(*await events_of("poddisruptionbudgets", good))
+    cluster.pass_time(60)
+    assert names(cluster, Remove) == {"runs"}
+
+
+async def test_a_budget_protects_only_what_it_selects() -> None:
+    """As long as that can be read."""
+    wrong = seen("PodDisruptionBudget", "b", 2, BUDGET | {"maxUnavailable": "all"})
+    events = await events_of("poddisruptionbudgets", wrong)
+    assert [e.budget.selector for e in events if isinstance(e, BudgetChanged)] == [
+        LabelSelector((Requirement("app", "In", ("x",)),))
+    ]
+
+
+@pytest.mark.parametrize("what", ["minimum-run-time", "preemption-delay"])
+async def test_a_class_of_unreadable_patience_is_as_patient_as_can_be(what: str) -> None:
+    """Nobody of it is evicted, and nobody is evicted for it, until it is mended; the other annotation counts."""
+    meta = {"name": "c", "uid": "uid-c", "resourceVersion": "2"}
+    notes = {f"gangsched.dev/{each}": "0s" for each in ("minimum-run-time", "preemption-delay")}
+    good = {"metadata": meta | {"annotations": notes}, "value": 5}
+    bad = {"metadata": meta | {"annotations": notes | {f"gangsched.dev/{what}": "soon"}}, "value": 5}
+    events = await events_of("priorityclasses", bad, bad)
+    runs = pod("runs").cpu(4).priority(1).field(priority_class="c").on("n1")
+    waits = pod("new").cpu(4).priority(5).field(priority_class="c")
+    cluster = Cluster(node("n1"), runs, waits, *events)
+    cluster.pass_time(86400)
+    assert names(cluster, Remove) == set()
+    assert len(reports(cluster.log, "InvalidObject")) == 1
+    cluster.show(*await events_of("priorityclasses", good))
+    cluster.pass_time(60)
+    assert names(cluster, Remove) == {"runs"}
+
+
+#: What its users may write into a Job and what its template may have.
+WRONG_JOBS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "annotation": ({"gangsched.dev/added-by-flavor": "nothing"}, {}),
+    "template": ({}, {"tolerations": [{"operator": "Is"}]}),
+}
+
+
+def suspended_job(version: int, notes: dict[str, Any], spec: dict[str, Any], **counts: Any) -> dict[str, Any]:
+    """A Job of two pods with a queue that waits for its start."""
+    template = {"spec": {"schedulerName": OURS, "containers": [{"name": "c"}], **spec}}
+    made = seen(
+        "Job", "j", version, {"parallelism": 2, "completions": 2, "suspend": True, "template": template} | counts
+    )
+    labels = {"kueue.x-k8s.io/queue-name": "q-a"}
+    return made | {"metadata": made["metadata"] | {"labels": labels, "annotations": notes}}
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["at first sight", "later"])
+@pytest.mark.parametrize("wrong", WRONG_JOBS)
+async def test_a_job_that_cannot_be_read_does_not_go_on(wrong: str, *, first: bool) -> None:
+    """Not even by what was known before; it is told once, and goes on when it is mended."""
+    good, bad = suspended_job(2, {}, {}), suspended_job(3, *WRONG_JOBS[wrong])
+    events = await events_of("jobs", *[good] * first, bad, bad)
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), *events)
+    cluster.pass_time(60)
+    assert [a for a in cluster.log if isinstance(a, ResumeJob)] == []
+    [told] = reports(cluster.log, "InvalidObject")
+    assert told.regarding[:4] == ("batch/v1", "Job", "d", "j")
+    cluster.show(*await events_of("jobs", good))
+    cluster.run()
+    assert [a.job.name for a in cluster.log if isinstance(a, ResumeJob)] == ["j"]
+
+
+async def test_pods_of_a_job_that_cannot_be_read_start_as_one_gang_with_its_quota() -> None:
+    """How many they are, and in which queue, is known all the same."""
+    wrong = suspended_job(2, *WRONG_JOBS["annotation"], suspend=False)
+    members = [pod(f"j-{n}").cpu(1).owner("Job", "j").field(owner=Owner("Job", "j", "uid-j")) for n in (1, 2)]
+    cluster = Cluster(big(), *objects(queue("a", cpu=1)), *await events_of("jobs", wrong), *members)
+    cluster.pass_time(60)
+    assert nodes_of(cluster.log) == {}
+    cluster.show(QueueObjectChanged(queue("a", cpu=2)))
+    cluster.pass_time(60)
+    assert nodes_of(cluster.log).keys() == {"j-1", "j-2"}
+
+
+@pytest.mark.parametrize("wrong", WRONG_JOBS)
+async def test_a_jobset_that_cannot_be_read_keeps_its_size_and_does_not_go_on(wrong: str) -> None:
+    """How many pods it runs is known, and what they are is not."""
+    notes, spec = WRONG_JOBS[wrong]
+    template = suspended_job(2, {}, spec)["spec"]
+    parts = [{"name": name, "replicas": 2, "template": {"spec": template}} for name in ("x", "y")]
+    made = seen("JobSet", "s", 2, {"replicatedJobs": parts, "suspend": True})
+    made = made | {"metadata": made["metadata"] | {"annotations": notes}}
+    events = await events_of("jobsets.jobset.x-k8s.io", made, made)
+    [first, second] = [e.jobset for e in events if isinstance(e, JobSetChanged)]
+    assert first == second
+    assert (first.wanted, first.template, first.suspended) == (8, None, True)
+    assert sum(isinstance(e, ObjectRefused) for e in events) == 1
+
+
+async def test_what_is_not_counted_stays_as_it_was() -> None:
+    """A Job, JobSet or class whose counts are of another type is told of, and nothing else is said."""
+    for name, spec in (("jobs", {"parallelism": "two"}), ("jobsets.jobset.x-k8s.io", {"replicatedJobs": 2})):
+        events = await events_of(name, seen("Job", "j", 2, spec))
+        assert [type(e) for e in events] == [ObjectRefused]
+    wrong = {"metadata": {"name": "c", "uid": "u", "resourceVersion": "2"}, "value": "high"}
+    assert [type(e) for e in await events_of("priorityclasses", wrong)] == [ObjectRefused]
+    twice = [{"name": "x", "template": {}}] * 2
+    found = await events_of("jobsets.jobset.x-k8s.io", seen("JobSet", "s", 2, {"replicatedJobs": twice}))
+    assert [type(e) for e in found] == [ObjectRefused]
+
+
+@pytest.mark.parametrize("resource", [each.name for each in RESOURCES if not each.metadata_only])
+async def test_of_each_kind_an_object_without_readable_metadata_is_told(resource: str) -> None:
+    """Nothing of it is forgotten, and only what would be less safe by what was known before is shown as well."""
+    wrong = {"metadata": {"name": "x", "uid": "u", "resourceVersion": "2", "labels": "none"}}
+    events = await events_of(resource, wrong, wrong)
+    shown: dict[str, type[Event]] = {"pods": PodChanged, "poddisruptionbudgets": BudgetChanged}
+    assert [type(e) for e in events] == [ObjectRefused, *[each for name, each in shown.items() if name == resource] * 2]

@@ -1,0 +1,114 @@
+"""Nominations and their intent records: put on the members of a plan, and cleared when they mean nothing any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from gangsched.core.actions import Nominate, WithdrawNomination
+from gangsched.core.decision import Placement
+from gangsched.core.events import Outcome
+from gangsched.core.lifecycle import report, suspension, telling
+from gangsched.core.lifecycle.permit import Barrier
+from gangsched.core.queueing.queue import Change, Hint
+
+if TYPE_CHECKING:
+    from gangsched.core.groups import Group, Plan
+    from gangsched.core.lifecycle.steps import Steps
+    from gangsched.model.records import Pod
+
+
+def nominate(steps: Steps, group: Group) -> None:
+    """Nominate every placed member."""
+    plan = group.plan
+    if plan is None:
+        return
+    group.barrier = Barrier()
+    if suspension.is_suspended_job(group):
+        return  # that it waits stands on the Job itself, and for whom its victims leave on them
+    victims = len(plan.victims)
+    plan.nominated = set(plan.node_of)
+    for place in plan.placements:
+        steps.repeats.drop(WithdrawNomination, place.uid)
+        action_id = steps.new_id()
+        text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
+        action = Nominate(action_id, report.reference(place), place.node, plan.ident, text)
+        steps.write(group, action, action_id, place.uid)
+    telling.tell(steps, group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
+
+
+def on_record(steps: Steps, group: Group) -> bool:
+    """Does a member that is not placed bear an intent record?"""
+    return any(map(_on_record, unplaced(steps, group)))
+
+
+def unplaced(steps: Steps, group: Group) -> Iterator[Pod]:
+    """The members that wait, those that may not be scheduled yet included."""
+    for gang in group.gangs:
+        census = steps.world.membership.census(gang)
+        yield from (*census.pending, *census.gated)
+
+
+def withdraw(steps: Steps, group: Group) -> None:
+    """Clear nominations: those of the plan, and any that an earlier plan or process has left behind. Members whose
+    bindings were not sent take no room any more.
+    """
+    for uid, outcome, _ in group.barrier.failed:
+        if outcome is Outcome.OUTDATED and steps.world.assumed(uid):
+            steps.changes.append(Change(Hint.ROOM, steps.world.assumed_on(uid)))
+            steps.world.forget(uid)
+    planned = group.plan.nominated if group.plan is not None else set()
+    text = group.message or group.problem or "plan withdrawn"
+    _withdraw(steps, group, lambda pod: pod.uid in planned or _on_record(pod), text)
+
+
+def withdraw_others(steps: Steps, group: Group, plan: Plan) -> None:
+    """Clear nominations that stand on record and that the gang's plan does not have."""
+    text = f"superseded by plan {plan.ident}"
+    _withdraw(steps, group, lambda pod: pod.uid not in plan.nominated and _on_record(pod), text)
+
+
+def withdraw_moved(steps: Steps, plan: Plan, placements: Iterable[Placement]) -> set[str]:
+    """Clear the nominations of members that are bound elsewhere than they were nominated to, before that is done:
+    no binding contradicts a record that stands. Returns their UIDs.
+    """
+    moved = {p.uid: p for p in placements if p.uid in plan.nominated and plan.node_of.get(p.uid) != p.node}
+    for place in moved.values():
+        text = f"{place.node} is taken instead"
+        steps.write_apart(WithdrawNomination(steps.new_id(), report.reference(place), "Withdrawn", text))
+    return set(moved)
+
+
+def _withdraw(steps: Steps, group: Group, which: Callable[[Pod], bool], text: str) -> None:
+    """A mark or a removal that is on its way is never without a record: the last answer is waited for."""
+    for pod in (*unplaced(steps, group), *_mistaken(steps, group)):
+        if which(pod) and not steps.repeats.has(WithdrawNomination, pod.uid):
+            action = WithdrawNomination(steps.new_id(), report.reference(pod), "Withdrawn", text)
+            if steps.writes.any_of(group.key):
+                steps.withdrawals.setdefault(group.key, []).append(action)
+                steps.repeats.sent(action)
+            else:
+                steps.write_apart(action)
+
+
+def answered(steps: Steps, key: str) -> None:
+    """A write of this group has been answered. When it was the last one the nominations are cleared that had to stand
+    until then.
+    """
+    if key in steps.withdrawals and not steps.writes.any_of(key):
+        for action in steps.withdrawals.pop(key):
+            if steps.repeats.has(WithdrawNomination, action.pod.uid):
+                steps.write_apart(action)
+
+
+def _mistaken(steps: Steps, group: Group) -> Iterator[Pod]:
+    """Members of its plan that have left it, because they cannot be understood any more, and still wait."""
+    nominated = group.plan.nominated if group.plan is not None else set()
+    for pod in map(steps.world.pods.get, sorted(nominated)):
+        if pod is not None and pod.mistake is not None and pod.gang not in group.gangs and not pod.node:
+            yield pod
+
+
+def _on_record(pod: Pod) -> bool:
+    """Does an intent record of ours stand on the pod?"""
+    return pod.intent is not None and pod.intent.status == "True"
