@@ -24,6 +24,7 @@ _granted: set[Path] = set()
 #: first, so that the workers end together.
 LONGEST_FIRST = (
     "tests/resilience/test_resilience.py",
+    "tests/resilience/test_mutants.py",
     "tests/chaos/test_chaos.py",
     "tests/controlplane/test_control_plane.py",
     "tests/bench/live/test_smoke.py",

@@ -61,9 +61,13 @@ class LeaderElection(Section, frozen=True, kw_only=True):
     resource_namespace: Annotated[
         NonEmpty, _doc("Namespace of the Lease. Change it in the RoleBinding of manifests/rbac.yaml too.")
     ] = "gangsched-system"
-    lease_duration: Annotated[Duration, _doc("A standby takes over when the Lease was not renewed for this long.")] = (
-        "15s"
-    )
+    lease_duration: Annotated[
+        Duration,
+        _doc(
+            "A standby takes over when the Lease was not renewed for this long. The Lease says it in whole seconds, "
+            "rounded up."
+        ),
+    ] = "15s"
     renew_deadline: Annotated[
         Duration, _doc("A leader that could not renew for this long stops writing. Shorter than leaseDuration.")
     ] = "10s"

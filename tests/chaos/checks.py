@@ -17,7 +17,7 @@ from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Outcome, Synced
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
-from tests.chaos import lists, part_checks
+from tests.chaos import lists, part_checks, removals, rooms
 from tests.chaos.part_checks import RACE_SECONDS, REPEAT_SECONDS
 from tests.chaos.play import UNTIL_SECONDS, Played
 from tests.chaos.refusals import REFUSED
@@ -63,6 +63,8 @@ def problems(played: Played) -> list[str]:
     early = part_checks.bound_before_the_gangs_volumes(history, disturbed(history))
     out += [f"bound_before_the_gangs_volumes: {t}" for t in early]
     out += [f"rounds: {t}" for t in too_many_rounds(played)]
+    out += [f"room given away: {t}" for t in rooms.given_away(played)]
+    out += [f"unwanted removal: {t}" for t in removals.unwanted_removals(played)]
     out += [f"second list: {t}" for t in lists.second_lists(played)]
     out += [f"left over: {t}" for t in left_over(played)]
     out += [f"asleep: {t}" for t in asleep(played)]
@@ -139,22 +141,54 @@ def partial_gangs(played: Played) -> list[str]:
     """Gangs that are bound in part at the end, though nobody has disturbed them or taken their room, and there was time
     to repeat bindings that had failed.
 
-    Room is taken by nodes that go, by other schedulers, by gangs of higher priority that arrive while no process of
-    the scheduler is alive, and by gangs of the same priority while the binding of a member is refused: nothing is kept
-    for a pod on a node that does not take it.
+    Room is taken by whoever changes nodes that the gang was to run on, or binds pods there; by kubelets that reject a
+    member; by gangs of higher priority that arrive while no process of the scheduler is alive; and by gangs of the same
+    priority while the binding of a member is refused: nothing is kept for a pod on a node that does not take it. A gang
+    that was evicted as a whole is not bound in part, whatever has become of who evicted it.
     """
     history = played.world.history
-    excused = disturbed(history)
-    lost_nodes = any(e.kind == "Node" and e.actor == log.USER for e in history)
-    rejected = bool(list(history.of(log.REJECT)))
-    if lost_nodes or rejected:
-        return []  # room that a gang was half-way to may be gone for good
-    thieves = any(e.actor == log.USER and isinstance(e.record, Pod) and e.record.node for e in history)
-    if thieves:
-        return []
+    excused = disturbed(history) | _robbed(played) | _evicted(history)
     end = played.world.clock.elapsed_seconds
     excused |= _outranked(history) | _refused(history) | _just_begun(history, end) | _failing(history, end)
     return [t for t in invariants.partial_gangs(history) if t.split(":", 1)[0] not in excused]
+
+
+def _robbed(played: Played) -> set[str]:
+    """Gangs of which a member was rejected, and those on whose nodes somebody has taken room since they were begun."""
+    history = played.world.history
+    of = {e.uid: e.record.gang.key for e in history if isinstance(e.record, Pod)}
+    nodes: dict[str, set[str]] = defaultdict(set)
+    for decision in played.decisions:
+        nodes[decision.gang.key].update(place.node for place in decision.placements)
+    begun: dict[str, float] = {}
+    for entry in history.of(log.BIND, log.NOMINATE, actor=log.SCHEDULER):
+        if entry.uid in of and "node" in entry.detail:
+            nodes[of[entry.uid]].add(str(entry.detail["node"]))
+            begun.setdefault(of[entry.uid], entry.at_seconds - RACE_SECONDS)
+    out = {of[entry.uid] for entry in history.of(log.REJECT) if entry.uid in of}
+    for entry in history:
+        if entry.actor != log.USER:
+            continue
+        record = entry.record
+        touched = record.node if isinstance(record, Pod) else entry.object if entry.kind == "Node" else ""
+        out |= {gang for gang, since in begun.items() if touched in nodes[gang] and since <= entry.at_seconds}
+    return out
+
+
+def _evicted(history: History) -> set[str]:
+    """Gangs of which all members that were ever bound bear a mark of the scheduler that was not taken back: they leave,
+    or have left.
+    """
+    bound: dict[str, set[str]] = defaultdict(set)
+    leaving: set[str] = set()
+    for entry in history:
+        if isinstance(entry.record, Pod) and entry.record.node:
+            bound[entry.record.gang.key].add(entry.uid)
+        if entry.verb == log.MARK and entry.outcome == log.OK:
+            leaving.add(entry.uid)
+        elif entry.verb == log.UNMARK and entry.outcome == log.OK:
+            leaving.discard(entry.uid)
+    return {gang for gang, members in bound.items() if members <= leaving}
 
 
 def _just_begun(history: History, end: float) -> set[str]:
@@ -207,11 +241,9 @@ def _refused(history: History) -> set[str]:
 
 
 def wrong_victims(history: History) -> list[str]:
-    """Removals of pods that were finished, or of at least the priority of the gang they were removed for."""
-    priority: dict[str, int] = {}
+    """Removals of pods that were finished; :mod:`tests.chaos.removals` asks about their priority."""
     last: dict[str, Pod] = {}
     finished_at: dict[str, float] = {}
-    preemptors = {uid: each.gang for each in invariants.rounds(history) for uid in each.removed}
     out = []
     for entry in history:
         record = entry.record
@@ -222,16 +254,10 @@ def wrong_victims(history: History) -> list[str]:
                 continue
             if victim.finished and entry.changed and entry.at_seconds - finished_at[entry.uid] > RACE_SECONDS:
                 out.append(f"{entry.object} had finished before it was removed at {entry.at_seconds:.3f} s")
-            preemptor = preemptors.get(entry.uid, "")
-            for_a_gang = drained.drained_by(entry) is None and not invariants.rolled_back_for(entry)
-            if for_a_gang and victim.priority >= priority.get(preemptor, -(2**31)):
-                out.append(f"{entry.object} has priority {victim.priority}, not below that of {preemptor!r}")
         if isinstance(record, Pod):
             last[record.uid] = record
             if record.finished:
                 finished_at.setdefault(record.uid, entry.at_seconds)
-            for key in {record.gang.key, _owner(record)}:
-                priority[key] = max(priority.get(key, record.priority), record.priority)
     return out
 
 
@@ -265,11 +291,6 @@ def jobs_ended(played: Played) -> list[str]:
             elif entry.at_seconds - others_at.get(record.uid, -math.inf) > RACE_SECONDS:
                 out.append(f"{entry.object} at {entry.at_seconds:.3f} s, because {cause.object} was removed")
     return out
-
-
-def _owner(pod: Pod) -> str:
-    """The Job for which victims leave while it has no pods; the gang's key for other pods."""
-    return f"{pod.namespace}/{pod.owner.name}" if pod.owner is not None else pod.gang.key
 
 
 def too_many_rounds(played: Played) -> list[str]:

@@ -7,13 +7,14 @@ an excuse for the moment between the plan's first nomination and the end of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.invariants import Round
 from gangsched.cluster.sim.replay import ends_object
+from gangsched.core.actions import Bind, Nominate, SelectNode
 from gangsched.model.records import Budget, Job, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
@@ -24,12 +25,11 @@ _TOUCHES = (log.USER, log.KUBELET, log.JOB_CONTROLLER, log.JOBSET_CONTROLLER, lo
 
 def second_lists(played: Played) -> list[str]:
     """Lists of which somebody was removed and somebody else was let off, although nothing had changed."""
-    history, options = played.world.history, played.scenario.options
-    rounds = [each for each in invariants.rounds(history) if each.nominated]
+    history = played.world.history
     return [
         f"{each.gang} has removed {len(each.removed)} of {len(each.marked)} (plan {each.plan}), and let off {names}"
-        for each in rounds
-        if (names := _let_off(history, each)) and not _excused(history, each, rounds, options.timeout_seconds)
+        for each in invariants.rounds(history)
+        if each.nominated and (names := _let_off(history, each)) and not _excused(played, each)
     ]
 
 
@@ -60,21 +60,29 @@ def _over(history: History, each: Round) -> int:
     return min(unmarked, default=len(history.entries) - 1)
 
 
-def _excused(history: History, each: Round, rounds: list[Round], timeout: float) -> bool:
+def _excused(played: Played, each: Round) -> bool:
     """Has anything changed between the first nomination and the end of the list that is no doing of its own?"""
+    history = played.world.history
     over = _over(history, each)
     began, ended = history.entries[min(each.nominated.values())].at_seconds, history.entries[over].at_seconds
-    if ended - began >= timeout:
+    if ended - began >= played.scenario.options.timeout_seconds:
         return True
-    if any(other.gang != each.gang and began - RACE_SECONDS <= at <= ended for other, at in _begun(history, rounds)):
+    if _outbid(played, each, began - RACE_SECONDS, ended):
         return True
     window = (e for e in history.entries[: over + 1] if e.at_seconds >= began - RACE_SECONDS)
     return any(_matters(entry, each) for entry in window)
 
 
-def _begun(history: History, rounds: list[Round]) -> Iterator[tuple[Round, float]]:
-    """The plans with the moment of their first nomination."""
-    return ((each, history.entries[min(each.nominated.values())].at_seconds) for each in rounds)
+def _outbid(played: Played, each: Round, since: float, until: float) -> bool:
+    """Did the scheduler ask for room for a gang of higher priority in this time, and begin to keep it from the list's
+    own? What has become of that since does not matter.
+    """
+    gang_of = {e.uid: e.record.gang.key for e in played.world.history if isinstance(e.record, Pod)}
+    decided = [(d.gang.key, d.priority) for d in played.decisions]
+    own = min((priority for gang, priority in decided if gang == each.gang), default=-math.inf)
+    stronger = {gang for gang, priority in decided if priority > own and gang != each.gang}
+    asked = (a for batch in played.batches if since <= batch.at_seconds <= until for a in batch.actions)
+    return any(isinstance(a, Nominate | Bind | SelectNode) and gang_of.get(a.pod.uid) in stronger for a in asked)
 
 
 def _matters(entry: Entry, each: Round) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,9 +13,10 @@ from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.history import Cause
 from gangsched.cluster.sim.writes import reference
 from gangsched.core.actions import Action, PodRef
-from gangsched.core.events import Outcome, PodGone
+from gangsched.core.events import Event, Outcome, PodGone
 from tests.chaos.play import Played
 from tests.chaos.scenario import scenario
+from tests.chaos.told import Batch
 from tests.cluster.sim.objects import outcomes
 from tests.core.harness import Built, event
 
@@ -44,6 +46,12 @@ def about(run: Played, name: str) -> PodRef:
 def does(run: Played, *actions: Action) -> None:
     """The scheduler writes this, and it succeeds."""
     assert set(outcomes(run.world, *actions)) == {log.OK}
+
+
+def told(run: Played, *objects: Built | Event, asks: Sequence[Action] = (), process: int = 1) -> None:
+    """This process is told of these objects, now, and asks for these actions: nothing comes of them."""
+    events = [each if isinstance(each, Event) else event(each) for each in objects]
+    run.batches.append(Batch(process, run.world.clock.elapsed_seconds, events, list(asks)))
 
 
 def deleted(run: Played, name: str) -> None:

@@ -14,6 +14,7 @@ from gangsched.core.events import Event
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime.loop import Observer, run_loop
 from tests.chaos.scenario import MAX_WRITE_DELAY, Scenario
+from tests.chaos.told import Batch
 from tests.chaos.trouble import Crash
 
 #: Long enough for every gang to be looked at again after the last trouble, and for stale marks to be taken back.
@@ -21,22 +22,29 @@ UNTIL_SECONDS = 420.0
 
 
 class Played(msgspec.Struct):
-    """A finished run. ``decisions`` are those of all processes; ``processes`` how many there were."""
+    """A finished run. ``decisions`` are those of all processes; ``processes`` how many there were; ``batches`` what
+    these were told and asked for.
+    """
 
     scenario: Scenario
     world: World
     decisions: list[Decision]
     processes: int
+    batches: list[Batch] = []
 
 
 class Mortal:
     """A connection that dies in the middle of what it was told to do: of the first of these crashes whose time comes.
 
-    ``died_of`` is that crash; None while it lives.
+    ``died_of`` is that crash; None while it lives. ``batches`` gets all that passes, as that of this ``process``.
     """
 
-    def __init__(self, cluster: SimCluster, crashes: Sequence[Crash]) -> None:
+    def __init__(
+        self, cluster: SimCluster, crashes: Sequence[Crash], batches: list[Batch] | None = None, process: int = 1
+    ) -> None:
         self._cluster = cluster
+        self._batches = batches if batches is not None else []
+        self._process = process
         self._crashes = crashes
         self._left = [crash.after_actions for crash in crashes]
         self.died_of: Crash | None = None
@@ -48,11 +56,16 @@ class Mortal:
 
     def wait(self, until: float | None) -> tuple[float, list[Event]]:
         """As the connection itself."""
-        return self._cluster.wait(until)
+        return self._told(*self._cluster.wait(until))
 
     def poll(self) -> tuple[float, list[Event]]:
         """As the connection itself."""
-        return self._cluster.poll()
+        return self._told(*self._cluster.poll())
+
+    def _told(self, now: float, events: list[Event]) -> tuple[float, list[Event]]:
+        seconds = self._cluster.world.clock.elapsed_seconds
+        self._batches.append(Batch(self._process, seconds, events))
+        return now, events
 
     def submit(self, actions: Sequence[Action]) -> None:
         """Start these actions, or as many of them as it lives to start."""
@@ -62,10 +75,16 @@ class Mortal:
             self._left = [n - crash.counts(action) for n, crash in zip(self._left, self._crashes, strict=True)]
             self.died_of = next((c for n, c in zip(self._left, self._crashes, strict=True) if n <= 0), None)
             if self.died_of is not None:
+                self._asked(actions[:started])
                 self._cluster.submit(actions[:started])
                 self._cluster.close(lose_writes=self.died_of.lose_writes)
                 return
+        self._asked(actions)
         self._cluster.submit(actions)
+
+    def _asked(self, actions: Sequence[Action]) -> None:
+        if self._batches:
+            self._batches[-1].actions.extend(actions)
 
 
 class _Listener(Observer):
@@ -83,12 +102,13 @@ def play(scenario: Scenario) -> Played:
         act = trouble.act
         world.after(trouble.at_seconds, lambda act=act: act(world))  # type: ignore[misc]
     listener = _Listener()
+    batches: list[Batch] = []
     processes = 0
     crashes = list(scenario.crashes)
     while True:
         processes += 1
         cluster = SimCluster(world, until_seconds=UNTIL_SECONDS)
-        mortal = Mortal(cluster, next_crashes(crashes))
+        mortal = Mortal(cluster, next_crashes(crashes), batches, processes)
         run_loop(Scheduler(scenario.options), mortal, listener)
         over = cluster.quiet or world.clock.elapsed_seconds >= UNTIL_SECONDS
         cluster.close()
@@ -98,7 +118,7 @@ def play(scenario: Scenario) -> Played:
         # A new leader waits until no write of the old one can arrive any more.
         world.clock.advance_to(world.clock.now + 2 * MAX_WRITE_DELAY + mortal.died_of.down_seconds)
     world.clock.advance_to(world.clock.now + 2 * MAX_WRITE_DELAY)
-    return Played(scenario, world, listener.decisions, processes)
+    return Played(scenario, world, listener.decisions, processes, batches)
 
 
 def next_crashes(crashes: Sequence[Crash]) -> list[Crash]:

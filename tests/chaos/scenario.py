@@ -28,7 +28,7 @@ from gangsched.core.events import (
 from gangsched.core.options import Options
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod, Taint
 from tests import generators
-from tests.chaos import changes, clocks, queues, refusals, rollbacks, storage, takeovers
+from tests.chaos import changes, clocks, losses, priorities, queues, refusals, rollbacks, storage, takeovers
 from tests.chaos.refusals import Refusing
 from tests.chaos.trouble import (
     CHANGED,
@@ -52,6 +52,8 @@ PARTS: dict[str, tuple[float, Callable[[int, list[Event]], Part]]] = {
     "changes": (0.1, changes.part),
     "takeovers": (0.04, takeovers.part),
     "clocks": (0.05, clocks.part),
+    "priorities": (0.1, priorities.part),
+    "losses": (0.08, losses.part),
 }
 
 

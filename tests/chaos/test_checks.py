@@ -10,22 +10,25 @@ from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
 from gangsched.cluster.sim.store import describe
-from gangsched.core.actions import Action, Bind, Mark, PodRef, Remove, SelectNode
+from gangsched.core.actions import Action, Bind, Mark, PodRef, Remove, SelectNode, Unmark
 from gangsched.core.decision import PREEMPT, Decision, UnitRef, Victim
-from gangsched.core.events import NodeChanged
+from gangsched.core.events import Event, NodeChanged, NodeGone, PodChanged
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.model.records import GangId, Job
 from tests import generators
-from tests.builders import OURS, PodBuilder, gang, node, pod
+from tests.builders import OURS, gang, node, pod
 from tests.chaos.checks import asleep, jobs_ended, partial_gangs
 from tests.chaos.made_up import about, bound, deleted, does, played
 from tests.chaos.play import Mortal, Played, next_crashes
 from tests.chaos.refusals import REFUSED, Rule
 from tests.chaos.scenario import PARTS, scenario
 from tests.chaos.trouble import Crash
+from tests.core.harness import Built
+
+FOR_H = mark_message(OURS, "d/h", "d/h1")
 
 
-def half_bound(*others: PodBuilder) -> Played:
+def half_bound(*others: Built) -> Played:
     """One of the two members that gang g needs is bound, and a minute has passed since."""
     run = played(gang("g").min(2), *(pod(f"m{i}").priority(5).gang("g") for i in (1, 2)), *others)
     bound(run, "m1")
@@ -36,6 +39,16 @@ def half_bound(*others: PodBuilder) -> Played:
 def test_a_gang_that_stays_bound_in_part_is_found() -> None:
     """It has had time enough, and nobody is in its way."""
     assert partial_gangs(half_bound()) == ["d/g: 1 bound of at least 2"]
+
+
+def test_a_gang_that_was_evicted_as_a_whole_is_not_bound_in_part() -> None:
+    """Nor is it if who evicted it does not run. Each member that is bound must leave, and not be let off."""
+    marks = [Mark(0, about(half_bound(), "m1"), FOR_H)]
+    for also, ends, found in ((0, (), 0), (1, (), 1), (0, (Unmark(0, marks[0].pod, "no longer needed for d/h"),), 1)):
+        others = [pod(f"n{i}").priority(5).gang("g").on("n1") for i in range(also)]
+        run = half_bound(gang("g").min(3), *others)
+        does(run, *marks, *ends)
+        assert len(partial_gangs(run)) == found
 
 
 def test_a_gang_that_has_only_just_begun_is_on_its_way() -> None:
@@ -54,6 +67,44 @@ def test_room_on_a_node_that_refuses_a_member_is_not_kept_from_its_equals() -> N
         assert len(partial_gangs(run)) == 1
         bound(run, "other")
         assert len(partial_gangs(run)) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "excused"),
+    [
+        (NodeChanged(node("n1").cordoned().obj()), True),
+        (NodeGone("n1"), True),
+        (NodeChanged(node("n2").cordoned().obj()), False),
+        (PodChanged(pod("thief").on("n1").obj()), True),
+        (PodChanged(pod("thief").on("n2").obj()), False),
+        (PodChanged(pod("waits").obj()), False),
+    ],
+    ids=["cordoned", "gone", "another node", "a thief", "a thief elsewhere", "takes no room"],
+)
+def test_only_who_takes_its_room_excuses_a_gang_that_stays_bound_in_part(change: Event, excused: bool) -> None:
+    """A change of a node that it was to run on, after it was begun; what was so before, it was placed by."""
+    for late, found in ((True, 0 if excused else 1), (False, 1)):
+        run = played(*(node(f"n{i}") for i in (1, 2)), gang("g").min(2), *(pod(f"m{i}").gang("g") for i in (1, 2)))
+        for moment, is_due in ((1.0, not late), (20.0, False), (40.0, late)):
+            run.world.clock.advance_to(moment)
+            if is_due:
+                run.world.store.apply(change, Cause(log.USER, log.CHANGE))
+            if moment == 20.0:
+                bound(run, "m1")
+        run.world.clock.advance_to(90.0)
+        assert len(partial_gangs(run)) == found
+
+
+def test_a_kubelet_that_rejects_a_member_excuses_its_gang_alone() -> None:
+    """The other gang has nothing to do with it."""
+    members = [pod(f"{name}{i}").gang(name) for name in ("g", "h") for i in (1, 2)]
+    run = played(gang("g").min(2), gang("h").min(2), *members)
+    bound(run, "g1")
+    bound(run, "h1")
+    rejected = run.world.store.pods["d", "g1"]
+    run.world.history.add(Cause(log.KUBELET, log.REJECT), "Pod", rejected.key, uid=rejected.uid, record=rejected)
+    run.world.clock.advance_to(60.0)
+    assert partial_gangs(run) == ["d/h: 1 bound of at least 2"]
 
 
 def test_nobody_is_asleep_over_what_has_only_just_happened() -> None:
@@ -136,8 +187,6 @@ def test_a_process_dies_of_whichever_crash_comes_first_and_the_others_wait_for_t
 
 
 # -- Jobs ---------------------------------------------------------------------------------------------------------
-
-FOR_H = mark_message(OURS, "d/h", "d/h1")
 
 
 def counting(limit: int = 0) -> Played:

@@ -49,7 +49,7 @@ def test_no_pod_is_stuck_before_its_grace_period_is_over(first: int, monkeypatch
 
         def asked(world: known.World, uid: str, now: float, told: Told = told, early: list[str] = early) -> bool:
             found = validity.overdue(world, uid, now)
-            if uid in world.leaving_since:
+            if uid in world.sightings.leaving_since:
                 answers[found] += 1
                 earliest = told.at.get(uid, 0.0) + world.pods[uid].grace_seconds + validity.STUCK_AFTER_SECONDS
                 if found and now < earliest:

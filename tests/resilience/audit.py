@@ -24,6 +24,8 @@ NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (
     "other",
 )
 
+_DELETES = ("delete", "deletecollection")
+_VERBS = ("create", "update", "patch", *_DELETES)
 _AGENT = re.compile(r"\(([\w.-]+)\)$")
 _TIMEOUT = re.compile(r"[?&]timeout=(\d+)ms(?:&|$)")
 _PLAN = re.compile(r"plan (\S+): nominated to \S+; waiting for (\d+) victims")
@@ -32,15 +34,17 @@ _PLAN = re.compile(r"plan (\S+): nominated to \S+; waiting for (\d+) victims")
 class Write(msgspec.Struct, kw_only=True, frozen=True):
     """One request that writes. Times are seconds since the epoch by the server's clock: its arrival and its answer.
 
-    ``audit_id`` is its sender's name for it. ``uid`` is the incarnation that the request names as its condition (empty:
-    it names none). ``process`` is the tag of the process that sent it. ``node`` is of bindings and nominations,
-    ``plan`` and ``victims`` of nominations, ``preemptor`` of marks, ``holder`` of a Lease. ``whole`` is False where the
-    server has never read a body, because the sender had gone: it has failed then.
+    ``audit_id`` is its sender's name for it. ``of_pod``: it changes or removes a pod, in whatever way; ``uid`` is the
+    incarnation of that pod that the request names as its condition (empty: it names none). ``process`` is the tag of
+    the process that sent it. ``node`` is of bindings and nominations, ``plan`` and ``victims`` of nominations,
+    ``preemptor`` of marks, ``holder`` of a Lease. ``whole`` is False where the server has never read a body, because
+    the sender had gone: it has failed then.
     """
 
     kind: str
     object: str
     audit_id: str = ""
+    of_pod: bool = False
     uid: str = ""
     process: str = ""
     user: str = ""
@@ -64,20 +68,25 @@ class Write(msgspec.Struct, kw_only=True, frozen=True):
 
 def writes(events: Iterable[Mapping[str, Any]]) -> list[Write]:
     """All requests that write among the events of an audit log, in the order in which they arrived."""
-    found = [_write(e) for e in events if e.get("verb") in ("create", "update", "patch", "delete")]
+    found = [_write(e) for e in events if e.get("verb") in _VERBS]
     return sorted(found, key=lambda w: w.received)
 
 
 def _write(event: Mapping[str, Any]) -> Write:
-    ref, body = event.get("objectRef") or {}, event.get("requestObject") or {}
+    ref, body, verb = event.get("objectRef") or {}, event.get("requestObject"), event["verb"]
+    if not isinstance(body, Mapping):  # a list of operations names nothing as a whole
+        body = {}
     agent = _AGENT.search(event.get("userAgent", ""))
     timeout = _TIMEOUT.search(event.get("requestURI", ""))
-    kind, more = _meaning(event["verb"], ref, body)
+    kind, more = _meaning(verb, ref, body)
+    of_pod = ref.get("resource") == "pods" and (verb != "create" or bool(ref.get("subresource")))
     return Write(
         kind=kind,
         audit_id=event.get("auditID", ""),
         whole="requestObject" in event or (event.get("responseStatus") or {}).get("code", 0) < 400,
         object=f"{ref.get('namespace', '')}/{ref.get('name', '')}",
+        of_pod=of_pod,
+        uid=_condition(verb, ref, body) if of_pod else "",
         process=agent[1] if agent else "",
         user=event["user"]["username"],
         received=_seconds(event["requestReceivedTimestamp"]),
@@ -88,47 +97,47 @@ def _write(event: Mapping[str, Any]) -> Write:
     )
 
 
+def _condition(verb: str, ref: Mapping[str, Any], body: Mapping[str, Any]) -> str:
+    """The UID without which a write to a pod fails: what deletes says so, all others carry it in their metadata."""
+    if ref.get("subresource") == "eviction":
+        named = (body.get("deleteOptions") or {}).get("preconditions")
+    else:
+        named = body.get("preconditions" if verb in _DELETES else "metadata")
+    return str((named or {}).get("uid") or "")
+
+
 def _meaning(verb: str, ref: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The kind of a write, and what is special to that kind."""
     resource, part = ref.get("resource", ""), ref.get("subresource", "")
-    metadata = body.get("metadata") or {}
     if resource == "leases":
         return LEASE, {"holder": (body.get("spec") or {}).get("holderIdentity", "")}
     if resource != "pods":
         return GROUP_STATUS if resource == "podgroups" else OTHER, {}
-    if verb == "delete":
-        return REMOVE, {"uid": (body.get("preconditions") or {}).get("uid", "")}
-    if part == "eviction":
-        options = body.get("deleteOptions") or {}
-        return REMOVE, {"uid": (options.get("preconditions") or {}).get("uid", "")}
+    if verb in _DELETES or part == "eviction":
+        return REMOVE, {}
     if part == "binding":
-        return BIND, {"uid": metadata.get("uid", ""), "node": (body.get("target") or {}).get("name", "")}
+        return BIND, {"node": (body.get("target") or {}).get("name", "")}
     if part == "status":
-        return _status(metadata.get("uid", ""), body.get("status") or {})
+        return _status(body.get("status") or {})
     return OTHER, {}
 
 
-def _status(uid: str, status: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _status(status: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     conditions = {c.get("type"): c for c in status.get("conditions") or () if "type" in c}
     intent, mark = conditions.get(INTENT_CONDITION), conditions.get("DisruptionTarget")
     if intent is not None and intent.get("status") == "True":
         plan = _PLAN.match(intent.get("message", ""))
         node = status.get("nominatedNodeName") or ""
-        return NOMINATE, {
-            "uid": uid,
-            "node": node,
-            "plan": plan[1] if plan else "",
-            "victims": int(plan[2]) if plan else 0,
-        }
+        return NOMINATE, {"node": node, "plan": plan[1] if plan else "", "victims": int(plan[2]) if plan else 0}
     if intent is not None:
-        return WITHDRAW, {"uid": uid}
+        return WITHDRAW, {}
     if mark is not None and mark.get("status") == "True":
         message = mark.get("message", "")
         said = read_mark(message)
-        return MARK, {"uid": uid, "preemptor": said.preemptor if said else "", "queue": queue_of(message)}
+        return MARK, {"preemptor": said.preemptor if said else "", "queue": queue_of(message)}
     if mark is not None:
-        return UNMARK, {"uid": uid}
-    return OTHER, {"uid": uid}
+        return UNMARK, {}
+    return OTHER, {}
 
 
 def _seconds(text: str) -> float:

@@ -21,6 +21,7 @@ import msgspec
 from gangsched.cluster.kube import pool
 from gangsched.core.actions import Action, Bind, Remove
 from gangsched.core.events import Event, PodChanged
+from gangsched.core.lifecycle import nominations
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.runtime.narrator import Narrator
 
@@ -143,12 +144,12 @@ def _record_requests(tag: str, put: Callable[[Entry], None]) -> None:
     connection: Any = vars(pool)["_Connection"]
     really = connection.exchange
 
-    def exchange(self: Any, message: bytes, method: str, end: float) -> Any:
+    def exchange(self: Any, message: bytes, reader: Any, end: float) -> Any:
         audit_id = f"{tag}-{next(numbers)}"
         first, _, rest = message.partition(b"\r\n")
         tagged = b"%s\r\nAudit-ID: %s\r\n%s" % (first, audit_id.encode(), rest)
         begun = time.time()
-        answer = really(self, tagged, method, end)
+        answer = really(self, tagged, reader, end)
         put(Sent(begun, time.time(), audit_id))
         return answer
 
@@ -157,12 +158,13 @@ def _record_requests(tag: str, put: Callable[[Entry], None]) -> None:
 
 def _record_lists(put: Callable[[Entry], None]) -> None:
     steps: Any = Steps
-    really = steps._nominate
+    module: Any = nominations
+    really = module.nominate
 
-    def nominate(self: Any, group: Any) -> None:
+    def nominate(run: Any, group: Any) -> None:
         if group.plan is not None:
             put(Listed(time.time(), group.plan.ident, tuple(group.plan.victims)))
-        really(self, group)
+        really(run, group)
 
     writes = steps.write
 
@@ -171,7 +173,7 @@ def _record_lists(put: Callable[[Entry], None]) -> None:
             put(Removing(time.time(), action.pod.uid, group.plan.ident, group.name))
         writes(self, group, action, *more)
 
-    steps._nominate, steps.write = nominate, write
+    module.nominate, steps.write = nominate, write
 
 
 def _record_decisions(put: Callable[[Entry], None]) -> None:

@@ -1,17 +1,15 @@
-"""The tests tested: without one of the safeguards at least one fast test must fail.
+"""The tests tested: without one of the safeguards the test that is there for it must fail.
 
-Each mutant is a copy of the source tree in which a few lines are replaced; a selection of the tests runs on it.
+Each mutant is the source with a few lines replaced; the tests that it names run on that, in a process of their own.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
+import re
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,16 +17,23 @@ import msgspec
 from tests.bench.table import table
 
 ROOT = Path(__file__).resolve().parents[2]
-_KEEP = ("gangsched", "tests", "pyproject.toml", "examples", "manifests", "docs")
 _LIMIT_SECONDS = 300.0
+#: Most of the time of such a process is its start: what it has no use for stays away.
+_UNUSED = ("cacheprovider", "unraisableexception", "hypothesispytest", "xdist", "xdist.looponfail")
+_PLUGINS = tuple(word for name in _UNUSED for word in ("-p", f"no:{name}"))
+#: What pytest says of a test in which the source itself has raised.
+_CRASH = re.compile(rf"^{re.escape(str(ROOT / 'gangsched'))}/\S+:\d+: ", re.MULTILINE)
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """``changes`` are (file, old text, new text); each old text must be there exactly once. ``tests`` go to pytest."""
+    """``changes`` are (file, old text, new text); each old text must be there exactly once. ``tests`` go to pytest;
+    ``plane``: they need a real API server.
+    """
 
     name: str
     changes: tuple[tuple[str, str, str], ...]
     tests: tuple[str, ...]
+    plane: bool = False
 
 
 class Verdict(msgspec.Struct):
@@ -37,12 +42,11 @@ class Verdict(msgspec.Struct):
     mutant: str
     killed: bool
     by: str
-    failed: int
     seconds: float
 
 
 class MutantError(Exception):
-    """The source is not as the mutant expects it."""
+    """The source is not as the mutant expects it, or its tests say nothing about it."""
 
 
 def changed(mutant: Mutant, root: Path = ROOT) -> dict[str, str]:
@@ -57,146 +61,275 @@ def changed(mutant: Mutant, root: Path = ROOT) -> dict[str, str]:
 
 
 def run(mutant: Mutant) -> Verdict:
-    """Run the mutant's tests on a copy of the tree."""
-    texts = changed(mutant)
+    """Run the mutant's tests on its source. Raises :class:`MutantError`."""
+    return _run(mutant.name, changed(mutant), mutant.tests)
+
+
+def unchanged(mutants: Iterable[Mutant]) -> Verdict:
+    """Run the tests of all of these on the source as it is, in the same way: none may fail."""
+    chosen = list(mutants)
+    files = {file for mutant in chosen for file, _, _ in mutant.changes}
+    tests = dict.fromkeys(test for mutant in chosen for test in mutant.tests)
+    return _run("nothing", {file: (ROOT / file).read_text() for file in sorted(files)}, tests)
+
+
+def _run(name: str, texts: Mapping[str, str], tests: Iterable[str]) -> Verdict:
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
-        folder = Path(name)
-        for each in _KEEP:
-            source = ROOT / each
-            if source.is_dir():
-                shutil.copytree(source, folder / each, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(source, folder / each)
-        for file, text in texts.items():
-            (folder / file).write_text(text)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT_SECONDS,
-            env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
-            check=False,
-        )
-    failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.resilience.grafted", "-q", "-x", "--tb=line", *_PLUGINS, *tests],
+        cwd=ROOT,
+        input=msgspec.json.encode(texts),
+        capture_output=True,
+        timeout=_LIMIT_SECONDS,
+        check=False,
+    )
+    output = done.stdout.decode()
     if done.returncode not in (0, 1):
-        raise MutantError(f"{mutant.name}: pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}")
+        raise MutantError(f"{name}: pytest ended with {done.returncode}:\n{output[-2000:]}{done.stderr.decode()}")
+    if _CRASH.search(output):
+        raise MutantError(f"{name}: a crash, which any test would have noticed:\n{output[-2000:]}")
+    failures = [line for line in output.splitlines() if line.startswith("FAILED ")]
     first = failures[0].removeprefix("FAILED ").partition(" - ")[0] if failures else ""
-    return Verdict(mutant.name, done.returncode == 1, first, len(failures), time.monotonic() - began)
-
-
-_BODIES = "gangsched/cluster/kube/bodies.py"
-_POOL = "gangsched/cluster/kube/pool.py"
-_PROXIED = "gangsched/cluster/kube/proxied.py"
-_RECALLS = "gangsched/cluster/kube/recalls.py"
-_WRITER = "gangsched/cluster/kube/writer.py"
-_TRIAL = "gangsched/core/planning/trial.py"
-_PHASES = "gangsched/core/lifecycle/phases.py"
-_STEPS = "gangsched/core/lifecycle/steps.py"
-_SHARED = "gangsched/core/lifecycle/shared_marks.py"
-_LIFECYCLE = "gangsched/core/lifecycle/table.py"
-_CHAOS = "tests/chaos/test_chaos.py::test_what_may_never_happen_does_not[0]"
-_REMOVED_FIRST = "(s.NOMINATED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,))"
-_NO_FENCE = "self._settings.timeout_seconds"
-
-MUTANTS = (
-    Mutant(
-        "removal without UID precondition",
-        ((_BODIES, 'preconditions = {"uid": pod.uid}', "preconditions: dict[str, str] = {}"),),
-        ("tests/cluster/kube/test_fence.py",),
-    ),
-    Mutant(
-        "status patch without UID",
-        ((_BODIES, '{"metadata": {"uid": pod.uid}, "status": status}', '{"status": status}'),),
-        ("tests/cluster/kube/test_fence.py",),
-    ),
-    Mutant(
-        "binding without UID",
-        ((_BODIES, '"name": pod.name, "uid": pod.uid},\n        "target"', '"name": pod.name},\n        "target"'),),
-        ("tests/cluster/kube/test_fence.py",),
-    ),
-    Mutant(
-        "phases: removal before the marks",
-        ((_LIFECYCLE, "(s.NOMINATED, e.WRITTEN): Step(s.MARKED, (Do.MARK,))", _REMOVED_FIRST),),
-        ("tests/core/test_restart.py", _CHAOS),
-    ),
-    Mutant(
-        "phases: no wait for the answers",
-        ((_PHASES, "group is None or not group.barrier.complete or group.plan", "group is None or group.plan"),),
-        ("tests/core/test_restart.py", _CHAOS),
-    ),
-    Mutant(
-        "no fence: writes begin when the lease may have passed",
-        ((_WRITER, "if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:", "if self._fence() is None:"),),
-        ("tests/cluster/kube/test_fence.py",),
-    ),
-    Mutant(
-        "no fence: writes may last longer than the lease",
-        ((_WRITER, "min(self._settings.timeout_seconds, self._fence() - now)", _NO_FENCE),),
-        ("tests/cluster/kube/test_fence.py",),
-    ),
-    Mutant(
-        "no fence: a body is sent however late it is",
-        ((_POOL, "if left <= 0:", "if left is None:"),),
-        ("tests/cluster/kube/test_pool.py",),
-    ),
-    Mutant(
-        "no fence: a body is sent through a proxy however late it is",
-        ((_PROXIED, "if time.monotonic() >= self._end():", "if time.monotonic() < 0:"),),
-        ("tests/cluster/kube/test_fence.py",),
-    ),
-    Mutant(
-        "a binding leaves although another's has become known",
-        ((_WRITER, "        if self._news(item):\n", "        if not self:\n"),),
-        ("tests/cluster/kube/test_foreign.py",),
-    ),
-    Mutant(
-        "a removal leaves although it has been recalled",
-        ((_RECALLS, "removal is not None and removal.recalled.is_set()", "removal is True"),),
-        ("tests/cluster/kube/test_recall.py",),
-    ),
-    Mutant(
-        "removals of a plan that was given up go on",
-        ((_STEPS, "        self.recall(group.key, self.writes.removals(group.key))\n", ""),),
-        ("tests/core/test_recall.py",),
-    ),
-    Mutant(
-        "binding elsewhere while the nomination stands",
-        ((_PHASES, "moved = self._steps.withdraw_moved(plan, verdict.placements)", "moved: set[str] = set()"),),
-        ("tests/core/test_faults.py",),
-    ),
-    Mutant(
-        "nominations withdrawn while removals are on their way",
-        (
-            (
-                _STEPS,
-                "if self.writes.any_of(group.key):\n                    self._w",
-                "if False:\n                    self._w",
-            ),
-        ),
-        ("tests/core/test_faults.py",),
-    ),
-    Mutant(
-        "a mark stays for a gang that has given up while another needs the pod",
-        ((_SHARED, "elif was_ours:", "elif was_ours is None:"),),
-        ("tests/core/test_shared_victims.py",),
-    ),
-    Mutant(
-        "nominated room is not held",
-        ((_TRIAL, "[p for p in self.world.held[group] if p.priority >= self.priority]", "()"),),
-        ("tests/core/test_lifecycle.py", "tests/core/test_scheduler.py", _CHAOS),
-    ),
-)
-
-
-def unchanged(mutants: Iterable[Mutant]) -> Mutant:
-    """No change at all: what the mutants' tests must pass."""
-    tests = dict.fromkeys(test for mutant in mutants for test in mutant.tests)
-    return Mutant("nothing", (), tuple(tests))
+    return Verdict(name, done.returncode == 1, first, time.monotonic() - began)
 
 
 def render(verdicts: list[Verdict]) -> str:
     """The table."""
     rows = [(v.mutant, "yes" if v.killed else "NO", v.by, f"{v.seconds:.0f}") for v in verdicts]
     return table(("without", "noticed", "by", "s"), rows)
+
+
+_ADAPTER = "gangsched/cluster/kube/adapter.py"
+_BODIES = "gangsched/cluster/kube/bodies.py"
+_INBOX = "gangsched/cluster/kube/inbox.py"
+_LEASE = "gangsched/cluster/kube/lease.py"
+_POOL = "gangsched/cluster/kube/pool.py"
+_PROXIED = "gangsched/cluster/kube/proxied.py"
+_RECALLS = "gangsched/cluster/kube/recalls.py"
+_WRITER = "gangsched/cluster/kube/writer.py"
+_FOLLOWING = "gangsched/core/lifecycle/following.py"
+_HEALING = "gangsched/core/lifecycle/healing.py"
+_LIFECYCLE = "gangsched/core/lifecycle/table.py"
+_NOMINATIONS = "gangsched/core/lifecycle/nominations.py"
+_PHASES = "gangsched/core/lifecycle/phases.py"
+_PREBIND = "gangsched/core/lifecycle/prebind.py"
+_RECHECKS = "gangsched/core/lifecycle/rechecks.py"
+_SHARED = "gangsched/core/lifecycle/shared_marks.py"
+_STEPS = "gangsched/core/lifecycle/steps.py"
+_TAKEOVER = "gangsched/core/lifecycle/takeover.py"
+_TRIAL = "gangsched/core/planning/trial.py"
+_UNITS = "gangsched/core/preemption/units.py"
+_MEMBERSHIP = "gangsched/core/state/membership.py"
+
+_REMOVED_FIRST = "(s.NOMINATED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,))"
+_NO_FENCE = "self._settings.timeout_seconds"
+_NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
+_LOWEST = "tests/core/test_lowest_priority.py::test_who_is_not_below_the_weakest_member_stays"
+_HIGHEST = "live=max((p.priority for p in live), default=None)"
+_SPARED = "tests/core/test_midway.py::test_a_victim_that_may_no_longer_be_evicted_is_spared"
+
+MUTANTS = (
+    Mutant(
+        "removal without UID precondition",
+        ((_BODIES, 'preconditions = {"uid": pod.uid}', "preconditions: dict[str, str] = {}"),),
+        (_NAMES_UID,),
+    ),
+    Mutant(
+        "status patch without UID",
+        ((_BODIES, '{"metadata": {"uid": pod.uid}, "status": status}', '{"status": status}'),),
+        (_NAMES_UID,),
+    ),
+    Mutant(
+        "binding without UID",
+        ((_BODIES, '"name": pod.name, "uid": pod.uid},\n        "target"', '"name": pod.name},\n        "target"'),),
+        (_NAMES_UID,),
+    ),
+    Mutant(
+        "phases: removal before the marks",
+        ((_LIFECYCLE, "(s.NOMINATED, e.WRITTEN): Step(s.MARKED, (Do.MARK,))", _REMOVED_FIRST),),
+        ("tests/core/test_restart.py::test_a_gang_that_is_marked_in_part_is_not_evicted_in_part",),
+    ),
+    Mutant(
+        "phases: no wait for the answers",
+        ((_PHASES, "group is None or not group.barrier.complete or group.plan", "group is None or group.plan"),),
+        ("tests/core/test_restart.py::test_the_rest_of_a_list_is_removed",),
+    ),
+    Mutant(
+        "no fence: writes begin when the lease may have passed",
+        ((_WRITER, "if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:", "if self._fence() is None:"),),
+        ("tests/cluster/kube/test_fence.py::test_nothing_is_written_behind_the_fence",),
+    ),
+    Mutant(
+        "no fence: writes may last longer than the lease",
+        ((_WRITER, "min(self._settings.timeout_seconds, self._fence() - now)", _NO_FENCE),),
+        ("tests/cluster/kube/test_fence.py::test_a_write_ends_before_the_fence",),
+    ),
+    Mutant(
+        "no fence: a body is sent however late it is",
+        ((_POOL, "if left <= 0:", "if left is None:"),),
+        ("tests/cluster/kube/test_pool.py::test_nothing_is_sent_behind_the_fence",),
+    ),
+    Mutant(
+        "no fence: a body is sent through a proxy however late it is",
+        ((_PROXIED, "if time.monotonic() >= self._end():", "if time.monotonic() < 0:"),),
+        ("tests/cluster/kube/test_fence.py::test_a_body_is_not_sent_after_its_deadline",),
+    ),
+    Mutant(
+        "a binding leaves although another's has become known",
+        ((_WRITER, "        if self._news(item):\n", "        if not self:\n"),),
+        (
+            "tests/cluster/kube/test_foreign.py::test_a_binding_that_is_overtaken_while_it_gets_its_connection_is_not_sent",
+        ),
+    ),
+    Mutant(
+        "a removal leaves although it has been recalled",
+        ((_RECALLS, "removal is not None and removal.recalled.is_set()", "removal is True"),),
+        ("tests/cluster/kube/test_recall.py::test_what_was_told_to_come_later_is_not_repeated",),
+    ),
+    Mutant(
+        "removals of a plan that was given up go on",
+        ((_STEPS, "        self.recall(group.key, self.writes.removals(group.key))\n", ""),),
+        ("tests/core/test_recall.py::test_what_has_not_been_sent_is_recalled",),
+    ),
+    Mutant(
+        "binding elsewhere while the nomination stands",
+        ((_PHASES, "nominations.withdraw_moved(self._steps, plan, verdict.placements)", "set[str]()"),),
+        ("tests/core/test_faults.py::test_a_member_is_not_bound_elsewhere_while_its_nomination_stands",),
+    ),
+    Mutant(
+        "nominations withdrawn while removals are on their way",
+        ((_NOMINATIONS, "if steps.writes.any_of(group.key):", "if False:"),),
+        ("tests/core/test_faults.py::test_nominations_stand_while_marks_and_removals_are_on_their_way",),
+    ),
+    Mutant(
+        "a mark stays for a gang that has given up while another needs the pod",
+        ((_SHARED, "elif was_ours:", "elif was_ours is None:"),),
+        ("tests/core/test_shared_victims.py::test_a_mark_does_not_wait_for_that_of_who_needs_the_pod_next",),
+    ),
+    Mutant(
+        "nominated room is not held",
+        ((_TRIAL, "[p for p in self.world.held[group] if p.priority >= self.priority]", "()"),),
+        ("tests/core/test_scheduler.py::test_held_room_is_for_its_gang",),
+    ),
+    Mutant(
+        "the room of members that were lost is not held",
+        ((_HEALING, "        keep(steps, key, gangs, [(r.pod, r.node) for r in rooms])\n", ""),),
+        ("tests/core/test_healing.py::test_a_successor_that_comes_later_gets_the_room",),
+    ),
+    Mutant(
+        "no second look before a removal",
+        (
+            (
+                _RECHECKS,
+                "            return False\n        return self._right(group, plan, now)",
+                "            return False\n        return True",
+            ),
+        ),
+        (_SPARED,),
+    ),
+    Mutant(
+        "who may not leave any more is removed",
+        (
+            (
+                _RECHECKS,
+                "if not all(may_leave(world, world.pods[uid], group.gangs, unprotected) for uid in now.standing):",
+                "if False:",
+            ),
+        ),
+        (_SPARED,),
+    ),
+    Mutant(
+        "who does not have to leave any more is removed",
+        ((_RECHECKS, "return not (room and self._needless(group, plan, now))", "return True"),),
+        ("tests/core/test_recall.py::test_what_has_not_been_sent_is_recalled",),
+    ),
+    Mutant(
+        "a budget that was tightened since is not looked at",
+        ((_RECHECKS, "return any(not plan.victims[uid].over_budget for uid in beyond)", "return False"),),
+        ("tests/core/test_recall.py::test_a_budget_that_is_tightened_before_anybody_leaves_changes_the_choice",),
+    ),
+    Mutant(
+        "who has a mark of an earlier process is removed without another look",
+        (
+            (
+                _TAKEOVER,
+                "return may_leave(self._world, pod, group.gangs, self._decider.options.evict_daemonset_pods)",
+                "return pod.live",
+            ),
+        ),
+        ("tests/core/test_restart.py::test_a_victim_that_may_no_longer_be_evicted_is_spared",),
+    ),
+    Mutant(
+        "after a restart a list on record is not finished but made anew",
+        ((_TAKEOVER, "        plan.announced = bool(leaving)\n        return plan\n", "        return None\n"),),
+        ("tests/core/test_restart.py::test_complete_marks_are_followed",),
+    ),
+    Mutant(
+        "marks of other schedulers are taken for ours",
+        ((_TAKEOVER, "mark is not None and mark.scheduler in world.membership.ours", "mark is not None"),),
+        ("tests/core/test_restart.py::test_marks_of_other_schedulers_are_left_alone",),
+    ),
+    Mutant(
+        "a gang preempts with the highest priority of its members",
+        ((_MEMBERSHIP, "live=min((p.priority for p in live), default=None)", _HIGHEST),),
+        (_LOWEST,),
+    ),
+    Mutant(
+        "a GangGroup preempts with the highest priority of its gangs",
+        ((_MEMBERSHIP, "return min(out or others, default=0)", "return max(out or others, default=0)"),),
+        (_LOWEST,),
+    ),
+    Mutant(
+        "victims of the same priority",
+        (
+            (
+                _UNITS,
+                "(table.priority[slots] < self.priority)\n            & ((flags",
+                "(table.priority[slots] <= self.priority)\n            & ((flags",
+            ),
+        ),
+        ("tests/core/test_units.py::test_single_pods",),
+    ),
+    Mutant(
+        "time jumps with the system's clock",
+        ((_INBOX, "self._monotonic = monotonic", "self._monotonic = wall"),),
+        ("tests/cluster/kube/test_inbox.py::test_the_clock_passes_over_a_jump_of_the_systems",),
+    ),
+    Mutant(
+        "time in which the process was stopped counts",
+        ((_INBOX, "min(max(0.0, at - self._asked_at), MOST_SECONDS)", "max(0.0, at - self._asked_at)"),),
+        ("tests/cluster/kube/test_inbox.py::test_time_in_which_the_process_was_stopped_is_left_out",),
+    ),
+    Mutant(
+        "a member is bound before the volumes of all are",
+        ((_PREBIND, "everything = everything and bound", "everything = everything or bound"),),
+        ("tests/core/test_prebind.py::test_no_member_is_bound_before_the_last_claim_is",),
+    ),
+    Mutant(
+        "who takes over an expired lease does not wait for the last writes",
+        ((_LEASE, "self._opens_at = self._clock() + self._settings.takeover_wait_seconds", "pass"),),
+        ("tests/cluster/kube/test_lease.py::test_only_a_vanished_holder_is_waited_for",),
+    ),
+    Mutant(
+        "a lease that somebody deletes is anybody's at once",
+        ((_LEASE, "standing = self._watcher.absent(self._clock())", 'standing = "free"'),),
+        ("tests/cluster/kube/test_lease.py::test_a_deleted_lease_is_not_free_for_who_has_seen_its_holder",),
+    ),
+    Mutant(
+        "members join a gang that is being evicted",
+        ((_FOLLOWING, "problem = problem or self._losing(gangs)", "problem = problem or ''"),),
+        ("tests/core/test_losing.py::test_a_gang_that_leaves_is_not_healed",),
+    ),
+    Mutant(
+        "the lease is released although a write was cancelled",
+        ((_ADAPTER, "if self._elector is not None and all_answered:", "if self._elector is not None:"),),
+        ("tests/cluster/kube/test_election.py::test_lease_is_kept_while_a_write_may_be_on_its_way",),
+        plane=True,
+    ),
+    Mutant(
+        "what was decided in an earlier term is written",
+        ((_ADAPTER, "if term == self._term:", "if term <= self._term:"),),
+        ("tests/cluster/kube/test_election.py::test_what_was_decided_in_an_earlier_term_is_not_written",),
+        plane=True,
+    ),
+)

@@ -209,7 +209,7 @@ class Rules:
 
     def _preconditions(self, out: dict[str, list[str]]) -> None:
         for w in self.ours:
-            if w.kind not in (audit.LEASE, audit.GROUP_STATUS, audit.OTHER) and w.whole and not w.uid:
+            if w.of_pod and w.whole and not w.uid:
                 out["no UID precondition"].append(_say(w))
 
     def _lists(self, out: dict[str, list[str]]) -> None:

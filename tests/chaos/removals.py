@@ -1,0 +1,229 @@
+"""Removals that were sent although the scheduler had been told by then that their victim need not, or may not, leave.
+
+A removal is sent some time after it was asked for, if it has to wait for its turn; until then it can be recalled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import msgspec
+
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.drained import drained_by
+from gangsched.cluster.sim.history import Entry
+from gangsched.cluster.sim.invariants import preemptor_of
+from gangsched.core.actions import Action, Mark, Nominate
+from gangsched.model.convert_jobsets import JOBSET_NAME
+from gangsched.model.jobsets import JobSet
+from gangsched.model.records import PREEMPT_NEVER, Budget, Job, Pod
+from gangsched.model.selectors import selector_matches
+from tests.chaos.play import Played
+from tests.chaos.rooms import KEPT_SECONDS
+from tests.chaos.told import Batch, Told, short_of
+
+#: Times are whole microseconds, told by fractions.
+_AT_ONCE = 1e-6
+
+
+class _Plan(msgspec.Struct):
+    """A plan of one gang, as it was asked for: members (UIDs) with their nodes, victims (UIDs), and the budgets as they
+    were when it was made. ``again`` says that the one before was given up without having removed anybody.
+    """
+
+    ident: str
+    places: dict[str, str]
+    budgets: dict[str, Budget]
+    again: bool
+    victims: list[str] = []
+    begun: bool = False
+
+
+class _Sent(msgspec.Struct):
+    """A removal that took effect, when it was sent, and for which gang (``namespace/name``)."""
+
+    at_seconds: float
+    entry: Entry
+    preemptor: str
+
+
+def unwanted_removals(played: Played) -> list[str]:
+    """Victims that were evicted although it was known by then that they may not be: they had ended, their priority is
+    not below the lowest of the gang for which they leave, or that does not preempt. Or that they need not be: the gang
+    lacks nobody, or all of it fits beside them. Or that they break a budget which allowed it when the plan was made, so
+    that others may be better victims.
+
+    The last two are asked before the first of a list has left, and the very last once in a row of plans, lest a budget
+    keeps the gang waiting for ever. Between workloads of queues it is not priority that decides.
+    """
+    over = {v.uid for decision in played.decisions for v in decision.victims if v.over_budget}
+    out = []
+    for sent, told, plans in _walk(_sent(played, played.world.timing.write_seconds), played.batches):
+        about = f"{sent.entry.object}, sent at {sent.at_seconds:.3f} s for {sent.preemptor}"
+        if isinstance(sent.entry.record, Job | JobSet):
+            out += [f"{about}: {text}" for text in _of_job(told, sent.entry.record, sent.preemptor)]
+            continue
+        plan = plans.get(sent.preemptor)
+        if plan is not None and sent.entry.uid not in plan.victims:
+            plan = None
+        text = _may_not(told, told.pods.get(sent.entry.uid), sent.preemptor)
+        if not text and plan is not None and not plan.begun:
+            text = _need_not(told, plans, plan, sent.at_seconds) or _tightened(told, plan, over)
+        if text:
+            out.append(f"{about}: {text}")
+        if plan is not None:
+            plan.begun = True
+    return out
+
+
+def _sent(played: Played, write_seconds: float) -> Iterator[_Sent]:
+    """What was removed for gangs, and the Jobs that were suspended for them, in the order in which that was sent."""
+    for entry in played.world.history.of(log.DELETE, log.EVICT, log.SUSPEND, actor=log.SCHEDULER):
+        said = str(entry.detail.get("preemptor", "")) or preemptor_of(str(entry.detail.get("mark", "")))
+        if said and entry.outcome == log.OK and entry.changed and drained_by(entry) is None:
+            yield _Sent(entry.at_seconds - write_seconds, entry, said)
+
+
+def _walk(removals: Iterable[_Sent], batches: list[Batch]) -> Iterator[tuple[_Sent, Told, dict[str, _Plan]]]:
+    """Each removal with what its process knew in the moment in which it was sent, and the plans of that process, by
+    gang (``namespace/name``).
+    """
+    waiting = deque(sorted(removals, key=lambda sent: (sent.at_seconds, sent.entry.number)))
+    told, plans, process = Told(), dict[str, _Plan](), 0
+    for batch in batches:
+        while waiting and waiting[0].at_seconds < batch.at_seconds - _AT_ONCE:
+            yield waiting.popleft(), told, plans
+        if batch.process != process:
+            told, plans, process = Told(), {}, batch.process
+        for event in batch.events:
+            told.hear(event, batch.at_seconds)
+        for action in batch.actions:
+            _follow(plans, told, action)
+            told.asked(action)
+    for sent in waiting:
+        yield sent, told, plans
+
+
+def _follow(plans: dict[str, _Plan], told: Told, action: Action) -> None:
+    """What this action means for the plans of its process."""
+    match action:
+        case Nominate() if action.pod.uid in told.pods:
+            gang = told.pods[action.pod.uid].gang.key
+            known = plans.get(gang)
+            if known is None or known.ident != action.plan:
+                again = known is not None and bool(known.victims) and not known.begun
+                known = plans[gang] = _Plan(action.plan, {}, told.budgets.copy(), again)
+            known.places[action.pod.uid] = action.node
+        case Mark() if (known := plans.get(preemptor_of(action.message))) is not None:
+            if action.pod.uid not in known.victims:
+                known.victims.append(action.pod.uid)
+
+
+# -- may it leave? ------------------------------------------------------------------------------------------------
+
+
+def _may_not(told: Told, victim: Pod | None, preemptor: str) -> str:
+    """Why this pod may not be evicted for this gang, as far as is known; empty when it may."""
+    if victim is None:
+        return "it was known to be gone"
+    if victim.finished or not victim.node:
+        return "it was known to have ended" if victim.finished else "it was not bound"
+    gang = told.named(preemptor)
+    namespace, _, name = preemptor.partition("/")
+    job = told.jobs.get((namespace, name))
+    if job is not None and job.template is not None and (gang is None or job.queue.local_queue):
+        both = bool(job.queue.local_queue) and told.queued(victim)
+        return "" if both else _not_lower(victim, job.template.priority)
+    if preemptor in told.jobsets:
+        return ""  # its Jobs are its members, and its templates their priority: that is not looked at
+    if gang is None:
+        return "nobody is left of that gang"
+    if victim.gang == gang:
+        return "it is one of them"
+    members = told.members(gang)
+    known = told.group(gang)
+    policies = [*(p.preemption_policy for p in members if p.live), known.preemption_policy if known else None]
+    if PREEMPT_NEVER in policies:
+        return "that gang does not preempt"
+    if not told.lacking(gang):
+        return "that gang lacks nobody"
+    if not any(p.live and not p.node for p in members):
+        return "nobody of that gang waits"
+    both = told.queued(victim) and any(map(told.queued, members))
+    return "" if both else _not_lower(victim, told.priority(gang))
+
+
+def _not_lower(victim: Pod, priority: int) -> str:
+    return "" if victim.priority < priority else f"its priority {victim.priority} is not below {priority}"
+
+
+def _of_job(told: Told, job: Job | JobSet, preemptor: str) -> list[str]:
+    """The same of a Job or JobSet that is suspended, for each of its pods that ran."""
+    ran = [p for p in told.pods.values() if p.namespace == job.namespace and p.bound and p.live]
+    if isinstance(job, JobSet):
+        mine = [p for p in ran if p.labels.get(JOBSET_NAME) == job.name]
+    else:
+        mine = [p for p in ran if p.owner is not None and p.owner.uid == job.uid]
+    texts = ((pod, _may_not(told, pod, preemptor)) for pod in mine)
+    return [f"{pod.key}: {text}" for pod, text in texts if text]
+
+
+# -- must it leave? -----------------------------------------------------------------------------------------------
+
+
+def _need_not(told: Told, plans: Mapping[str, _Plan], plan: _Plan, now: float) -> str:
+    """Do all members that were nominated fit on their nodes although everybody stays who is there? Whoever is nominated
+    or was to be bound there has the room, too. Nothing is said where somebody waits for volumes, a node has taints, or
+    the room of somebody who has left may be kept for his gang.
+    """
+    waiting = {uid: pod for uid, pod in told.pods.items() if pod.live and not pod.node}
+    if not plan.places.keys() <= waiting.keys() or any(pod.volumes is not None for pod in waiting.values()):
+        return ""
+    coming: dict[str, set[str]] = defaultdict(set)
+    for uid, pod in waiting.items():
+        own = plan.places.get(uid, "")
+        wanted = (other.places.get(uid, "") for other in plans.values())
+        for name in [own] if own else {pod.nominated_node, told.tried.get(uid, ""), *wanted}:
+            coming[name].add(uid)
+    for name in set(plan.places.values()):
+        node = told.nodes.get(name)
+        if node is None or node.unschedulable or node.taints or not node.ready or node.deleting:
+            return ""
+        there = [p for p in told.pods.values() if p.node == name and p.bound]
+        if now - told.left.get(name, -math.inf) < 2 * KEPT_SECONDS:
+            return ""
+        if short_of(node, [*there, *map(told.pods.__getitem__, coming[name])]):
+            return ""
+    return "all members fit beside everybody who is there"
+
+
+def _tightened(told: Told, plan: _Plan, over: Collection[str]) -> str:
+    """Does a victim break a budget now which would have allowed it when the plan was made?"""
+    if plan.again:
+        return ""
+    standing = [pod for uid in plan.victims if (pod := told.pods.get(uid)) is not None and pod.live]
+    broken = _beyond(told.budgets, standing) - _beyond(plan.budgets, standing) - set(over)
+    return f"since its plan was made {', '.join(sorted(broken))} break a budget" if broken else ""
+
+
+def _beyond(budgets: dict[str, Budget], victims: list[Pod]) -> set[str]:
+    """The victims that a budget does not allow any more, when those of the highest priority are the first to go. One
+    that is counted as disrupted already is counted once.
+    """
+    left = {key: budget.allowed or 0 for key, budget in budgets.items()}
+    out = set()
+    for pod in sorted(victims, key=lambda p: (-p.priority, p.key)):
+        charged = [
+            key
+            for key, budget in budgets.items()
+            if budget.namespace == pod.namespace and pod.name not in budget.disrupted
+            if selector_matches(budget.selector, pod.labels)
+        ]
+        if any(left[key] <= 0 for key in charged):
+            out.add(pod.uid)
+            continue
+        for key in charged:
+            left[key] -= 1
+    return out

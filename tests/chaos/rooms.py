@@ -1,0 +1,194 @@
+"""Room that the scheduler gave away though it was kept for a gang of at least the same priority.
+
+It is kept for nominated members as long as their plan stands, and for a gang that runs and has lost members. All of it
+is judged by what the process itself had been told: a race at the API server is none at this table.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import msgspec
+
+from gangsched.core.actions import Action, Bind, Nominate, WithdrawNomination
+from gangsched.core.events import Event, PodChanged, PodGone
+from gangsched.model.records import SINGLE, GangId, Pod
+from tests.chaos.play import Played
+from tests.chaos.told import Told, short_of
+
+#: So long the room of a lost member is kept, from when it is free.
+KEPT_SECONDS = 30.0
+#: Times are whole microseconds, told by fractions.
+_AT_ONCE = 1e-6
+
+
+class _Kept(msgspec.Struct):
+    """Room for this pod on a node, with the priority of its gang when that was asked for."""
+
+    pod: Pod
+    node: str
+    priority: int
+
+
+class _Lost(msgspec.Struct):
+    """A member that its gang has lost, kept until then (seconds; from its end, if that is not known yet)."""
+
+    pod: Pod
+    until: float
+
+
+class _Doubt(msgspec.Struct):
+    """Room of nominated members (UIDs) that was given away, while writes of their gang were on their way: if these were
+    withdrawn with the last of its answers, their plan may have been given up by then.
+    """
+
+    text: str
+    members: set[str]
+
+
+class _Process:
+    """One process of the scheduler: what it keeps for whom, and what was wrong with what it gave away."""
+
+    def __init__(self) -> None:
+        self.told = Told()
+        self.doubts: list[_Doubt] = []
+        self._kept: dict[str, _Kept] = {}
+        self._lost: dict[GangId, dict[str, _Lost]] = defaultdict(dict)
+        self._begun = False
+
+    # -- what it is told ---------------------------------------------------------------------------------------
+
+    def hear(self, events: list[Event], now: float) -> None:
+        """Go on to the state after these events. Those of the first list tell of no loss."""
+        for event in events:
+            match event:
+                case PodChanged(pod):
+                    self._loses(pod.uid, pod, now)
+                case PodGone(_, _, uid):
+                    self._loses(uid, None, now)
+            self.told.hear(event, now)
+        self._begun = True
+        for gang in [gang for gang in self._lost if not self._lacking(gang)]:
+            del self._lost[gang]  # what is lost without harm is lost for good
+        for uid in [uid for uid in self._kept if not self._waits(uid)]:
+            del self._kept[uid]
+
+    def _lacking(self, gang: GangId) -> int:
+        """How many members it lacks beside those that may be bound: these have room, and are asked for there again."""
+        told = self.told
+        return max(0, told.lacking(gang) - sum(p.uid in told.unsure for p in told.members(gang)))
+
+    def _waits(self, uid: str) -> bool:
+        pod = self.told.pods.get(uid)
+        return pod is not None and pod.live and not pod.node
+
+    def _loses(self, uid: str, after: Pod | None, now: float) -> None:
+        before = self.told.pods.get(uid)
+        if before is None or not self._begun:
+            return
+        known = self._lost[before.gang].get(uid)
+        if known is not None and (after is None or after.finished):
+            known.until = min(known.until, now + KEPT_SECONDS)
+        told = self.told
+        lost = before.bound and before.live and (after is None or not after.live)
+        said = (after or before).disruption
+        job = told.jobs.get((before.namespace, before.owner.name)) if before.owner is not None else None
+        ended = after is not None and after.phase == "Succeeded"
+        stopped = before.owner is not None and (job is None or job.suspended or job.finished)
+        if lost and said is None and uid not in told.marked and not ended and not stopped:
+            until = now + KEPT_SECONDS if after is None or after.finished else float("inf")
+            self._lost[before.gang][uid] = _Lost(before, until)
+
+    # -- what it asks for --------------------------------------------------------------------------------------
+
+    def asks(self, action: Action, now: float) -> Iterator[str]:
+        """What is wrong with this."""
+        told = self.told
+        match action:
+            case Nominate(_, ref, node) if ref.uid in told.pods:
+                pod = told.pods[ref.uid]
+                self._kept[ref.uid] = _Kept(pod, node, told.priority(pod.gang))
+                self._lost.pop(pod.gang, None)  # what is kept for it is what it has planned
+            case WithdrawNomination():
+                self._kept.pop(action.pod.uid, None)
+                self._withdrawn(action.pod.uid)
+            case Bind(_, ref, node) if ref.uid in told.pods:
+                pod = told.pods[ref.uid]
+                self._kept.pop(ref.uid, None)
+                self._lost.pop(pod.gang, None)
+                if told.tried.get(ref.uid) != node:  # else the same as before, which may have taken effect
+                    yield from self._gives(pod, node, now)
+        told.asked(action)
+
+    def _withdrawn(self, uid: str) -> None:
+        self.doubts = [doubt for doubt in self.doubts if uid not in doubt.members]
+
+    def _gives(self, pod: Pod, name: str, now: float) -> Iterator[str]:
+        """Is there room for this pod on the node, when all that are to leave it have left, beside those that stay, and
+        those for which it is kept?
+        """
+        told, node = self.told, self.told.nodes.get(name)
+        if node is None or told.queued(pod):
+            return
+        priority = told.priority(pod.gang)
+        nominated = [
+            each
+            for each in self._kept.values()
+            if each.node == name
+            and not told.queued(each.pod)
+            and each.pod.gang != pod.gang
+            and min(each.priority, told.priority(each.pod.gang)) >= priority
+        ]
+        lost = [p for p in self._of_losses(now) if p.node == name and p.gang != pod.gang]
+        lost = [p for p in lost if told.priority(p.gang) >= priority]
+        stay = [p for p in told.staying_on(name) if p.uid != pod.uid]
+        about = f"at {now:.3f} s: {pod.key} (priority {priority}) on {name}, kept for"
+        if lost and short_of(node, [*stay, *lost, pod], beside=pod):
+            yield f"{about} {', '.join(p.key for p in lost)}, which is lost"
+        kept = [each.pod for each in nominated]
+        if not kept or not short_of(node, [*stay, *kept, pod], beside=pod):
+            return
+        text = f"{about} {', '.join(f'{k.pod.key} (priority {k.priority})' for k in nominated)}, which is nominated"
+        busy = [p for p in kept if p.gang.key in told.open.values()]
+        if busy and not short_of(node, [*stay, *(p for p in kept if p not in busy), pod], beside=pod):
+            self.doubts.append(_Doubt(text, {p.uid for p in busy}))
+        else:
+            yield text
+
+    def _of_losses(self, now: float) -> Iterator[Pod]:
+        """The lost members whose room is kept: of gangs that run, all by themselves, and lack at least so many."""
+        told = self.told
+        if any(each.pod.gang.key in told.open.values() for each in self._kept.values()):
+            return  # a plan is being written down: its victims may be members of these gangs, and bear no mark yet
+        for gang, lost in self._lost.items():
+            known = told.group(gang)
+            if gang.family == SINGLE or known is None or known.match_policy != "once-satisfied" or known.group:
+                continue
+            members = told.members(gang)
+            bound = [p for p in members if p.live and p.node]
+            busy = any(p.uid in told.bindings for p in members) or any(map(told.leaving, bound))
+            planned = any(each.pod.gang == gang for each in self._kept.values()) or any(map(told.queued, members))
+            rooms = [each for each in lost.values() if now < each.until - _AT_ONCE]
+            if not bound or busy or planned or len(rooms) > self._lacking(gang):
+                continue
+            for each in rooms:
+                node = told.nodes.get(each.pod.node)
+                if node is not None and node.ready and not (node.unschedulable or node.deleting or node.outdated):
+                    yield each.pod
+
+
+def given_away(played: Played) -> list[str]:
+    """Pods that were bound where there is no room for them beside what the same process keeps for gangs of at least
+    their priority: for nominated members until that is withdrawn, and for lost ones for 30 seconds.
+
+    Among gangs of queues other things than priority count, and nothing is said about those.
+    """
+    out: list[str] = []
+    processes: dict[int, _Process] = {}
+    for batch in played.batches:
+        process = processes.setdefault(batch.process, _Process())
+        process.hear(batch.events, batch.at_seconds)
+        for action in batch.actions:
+            out += process.asks(action, batch.at_seconds)
+    return out + [doubt.text for process in processes.values() for doubt in process.doubts]

@@ -1,0 +1,170 @@
+"""What the judge wants of a victim in the moment in which its removal is sent, and what it excuses."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gangsched.core.actions import Bind, Mark, Nominate, Remove
+from gangsched.core.decision import PREEMPT, Decision, UnitRef, Victim
+from gangsched.core.events import GangGone, PodGone
+from gangsched.core.lifecycle.rechecks import Rechecks
+from gangsched.core.lifecycle.report import mark_message
+from gangsched.core.state.membership import Membership
+from gangsched.model.queues import QUEUE_LABEL
+from gangsched.model.records import PREEMPT_NEVER, GangId
+from tests.builders import OURS, SIGS, gang, node, pdb, pod
+from tests.chaos.made_up import about, does, played, told
+from tests.chaos.play import Played, play
+from tests.chaos.removals import unwanted_removals
+from tests.chaos.scenario import scenario
+from tests.chaos.test_recall import Waiting
+from tests.core.harness import Built
+
+FOR_G = mark_message(OURS, "d/g", "d/m1")
+MEMBER = pod("m1").gang("g").priority(5).cpu(4)
+VICTIM = pod("v").priority(3).cpu(4).label(app="red").on("n1")
+LOOSE = pdb("b").selects(app="red").allows(1)
+THERE: list[Built] = [node("n1").cpu(4), gang("g").min(1), MEMBER, VICTIM, LOOSE]
+
+
+def marked(*others: Built) -> Played:
+    """Gang g has nominated its member and marked the only victim."""
+    run = played(*THERE, *others)
+    told(run, *THERE, *others)
+    told(run, asks=[Nominate(1, about(run, "m1"), "n1", "p", "plan p: ..."), Mark(2, about(run, "v"), FOR_G)])
+    return run
+
+
+def removes(run: Played) -> list[str]:
+    """What is wrong when the victim is removed now."""
+    removal = Remove(3, about(run, "v"), mark=FOR_G)
+    told(run, asks=[removal])
+    does(run, removal)
+    return unwanted_removals(run)
+
+
+WRONG: dict[str, tuple[Built, str]] = {
+    "ended": (pod("v").priority(3).cpu(4).on("n1").phase("Succeeded"), "it was known to have ended"),
+    "joined by a weaker one": (pod("m2").gang("g").priority(3), "its priority 3 is not below 3"),
+    "joined by one that may not": (pod("m2").gang("g").priority(9).never(), "that gang does not preempt"),
+    "of less priority": (gang("g").min(1).priority(2), "its priority 3 is not below 2"),
+    "not to preempt": (gang("g").min(1).field(preemption_policy=PREEMPT_NEVER), "that gang does not preempt"),
+    "whole": (pod("m2").gang("g").priority(5).on("n2"), "that gang lacks nobody"),
+    "roomy": (node("n1").cpu(8), "all members fit beside everybody who is there"),
+    "protected": (pdb("b").selects(app="red").allows(0), "since its plan was made uid-d-v break a budget"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_removal_that_what_is_known_forbids_is_found(case: str) -> None:
+    """The victim or the gang is not what it was when the plan was made, and the process has been told."""
+    change, text = WRONG[case]
+    run = marked()
+    told(run, change)
+    assert [found.split(": ", 1)[1] for found in removes(run)] == [text]
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_told_after_a_removal_was_sent_is_no_error(case: str) -> None:
+    """A removal that is on its way cannot be brought back."""
+    run = marked()
+    assert removes(run) == []
+    told(run, WRONG[case][0])
+    assert unwanted_removals(run) == []
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_removal_that_waits_for_its_turn_can_be_recalled(case: str) -> None:
+    """It was right when it was asked for, and is not when it is sent."""
+    run = marked()
+    removal = Remove(3, about(run, "v"), mark=FOR_G)
+    told(run, asks=[removal])
+    run.world.clock.advance_to(1.0)
+    told(run, WRONG[case][0])
+    run.world.clock.advance_to(2.0)
+    does(run, removal)
+    assert len(unwanted_removals(run)) == 1
+
+
+def test_a_removal_for_a_gang_that_is_gone_is_found() -> None:
+    """Without its group nobody knows how many it needs; without its members nobody needs anything."""
+    for gone, text in (
+        ([GangGone(SIGS, "d", "g")], "that gang lacks nobody"),
+        ([PodGone("d", "m1", "uid-d-m1")], "nobody is left of that gang"),
+    ):
+        run = marked()
+        told(run, *gone)
+        assert [found.split(": ", 1)[1] for found in removes(run)] == [text]
+
+
+def test_between_workloads_of_queues_it_is_not_priority_that_decides() -> None:
+    """Both name a queue; one that does is not enough."""
+    in_queue = pod("v").priority(9).cpu(4).on("n1").labels({QUEUE_LABEL: "team"})
+    for also, found in (([], 1), ([pod("m1").gang("g").priority(5).cpu(4).labels({QUEUE_LABEL: "team"})], 0)):
+        run = marked()
+        told(run, in_queue, *also)
+        assert len(removes(run)) == found
+
+
+def test_a_budget_that_a_plan_breaks_openly_or_that_keeps_changing_is_no_error() -> None:
+    """The decision has said so; or a plan was made anew for it just before."""
+    tight = pdb("b").selects(app="red").allows(0)
+    run = marked()
+    told(run, tight)
+    victim = Victim("d", "v", "uid-d-v", "n1", UnitRef("Pod", "d/v"), False, 3, over_budget=True)
+    run.decisions = [Decision(GangId(SIGS, "d", "g", OURS), "PodGroup", (), 5, 1, PREEMPT, victims=(victim,))]
+    assert removes(run) == []
+    run = marked()
+    told(run, asks=[Nominate(4, about(run, "m1"), "n1", "q", "plan q: ..."), Mark(5, about(run, "v"), FOR_G)])
+    told(run, tight)
+    assert removes(run) == []
+
+
+def test_room_that_others_are_about_to_take_is_none() -> None:
+    """One that is being bound there, and one that is nominated there."""
+    for other in (pod("x").cpu(4), pod("x").cpu(4).nominated("n1")):
+        run = marked(other)
+        binds = [Bind(7, about(run, "x"), "n1")] if not other.obj().nominated_node else []
+        told(run, node("n1").cpu(8), asks=binds)
+        assert removes(run) == []
+
+
+# -- the judge and a scheduler that is broken ----------------------------------------------------------------------
+
+PART = ("priorities",)
+
+
+def said_of(seed: int, *, slow: bool = False) -> list[str]:
+    """What the judge says of the removals of this seed; with ``slow`` many of them wait for their turn."""
+    made = scenario(seed, parts=PART)
+    if slow:
+        made = msgspec.structs.replace(made, faults=Waiting(seed, made.faults), crashes=[])
+    return unwanted_removals(play(made))
+
+
+def test_a_scheduler_that_goes_by_the_highest_priority_of_a_gang_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang whose members differ preempts as the least of them."""
+
+    def highest(self: Membership, gangs: tuple[GangId, ...]) -> int:
+        return max((pod.priority for gang in gangs for pod in self.pods(gang) if pod.live), default=0)
+
+    monkeypatch.setattr(Membership, "preemptor_priority", highest)
+    assert any("is not below" in text for seed in (9800011, 9800044) for text in said_of(seed))
+
+
+BROKEN: dict[str, tuple[str, object, tuple[int, ...], bool, str]] = {
+    "never looks again": ("_right", True, (9800014,), True, "does not preempt"),
+    "recalls nothing": ("_recall_wrong", None, (9800014,), True, "does not preempt"),
+    "lets nobody off": ("_spare_ended", None, (9800011, 9800036), True, "known to have ended"),
+    "forgets budgets": ("_tightened", False, (9800027, 9800042), False, "break a budget"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_scheduler_that_does_not_look_again_is_found(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has happened since its plan was made is nothing to it; nothing is found of one that works."""
+    name, answer, seeds, slow, text = BROKEN[how]
+    assert [each for seed in seeds for each in said_of(seed, slow=slow)] == []
+    monkeypatch.setattr(Rechecks, name, lambda *_, **__: answer)
+    assert any(text in each for seed in seeds for each in said_of(seed, slow=slow))

@@ -1,0 +1,204 @@
+"""Whose room the judge wants to be kept, from whom and how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, WithdrawNomination
+from gangsched.core.events import Event, Outcome, PodGone, WriteDone
+from gangsched.core.lifecycle.healing import Losses
+from gangsched.core.lifecycle.report import mark_message
+from gangsched.core.planning.trial import Trial
+from gangsched.model.queues import QUEUE_LABEL
+from tests.builders import OURS, gang, node, pod
+from tests.chaos.__main__ import run as play_seed
+from tests.chaos.made_up import about, played, told
+from tests.chaos.play import Played
+from tests.chaos.rooms import given_away
+from tests.core.harness import Built
+
+NODE = node("n1").cpu(4)
+GROUP = gang("g").min(2)
+RIVAL = pod("r").priority(5).cpu(4)
+
+
+def binds(run: Played, name: str = "r", to: str = "n1") -> list[str]:
+    """What is wrong when this pod is bound now."""
+    told(run, asks=[Bind(9, about(run, name), to)])
+    return given_away(run)
+
+
+# -- nominated members ---------------------------------------------------------------------------------------------
+
+
+def nominated(rival: Built = RIVAL, *others: Built, asks: Sequence[Action] = ()) -> Played:
+    """Gang g, of priority 5, has nominated a member to the only node, where its victim still is."""
+    there: list[Built] = [NODE, gang("g").min(1), pod("m1").gang("g").priority(5).cpu(4), rival, *others]
+    victim = pod("v").cpu(4).on("n1")
+    run = played(*there, victim)
+    told(run, *there, victim)
+    nominates = Nominate(1, about(run, "m1"), "n1", "p", "plan p: ...")
+    told(run, asks=[nominates, Mark(2, about(run, "v"), mark_message(OURS, "d/g", "d/m1")), *asks])
+    told(run, WriteDone(1, Outcome.OK), WriteDone(2, Outcome.OK), PodGone("d", "v", "uid-d-v"))
+    return run
+
+
+@pytest.mark.parametrize(("priority", "found"), [(4, 1), (5, 1), (6, 0)])
+def test_room_of_a_nominated_member_that_its_equal_gets_is_found(priority: int, found: int) -> None:
+    """More important work may take it."""
+    assert len(binds(nominated(pod("r").priority(priority).cpu(4)))) == found
+
+
+def test_who_fits_beside_a_nominated_member_takes_nothing_from_it() -> None:
+    """There is room for both, or it is bound elsewhere, or it is a member itself."""
+    for rival, to in ((pod("r").priority(5), "n1"), (RIVAL, "n2"), (pod("r").gang("g").priority(5).cpu(4), "n1")):
+        there = node("n1").cpu(5)
+        run = nominated(rival, node("n2").cpu(4))
+        told(run, there)
+        assert binds(run, to=to) == []
+
+
+def test_room_of_a_nomination_that_is_withdrawn_is_anybodys() -> None:
+    """Or of a member that does not wait any more."""
+    run = nominated()
+    told(run, asks=[WithdrawNomination(3, about(run, "m1"), "Withdrawn", "...")])
+    assert binds(run) == []
+    run = nominated()
+    told(run, PodGone("d", "m1", "uid-d-m1"))
+    assert binds(run) == []
+
+
+def test_a_plan_that_is_given_up_while_it_is_written_keeps_nothing() -> None:
+    """Its nominations are withdrawn when the last of its writes has been answered; if they are, that is."""
+    late = pod("late").cpu(4).on("n1")
+    for withdrawn, found in ((True, 0), (False, 1)):
+        run = nominated(RIVAL, late)
+        told(run, asks=[Mark(7, about(run, "late"), mark_message(OURS, "d/g", "d/m1"))])
+        assert len(binds(run)) == 1
+        withdraws = WithdrawNomination(8, about(run, "m1"), "Withdrawn", "...")
+        told(run, WriteDone(7, Outcome.TRANSIENT), asks=[withdraws] if withdrawn else [])
+        assert len(given_away(run)) == found
+
+
+def test_a_binding_that_is_repeated_gives_nothing_away() -> None:
+    """It may have taken effect, and its room was taken before the other was nominated there."""
+    rival = pod("r").priority(5).cpu(4)
+    there: list[Built] = [NODE, gang("g").min(1), pod("m1").gang("g").priority(5).cpu(4), rival]
+    run = played(*there)
+    told(run, *there, asks=[Bind(1, about(run, "r"), "n1")])
+    told(run, WriteDone(1, Outcome.TRANSIENT), asks=[Nominate(2, about(run, "m1"), "n1", "p", "plan p: ...")])
+    assert binds(run) == []
+
+
+def test_nothing_is_said_of_the_room_of_gangs_in_queues() -> None:
+    """What decides between them is their queues' business."""
+    assert binds(nominated(pod("r").priority(5).cpu(4).labels({QUEUE_LABEL: "team"}))) == []
+
+
+# -- lost members --------------------------------------------------------------------------------------------------
+
+LOST = PodGone("d", "m2", "uid-d-m2")
+
+
+def running(rival: Built = RIVAL, member: Built | None = None) -> Played:
+    """Gang g, of priority 5, runs with both of the members that it needs."""
+    two = member or pod("m2").gang("g").priority(5).cpu(4).on("n1")
+    there: list[Built] = [NODE, node("n2").cpu(4), GROUP, pod("m1").gang("g").priority(5).on("n2"), two, rival]
+    run = played(*there)
+    told(run, *there)
+    run.world.clock.advance_to(10.0)
+    return run
+
+
+@pytest.mark.parametrize(("priority", "found"), [(4, 1), (5, 1), (6, 0)])
+def test_room_of_a_lost_member_that_its_equal_gets_is_found(priority: int, found: int) -> None:
+    """The gang is to be healed first."""
+    run = running(pod("r").priority(priority).cpu(4))
+    told(run, LOST)
+    assert len(binds(run)) == found
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(29.0, 1), (30.0, 0)])
+def test_room_of_a_lost_member_is_kept_for_half_a_minute(seconds: float, found: int) -> None:
+    """From when it was free, not from when the member began to terminate."""
+    run = running()
+    told(run, pod("m2").gang("g").priority(5).cpu(4).on("n1").terminating())
+    run.world.clock.advance_to(40.0)
+    told(run, LOST)
+    run.world.clock.advance_to(40.0 + seconds)
+    assert len(binds(run)) == found
+
+
+EXCUSED: dict[str, list[Built | Event]] = {
+    "nobody needs it": [LOST, gang("g").min(1)],
+    "nobody is left": [LOST, PodGone("d", "m1", "uid-d-m1")],
+    "its node takes nobody": [LOST, node("n1").cpu(4).cordoned()],
+    "it had finished": [pod("m2").gang("g").priority(5).cpu(4).on("n1").phase("Succeeded")],
+    "its group is gone": [LOST, gang("g").min(2).group("d/g", "d/h")],
+}
+
+
+@pytest.mark.parametrize("why", EXCUSED)
+def test_room_that_no_gang_is_healed_with_is_not_kept(why: str) -> None:
+    """A loss that does not keep its gang from running, or that its room does not mend."""
+    run = running()
+    told(run, *EXCUSED[why])
+    assert binds(run) == []
+
+
+def test_what_was_lost_without_harm_is_not_kept_when_more_members_are_needed_later() -> None:
+    """The gang ran on without it, and somebody may have been promised its room."""
+    run = running()
+    told(run, gang("g").min(1))
+    told(run, LOST)
+    told(run, GROUP)
+    assert binds(run) == []
+
+
+@pytest.mark.parametrize(("outcome", "found"), [(Outcome.TRANSIENT, 0), (Outcome.REFUSED, 1)])
+def test_a_gang_with_a_member_that_may_be_bound_lacks_one_less(outcome: Outcome, found: int) -> None:
+    """Its binding is asked for again where it was: with it the gang has all that it needs. One that was refused has no
+    room any more.
+    """
+    run = running()
+    told(run, pod("m3").gang("g").priority(5))
+    told(run, asks=[Bind(1, PodRef("d", "m3", "uid-d-m3"), "n2")])
+    told(run, WriteDone(1, outcome))
+    told(run, LOST)
+    assert len(binds(run)) == found
+
+
+def test_room_of_who_left_for_others_is_not_kept_and_a_process_knows_only_its_own_losses() -> None:
+    """A victim's room is its preemptor's; what was lost before is not known to the next process."""
+    run = running()
+    told(run, asks=[Mark(1, about(run, "m2"), mark_message(OURS, "d/r", "d/r"))])
+    told(run, LOST)
+    assert binds(run) == []
+    run = running()
+    told(run, LOST)
+    told(run, NODE, GROUP, pod("m1").gang("g").priority(5).on("n2"), RIVAL, process=2)
+    told(run, asks=[Bind(9, about(run, "r"), "n1")], process=2)
+    assert given_away(run) == []
+
+
+# -- the judge and a scheduler that is broken ----------------------------------------------------------------------
+
+
+def found_in(seed: int, part: str, text: str) -> bool:
+    """Does the judge say this of the seed?"""
+    problems = play_seed(seed, [part] if part else []).problems
+    return any(each.startswith("room given away: ") and text in each for each in problems)
+
+
+def test_a_scheduler_that_keeps_no_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It places others as if nobody were nominated."""
+    monkeypatch.setattr(Trial, "_held", lambda _: iter(()))
+    assert any(found_in(seed, "", "nominated") for seed in (9700001, 9700011, 9700014))
+
+
+def test_a_scheduler_that_heals_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room of lost members goes to whoever comes first."""
+    monkeypatch.setattr(Losses, "_wanted", lambda *_: [])
+    assert any(found_in(seed, "losses", "lost") for seed in (9800003, 9800011))

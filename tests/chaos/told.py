@@ -1,0 +1,211 @@
+"""What each process of the scheduler had been told at any moment, and what it asked for: what its deeds are judged by.
+
+What was so in the cluster and had not been told yet excuses a deed; what had been told does not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from gangsched.cluster.sim.invariants import preemptor_of
+from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, SuspendJob, Unmark, WithdrawNomination, Write
+from gangsched.core.events import (
+    BudgetChanged,
+    BudgetGone,
+    Event,
+    GangChanged,
+    GangGone,
+    JobChanged,
+    JobGone,
+    JobSetChanged,
+    NodeChanged,
+    NodeGone,
+    Outcome,
+    PodChanged,
+    PodGone,
+    WriteDone,
+)
+from gangsched.model import dialects
+from gangsched.model.queues import queue_labels
+from gangsched.model.records import SINGLE, Budget, Gang, GangId, Job, Node, Pod
+
+
+class Batch(msgspec.Struct):
+    """What one process (counted from 1) was told at ``at_seconds`` from the start, and what it asked for because of
+    that.
+    """
+
+    process: int
+    at_seconds: float
+    events: list[Event]
+    actions: list[Action] = []
+
+
+class Told(msgspec.Struct):
+    """What one process knows: objects by identity (pods by UID), and what has become of its own writes.
+
+    ``bindings`` are the nodes of pods that it binds, or has bound and not seen there yet; ``tried`` has also those of
+    which it was told that the binding has failed, or that nobody knows. ``unsure`` are the pods (UIDs) of which the
+    last was not known: they may be bound. ``marked`` are the pods that it has marked and that stay marked. ``jobsets``
+    are those that were ever seen (``namespace/name``). ``left`` is when a member of a gang was last told to have left a
+    node, or to be about to. ``open`` has the writes without an answer: by id, the gang (``namespace/name``) for which
+    they are.
+    """
+
+    pods: dict[str, Pod] = {}
+    nodes: dict[str, Node] = {}
+    groups: dict[tuple[str, str, str], Gang] = {}
+    budgets: dict[str, Budget] = {}
+    jobs: dict[tuple[str, str], Job] = {}
+    jobsets: set[str] = set()
+    bindings: dict[str, str] = {}
+    tried: dict[str, str] = {}
+    unsure: set[str] = set()
+    marked: set[str] = set()
+    open: dict[int, str] = {}
+    left: dict[str, float] = {}
+    _binds: dict[int, str] = {}
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def hear(self, event: Event, now: float) -> None:
+        """Go on to the state after this event, which is told now (seconds from the start)."""
+        match event:
+            case PodChanged(pod):
+                self.pods[pod.uid] = pod
+                if pod.node and not pod.live and pod.gang.family != SINGLE:
+                    self.left[pod.node] = now
+                if pod.node or not pod.live:
+                    self.bindings.pop(pod.uid, None)
+                    self.unsure.discard(pod.uid)
+            case PodGone(_, _, uid):
+                gone = self.pods.pop(uid, None)
+                if gone is not None and gone.node and gone.gang.family != SINGLE:
+                    self.left[gone.node] = now
+                self.bindings.pop(uid, None)
+                self.unsure.discard(uid)
+            case NodeChanged(node):
+                self.nodes[node.name] = node
+            case NodeGone(name):
+                self.nodes.pop(name, None)
+            case GangChanged(gang):
+                self.groups[gang.family, gang.namespace, gang.name] = gang
+            case GangGone(family, namespace, name):
+                self.groups.pop((family, namespace, name), None)
+            case BudgetChanged(budget):
+                self.budgets[budget.key] = budget
+            case BudgetGone(namespace, name):
+                self.budgets.pop(f"{namespace}/{name}", None)
+            case JobChanged(job):
+                self.jobs[job.namespace, job.name] = job
+            case JobGone(namespace, name):
+                self.jobs.pop((namespace, name), None)
+            case JobSetChanged(jobset):
+                self.jobsets.add(jobset.key)
+            case WriteDone(action_id, outcome):
+                self.open.pop(action_id, None)
+                uid = self._binds.pop(action_id, "")
+                self.unsure.discard(uid)
+                if outcome is Outcome.TRANSIENT and uid in self.bindings:
+                    self.unsure.add(uid)
+                if outcome is not Outcome.OK:
+                    self.bindings.pop(uid, None)
+
+    def asked(self, action: Action) -> None:
+        """Go on to the state after the process has asked for this."""
+        if isinstance(action, Write):
+            self.open[action.id] = self._for_whom(action)
+        match action:
+            case Bind(action_id, pod, node):
+                self._binds[action_id] = pod.uid
+                if pod.uid in self.pods and not self.pods[pod.uid].node:
+                    self.bindings[pod.uid] = self.tried[pod.uid] = node
+            case Mark():
+                self.marked.add(action.pod.uid)
+            case Unmark():
+                self.marked.discard(action.pod.uid)
+
+    def _for_whom(self, action: Write) -> str:
+        match action:
+            case Mark():
+                return preemptor_of(action.message)
+            case Remove():
+                return preemptor_of(action.mark)
+            case SuspendJob():
+                return action.preemptor
+            case Bind() | Nominate() | WithdrawNomination() if action.pod.uid in self.pods:
+                return self.pods[action.pod.uid].gang.key
+        return ""
+
+    # -- what can be asked -----------------------------------------------------------------------------------------
+
+    def members(self, gang: GangId) -> list[Pod]:
+        """All pods of a gang."""
+        return [pod for pod in self.pods.values() if pod.gang == gang]
+
+    def named(self, preemptor: str) -> GangId | None:
+        """The gang of pods that messages call ``namespace/name``; None: a Job without pods, or nobody any more."""
+        return next((pod.gang for pod in self.pods.values() if pod.gang.key == preemptor), None)
+
+    def group(self, gang: GangId) -> Gang | None:
+        """What is known of a gang: by its object, or by what its members say where its API has no object."""
+        known = self.groups.get((gang.family, gang.namespace, gang.name))
+        if known is not None or gang.family == SINGLE:
+            return known
+        return next((found for pod in self.members(gang) if (found := dialects.gang_from_member(pod))), None)
+
+    def priority(self, gang: GangId) -> int:
+        """The gang's own priority, or the lowest of its live members'."""
+        known = self.group(gang)
+        if known is not None and known.priority is not None:
+            return known.priority
+        members = self.members(gang)
+        return min((p.priority for p in members if p.live), default=min((p.priority for p in members), default=0))
+
+    def queued(self, pod: Pod) -> bool:
+        """Is it the pod, its Job or its group that names a queue? Between those that do priority does not decide."""
+        job = self.jobs.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
+        known = self.group(pod.gang)
+        labels = (queue_labels(pod.labels), job.queue if job is not None else None, known.queue if known else None)
+        return any(each is not None and each.local_queue for each in labels)
+
+    def lacking(self, gang: GangId) -> int:
+        """How many members are still to be bound before the gang may run; those that wait to be bound are counted
+        neither way.
+        """
+        known = self.group(gang)
+        if known is None and gang.family != SINGLE:
+            return 0
+        minimum = known.min_member if known is not None else 1
+        return max(0, minimum - len(self.placed(gang)) - sum(p.phase == "Succeeded" for p in self.members(gang)))
+
+    def placed(self, gang: GangId) -> list[Pod]:
+        """The live members that are bound, or about to be."""
+        return [p for p in self.members(gang) if p.live and (p.node or p.uid in self.bindings)]
+
+    def leaving(self, pod: Pod) -> bool:
+        """Does it terminate, or bear a mark that says that it will?"""
+        told = pod.disruption is not None and pod.disruption.status == "True"
+        return not pod.live or told or pod.uid in self.marked
+
+    def staying_on(self, node: str) -> list[Pod]:
+        """The pods that take room on a node, are not about to leave it, and those that are about to come."""
+        there = (p for p in self.pods.values() if p.node == node and p.bound and not self.leaving(p))
+        coming = (self.pods[uid] for uid, to in self.bindings.items() if to == node and uid in self.pods)
+        return [*there, *coming]
+
+
+def short_of(node: Node, pods: Iterable[Pod], beside: Pod | None = None) -> list[str]:
+    """The resources of which the node has less than these pods ask for together: only those ``beside`` asks for, if
+    it is given, which is one of them.
+    """
+    used: dict[str, int] = defaultdict(int)
+    for pod in pods:
+        for resource, units in (*pod.shape.requests, ("pods", 1)):
+            used[resource] += units
+    room = dict(node.allocatable)
+    asks = {**dict(beside.shape.requests), "pods": 1} if beside is not None else used
+    return [name for name in sorted(used) if used[name] > room.get(name, 0) and asks.get(name, 0) > 0]
