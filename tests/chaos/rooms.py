@@ -96,7 +96,8 @@ class _Process:
         job = told.jobs.get((before.namespace, before.owner.name)) if before.owner is not None else None
         ended = after is not None and after.phase == "Succeeded"
         stopped = before.owner is not None and (job is None or job.suspended or job.finished)
-        if lost and said is None and uid not in told.marked and not ended and not stopped:
+        chosen = said is not None or uid in told.marked or self._plan_begins()
+        if lost and not (chosen or ended or stopped):
             until = now + KEPT_SECONDS if after is None or after.finished else float("inf")
             self._lost[before.gang][uid] = _Lost(before, until)
 
@@ -156,11 +157,15 @@ class _Process:
         else:
             yield text
 
+    def _plan_begins(self) -> bool:
+        """Is a plan being written down? Its victims may be members of any gang, and bear no mark yet."""
+        return any(each.pod.gang.key in self.told.open.values() for each in self._kept.values())
+
     def _of_losses(self, now: float) -> Iterator[Pod]:
         """The lost members whose room is kept: of gangs that run, all by themselves, and lack at least so many."""
         told = self.told
-        if any(each.pod.gang.key in told.open.values() for each in self._kept.values()):
-            return  # a plan is being written down: its victims may be members of these gangs, and bear no mark yet
+        if self._plan_begins():
+            return
         for gang, lost in self._lost.items():
             known = told.group(gang)
             if gang.family == SINGLE or known is None or known.match_policy != "once-satisfied" or known.group:
