@@ -122,6 +122,14 @@ class _Process:
                     yield from self._gives(pod, node, now)
         told.asked(action)
 
+    def beyond_doubt(self) -> list[str]:
+        """At the end of the process: what was wrong after all. Nobody knows what it had done with answers that it has
+        not lived to hear.
+        """
+        waiting = set(self.told.open.values())
+        gangs = {uid: pod.gang.key for uid, pod in self.told.pods.items()}
+        return [d.text for d in self.doubts if not any(gangs.get(uid) in waiting for uid in d.members)]
+
     def _withdrawn(self, uid: str) -> None:
         self.doubts = [doubt for doubt in self.doubts if uid not in doubt.members]
 
@@ -196,4 +204,4 @@ def given_away(played: Played) -> list[str]:
         process.hear(batch.events, batch.at_seconds)
         for action in batch.actions:
             out += process.asks(action, batch.at_seconds)
-    return out + [doubt.text for process in processes.values() for doubt in process.doubts]
+    return out + [text for process in processes.values() for text in process.beyond_doubt()]
