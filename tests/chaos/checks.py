@@ -15,6 +15,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Outcome, Synced
+from gangsched.core.lifecycle.healing import HOLD_SECONDS
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from tests.chaos import lists, part_checks, removals, rooms
@@ -143,8 +144,9 @@ def partial_gangs(played: Played) -> list[str]:
 
     Room is taken by whoever changes nodes that the gang was to run on, or binds pods there; by kubelets that reject a
     member; by gangs of higher priority that arrive while no process of the scheduler is alive; and by gangs of the same
-    priority while the binding of a member is refused: nothing is kept for a pod on a node that does not take it. A gang
-    that was evicted as a whole is not bound in part, whatever has become of who evicted it.
+    priority while the binding of a member is refused: nothing is kept from them for a pod on a node that does not take
+    it, and from weaker ones only for a while. A gang that was evicted as a whole is not bound in part, whatever has
+    become of who evicted it.
     """
     history = played.world.history
     excused = disturbed(history) | _robbed(played) | _evicted(history)
@@ -223,20 +225,35 @@ def _outranked(history: History) -> set[str]:
 
 
 def _refused(history: History) -> set[str]:
-    """Gangs after whose first refused binding a pod of at least their priority was bound, not one of their own."""
+    """Gangs after whose first refused binding a pod of at least their priority was bound, not one of their own; or a
+    weaker one, if they were bound in part and refused again, and the room had been kept for as long as it is.
+
+    Room is kept from the last refusal before one of them was bound, or else from the first one after that.
+    """
     first: dict[str, int] = {}
+    kept_since: dict[str, float] = {}
+    begun: set[str] = set()
+    again: set[str] = set()
     out: set[str] = set()
     last: dict[str, Pod] = {}
     for entry in history:
         if isinstance(entry.record, Pod):
             last[entry.uid] = entry.record
+            if entry.record.node:
+                begun.add(entry.record.gang.key)
         if entry.verb != log.BIND or entry.actor != log.SCHEDULER or entry.uid not in last:
             continue
         pod = last[entry.uid]
         if entry.outcome == REFUSED:
             first.setdefault(pod.gang.key, pod.priority)
+            if pod.gang.key in begun and pod.gang.key in kept_since:
+                again.add(pod.gang.key)
+            else:
+                kept_since[pod.gang.key] = entry.at_seconds
         elif entry.outcome == log.OK:
-            out.update(gang for gang, priority in first.items() if priority <= pod.priority and gang != pod.gang.key)
+            free = {gang for gang in again if entry.at_seconds - kept_since[gang] >= HOLD_SECONDS}
+            free |= {gang for gang, priority in first.items() if priority <= pod.priority}
+            out |= free - {pod.gang.key}
     return out
 
 

@@ -14,7 +14,7 @@ from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.invariants import Round
 from gangsched.cluster.sim.replay import ends_object
-from gangsched.core.actions import Bind, Nominate, SelectNode
+from gangsched.core.actions import Bind, Nominate, SelectNode, WithdrawNomination
 from gangsched.model.records import Budget, Job, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
@@ -67,7 +67,7 @@ def _excused(played: Played, each: Round) -> bool:
     began, ended = history.entries[min(each.nominated.values())].at_seconds, history.entries[over].at_seconds
     if ended - began >= played.scenario.options.timeout_seconds:
         return True
-    if _outbid(played, each, began - RACE_SECONDS, ended):
+    if _outbid(played, each, began - RACE_SECONDS, ended) or _relieved(played, each, ended):
         return True
     window = (e for e in history.entries[: over + 1] if e.at_seconds >= began - RACE_SECONDS)
     return any(_matters(entry, each) for entry in window)
@@ -83,6 +83,28 @@ def _outbid(played: Played, each: Round, since: float, until: float) -> bool:
     stronger = {gang for gang, priority in decided if priority > own and gang != each.gang}
     asked = (a for batch in played.batches if since <= batch.at_seconds <= until for a in batch.actions)
     return any(isinstance(a, Nominate | Bind | SelectNode) and gang_of.get(a.pod.uid) in stronger for a in asked)
+
+
+def _relieved(played: Played, each: Round, until: float) -> bool:
+    """Did the scheduler give up, after the list was made and until this time, the nomination of a gang of at least its
+    priority that had been nominated before? That room was not there for the list's own, and when it is, some victims
+    are not needed any more.
+    """
+    gang_of = {e.uid: e.record.gang.key for e in played.world.history if isinstance(e.record, Pod)}
+    decided = [(d.gang.key, d.priority) for d in played.decisions]
+    own = min((priority for gang, priority in decided if gang == each.gang), default=math.inf)
+    before = {gang for gang, priority in decided if priority >= own and gang != each.gang}
+    made, stood = False, set()
+    for action in (a for batch in played.batches if batch.at_seconds <= until for a in batch.actions):
+        if isinstance(action, Nominate) and action.pod.uid in each.nominated and action.plan == each.plan:
+            made = True
+        elif isinstance(action, Nominate) and not made and gang_of.get(action.pod.uid) in before:
+            stood.add(action.pod.uid)
+        elif isinstance(action, WithdrawNomination) and action.pod.uid in stood:
+            stood.discard(action.pod.uid)
+            if made:
+                return True
+    return False
 
 
 def _matters(entry: Entry, each: Round) -> bool:

@@ -60,13 +60,28 @@ def test_a_gang_that_has_only_just_begun_is_on_its_way() -> None:
 
 
 def test_room_on_a_node_that_refuses_a_member_is_not_kept_from_its_equals() -> None:
-    """What is lost to weaker pods can be had again, and what a gang gives to its own members it has not lost."""
+    """What a gang gives to its own members it has not lost, and of weaker pods it is kept."""
     for priority, found in ((5, 0), (4, 1)):
         run = half_bound(pod("other").priority(priority))
         bound(run, "m2", REFUSED)
         assert len(partial_gangs(run)) == 1
         bound(run, "other")
         assert len(partial_gangs(run)) == found
+
+
+@pytest.mark.parametrize(
+    ("refused_at", "bound_at", "found"),
+    [([20.0, 50.0], 81.0, 0), ([10.0, 20.0, 50.0], 51.0, 0), ([20.0, 50.0], 49.0, 1), ([20.0], 81.0, 1)],
+)
+def test_room_is_kept_from_weaker_pods_for_a_while(refused_at: list[float], bound_at: float, found: int) -> None:
+    """For so long from when others of the gang could be bound, and only if the member was refused again meanwhile."""
+    run = played(gang("g").min(2), *(pod(f"m{i}").priority(5).gang("g") for i in (1, 2)), pod("other").priority(4))
+    moments = [*((at, "m2", REFUSED) for at in refused_at), (21.0, "m1", log.OK), (bound_at, "other", log.OK)]
+    for at, name, outcome in sorted(moments):
+        run.world.clock.advance_to(at)
+        bound(run, name, outcome)
+    run.world.clock.advance_to(200.0)
+    assert len(partial_gangs(run)) == found
 
 
 @pytest.mark.parametrize(

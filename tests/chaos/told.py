@@ -11,7 +11,19 @@ from collections.abc import Iterable
 import msgspec
 
 from gangsched.cluster.sim.invariants import preemptor_of
-from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, SuspendJob, Unmark, WithdrawNomination, Write
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    BindVolume,
+    Mark,
+    Nominate,
+    Remove,
+    SelectNode,
+    SuspendJob,
+    Unmark,
+    WithdrawNomination,
+    Write,
+)
 from gangsched.core.events import (
     BudgetChanged,
     BudgetGone,
@@ -136,7 +148,9 @@ class Told(msgspec.Struct):
                 return preemptor_of(action.mark)
             case SuspendJob():
                 return action.preemptor
-            case Bind() | Nominate() | WithdrawNomination() if action.pod.uid in self.pods:
+            case Bind() | Nominate() | WithdrawNomination() | BindVolume() | SelectNode() if (
+                action.pod.uid in self.pods
+            ):
                 return self.pods[action.pod.uid].gang.key
         return ""
 

@@ -340,6 +340,63 @@ def test_the_room_of_a_member_that_was_refused_is_kept_in_the_pause(never: bool)
     assert names(cluster, Remove) == set()
 
 
+def _in_turn(answers: dict[str, list[Outcome]]) -> Callable[[Write], tuple[Outcome, str] | None]:
+    """The bindings of each of these members fail so, one after the other; the next takes effect."""
+
+    def judge(write: Write) -> tuple[Outcome, str] | None:
+        left = answers.get(write.pod.name) if isinstance(write, Bind) else None
+        return (left.pop(0), "no") if left else None
+
+    return judge
+
+
+REFUSED, UNKNOWN = Outcome.REFUSED, Outcome.TRANSIENT
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([UNKNOWN], [REFUSED, REFUSED]),
+        ([REFUSED], [REFUSED, REFUSED]),
+        ([REFUSED, UNKNOWN], [REFUSED, REFUSED]),
+        ([REFUSED, REFUSED, UNKNOWN], [REFUSED] * 4),
+    ],
+)
+def test_room_is_kept_for_who_was_refused_before_another_was_bound(first: list[Outcome], second: list[Outcome]) -> None:
+    """It does not matter how often both were refused before, nor whose answer comes last."""
+    cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(member(f"m{i}").never() for i in (1, 2)))
+    cluster.judge = _in_turn({"m1": first, "m2": second})
+    while not node_of(cluster, "m1"):
+        cluster.pass_time(1)
+    assert node_of(cluster, "m2") == ""
+    cluster.show(pod("weak").cpu(3).priority(1))
+    cluster.pass_time(HOLD_SECONDS)
+    assert (node_of(cluster, "m2") != "", node_of(cluster, "weak")) == (True, "")
+
+
+def test_nothing_is_kept_for_a_gang_of_which_nobody_could_be_bound() -> None:
+    """It is not bound in part: weaker work may run in its pause."""
+    cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(member(f"m{i}") for i in (1, 2)))
+    cluster.judge = _in_turn({f"m{i}": [REFUSED] * 20 for i in (1, 2)})
+    cluster.run()
+    cluster.show(pod("weak").cpu(3).priority(1))
+    cluster.run()
+    assert held(cluster) == []
+    assert node_of(cluster, "weak")
+
+
+def test_room_is_kept_no_longer_for_who_is_refused_again_and_again() -> None:
+    """The time is over for all refusals of one pause, and weaker work gets the room."""
+    cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(member(f"m{i}").never() for i in (1, 2)))
+    cluster.judge = _in_turn({"m2": [REFUSED] * 100})
+    cluster.run()
+    cluster.show(pod("weak").cpu(3).priority(1))
+    cluster.pass_time(HOLD_SECONDS - 1)
+    assert node_of(cluster, "weak") == ""
+    cluster.pass_time(10)
+    assert node_of(cluster, "weak")
+
+
 def test_what_is_held_is_promised_by_the_queue_once() -> None:
     """The quota of the lost member waits for its successor; neither it nor the successor counts twice."""
     members = [queued(f"m{i}", "a", 2, priority=5).gang("g") for i in (1, 2)]

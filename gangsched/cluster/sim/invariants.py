@@ -302,7 +302,10 @@ def _leaves_with(pod: Pod, job: object) -> bool:
 
 
 def abandoned_marks(history: History, judged_until: float = math.inf) -> list[str]:
-    """Victims that were marked, not removed, and whose mark the scheduler did not take back.
+    """Pods that were marked and live on, and whose mark the scheduler did not take back.
+
+    Who has ended or terminates is not harmed, whoever saw to that: it is the Job controller that deletes the pods of a
+    suspended Job, and they may take long to be gone. The disruption controller leaves the marks of such pods alone too.
 
     Meant for the end of a run, when no decision is in flight. Of a run that was ended in the middle of things, what the
     scheduler has done about a mark after ``judged_until`` (seconds from the start) may go on. A mark that the
@@ -316,15 +319,14 @@ def abandoned_marks(history: History, judged_until: float = math.inf) -> list[st
             tried[entry.uid] = entry.at_seconds
         if entry.kind != "Pod" or entry.outcome != log.OK:
             continue
-        if entry.verb == log.MARK:
-            if not isinstance(entry.record, Pod) or entry.record.live:  # who has ended or terminates is not harmed
-                marked[entry.uid] = entry
+        if ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live):
+            marked.pop(entry.uid, None)
+        elif entry.verb == log.MARK:
+            marked[entry.uid] = entry
         elif entry.verb == log.UNMARK and entry.uid in marked:
             mark = marked.pop(entry.uid)
             if entry.actor != log.SCHEDULER:
                 out.append(f"{_when(mark)} {entry.object} was marked, and left so for the controller to clear")
-        elif ends_object(entry) or _removal(entry) or (isinstance(entry.record, Pod) and entry.record.finished):
-            marked.pop(entry.uid, None)
     return out + [
         f"{_when(mark)} {mark.object} was marked and is neither removed nor unmarked"
         for uid, mark in marked.items()

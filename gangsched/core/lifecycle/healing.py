@@ -105,9 +105,11 @@ class Losses:
         self._keep(gang, uid, msgspec.structs.replace(room, until=now + HOLD_SECONDS, leaving=False))
 
     def refused(self, pod: Pod, node: str, now: float, *, first: bool) -> None:
-        """A member could not be bound to a node for good. For one that was refused before no further time begins."""
+        """A member could not be bound to a node for good. For one that was refused before, no further time begins as
+        long as the gang is bound in part.
+        """
         known = self._rooms.get(pod.gang, {}).get(pod.uid)
-        if (first or known is not None) and pod.gang.family != SINGLE:
+        if pod.gang.family != SINGLE:
             until = known.until if known is not None and not first else now + HOLD_SECONDS
             self._keep(pod.gang, pod.uid, _Room(pod, node, until, leaving=False, answered=True))
 
@@ -182,7 +184,9 @@ class Losses:
         return state is State.BINDING or membership.half_bound(gangs)
 
     def _wanted(self, gang: GangId, now: float) -> list[_Room]:
-        """The latest rooms, as many as the gang lacks; those whose time is over are forgotten."""
+        """The latest rooms, as many as the gang lacks. Those whose time is over are forgotten, unless the member that
+        was refused is still there: it would have its time again.
+        """
         membership, rooms = self._world.membership, self._rooms.get(gang, {})
         if not rooms:
             return []
@@ -192,7 +196,9 @@ class Losses:
                 room.answered, room.until = True, now + HOLD_SECONDS
                 heapq.heappush(self._due, (rooms[uid].until, gang))
         for uid in [uid for uid, room in rooms.items() if room.until <= now and not room.leaving]:
-            del rooms[uid]
+            pod = self._world.pods.get(uid)
+            if pod is None or pod.node or not pod.live:
+                del rooms[uid]
         if not rooms:
             del self._rooms[gang]
         there = [room for room in rooms.values() if room.until > now and self._takes(room.node)]

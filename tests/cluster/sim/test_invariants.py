@@ -3,11 +3,11 @@
 import pytest
 
 from gangsched.cluster.sim import invariants
-from gangsched.cluster.sim.history import CREATE, SCHEDULER, SUSPEND, USER, Cause
+from gangsched.cluster.sim.history import CREATE, DELETE, JOB_CONTROLLER, SCHEDULER, SUSPEND, USER, Cause
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark
 from gangsched.core.events import Outcome
 from gangsched.model.records import Job
-from tests.cluster.sim.objects import event, gang, node, outcomes, pod, ref, world
+from tests.cluster.sim.objects import changed, event, gang, get, node, outcomes, pod, ref, world
 
 MESSAGE = "sched: preempting to accommodate higher priority pods, preemptor: ns/g, triggerpod: ns/a"
 
@@ -190,6 +190,18 @@ def test_marks_that_nobody_acts_on_are_found():
     (text,) = invariants.abandoned_marks(there.history)
     assert "ns/y was marked and is neither removed nor unmarked" in text
     outcomes(there, Unmark(5, ref("y"), "not needed"))
+    assert invariants.abandoned_marks(there.history) == []
+
+
+def test_the_mark_of_a_pod_that_terminates_is_not_abandoned():
+    """Another hand has deleted the victim, as the Job controller does after a suspension; the one that runs counts."""
+    there = preemption()
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X, MARK_Y)
+    ends = changed(get(there, "x"), deleting_since=there.clock.stamp + 150.0)
+    there.store.put_pod(ends, Cause(JOB_CONTROLLER, DELETE))
+    (text,) = invariants.abandoned_marks(there.history)
+    assert "ns/y was marked and is neither removed nor unmarked" in text
+    outcomes(there, MARK_X, Unmark(5, ref("y"), "not needed"))
     assert invariants.abandoned_marks(there.history) == []
 
 
