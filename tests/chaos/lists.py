@@ -29,14 +29,15 @@ def second_lists(played: Played) -> list[str]:
     return [
         f"{each.gang} has removed {len(each.removed)} of {len(each.marked)} (plan {each.plan}), and let off {names}"
         for each in invariants.rounds(history)
-        if each.nominated and (names := _let_off(history, each)) and not _excused(played, each)
+        if each.nominated and (names := _let_off(played, each)) and not _excused(played, each)
     ]
 
 
-def _let_off(history: History, each: Round) -> list[str]:
+def _let_off(played: Played, each: Round) -> list[str]:
     """Victims that live under no mark any more, of a list of which somebody has been removed."""
     if not each.removed:
         return []
+    history = played.world.history
     over = _over(history, each)
     standing = set(each.marked) - set(each.removed)
     out = []
@@ -45,9 +46,23 @@ def _let_off(history: History, each: Round) -> list[str]:
             continue
         if ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live):
             standing.discard(entry.uid)
-        elif entry.verb == log.UNMARK and entry.outcome == log.OK and entry.number > min(each.removed.values()):
+        elif entry.number <= min(each.removed.values()) or entry.verb != log.UNMARK or entry.outcome != log.OK:
+            continue
+        elif not _on_another_list(played, each, entry):
             out.append(entry.object)
     return out
+
+
+def _on_another_list(played: Played, each: Round, unmark: Entry) -> bool:
+    """Did the victim bear the mark of another gang when the process died that knew of both? Two plans may need the same
+    pod to leave; the marks are what a process that comes after reads, and they had one list by then.
+    """
+    marks = (e for e in played.world.history.of(log.MARK) if e.uid == unmark.uid and e.number < unmark.number)
+    last = max((e for e in marks if e.outcome == log.OK), key=lambda e: e.number, default=None)
+    if last is None or invariants.preemptor_of(str(last.detail["message"])) == each.gang:
+        return False
+    processes = {b.process for b in played.batches if last.at_seconds <= b.at_seconds <= unmark.at_seconds}
+    return len(processes) > 1
 
 
 def _over(history: History, each: Round) -> int:

@@ -99,3 +99,22 @@ def test_only_room_that_was_kept_when_the_list_was_made_spares_victims(
 ) -> None:
     """Neither what had been given up before, nor what was kept later, nor what is given up too late."""
     assert lets_off(gives_up="equal", asked_at=asked_at) == found
+
+
+@pytest.mark.parametrize(("by", "processes", "found"), [("equal", 2, []), ("equal", 1, FOUND), ("p", 2, FOUND)])
+def test_a_victim_whose_mark_is_another_gangs_when_a_process_dies_is_on_that_list(
+    by: str, processes: int, found: list[str]
+) -> None:
+    """Whoever comes after reads it from there; a process that lives knows of both lists."""
+    victims = [pod(name).on("n1") for name in ("v1", "v2")]
+    run = played(node("n1"), *victims, *(pod(name).priority(each) for name, each in WAITING.items()))
+    run.world.clock.advance_to(10.0)
+    does(run, Nominate(1, about(run, "p"), "n1", "1-1", "plan 1-1"))
+    does(run, *(Mark(2, about(run, name), FOR_P) for name in ("v1", "v2")), Remove(3, about(run, "v1"), mark=FOR_P))
+    does(run, Mark(4, about(run, "v2"), mark_message(OURS, f"d/{by}", f"d/{by}")))
+    told(run)
+    run.world.clock.advance_to(20.0)
+    told(run)
+    run.batches[-1].process = processes
+    does(run, Unmark(5, about(run, "v2"), "no longer needed"))
+    assert second_lists(run) == found
