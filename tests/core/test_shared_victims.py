@@ -76,6 +76,29 @@ def test_no_plan_begins_while_a_mark_of_the_one_before_is_on_its_way() -> None:
     assert evicted(cluster) == {"v", "w"}
 
 
+def test_no_plan_begins_while_the_marks_of_the_one_before_are_not_taken_back() -> None:
+    """Its list would be the gang's second: after a restart nobody could tell the two apart."""
+    cluster = Cluster(
+        *(node(f"n{i}").cpu(4) for i in (1, 2)),
+        *(pod(f"v{i}").cpu(4).priority(1).on(f"n{i}") for i in (1, 2)),
+        pod("p").cpu(4).priority(5),
+    )
+    cluster.judge = lambda write: (Outcome.TRANSIENT, "no answer") if isinstance(write, Mark) else None
+    cluster.slow = lambda write: isinstance(write, Unmark)
+    cluster.run()
+    cluster.judge = lambda _: None
+    cluster.pass_time(30.0)
+    cluster.run()
+    assert len(names(cluster, Unmark)) == 1
+    assert [a.pod.name for a in cluster.log if isinstance(a, Nominate)] == ["p"]
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.pass_time(30.0)
+    cluster.run()
+    assert [a.pod.name for a in cluster.log if isinstance(a, Nominate)] == ["p", "p"]
+    assert len(evicted(cluster)) == 1
+
+
 def rolling_back(phase: type[Write]) -> Cluster:
     """The bound member m1 of gang g is to leave in a rollback, whose writes of this phase are unanswered."""
     cluster = refusing(rollback=True, timeout_seconds=60.0)

@@ -146,6 +146,7 @@ class Following:
         self._steps.losses.gone(uid, self._steps.now)
         self._steps.marks.discard(uid)
         self._steps.mark_texts.forget(uid)
+        self._steps.mark_texts.settled(uid)
         self._world.stuck.discard(uid)
         for key in self._steps.awaited_by.pop(uid, ()):
             group = self._under_way.groups.get(key)
@@ -157,6 +158,7 @@ class Following:
         """A pod's record changed: what it is now told to people may have to be told again."""
         if not pod.live and not pod.finished:
             self._lost(old, leaving=True)
+            self._steps.mark_texts.settled(pod.uid)
         if pod.node:
             suspension.take_room(self._steps, pod, pod.node)
         if old is None or self._under_way.of(old.gang) is not None:

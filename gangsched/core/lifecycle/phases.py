@@ -71,6 +71,8 @@ class Phases:
         if known is None:
             return
         key, action = known
+        if isinstance(action, Mark | Unmark):
+            self._steps.mark_texts.answered(action, outcome)
         nominations.answered(self._steps, key)
         if not self._drains.answered(key, action, action_id, outcome, message):
             self._answered(key, action, action_id, outcome, message)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangsched.core.actions import MARK_REASON, Mark
+from gangsched.core.actions import MARK_REASON, Mark, Unmark
+from gangsched.core.events import Outcome
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle import report
 
@@ -22,6 +23,8 @@ class MarkTexts:
 
     def __init__(self) -> None:
         self._texts: dict[str, dict[str, str]] = {}
+        self._stands: dict[str, str] = {}  # whose mark the server is known to have
+        self._fading: dict[str, set[str]] = {}
 
     def asked(self, uid: str, key: str, text: str) -> None:
         """The newest mark of a pod is that of this group; one of another that needs its room is overwritten."""
@@ -33,8 +36,24 @@ class MarkTexts:
         """This group needs the pod no longer to leave: is its mark the one that the pod bears?"""
         texts = self._texts.get(uid, {})
         newest = next(reversed(texts), "") == key
-        texts.pop(key, None)
+        if texts.pop(key, None) is not None and self._stands.get(uid, key) == key:
+            self._fading.setdefault(uid, set()).add(key)
         return newest
+
+    def answered(self, action: Mark | Unmark, outcome: Outcome) -> None:
+        """What has become of a write. One that may still take effect, or is going to be repeated, settles nothing."""
+        if outcome is not Outcome.TRANSIENT:
+            self.settled(action.pod.uid)
+        if outcome is Outcome.OK and isinstance(action, Mark):
+            self._stands[action.pod.uid] = self.asker(action.pod.uid, action.message)
+
+    def settled(self, uid: str) -> None:
+        """The newest word about the mark of a pod has been answered, or the pod leaves: no older one stands."""
+        self._fading.pop(uid, None)
+
+    def fading(self, key: str) -> bool:
+        """May a pod still bear the mark of this group's earlier plan? A list that began now would be its second."""
+        return any(key in keys for keys in self._fading.values())
 
     def of(self, uid: str) -> Mapping[str, str]:
         """The texts of those that have asked for a mark and not given up, the newest last."""
@@ -47,10 +66,13 @@ class MarkTexts:
     def forget(self, uid: str) -> None:
         """The pod bears no mark any more, or is gone."""
         self._texts.pop(uid, None)
+        self._stands.pop(uid, None)
 
     def clear(self) -> None:
         """Forget all."""
         self._texts.clear()
+        self._stands.clear()
+        self._fading.clear()
 
 
 def take_back(steps: Steps, group: Group) -> None:

@@ -129,10 +129,10 @@ class Steps:
             self.world.managed.choose(use.by_pod, self.now)
 
     def still(self, group: Group) -> bool:
-        """Is nothing of an earlier plan of this gang on its way any more? Until then it is not decided again: a mark or
-        a nomination that arrives late would look like one of the new plan.
+        """Is nothing of an earlier plan of this gang on its way any more, and no mark of it left? Until then it is not
+        decided again: a mark or a nomination that arrives late, or leaves late, would look like one of the new plan.
         """
-        if self.writes.any_of(group.key):
+        if self.writes.any_of(group.key) or self.mark_texts.fading(group.key):
             return False
         return not len(self.repeats) or not any(
             self.repeats.has(WithdrawNomination, pod.uid) for pod in nominations.unplaced(self, group)
