@@ -6,6 +6,7 @@ A removal is sent some time after it was asked for, if it has to wait for its tu
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -26,17 +27,21 @@ from tests.chaos.told import Batch, Told, short_of
 
 #: Times are whole microseconds, told by fractions.
 _AT_ONCE = 1e-6
+#: As the message of a nomination says it.
+_NUMBER = re.compile(r"waiting for (\d+) victims")
 
 
 class _Plan(msgspec.Struct):
     """A plan of one gang, as it was asked for: members (UIDs) with their nodes, victims (UIDs), and the budgets as they
-    were when it was made. ``again`` says that the one before was given up without having removed anybody.
+    were when it was made. ``number`` is that of the victims. ``again`` says that the one before, which had victims too,
+    was given up without having removed anybody.
     """
 
     ident: str
     places: dict[str, str]
     budgets: dict[str, Budget]
     again: bool
+    number: int
     victims: list[str] = []
     begun: bool = False
 
@@ -113,8 +118,11 @@ def _follow(plans: dict[str, _Plan], told: Told, action: Action) -> None:
             gang = told.pods[action.pod.uid].gang.key
             known = plans.get(gang)
             if known is None or known.ident != action.plan:
-                again = known is not None and bool(known.victims) and not known.begun
-                known = plans[gang] = _Plan(action.plan, {}, told.budgets.copy(), again)
+                again = known is not None and known.number > 0 and not known.begun
+                number = _NUMBER.search(action.message)
+                known = plans[gang] = _Plan(
+                    action.plan, {}, told.budgets.copy(), again, int(number[1]) if number else 0
+                )
             known.places[action.pod.uid] = action.node
         case Mark() if (known := plans.get(preemptor_of(action.message))) is not None:
             if action.pod.uid not in known.victims:
