@@ -81,6 +81,12 @@ class Fault:
         )
 
 
+async def _turns() -> None:
+    """Let the event loop come round some times."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 class FaultyProxy:
     """The proxy; use it with `with`. `url` is where clients connect, `requests` is all that came in.
 
@@ -172,9 +178,11 @@ class FaultyProxy:
             self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
             self._started.set()
             await self._stop.wait()
+            await _turns()  # the runner does not know of connections that are just being accepted
             for each in list(self._open):
                 _abort(each)
             await runner.cleanup()
+            await _turns()  # a transport that was told to close has its socket until the loop comes round
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         seen = Seen(request.method, request.path, dict(request.query), await request.read())
