@@ -69,6 +69,8 @@ def unwanted_removals(played: Played) -> list[str]:
         about = f"{sent.entry.object}, sent at {sent.at_seconds:.3f} s for {sent.preemptor}"
         if isinstance(sent.entry.record, Job | JobSet):
             out += [f"{about}: {text}" for text in _of_job(told, sent.entry.record, sent.preemptor)]
+            if sent.preemptor in plans:
+                plans[sent.preemptor].begun = True
             continue
         plan = plans.get(sent.preemptor)
         if plan is not None and sent.entry.uid not in plan.victims:
@@ -99,7 +101,9 @@ def _walk(removals: Iterable[_Sent], batches: list[Batch]) -> Iterator[tuple[_Se
     told, plans, process = Told(), dict[str, _Plan](), 0
     for batch in batches:
         while waiting and waiting[0].at_seconds < batch.at_seconds - _AT_ONCE:
-            yield waiting.popleft(), told, plans
+            sent = waiting.popleft()
+            if batch.process == process:  # else it died of its last batch, and what it would have recalled went off
+                yield sent, told, plans
         if batch.process != process:
             told, plans, process = Told(), {}, batch.process
         for event in batch.events:

@@ -174,3 +174,16 @@ def test_a_scheduler_that_does_not_look_again_is_found(how: str, monkeypatch: py
     assert [each for seed in seeds for each in said_of(seed, slow=slow)] == []
     monkeypatch.setattr(Rechecks, name, lambda *_, **__: answer)
     assert any(text in each for seed in seeds for each in said_of(seed, slow=slow))
+
+
+@pytest.mark.parametrize(("process", "found"), [(1, 1), (2, 0)])
+def test_what_a_process_that_died_of_its_last_batch_would_have_recalled_is_no_error(process: int, found: int) -> None:
+    """Nobody knows what it had asked for by then; one that lives recalls what it has been told not to send."""
+    run = marked()
+    told(run, WRONG["ended"][0])
+    run.world.clock.advance_to(1.0)
+    does(run, Remove(3, about(run, "v"), mark=FOR_G))
+    run.world.clock.advance_to(2.0)
+    told(run)
+    run.batches[-1].process = process
+    assert len(unwanted_removals(run)) == found
