@@ -92,9 +92,7 @@ def _outbid(played: Played, each: Round, since: float, until: float) -> bool:
     """Did the scheduler ask for room for a gang of higher priority in this time, and begin to keep it from the list's
     own? What has become of that since does not matter.
     """
-    gang_of = {e.uid: e.record.gang.key for e in played.world.history if isinstance(e.record, Pod)}
-    decided = [(d.gang.key, d.priority) for d in played.decisions]
-    own = min((priority for gang, priority in decided if gang == each.gang), default=-math.inf)
+    gang_of, decided, own = _gangs(played, each, -math.inf)
     stronger = {gang for gang, priority in decided if priority > own and gang != each.gang}
     asked = (a for batch in played.batches if since <= batch.at_seconds <= until for a in batch.actions)
     return any(isinstance(a, Nominate | Bind | SelectNode) and gang_of.get(a.pod.uid) in stronger for a in asked)
@@ -105,9 +103,7 @@ def _relieved(played: Played, each: Round, until: float) -> bool:
     priority that had been nominated before? That room was not there for the list's own, and when it is, some victims
     are not needed any more.
     """
-    gang_of = {e.uid: e.record.gang.key for e in played.world.history if isinstance(e.record, Pod)}
-    decided = [(d.gang.key, d.priority) for d in played.decisions]
-    own = min((priority for gang, priority in decided if gang == each.gang), default=math.inf)
+    gang_of, decided, own = _gangs(played, each, math.inf)
     before = {gang for gang, priority in decided if priority >= own and gang != each.gang}
     made, stood = False, set()
     for action in (a for batch in played.batches if batch.at_seconds <= until for a in batch.actions):
@@ -120,6 +116,15 @@ def _relieved(played: Played, each: Round, until: float) -> bool:
             if made:
                 return True
     return False
+
+
+def _gangs(played: Played, each: Round, unknown: float) -> tuple[dict[str, str], list[tuple[str, int]], float]:
+    """The gang of each pod (by UID), the gangs that were decided with their priorities, and the lowest with which the
+    list's own was, if it was at all.
+    """
+    gang_of = {e.uid: e.record.gang.key for e in played.world.history if isinstance(e.record, Pod)}
+    decided = [(d.gang.key, d.priority) for d in played.decisions]
+    return gang_of, decided, min((priority for gang, priority in decided if gang == each.gang), default=unknown)
 
 
 def _matters(entry: Entry, each: Round) -> bool:

@@ -23,10 +23,8 @@ from gangsched.model.records import PREEMPT_NEVER, Budget, Job, Pod
 from gangsched.model.selectors import selector_matches
 from tests.chaos.play import Played
 from tests.chaos.rooms import KEPT_SECONDS
-from tests.chaos.told import Batch, Told, short_of
+from tests.chaos.told import AT_ONCE, Batch, Told, short_of
 
-#: Times are whole microseconds, told by fractions.
-_AT_ONCE = 1e-6
 #: As the message of a nomination says it.
 _NUMBER = re.compile(r"waiting for (\d+) victims")
 
@@ -100,7 +98,7 @@ def _walk(removals: Iterable[_Sent], batches: list[Batch]) -> Iterator[tuple[_Se
     waiting = deque(sorted(removals, key=lambda sent: (sent.at_seconds, sent.entry.number)))
     told, plans, process = Told(), dict[str, _Plan](), 0
     for batch in batches:
-        while waiting and waiting[0].at_seconds < batch.at_seconds - _AT_ONCE:
+        while waiting and waiting[0].at_seconds < batch.at_seconds - AT_ONCE:
             sent = waiting.popleft()
             if batch.process == process:  # else it died of its last batch, and what it would have recalled went off
                 yield sent, told, plans

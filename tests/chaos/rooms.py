@@ -15,12 +15,10 @@ from gangsched.core.actions import Action, Bind, Nominate, WithdrawNomination
 from gangsched.core.events import Event, PodChanged, PodGone
 from gangsched.model.records import SINGLE, GangId, Pod
 from tests.chaos.play import Played
-from tests.chaos.told import Told, short_of
+from tests.chaos.told import AT_ONCE, Told, short_of
 
 #: So long the room of a lost member is kept, from when it is free.
 KEPT_SECONDS = 30.0
-#: Times are whole microseconds, told by fractions.
-_AT_ONCE = 1e-6
 
 
 class _Kept(msgspec.Struct):
@@ -182,7 +180,7 @@ class _Process:
             bound = [p for p in members if p.live and p.node]
             busy = any(p.uid in told.bindings for p in members) or any(map(told.leaving, bound))
             planned = any(each.pod.gang == gang for each in self._kept.values()) or any(map(told.queued, members))
-            rooms = [each for each in lost.values() if now < each.until - _AT_ONCE]
+            rooms = [each for each in lost.values() if now < each.until - AT_ONCE]
             if not bound or busy or planned or len(rooms) > self._lacking(gang):
                 continue
             for each in rooms:

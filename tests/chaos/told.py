@@ -44,6 +44,9 @@ from gangsched.model import dialects
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, Job, Node, Pod
 
+#: Times are whole microseconds, told by fractions.
+AT_ONCE = 1e-6
+
 
 class Batch(msgspec.Struct):
     """What one process (counted from 1) was told at ``at_seconds`` from the start, and what it asked for because of

@@ -26,6 +26,15 @@ def gang_and_spare_victims() -> Cluster:
     )
 
 
+def with_victims_that_terminate(ahead: float) -> Cluster:
+    """The same with its first victims told to leave, by a server whose clock is so many seconds ahead."""
+    cluster = gang_and_spare_victims()
+    cluster.run()
+    for name in ("v1", "v2"):
+        cluster.change(name, deleting_since=cluster.now + GRACE + ahead)
+    return cluster
+
+
 @pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
 def test_a_grace_period_counts_from_when_its_pod_was_seen_to_terminate(ahead: float) -> None:
     """Whatever its deletionTimestamp says, and again for a pod of the same name."""
@@ -61,10 +70,7 @@ def test_a_grace_period_that_is_cut_short_ends_earlier() -> None:
 @pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
 def test_no_second_list_of_victims_while_the_first_has_its_grace_period(ahead: float) -> None:
     """The gang gives up waiting in the middle of it, whatever the stamps say; when they have gone it starts."""
-    cluster = gang_and_spare_victims()
-    cluster.run()
-    for name in ("v1", "v2"):
-        cluster.change(name, deleting_since=cluster.now + GRACE + ahead)
+    cluster = with_victims_that_terminate(ahead)
     cluster.run()
     cluster.pass_time(61)
     cluster.pass_time(20)
@@ -78,10 +84,7 @@ def test_no_second_list_of_victims_while_the_first_has_its_grace_period(ahead: f
 @pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
 def test_a_process_that_starts_grants_what_terminates_its_grace_period_anew(ahead: float) -> None:
     """It does not know for how long that has been going on: the stamp is of another clock."""
-    cluster = gang_and_spare_victims()
-    cluster.run()
-    for name in ("v1", "v2"):
-        cluster.change(name, deleting_since=cluster.now + GRACE + ahead)
+    cluster = with_victims_that_terminate(ahead)
     cluster.now += 100.0
     cluster.restart()
     cluster.run()

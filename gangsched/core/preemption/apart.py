@@ -14,22 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from gangsched.core.filters.affinity import InterPodAffinity
-from gangsched.core.filters.resources import NodeResourcesFit
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.planning.placement import Want
-from gangsched.core.preemption.arranged import MAX_CLASSES, bars_of, each_alone
-from gangsched.core.preemption.slots import FreeRoom
+from gangsched.core.preemption.barred import MAX_CLASSES, BarredRoom, domains_apart
+from gangsched.core.preemption.slots import HINT
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools, Floats, Ints
-from gangsched.core.state.terms import Domains, includes, selection_of
+from gangsched.core.state.terms import against
 from gangsched.model.records import Pod
 
 #: Gains of so many options are found out in about one step.
 _OPTIONS_PER_STEP = 100
-#: Weight of the part of a member that a node has room for: a sense of direction.
-_HINT = 1e-3
 
 
 def apart_fit(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> ApartFit | None:
@@ -44,12 +40,8 @@ def apart_fit(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> Apa
     classes = [sim.snapshot.class_of(members[0]) for members in groups.values()]
     if len(groups) > MAX_CLASSES:
         return None
-    for pod_class in classes:
-        names = {rule.name for rule in pipeline.watching(pod_class, sim)}
-        if not names <= {NodeResourcesFit.name, InterPodAffinity.name} or pod_class.shape.affinity:
-            return None
-    keys = sorted({t.topology_key for c in classes for t in c.shape.anti_affinity})
-    if not all(each_alone(Domains(sim, key).code) for key in keys):
+    apart = domains_apart(sim, pipeline, classes)
+    if apart is None or not all(domains.single for domains in apart.values()):
         return None
     if not all(_conflict(sim, one, other) for one, other in combinations_with_replacement(classes, 2)):
         return None
@@ -58,12 +50,10 @@ def apart_fit(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> Apa
 
 def _conflict(sim: Simulation, one: PodClass, other: PodClass) -> bool:
     """Does one of them keep the other off its node?"""
-    return any(
-        includes(sim, selection_of(term), b) for a, b in ((one, other), (other, one)) for term in a.shape.anti_affinity
-    )
+    return bool(against(sim, one.shape, other) or against(sim, other.shape, one))
 
 
-class ApartFit(FreeRoom):
+class ApartFit(BarredRoom):
     """``groups`` are the members by shape, of which ``needed`` in all must have a node of their own.
 
     ``_kind`` is ``(N,)``: which shapes each node could take now, as bits.
@@ -77,14 +67,7 @@ class ApartFit(FreeRoom):
         self._groups = groups
         self._needed = needed
         classes = [sim.snapshot.class_of(members[0]) for members in groups]
-        vectors = [sim.snapshot.vector(c.shape) for c in classes]
-        index = np.unique(np.concatenate([i for i, _ in vectors]))
-        super().__init__(sim, index)
-        self._asked = np.zeros((len(vectors), len(index)))
-        for n, (rows, amounts) in enumerate(vectors):
-            self._asked[n, np.searchsorted(index, rows)] = amounts
-        self._static: Bools = np.array([pipeline.static_mask(c, sim) for c in classes])
-        self._bars = bars_of(sim, classes)
+        super().__init__(sim, pipeline, classes)
         hits = np.zeros(sim.snapshot.table.size, dtype=np.bool_)
         for bar in self._bars:
             hits |= bar.hits
@@ -98,32 +81,13 @@ class ApartFit(FreeRoom):
         #: ``(sets,)`` members of the shapes outside of it.
         self._outside: Floats = ((sets[:, None] & self._bits) == 0).astype(np.float64) @ sizes
         self._kind: Ints = np.zeros(self._free.shape[1], dtype=np.int64)
-        self._look(np.arange(self._free.shape[1]))
+        self._touch(np.ones(self._free.shape[1], dtype=np.bool_))
         self._base = self.save()
 
     # -- pods come and go ----------------------------------------------------------------------------------
 
-    def take(self, slots: Ints) -> None:
-        self._move(slots, +1.0)
-
-    def give_back(self, slots: Ints) -> None:
-        self._move(slots, -1.0)
-
-    def _move(self, slots: Ints, sign: float) -> None:
-        if not len(slots):
-            return
-        rows = self.shift(slots, sign)
-        for bar in self._bars:
-            hit = slots[bar.hits[slots]]
-            codes = bar.code[self._table.row[hit]]
-            codes = codes[codes >= 0]
-            if len(codes):
-                np.add.at(bar.counts, codes, -int(sign))
-                rows = np.union1d(rows, np.flatnonzero(np.isin(bar.code, codes)))
-        self._look(rows)
-
-    def _look(self, rows: Ints) -> None:
-        """Something has changed on these nodes."""
+    def _touch(self, nodes: Bools) -> None:
+        rows = np.flatnonzero(nodes)
         self._kind[rows] = self._kinds(rows, self._free[:, rows])
 
     def _kinds(self, rows: Ints, free: Floats) -> Ints:
@@ -136,13 +100,11 @@ class ApartFit(FreeRoom):
         return np.asarray(self._bits @ may, dtype=np.int64)
 
     def save(self) -> Any:
-        return self._free.copy(), self._kind.copy(), [bar.counts.copy() for bar in self._bars]
+        return super().save(), self._kind.copy()
 
     def restore(self, state: Any) -> None:
-        free, kind, counts = state
-        self._free[:], self._kind[:] = free, kind
-        for bar, count in zip(self._bars, counts, strict=True):
-            bar.counts[:] = count
+        room, self._kind[:] = state
+        super().restore(room)
 
     # -- questions -----------------------------------------------------------------------------------------
 
@@ -168,8 +130,7 @@ class ApartFit(FreeRoom):
         if not options:
             return np.zeros(0)
         pairs = self.pairs(options)
-        now = self._free[:, pairs.rows]
-        kinds = self._kinds(pairs.rows, now + pairs.amounts)
+        kinds = self._kinds(pairs.rows, self._free[:, pairs.rows] + pairs.amounts)
         change = np.zeros((len(options), len(self._outside)))
         np.add.at(change, (pairs.owner, kinds), 1.0)
         np.add.at(change, (pairs.owner, self._kind[pairs.rows]), -1.0)
@@ -185,14 +146,7 @@ class ApartFit(FreeRoom):
                 self.restore(state)
                 self.steps += 1
         self.steps += len(options) // _OPTIONS_PER_STEP
-        for n, asked in enumerate(self._asked):
-            used = asked > 0
-            had, has = (
-                np.clip(free[used] / asked[used, None], 0.0, 1.0).min(axis=0) for free in (now, now + pairs.amounts)
-            )
-            gain = np.where(self._static[n][pairs.rows], has - had, 0.0)
-            out += _HINT / len(self._asked) * np.bincount(pairs.owner, weights=gain, minlength=len(options))
-        return np.asarray(out)
+        return np.asarray(out + HINT / len(self._asked) * self._parts(pairs, options))
 
     def rows(self, taken: frozenset[int]) -> dict[str, int]:
         """Where the members go when exactly these slots are taken; empty when they do not fit."""

@@ -8,42 +8,29 @@ only their nodes are looked at again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
-from gangsched.core.filters.affinity import InterPodAffinity
-from gangsched.core.filters.resources import NodeResourcesFit
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.planning.placement import Want
+from gangsched.core.preemption.barred import MAX_CLASSES, BarredRoom, domains_apart
+from gangsched.core.preemption.estimate import GUESSED_PER_STEP, PART
 from gangsched.core.preemption.lattice import Lattice, Vector
-from gangsched.core.preemption.slots import FreeRoom
+from gangsched.core.preemption.slots import HINT
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools, Floats, Ints
-from gangsched.core.state.terms import Domains, includes, selected_slots, selection_of
+from gangsched.core.state.terms import Domains, against
 from gangsched.model.records import Pod
 
-#: More classes of members, or more states of the gang, are not looked at.
-MAX_CLASSES = 6
+#: More states of the gang are not looked at.
 MAX_STATES = 4096
 #: Operations on sets of states that count as one step.
 _WORK_PER_STEP = 400
 #: Gains of so many options are found out in about one step; in clusters of so many nodes they cost that much again.
 _OPTIONS_PER_STEP, _NODES_COPIED = 4, 500
-_GUESSED_PER_STEP = 100
-#: They are found out one by one if that takes no larger part of the steps that are left.
-_PART = 0.25
-#: Weight of the fraction of a member that a node has room for beside whole ones: a sense of direction.
-_HINT = 1e-3
-
-
-class _Bar:
-    """Domains that are closed to one class while pods are there that it keeps off, or that keep it off."""
-
-    def __init__(self, of: int, code: Ints, hits: Bools, counts: Ints) -> None:
-        self.of, self.code, self.hits, self.counts = of, code, hits, counts
 
 
 def arranged_fit(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> ArrangedFit | None:
@@ -55,23 +42,16 @@ def arranged_fit(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> 
     classes = [sim.snapshot.class_of(members[0]) for members in groups.values()]
     if len(groups) > MAX_CLASSES or np.prod([len(g) + 1 for g in groups.values()]) > MAX_STATES:
         return None
-    for pod_class in classes:
-        names = {rule.name for rule in pipeline.watching(pod_class, sim)}
-        if not names <= {NodeResourcesFit.name, InterPodAffinity.name} or pod_class.shape.affinity:
-            return None
-    keys = sorted({t.topology_key for c in classes for t in c.shape.anti_affinity})
-    wide = [key for key in keys if not each_alone(Domains(sim, key).code)]
+    apart = domains_apart(sim, pipeline, classes)
+    if apart is None:
+        return None
+    wide = [key for key, domains in apart.items() if not domains.single]
     if len(wide) > 1:
         return None
     return ArrangedFit(sim, pipeline, wants, groups, wide[0] if wide else "")
 
 
-def each_alone(code: Ints) -> bool:
-    """Is every node in a domain of its own?"""
-    return bool((code >= 0).all()) and len(np.unique(code)) == len(code)
-
-
-class ArrangedFit(FreeRoom):
+class ArrangedFit(BarredRoom):
     """``wide`` is the one label key whose domains have several nodes and over which members keep off each other."""
 
     monotone = True
@@ -87,24 +67,17 @@ class ArrangedFit(FreeRoom):
         self.steps = 0
         self._groups = list(groups.values())
         classes = [sim.snapshot.class_of(members[0]) for members in self._groups]
-        vectors = [sim.snapshot.vector(c.shape) for c in classes]
-        index = np.unique(np.concatenate([i for i, _ in vectors]))
-        super().__init__(sim, index)
-        self._asked = np.zeros((len(vectors), len(index)))
-        for n, (rows, amounts) in enumerate(vectors):
-            self._asked[n, np.searchsorted(index, rows)] = amounts
+        super().__init__(sim, pipeline, classes)
         self._requests = self._asked.tolist()
         needs = [
             ([k for k, (number, _) in enumerate(groups) if number == n], want.required) for n, want in enumerate(wants)
         ]
         self._lattice = Lattice([len(g) for g in self._groups], needs)
         self._everything = self._asked.T @ np.array([len(g) for g in self._groups], dtype=np.float64)
-        self._static = np.array([pipeline.static_mask(c, sim) for c in classes])
         self._near: set[tuple[int, int]] = set()  # classes that do not share a node
         self._far: set[tuple[int, int]] = set()  # nor a domain
         self._conflicts(sim, classes, wide)
         self._code: Ints = Domains(sim, wide).code if wide else np.full(self._free.shape[1], -1, dtype=np.int64)
-        self._bars = bars_of(sim, classes)
         self._cliques = _conflict_free(len(classes), self._far)
         self._loads: dict[tuple[Any, ...], tuple[int, ...]] = {}
         self._numbers: dict[tuple[int, ...], int] = {(): 0}
@@ -117,41 +90,22 @@ class ArrangedFit(FreeRoom):
         self._base = self.save()
 
     def _conflicts(self, sim: Simulation, classes: Sequence[PodClass], wide: str) -> None:
-        for i, one in enumerate(classes):
-            for term in one.shape.anti_affinity:
-                for j, other in enumerate(classes):
-                    if includes(sim, selection_of(term), other):
-                        pairs = self._far if term.topology_key == wide else self._near
-                        pairs.update({(i, j), (j, i)})
+        for (i, one), (j, other) in product(enumerate(classes), repeat=2):
+            for term in against(sim, one.shape, other):
+                pairs = self._far if term.topology_key == wide else self._near
+                pairs.update({(i, j), (j, i)})
 
     # -- pods come and go ----------------------------------------------------------------------------------
 
-    def take(self, slots: Ints) -> None:
-        self._move(slots, +1.0)
-
-    def give_back(self, slots: Ints) -> None:
-        self._move(slots, -1.0)
-
-    def _move(self, slots: Ints, sign: float) -> None:
-        if not len(slots):
-            return
-        self._dirty[self.shift(slots, sign)] = True
-        for bar in self._bars:
-            hit = slots[bar.hits[slots]]
-            if len(hit):
-                codes = bar.code[self._table.row[hit]]
-                codes = codes[codes >= 0]
-                np.add.at(bar.counts, codes, -int(sign))
-                self._dirty |= np.isin(bar.code, codes)
+    def _touch(self, nodes: Bools) -> None:
+        self._dirty |= nodes
 
     def save(self) -> Any:
-        return self._free.copy(), [bar.counts.copy() for bar in self._bars], self._kind.copy(), self._dirty.copy()
+        return super().save(), self._kind.copy(), self._dirty.copy()
 
     def restore(self, state: Any) -> None:
-        free, counts, kind, dirty = state
-        self._free[:], self._kind[:], self._dirty[:] = free, kind, dirty
-        for bar, count in zip(self._bars, counts, strict=True):
-            bar.counts[:] = count
+        room, self._kind[:], self._dirty[:] = state
+        super().restore(room)
 
     # -- loads ---------------------------------------------------------------------------------------------
 
@@ -282,17 +236,11 @@ class ArrangedFit(FreeRoom):
         steps = len(options) * (1 + self._free.shape[1] // _NODES_COPIED) // _OPTIONS_PER_STEP
         now = self.shortfall()
         pairs = self.pairs(options)
-        out = np.zeros(len(options))
-        for n, asked in enumerate(self._asked):
-            used = asked > 0
-            before = np.clip(self._free[used][:, pairs.rows] / asked[used, None], 0.0, 1.0).min(axis=0)
-            free = self._free[:, pairs.rows] + pairs.amounts
-            after = np.clip(free[used] / asked[used, None], 0.0, 1.0).min(axis=0)
-            gain = np.where(self._static[n][pairs.rows], after - before, 0.0)
-            out += _HINT * np.bincount(pairs.owner, weights=gain, minlength=len(options))
-        if steps > most_steps * _PART:
-            self.steps += 1 + len(options) // _GUESSED_PER_STEP
-            return out / (_HINT * len(self._asked))  # the members for which there would be room, alone
+        parts = self._parts(pairs, options)
+        if steps > most_steps * PART:
+            self.steps += 1 + len(options) // GUESSED_PER_STEP
+            return parts / len(self._asked)  # the members for which there would be room, alone
+        out = HINT * parts
         state = self.save()
         for number, option in enumerate(options):
             self.take(option)
@@ -335,39 +283,6 @@ class ArrangedFit(FreeRoom):
                 inner = lattice.traced([self._tables[self._kind[clique, row]] for row in rows], code) or []
             out += [(row, lattice.vector(part)) for row, part in zip(rows, inner, strict=True) if part]
         return out
-
-
-def bars_of(sim: Simulation, classes: Sequence[PodClass]) -> list[_Bar]:
-    """What closes domains to each class: pods that its terms select, and pods whose terms select it."""
-    out: list[_Bar] = []
-    table = sim.snapshot.table
-    for k, pod in enumerate(classes):
-        found: list[tuple[str, Ints, list[int]]] = []
-        for term in pod.shape.anti_affinity:
-            selection = selection_of(term)
-            guests = [row for other, row in sim.visitors() if includes(sim, selection, other)]
-            found.append((term.topology_key, selected_slots(sim, selection, lifted=True), guests))
-        slots = table.occupied()
-        for number in sim.snapshot.anti_shapes:
-            terms = [t for t in sim.snapshot.shapes[number].anti_affinity if includes(sim, selection_of(t), pod)]
-            found += [(t.topology_key, slots[table.shape[slots] == number], []) for t in terms]
-        for other, row in sim.visitors():
-            terms = [t for t in other.shape.anti_affinity if includes(sim, selection_of(t), pod)]
-            found += [(t.topology_key, np.zeros(0, dtype=np.int64), [row]) for t in terms]
-        out += [_bar(sim, k, *entry) for entry in found]
-    return out
-
-
-def _bar(sim: Simulation, of: int, key: str, slots: Ints, guests: list[int]) -> _Bar:
-    domains = Domains(sim, key)
-    hits = np.zeros(sim.snapshot.table.size, dtype=np.bool_)
-    hits[slots] = True
-    lifted = sim.lifted()
-    counts = np.zeros(max(domains.count, 1), dtype=np.int64)
-    present = slots[~np.isin(slots, lifted)]
-    codes = np.concatenate([domains.code[sim.snapshot.table.row[present]], domains.code[guests]])
-    np.add.at(counts, codes[codes >= 0], 1)
-    return _Bar(of, domains.code, hits, counts)
 
 
 def _conflict_free(classes: int, conflicts: set[tuple[int, int]]) -> list[frozenset[int]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gangsched.core.preemption.fewest import Room
-from gangsched.core.preemption.slots import FreeRoom
+from gangsched.core.preemption.slots import HINT, FreeRoom
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools, Floats, Ints
@@ -41,7 +41,7 @@ class CountedFit(FreeRoom):
         np.clip(parts, 0.0, float(self._needed), out=parts)
         whole = np.floor(parts)
         parts -= whole
-        parts *= _HINT
+        parts *= HINT
         parts += whole
         parts[~allowed] = 0.0
         return np.asarray(parts)
@@ -184,12 +184,14 @@ class CountedFit(FreeRoom):
         """Members that each of these nodes is to hold so that all together hold just enough: where a member costs
         most pods, it is given up first.
         """
-        amounts = self._matrix[self._table.shape[slots]]
-        free = self._free[:, nodes].copy()
-        for i in range(len(self._amounts)):
-            free[i] -= np.bincount(where, weights=amounts[:, i], minlength=len(nodes))
-        without = np.floor(self._count(free, self._allowed[nodes]))
+        without = self._without(nodes, where, slots)
         return self._given_up(nodes, counts, np.floor(self._room[nodes]), without, self._whole - self._needed)
+
+    def _without(self, nodes: Ints, where: Ints, slots: Ints) -> Floats:
+        """Whole members that each of these nodes could take with all of these pods back, each on ``nodes[where]``."""
+        amounts = self._matrix[self._table.shape[slots]].T
+        held = np.array([np.bincount(where, weights=each, minlength=len(nodes)) for each in amounts])
+        return np.floor(self._count(self._free[:, nodes] - held, self._allowed[nodes]))
 
     @staticmethod
     def _given_up(nodes: Ints, counts: Ints, target: Floats, without: Floats, spare: float) -> Floats:
@@ -237,7 +239,3 @@ def hull_steps(room: Floats, counts: Ints) -> Floats:
         out.append(np.stack([good, best[good], gained[best[good], good], best[good] - at[good]], axis=1).astype(float))
         at[good] = best[good]
     return np.concatenate(out)
-
-
-#: Weight of the fraction of a pod that a node has room for beside the whole ones.
-_HINT = 1e-3

@@ -22,7 +22,7 @@ from gangsched.core.preemption.counted import CountedFit, hull_steps
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools, Floats, Ints
-from gangsched.core.state.terms import Domains, Selection, includes, selection_of
+from gangsched.core.state.terms import Domains, Selection, against, includes, selection_of
 from gangsched.model.records import PodShape, SpreadConstraint
 
 _KNOWN = {NodeResourcesFit.name, NodePorts.name, InterPodAffinity.name, PodTopologySpread.name}
@@ -81,9 +81,9 @@ def domain_fit(sim: Simulation, pipeline: Pipeline, pod: PodClass, allowed: Bool
             return None  # the first member draws the others to itself
         if any(all(includes(sim, s, other) for s in near) for other, _ in sim.held()):
             return None  # held pods may never come: members must be near others
-    apart = [Domains(sim, t.topology_key) for t in shape.anti_affinity if includes(sim, selection_of(t), pod)]
-    by_node = [d for d in apart if _each_alone(d)]
-    wide = [d for d in apart if not _each_alone(d)]
+    apart = [Domains(sim, t.topology_key) for t in against(sim, shape, pod)]
+    by_node = [d for d in apart if d.single]
+    wide = [d for d in apart if not d.single]
     if len(wide) > 1 or (wide and spreads):
         return None
     if spreads:
@@ -94,11 +94,6 @@ def domain_fit(sim: Simulation, pipeline: Pipeline, pod: PodClass, allowed: Bool
             return None  # the skew must be allowed with them and without them
     one_a_node = bool(by_node) or bool(shape.host_ports)
     return DomainFit(sim, pod, allowed, needed, one_a_node, wide[0] if wide else None, spreads[0] if spreads else None)
-
-
-def _each_alone(domains: Domains) -> bool:
-    codes = domains.code[domains.code >= 0]
-    return len(codes) == len(domains.code) and len(np.unique(codes)) == len(codes)
 
 
 def _by_domain(code: Ints, room: Floats, size: int) -> Floats:
@@ -336,9 +331,7 @@ class DomainFit(CountedFit):
     def _targets(self, nodes: Ints, where: Ints, slots: Ints, counts: Ints) -> Floats:
         room = self._open_room()
         target = room[nodes]
-        amounts = self._matrix[self._table.shape[slots]].T
-        gone = np.array([np.bincount(where, weights=held, minlength=len(nodes)) for held in amounts])
-        without = np.minimum(np.floor(self._count(self._free[:, nodes] - gone, self._allowed[nodes])), target)
+        without = np.minimum(self._without(nodes, where, slots), target)
         return self._given_up(nodes, counts, target, without, float(room.sum()) - self._needed)
 
     def _halve(self, slots: Ints, back: list[int], until: int) -> None:

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.preemption.arranged import each_alone
-from gangsched.core.preemption.slots import FreeRoom
+from gangsched.core.preemption.slots import FreeRoom, hinted
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools, Floats, Ints
-from gangsched.core.state.terms import Domains, includes, selection_of
+from gangsched.core.state.terms import Domains, against
 from gangsched.model.records import Pod
 
-#: Weight of the fraction of a member that a node has room for beside whole ones: a sense of direction.
-_HINT = 1e-3
+#: Gains of so many options are guessed in about one step.
+GUESSED_PER_STEP = 100
+#: They are found out one by one instead if that takes no larger part of the steps that are left.
+PART = 0.25
 
 
 class Estimate:
@@ -33,10 +34,8 @@ class Estimate:
         counts = Counter(sim.snapshot.class_of(p).ident for p in members)
         for ident, pod in classes.items():
             own = sim.snapshot.class_of(pod)
-            apart = (
-                Domains(sim, t.topology_key) for t in pod.shape.anti_affinity if includes(sim, selection_of(t), own)
-            )
-            alone = bool(pod.shape.host_ports) or any(each_alone(domains.code) for domains in apart)
+            apart = (Domains(sim, t.topology_key) for t in against(sim, pod.shape, own))
+            alone = bool(pod.shape.host_ports) or any(domains.single for domains in apart)
             most = 1.0 if alone else float(counts[ident])
             self._kinds.append((_Room(sim, own), pipeline.static_mask(own, sim), most, counts[ident] / len(members)))
 
@@ -47,7 +46,7 @@ class Estimate:
         out = np.zeros(len(options))
         for room, allowed, most, part in self._kinds:
             rows, owner, before, after = room.with_and_without(options, taken)
-            gain = np.where(allowed[rows], _hinted(after, most) - _hinted(before, most), 0.0)
+            gain = np.where(allowed[rows], hinted(after, most) - hinted(before, most), 0.0)
             out += part * np.bincount(owner, weights=gain, minlength=len(options))
         return out
 
@@ -69,10 +68,3 @@ class _Room(FreeRoom):
         self.shift(taken, -1.0)
         before, after = ((f / self._amounts[:, None]).min(axis=0) for f in (free, free + pairs.amounts))
         return pairs.rows, pairs.owner, before, after
-
-
-def _hinted(parts: Floats, most: float) -> Floats:
-    """Whole members, a fraction of the next one counting a little."""
-    parts = np.clip(parts, 0.0, most)
-    whole = np.floor(parts)
-    return np.asarray(whole + (parts - whole) * _HINT)

@@ -19,7 +19,7 @@ from gangsched.core.preemption.apart import apart_fit
 from gangsched.core.preemption.arranged import arranged_fit
 from gangsched.core.preemption.counted import CountedFit
 from gangsched.core.preemption.domains import domain_fit
-from gangsched.core.preemption.estimate import Estimate
+from gangsched.core.preemption.estimate import GUESSED_PER_STEP, PART, Estimate
 from gangsched.core.preemption.fewest import Room
 from gangsched.core.preemption.packed import PackedFit
 from gangsched.core.state.podclass import PodClass
@@ -31,10 +31,6 @@ from gangsched.model.records import Pod
 _MOVED_PER_STEP = 20
 #: From so many moves on the simulation is built up anew.
 _JOURNAL = 20_000
-#: Gains of so many options are guessed in about one step.
-_GUESSED_PER_STEP = 100
-#: Gains are found out one by one if that takes no larger part of the steps that are left.
-_PART = 0.25
 
 
 class Fit(Protocol):
@@ -166,8 +162,8 @@ class PlacedFit:
 
     def gains(self, options: Sequence[Ints], most_steps: int) -> Floats:
         now = self.shortfall()
-        if len(options) * self.steps > most_steps * _PART * len(self._shortfall):
-            self.steps += 1 + len(options) // _GUESSED_PER_STEP
+        if len(options) * self.steps > most_steps * PART * len(self._shortfall):
+            self.steps += 1 + len(options) // GUESSED_PER_STEP
             return self._estimate.gains(options, np.array(sorted(self._taken), dtype=np.int64))
         out = np.zeros(len(options))
         for n, option in enumerate(options):

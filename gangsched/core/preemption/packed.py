@@ -15,7 +15,7 @@ import numpy as np
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.planning.placement import Want
 from gangsched.core.preemption.fewest import Room
-from gangsched.core.preemption.slots import FreeRoom
+from gangsched.core.preemption.slots import FreeRoom, hinted
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Floats, Ints
 
@@ -202,11 +202,9 @@ class PackedFit(FreeRoom):
         for n in np.flatnonzero(self._missing).tolist():
             asked = self._asked[n]
             used = asked > 0
-            before = np.clip(self._free[used][:, pairs.rows] / asked[used, None], 0.0, None).min(axis=0)
-            after = np.clip((self._free[:, pairs.rows] + pairs.amounts)[used] / asked[used, None], 0.0, None).min(
-                axis=0
-            )
-            gain = np.where(self._masks[n][pairs.rows], _hinted(after) - _hinted(before), 0.0)
+            before = (self._free[used][:, pairs.rows] / asked[used, None]).min(axis=0)
+            after = ((self._free[:, pairs.rows] + pairs.amounts)[used] / asked[used, None]).min(axis=0)
+            gain = np.where(self._masks[n][pairs.rows], hinted(after) - hinted(before), 0.0)
             out += np.minimum(np.bincount(pairs.owner, weights=gain, minlength=len(options)), float(self._missing[n]))
         return out
 
@@ -244,11 +242,6 @@ def _room(free: Floats, asked: Floats, mask: Any) -> Floats:
     used = asked > 0
     room = np.floor(free[used] / asked[used, None]).min(axis=0).clip(0.0)
     return np.where(mask, room, 0.0)
-
-
-def _hinted(parts: Floats) -> Floats:
-    whole = np.floor(parts)
-    return np.asarray(whole + (parts - whole) * 1e-3)
 
 
 def _easiest(sim: Simulation, wants: Sequence[Want]) -> list[Any]:

@@ -10,6 +10,16 @@ import numpy as np
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Floats, Ints
 
+#: Weight of the fraction of a member that a node has room for beside whole ones: a sense of direction.
+HINT = 1e-3
+
+
+def hinted(parts: Floats, most: float = np.inf) -> Floats:
+    """Whole members, at most so many on a node, and a little for the fraction of the next one."""
+    parts = np.clip(parts, 0.0, most)
+    whole = np.floor(parts)
+    return np.asarray(whole + (parts - whole) * HINT)
+
 
 class Pairs(msgspec.Struct):
     """Options broken down by node: for each (option, node) the option's number, the row, and ``(R, pairs)`` what its

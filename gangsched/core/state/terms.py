@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gangsched.core.state.podclass import PodClass
-from gangsched.model.records import LabelSelector, PodTerm
+from gangsched.model.records import LabelSelector, PodShape, PodTerm
 
 if TYPE_CHECKING:
     from gangsched.core.state.simulation import Simulation
@@ -41,6 +41,11 @@ class Domains:
         self.count = len(column.values)
         self.values = column.values
 
+    @property
+    def single(self) -> bool:
+        """Is every node in a domain of its own?"""
+        return bool((self.code >= 0).all()) and len(np.unique(self.code)) == len(self.code)
+
     def tally(self, rows: Ints, counts: Counts) -> Counts:
         """``(count,)`` pods per domain, where ``counts[i]`` of them are at ``rows[i]``; a row may occur twice."""
         codes = self.code[rows]
@@ -55,6 +60,11 @@ class Domains:
 def includes(sim: Simulation, selection: Selection, pod: PodClass) -> bool:
     """Does the selection include pods of this class?"""
     return sim.snapshot.terms.selects(selection, pod.namespace, pod.labels)
+
+
+def against(sim: Simulation, shape: PodShape, pod: PodClass) -> list[PodTerm]:
+    """The terms by which pods of this shape keep those of the class off."""
+    return [term for term in shape.anti_affinity if includes(sim, selection_of(term), pod)]
 
 
 def selected_slots(sim: Simulation, selection: Selection, *, lifted: bool = False) -> Ints:
