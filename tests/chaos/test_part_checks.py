@@ -207,7 +207,9 @@ def test_what_is_left_of_a_drained_workload_is_found() -> None:
     for policy, refused, found in ((STOP_DRAIN, False, 1), (STOP_DRAIN, True, 0), (STOP_NONE, False, 0)):
         run = queued(gang("g").min(2).field(queue=TEAM), *members)
         stop(run, STOP_DRAIN, local=True)
-        does(run, Remove(1, about(run, "m1"), mark=f"{OURS}: draining LocalQueue d/team, which is stopped: d/g leaves"))
+        text = f"{OURS}: draining LocalQueue d/team, which is stopped: d/g leaves"
+        does(run, Mark(1, about(run, "m1"), text))
+        does(run, Remove(2, about(run, "m1"), mark=text))
         if refused:
             cause = Cause(log.SCHEDULER, log.DELETE)
             run.world.history.add(cause, "Pod", "d/m2", uid=about(run, "m2").uid, outcome=REFUSED, changed=False)

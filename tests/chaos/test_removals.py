@@ -32,13 +32,9 @@ def marked(*others: Built) -> Played:
     """Gang g has nominated its member and marked the only victim."""
     run = played(*THERE, *others)
     told(run, *THERE, *others)
-    told(
-        run,
-        asks=[
-            Nominate(1, about(run, "m1"), "n1", "p", "plan p: waiting for 1 victims"),
-            Mark(2, about(run, "v"), FOR_G),
-        ],
-    )
+    mark = Mark(2, about(run, "v"), FOR_G)
+    told(run, asks=[Nominate(1, about(run, "m1"), "n1", "p", "plan p: waiting for 1 victims"), mark])
+    does(run, mark)
     return run
 
 

@@ -310,6 +310,32 @@ def test_a_budget_that_is_used_up_by_the_first_victim_does_not_save_the_second()
     assert recalled(cluster) == set()
 
 
+def test_a_victim_that_ended_by_itself_has_not_left_for_the_gang() -> None:
+    """The budget of the other is tightened while nobody has been removed: the one without a budget leaves instead."""
+    cluster = Cluster(
+        *(node(f"n{i}") for i in (1, 2, 3)),
+        gang("g").min(2).timeout(60),
+        *(pod(f"v{i}").cpu(3).priority(1).label(app="v").on(f"n{i}") for i in (1, 2)),
+        pod("v3").cpu(3).priority(2).on("n3"),
+        *(pod(f"m{i}").cpu(3).priority(5).gang("g") for i in (1, 2)),
+        pdb("b").selects(app="v").allows(2),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.change("v1", phase="Succeeded")
+    cluster.run()
+    cluster.answer("v1")
+    cluster.run()
+    cluster.show(pdb("b").selects(app="v").allows(0))
+    cluster.run()
+    assert recalled(cluster) == {"v1", "v2"}
+    go_on(cluster)
+    assert evicted(cluster) == {"v3"}
+    cluster.leave()
+    cluster.run()
+    assert len(nodes_of(cluster.log)) == 2
+
+
 def test_nobody_is_asked_twice_about_what_was_recalled() -> None:
     """One recall for each removal, however much happens until it is answered."""
     cluster = stopped_in(Remove)

@@ -68,6 +68,36 @@ def test_a_job_that_would_fail_leaves_as_a_whole() -> None:
     assert made.warnings == ()
 
 
+def test_whose_room_a_job_gives_up_as_well_stays() -> None:
+    """A gang needs two of three nodes. The one with a single pod is the cheaper second one, until the Job on the others
+    has to leave both of them anyway.
+    """
+    members = [pod(f"m{i}").cpu(4).priority(10).gang("vip") for i in range(2)]
+    others = [*nodes(3), gang("vip").min(2), *running(), pod("alone").cpu(4).on("n3"), *members]
+    survives = plan(*others, job(backoff_limit=0, ignores_disruption=True))["d/vip"]
+    assert (len(survives.victims), "alone" in victims(survives)) == (5, True)
+    made = plan(*others, job(backoff_limit=0))["d/vip"]
+    assert victims(made) == [f"train-{i}" for i in range(MEMBERS)]
+    assert {p.node for p in made.placements} == {"n1", "n2"}
+    assert [(s.unit.name, s.reason) for s in made.spared] == [("d/alone", "the gang fits without its room")]
+
+
+def test_a_gang_that_leaves_in_part_with_its_job_leaves_whole() -> None:
+    """Of gang low one member leaves with its Job, and so does Job train, from two nodes: the room of the other member
+    of low is not needed then, but it is of no use alone.
+    """
+    lone = [pod(f"low-{i}").cpu(4).priority(1).gang("low").owner("Job", f"low-{i}").on(f"n{i + 3}") for i in range(2)]
+    jobs = [job(f"low-{i}", parallelism=1, completions=1, backoff_limit=6 * i) for i in range(2)]
+    spread = [member(i).cpu(4 if i == 0 else 1).on("n1" if i == 0 else "n2").obj() for i in range(5)]
+    members = [pod(f"m{i}").cpu(4).priority(10).gang("vip") for i in range(3)]
+    whole: list[Any] = [gang("low").min(2), gang("vip").min(3), job(backoff_limit=0, parallelism=5, completions=5)]
+    made = plan(*nodes(4), *whole, *jobs, *lone, *spread, *members)["d/vip"]
+    assert {v.name: (v.method, v.partial) for v in made.victims if v.name.startswith("low")} == {
+        "low-0": ("suspend", False),
+        "low-1": ("delete", False),
+    }
+
+
 @pytest.mark.parametrize(
     ("fields", "options"),
     [

@@ -252,6 +252,7 @@ def render(outcomes: list[Outcome]) -> str:
         "writes judged",
         "late, given up",
         "late, sent before",
+        "late, refused",
         "violations",
         "hand-over p50/max s",
     )
@@ -270,6 +271,7 @@ def render(outcomes: list[Outcome]) -> str:
             o.writes,
             o.late,
             o.on_the_wire,
+            o.fenced,
             sum(map(len, o.violations.values())),
             _handovers(o),
         )

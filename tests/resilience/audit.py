@@ -35,7 +35,8 @@ class Write(msgspec.Struct, kw_only=True, frozen=True):
     """One request that writes. Times are seconds since the epoch by the server's clock: its arrival and its answer.
 
     ``audit_id`` is its sender's name for it. ``of_pod``: it changes or removes a pod, in whatever way; ``uid`` is the
-    incarnation of that pod that the request names as its condition (empty: it names none). ``process`` is the tag of
+    incarnation of that pod that the request names as its condition (empty: it names none), and ``version`` the one of
+    its versions that a removal names. ``process`` is the tag of
     the process that sent it. ``node`` is of bindings and nominations, ``plan`` and ``victims`` of nominations,
     ``preemptor`` of marks, ``holder`` of a Lease. ``whole`` is False where the server has never read a body, because
     the sender had gone: it has failed then.
@@ -46,6 +47,7 @@ class Write(msgspec.Struct, kw_only=True, frozen=True):
     audit_id: str = ""
     of_pod: bool = False
     uid: str = ""
+    version: str = ""
     process: str = ""
     user: str = ""
     received: float
@@ -80,13 +82,15 @@ def _write(event: Mapping[str, Any]) -> Write:
     timeout = _TIMEOUT.search(event.get("requestURI", ""))
     kind, more = _meaning(verb, ref, body)
     of_pod = ref.get("resource") == "pods" and (verb != "create" or bool(ref.get("subresource")))
+    condition = _condition(verb, ref, body) if of_pod else {}
     return Write(
         kind=kind,
         audit_id=event.get("auditID", ""),
         whole="requestObject" in event or (event.get("responseStatus") or {}).get("code", 0) < 400,
         object=f"{ref.get('namespace', '')}/{ref.get('name', '')}",
         of_pod=of_pod,
-        uid=_condition(verb, ref, body) if of_pod else "",
+        uid=str(condition.get("uid") or ""),
+        version=str(condition.get("resourceVersion") or ""),
         process=agent[1] if agent else "",
         user=event["user"]["username"],
         received=_seconds(event["requestReceivedTimestamp"]),
@@ -97,13 +101,13 @@ def _write(event: Mapping[str, Any]) -> Write:
     )
 
 
-def _condition(verb: str, ref: Mapping[str, Any], body: Mapping[str, Any]) -> str:
-    """The UID without which a write to a pod fails: what deletes says so, all others carry it in their metadata."""
+def _condition(verb: str, ref: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without which UID and version a write to a pod fails: what deletes says so, others have it in their metadata."""
     if ref.get("subresource") == "eviction":
         named = (body.get("deleteOptions") or {}).get("preconditions")
     else:
         named = body.get("preconditions" if verb in _DELETES else "metadata")
-    return str((named or {}).get("uid") or "")
+    return named or {}
 
 
 def _meaning(verb: str, ref: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -111,6 +111,7 @@ _FOLLOWING = "gangsched/core/lifecycle/following.py"
 _HEALING = "gangsched/core/lifecycle/healing.py"
 _LIFECYCLE = "gangsched/core/lifecycle/table.py"
 _NOMINATIONS = "gangsched/core/lifecycle/nominations.py"
+_MARKS = "gangsched/cluster/kube/marks.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
 _PREBIND = "gangsched/core/lifecycle/prebind.py"
 _RECHECKS = "gangsched/core/lifecycle/rechecks.py"
@@ -133,6 +134,16 @@ MUTANTS = (
         "removal without UID precondition",
         ((_BODIES, 'preconditions = {"uid": pod.uid}', "preconditions: dict[str, str] = {}"),),
         (_NAMES_UID,),
+    ),
+    Mutant(
+        "removal of any version",
+        ((_BODIES, 'preconditions["resourceVersion"] = version', "pass"),),
+        ("tests/cluster/kube/test_fence.py::test_a_removal_names_the_version_that_bears_its_mark",),
+    ),
+    Mutant(
+        "removal although its mark was taken back",
+        ((_MARKS, 'c.type == "DisruptionTarget" and c.status == "True"', 'c.type == "DisruptionTarget"'),),
+        ("tests/cluster/kube/test_marked_removals.py::test_what_a_pod_says_of_its_mark",),
     ),
     Mutant(
         "status patch without UID",
@@ -261,7 +272,7 @@ MUTANTS = (
     ),
     Mutant(
         "after a restart a list on record is not finished but made anew",
-        ((_TAKEOVER, "        plan.announced = bool(leaving)\n        return plan\n", "        return None\n"),),
+        ((_TAKEOVER, "        plan = Plan(intent.plan, placements, chosen, ())\n", "        return None\n"),),
         ("tests/core/test_restart.py::test_complete_marks_are_followed",),
     ),
     Mutant(

@@ -26,6 +26,7 @@ SHOWN_SECONDS = 2.0
 
 KINDS = (
     "no UID precondition",
+    "removal of any version",
     "mark before intent",
     "removal without mark",
     "removal before all marks",
@@ -44,8 +45,10 @@ KINDS = (
     "identity used twice",
 )
 GIVEN_UP, ON_THE_WIRE = "late write that was given up", "late write that had left before its sender was stopped"
+#: The server has refused it: its mark had been taken back, so its victim was not in the version that it named any more.
+FENCED = "late removal that the server refused"
 #: Counted and shown, but no violation: see docs/resilience.md. Every other rule holds for these writes, too.
-REMARKS = (GIVEN_UP, ON_THE_WIRE)
+REMARKS = (GIVEN_UP, ON_THE_WIRE, FENCED)
 
 
 class Rules:
@@ -211,6 +214,9 @@ class Rules:
         for w in self.ours:
             if w.of_pod and w.whole and not w.uid:
                 out["no UID precondition"].append(_say(w))
+        for w in self.removals:
+            if not w.version:
+                out["removal of any version"].append(_say(w))
 
     def _lists(self, out: dict[str, list[str]]) -> None:
         """Nominate, mark, remove: each complete before the next, one list for a gang at a time, nothing beside it."""
@@ -232,7 +238,7 @@ class Rules:
             preemptor, plan, problem = self._owner(w)
             if problem:
                 kind, _, text = problem.partition(": ")
-                out[kind].append(f"{_say(w)}: {text}")
+                out[FENCED if self._was_fenced(w) else kind].append(f"{_say(w)}: {text}")
             if w.done and plan:
                 removed[plan].add(w.uid)
                 victims = max(n.victims for n in self._plans[plan])
@@ -244,6 +250,11 @@ class Rules:
                 out["victim not lower"].append(f"{_say(w)}: for {preemptor}")
         for plan in removed:
             self._finished(plan, out)
+
+    def _was_fenced(self, w: Write) -> bool:
+        """Has the server refused a removal since its mark had been taken back?"""
+        last = self._marks.last(w.uid, w.answered)
+        return w.code == 409 and bool(w.version) and last is not None and last.kind == audit.UNMARK
 
     def _finished(self, plan: str, out: dict[str, list[str]]) -> None:
         """Was a list of which somebody was removed carried out to its end?"""

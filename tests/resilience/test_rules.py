@@ -11,7 +11,7 @@ from tests.resilience.audit import BIND, LEASE, MARK, NOMINATE, REMOVE, UNMARK, 
 from tests.resilience.evidence import Decided, Evidence, Known, Listed, Removing, Sent
 from tests.resilience.load import Life
 from tests.resilience.rivals import judge
-from tests.resilience.rules import ON_THE_WIRE, REMARKS, Rules
+from tests.resilience.rules import FENCED, ON_THE_WIRE, REMARKS, Rules
 
 US = "us"
 #: When the plan was made, in the seconds that its id says.
@@ -23,6 +23,7 @@ LIMITS = {"request_timeout_seconds": 0.7, "renew_deadline_seconds": 1.2, "durati
 def write(kind: str, at: float, uid: str = "", process: str = "p1", **more: Any) -> Write:
     """A request that arrived so long after the plan was made, and was answered at once."""
     told = {"code": 200, "timeout_seconds": 0.7, "user": US, "of_pod": kind != LEASE, **more}
+    told.setdefault("version", "7" if kind == REMOVE else "")
     name = f"default/{uid or 'lease'}"
     moment = MADE + at
     return Write(kind=kind, object=name, uid=uid, process=process, received=moment, answered=moment + 0.01, **told)
@@ -127,6 +128,14 @@ def test_a_list_is_finished(other: dict[str, Any], expected: set[str]) -> None:
 
 CASES: dict[str, tuple[list[Write], str]] = {
     "a removal that names no UID": ([*GOOD, write(REMOVE, 0.5, "")], "no UID precondition"),
+    "a removal of whatever the pod is by now": (
+        [*GOOD, write(REMOVE, 0.35, "v2", version="")],
+        "removal of any version",
+    ),
+    "a mark that was taken back, and the server knows": (
+        [*without(7), write(UNMARK, 0.25, "v2"), write(REMOVE, 0.3, "v2", code=409)],
+        FENCED,
+    ),
     "a member was not nominated": (without(3), "mark before intent"),
     "nominations came after the marks": (
         [*without(2, 3), nominate(0.25, "m1"), nominate(0.25, "m2")],

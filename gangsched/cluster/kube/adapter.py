@@ -25,7 +25,9 @@ from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.inbox import Inbox, SteadyClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
+from gangsched.cluster.kube.marks import Marks
 from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.stamps import Stamps
 from gangsched.cluster.kube.tasks import end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
@@ -127,6 +129,7 @@ class KubeCluster:
         # Changes of leadership that were told, and those that the decision thread has taken in.
         self._term = self._known_term = 0
         self._foreign = Foreign()
+        self._marks = Marks()
         self._known_events = 0  # that the decision thread has taken in
         # What has been submitted and not fetched by the I/O thread, with the two numbers of then.
         self._leaving: deque[tuple[tuple[Action, ...], int, int]] = deque()
@@ -256,9 +259,10 @@ class KubeCluster:
         writer = self._writer = Writer(
             client,
             self._deliver,
-            now=time.time,
+            now=Stamps(client.seconds_ahead).now,
             fence=self._fence,
             foreign=self._foreign,
+            marks=self._marks,
             controller=self._controller,
             instance=self._identity,
             on_gang_status=self._on_gang_status,
@@ -377,6 +381,7 @@ class KubeCluster:
 
     def _deliver(self, events: Sequence[Event]) -> None:
         self._foreign.delivered(events)
+        self._marks.delivered(events)
         self._inbox.put(events)
         self._observe("inbox_events", len(self._inbox), {})
 

@@ -85,7 +85,7 @@ def write_request(action: Write | SetCondition, now: float) -> Request:
             condition = _condition("PodScheduled", "False", action.reason, action.message, now)
             return _status_patch(action.pod, {"conditions": [condition]})
         case Remove():
-            return _remove(action)
+            return remove_request(action)
         case BindVolume():
             return _bind_volume(action)
         case SelectNode():
@@ -158,9 +158,12 @@ def _bind(action: Bind) -> Request:
     return Request("POST", pod_path(pod, "binding"), msgspec.json.encode(body))
 
 
-def _remove(action: Remove) -> Request:
+def remove_request(action: Remove, version: str = "") -> Request:
+    """A pod is deleted, or evicted, if it is the one that is meant and, where ``version`` is given, still in that."""
     pod = action.pod
     preconditions = {"uid": pod.uid}
+    if version:
+        preconditions["resourceVersion"] = version
     if not action.evict:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         return Request("DELETE", pod_path(pod), msgspec.json.encode(options), accept=_BRIEF)

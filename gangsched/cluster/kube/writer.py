@@ -9,45 +9,40 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
 from gangsched.cluster.kube.bodies import (
     Request,
-    claim_path,
     job_request,
     mark_request,
-    pod_path,
+    remove_request,
     report_request,
-    volume_path,
     write_request,
 )
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.jobs import Verdict, left_out, look_at_job, read_job, writes_templates
 from gangsched.cluster.kube.lanes import Item, Lanes
+from gangsched.cluster.kube.marks import Marks
 from gangsched.cluster.kube.recalls import RECALLED, Recalls
 from gangsched.cluster.kube.retry import Backoff, Window
 from gangsched.cluster.kube.tasks import end
+from gangsched.cluster.kube.verdicts import Verdicts
 from gangsched.core.actions import (
     Action,
     Bind,
-    BindVolume,
     GangStatus,
     PodRef,
     Recall,
     Remove,
     Report,
     ResumeJob,
-    SelectNode,
     SetCondition,
     SuspendJob,
     Write,
 )
 from gangsched.core.events import Event, Outcome, WriteDone
-from gangsched.model import wire_volumes
-from gangsched.model.convert_volumes import SELECTED_NODE
 
 _log = structlog.get_logger(__name__)
 
@@ -74,31 +69,13 @@ class WriteSettings(NamedTuple):
     calm_seconds: float = 0.05
 
 
-class _Identity(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Identity = msgspec.field(default_factory=_Identity)
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-_pod_decoder = msgspec.json.Decoder(_Pod)
-_volume_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolume)
-_claim_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolumeClaim)
-
-
 class Writer:
     """Executes actions on one event loop; run :meth:`run` as a task.
 
     ``answer`` gets one :class:`WriteDone` for every action with an id. ``fence`` is the monotonic time after
     which nothing may be written; ``now`` is the wall clock for condition times. ``controller`` and ``instance``
-    sign Events. ``foreign`` knows what others have bound since a binding was decided: such a one is not sent.
+    sign Events. ``foreign`` knows what others have bound since a binding was decided: such a one is not sent. ``marks``
+    knows in which versions the marks of victims stand.
     """
 
     def __init__(
@@ -111,6 +88,7 @@ class Writer:
         controller: str,
         instance: str,
         foreign: Foreign | None = None,
+        marks: Marks | None = None,
         on_gang_status: Callable[[GangStatus], None] | None = None,
         settings: WriteSettings | None = None,
         observe: Observe = ignore,
@@ -138,6 +116,8 @@ class Writer:
         self._answers: list[Event] = []
         self._reported_drops: dict[str, int] = {}
         self._recalls = Recalls()
+        self._marks = marks if marks is not None else Marks()
+        self._verdicts = Verdicts(client, self._marks, self._settings.timeout_seconds)
 
     # ----------------------------------------------------------------------------------------------------- intake
 
@@ -290,8 +270,8 @@ class Writer:
         request: Request | None
         if isinstance(action, Report):
             request = report_request(action, self._controller, self._instance, self._now())
-        elif isinstance(action, ResumeJob) and action.templates is not None:
-            request = None  # it depends on what the templates are
+        elif _rests_on_what_is_there(action):
+            request = None
         else:
             request = write_request(action, self._now())
         low = item.lane != "write"
@@ -300,20 +280,20 @@ class Writer:
         unsure = False  # whether an earlier attempt has taken effect
         removal = self._recalls.of(action)
         while True:
-            retry_after, problem = None, ""
+            retry_after, problem = None, "what it rests on could not be read"
             if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
                 return Outcome.TRANSIENT, NOT_LEADING
             if news := self._news(item):
                 return self._given_up(item, news)
             began, unsure_before = time.monotonic(), removal is not None and removal.unsure
+            verdict: Verdict | None = None
             try:
                 if request is None:
-                    assert isinstance(action, ResumeJob)
-                    found = await read_job(self._client, self._settings.timeout_seconds, action.job)
-                    request = job_request(action, action.version, found)
-                await self._attempt(request, item)
-                verdict: Verdict | None = (Outcome.OK, left_out(action, request))
-                self._window.answered(time.monotonic() - began, too_many=False)
+                    request, verdict = await self._prepared(action)
+                if request is not None:
+                    self._marks.written(action, await self._attempt(request, item))
+                    verdict = (Outcome.OK, left_out(action, request))
+                    self._window.answered(time.monotonic() - began, too_many=False)
             except ApiError as error:
                 refused = error.status == 429 and "DisruptionBudget" not in error.causes
                 if refused and isinstance(action, Bind) and not unsure:
@@ -330,23 +310,42 @@ class Writer:
                     )
                 else:
                     retry_after, problem = error.retry_after_seconds, str(error)
-                    verdict = await self._judge(action, error)
+                    if error.status == 409 and isinstance(action, Remove):
+                        self._marks.forget(action.pod)  # it is not in this version any more
+                    verdict = await self._verdicts.judge(action, error)
             except UnreachableError as error:
                 unsure = True
                 self._window.answered(time.monotonic() - began, too_many=False)
                 if news := self._news(item):
                     return self._given_up(item, news)
-                verdict, problem = await self._unanswered(action), str(error)
+                verdict, problem = await self._verdicts.unanswered(action), str(error)
             if verdict is not None:
                 if verdict[0] is Outcome.OK and isinstance(action, Remove) and action.evict and action.mark:
                     await self._restore_mark(action)
                 return verdict
+            if isinstance(action, Remove) and action.mark:
+                request = None  # it may be in another version by now
             delay = backoff.next_seconds(retry_after)
             if time.monotonic() + delay >= until:
                 return Outcome.TRANSIENT, problem
             await self._recalls.pause(action, delay)
             if not self._news(item):
                 await self._client.bucket.take()
+
+    async def _prepared(self, action: Write | SetCondition | Report) -> tuple[Request | None, Verdict | None]:
+        """The request for an action that rests on what the server has now, or what comes of it without one; neither
+        when that could not be read. Raises :class:`ApiError` and :class:`UnreachableError`.
+        """
+        if isinstance(action, ResumeJob):
+            found = await read_job(self._client, self._settings.timeout_seconds, action.job)
+            return job_request(action, action.version, found), None
+        assert isinstance(action, Remove)
+        if not self._marks.version(action.pod):
+            await self._client.bucket.take()
+            verdict = await self._verdicts.look(action, 0, "nothing is known of its mark")
+            if verdict is not None or not self._marks.version(action.pod):
+                return None, verdict
+        return remove_request(action, self._marks.version(action.pod)), None
 
     async def _attempt(self, request: Request, item: Item | None = None) -> bytes:
         now = time.monotonic()
@@ -389,85 +388,6 @@ class Writer:
             removal.unsure = True
         return until
 
-    async def _judge(self, action: Write | SetCondition | Report, error: ApiError) -> Verdict | None:
-        """The outcome that an error means for this action; None when it should be tried again."""
-        status, message = error.status, error.message
-        if isinstance(action, Report):
-            if status == 409:
-                return Outcome.OK, ""  # our own earlier attempt has been stored
-            return None if error.transient or status == 401 else (Outcome.REFUSED, message)
-        if status == 404:
-            return Outcome.GONE, message
-        if isinstance(action, Remove) and action.evict:
-            if status == 429 and "DisruptionBudget" in error.causes:
-                return Outcome.BLOCKED, message
-            if status == 500 and "more than one PodDisruptionBudget" in message:
-                return Outcome.REFUSED, message
-            if status == 504:
-                return await self._unanswered(action)
-        if status in (409, 422) and isinstance(action, BindVolume | SelectNode):
-            return await self._look_at_volume(action, message)
-        if status in (409, 422):
-            # Both are said for another pod of that name, and for other reasons: the pod itself knows.
-            return await self._look(action, error.status, message)
-        if error.transient or status == 401:
-            return None
-        return Outcome.REFUSED, message
-
-    async def _unanswered(self, action: Write | SetCondition | Report) -> Verdict | None:
-        """No answer came in time; usually repeating the write tells, but not for an eviction.
-
-        Of an eviction that means another pod the API server repeats the conflict itself, longer than we wait.
-        """
-        if isinstance(action, Remove) and action.evict:
-            return await self._look(action, 0, "no answer to the eviction")
-        return None
-
-    async def _look(self, action: Write | SetCondition, status: int, message: str) -> Verdict | None:
-        """What the pod itself says about an attempt that failed with ``status`` (0: without an answer)."""
-        path = pod_path(action.pod)
-        try:
-            body = await self._client.attempt("GET", path, timeout_seconds=self._settings.timeout_seconds)
-            pod = answer_of(_pod_decoder, body, f"GET {path}")
-        except ApiError as failure:
-            return (Outcome.GONE, message) if failure.status == 404 else None
-        except UnreachableError:
-            return None
-        if pod.metadata.uid != action.pod.uid:
-            return Outcome.GONE, message
-        if status == 422:
-            return Outcome.REFUSED, message
-        if isinstance(action, Bind):
-            if pod.spec.node_name == action.node:
-                return Outcome.OK, ""
-            if pod.spec.node_name or pod.metadata.deletion_timestamp:
-                return Outcome.CONFLICT, message
-        return None
-
-    async def _look_at_volume(self, action: BindVolume | SelectNode, message: str) -> Verdict | None:
-        """What a volume or claim says about an attempt to bind it that was refused: it may be as it should be."""
-        if isinstance(action, BindVolume):
-            path = volume_path(action.volume)
-        else:
-            path = claim_path(action.pod.namespace, action.claim)
-        try:
-            body = await self._client.attempt("GET", path, timeout_seconds=self._settings.timeout_seconds)
-            if isinstance(action, BindVolume):
-                volume = answer_of(_volume_decoder, body, f"GET {path}")
-                uid, ref = volume.metadata.uid, volume.spec.claim_ref
-                wanted, done = action.volume_uid, ref is not None and ref.uid == action.claim_uid
-            else:
-                claim = answer_of(_claim_decoder, body, f"GET {path}")
-                uid, wanted = claim.metadata.uid, action.claim_uid
-                done = (claim.metadata.annotations or {}).get(SELECTED_NODE) == action.node
-        except ApiError as failure:
-            return (Outcome.GONE, message) if failure.status == 404 else None
-        except UnreachableError:
-            return None
-        if uid != wanted:
-            return Outcome.GONE, message
-        return (Outcome.OK, "") if done else (Outcome.CONFLICT, message)
-
     async def _restore_mark(self, action: Remove) -> None:
         """An eviction writes a DisruptionTarget of its own over ours; put ours back while the pod still exists."""
         pod: PodRef = action.pod
@@ -475,3 +395,10 @@ class Writer:
             await self._attempt(mark_request(pod, action.mark, self._now(), action.reason))
         except (ApiError, UnreachableError) as error:
             _log.debug("the mark was not restored", pod=pod.key, error=str(error))
+
+
+def _rests_on_what_is_there(action: Write | SetCondition | Report) -> bool:
+    """Is the request not known from the action alone? It may depend on what templates of a Job are, or on a mark."""
+    return (isinstance(action, ResumeJob) and action.templates is not None) or (
+        isinstance(action, Remove) and bool(action.mark)
+    )

@@ -127,7 +127,8 @@ class Following:
     def _as_planned(self, group: Group, plan: Plan) -> bool:
         """Do its members still wait? And, as long as nobody has left for it, does the gang need as many as before?"""
         lacking = self._world.membership.lacking
-        if group.state in (State.NOMINATED, State.MARKED) and lacking(group.gangs) != plan.required:
+        nobody_left = group.state in (State.NOMINATED, State.MARKED) and not plan.announced
+        if nobody_left and lacking(group.gangs) != plan.required:
             return False
         pods = (self._world.pods.get(uid) for uid in plan.node_of)
         return all(p is not None and p.live and not p.node and p.gang in group.gangs for p in pods)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gangsched.core.actions import Action, Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark, WithdrawNomination
 from gangsched.core.decision import BIND, WAIT, Verdict, Victim
@@ -30,6 +30,9 @@ from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.state.world import World
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.model.records import GangId
+
+#: So often marks that others have taken back are written again for one list.
+_MARKED_AGAIN = 3
 
 
 class Phases:
@@ -181,15 +184,20 @@ class Phases:
             return
         unknown = [f for f in failures if f.outcome is Outcome.TRANSIENT]
         unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
-        if group.state in (State.EVICTING, State.ROLLING_BACK) and len(unknown) + len(unsent) == len(failures):
+        unmarked = self._unmarked(group, plan, failures)
+        again = len(unknown) + len(unsent) + unmarked == len(failures)
+        if again and group.state in (State.EVICTING, State.ROLLING_BACK):
             plan.unsure.update(pod for f in unknown for pod in plan.meant(f.uid))
             plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
+            plan.marked_again += bool(unmarked)
             if group.state is State.ROLLING_BACK:
                 rollback.remove(self._steps, group)
-            elif self._rechecks.goes_on(group, plan):
-                self._steps.remove(group)  # the same list again, until the gang's time is over
-            else:
+            elif not self._rechecks.goes_on(group, plan):
                 self._signal(group, Signal.PLAN_BROKEN)
+            elif unmarked:
+                self._signal(group, Signal.MARK_LOST)
+            else:
+                self._steps.remove(group)  # the same list again, until the gang's time is over
             return
         if group.state is State.BINDING and unknown:
             # It may have taken effect: only the same binding again can tell without giving the room away twice.
@@ -208,6 +216,16 @@ class Phases:
         group.look = self._world.membership.look(group.gangs)  # what has become of these writes is no news
         self._signal(group, self._verdict_on(group, {f.outcome for f in failures}))
         self._recheck(group)
+
+    @staticmethod
+    def _unmarked(group: Group, plan: Plan, failures: Sequence[Failure]) -> int:
+        """How many removals failed because others have taken back the mark, or because of the state that a pod is in
+        otherwise: then the same list is marked again. Not for ever: somebody may want the pod to stay.
+        """
+        if group.state is not State.EVICTING or plan.marked_again >= _MARKED_AGAIN:
+            return 0
+        conflicts = [f for f in failures if f.outcome is Outcome.CONFLICT]
+        return len(conflicts) if all(f.uid in plan.victims for f in conflicts) else 0
 
     @staticmethod
     def _verdict_on(group: Group, outcomes: set[Outcome]) -> Signal:

@@ -61,16 +61,16 @@ class Rechecks:
 
     def _look(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> _Look:
         """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered.
-        Who is gone after a removal without an answer has been removed.
+        Who is gone after a removal without an answer has been removed; who has ended before one had an effect has not.
         """
         pods, removed = self._world.pods, plan.removed.difference(unanswered)
         standing = [uid for uid in self._steps.standing(plan) if uid not in removed]
-        if group.state is not State.EVICTING:
+        if not plan.announced:
             return _Look(standing, set())
-        known = ((uid, pods.get(uid)) for uid in plan.victims)
-        left = {uid for uid, pod in known if uid in removed or (pod is not None and pod.deleting_since is not None)}
-        left |= {uid for uid in plan.unsure if uid in plan.victims and uid not in pods}
-        return _Look(standing, {_unit(plan.victims[uid]) for uid in left})
+        left = {uid for uid in plan.victims if (pod := pods.get(uid)) is not None and pod.deleting_since is not None}
+        left |= removed | {uid for uid in plan.unsure if uid not in pods}
+        left = left - plan.ended | plan.left
+        return _Look(standing, {_unit(plan.victims[uid]) for uid in left if uid in plan.victims})
 
     def _right(self, group: Group, plan: Plan, now: _Look, room: bool = True) -> bool:
         """May the victims that stand all still be evicted? And does the gang need them to go, if ``room`` may have
@@ -159,7 +159,9 @@ class Rechecks:
     def _spare_ended(self, group: Group, plan: Plan, changes: Sequence[Change]) -> None:
         """A victim that has ended by itself need not be removed, and one that is gone cannot be."""
         touched = {change.pod.uid for change in changes if change.pod is not None and change.pod.uid in plan.victims}
-        ended = {uid for uid in touched if (pod := self._world.pods.get(uid)) is None or pod.finished}
+        known = {uid: self._world.pods.get(uid) for uid in touched}
+        ended = {uid for uid, pod in known.items() if pod is None or pod.finished}
+        plan.ended |= {uid for uid, p in known.items() if p is not None and p.finished and p.deleting_since is None}
         if ended:
             removals = self._steps.writes.removals(group.key)
             self._steps.recall(group.key, [r for r in removals if r.pod.uid in ended])

@@ -234,6 +234,8 @@ class Steps:
         scheduler = group.gangs[0].scheduler
         text = report.mark_message(scheduler, group.name, self.trigger(group).key)
         for uid in self.standing(plan):
+            if uid in plan.removed:
+                continue  # it is leaving, and does not look like it yet
             action_id = self.new_id()
             self.marks.add(uid)
             self.mark_texts.asked(uid, group.key, text)

@@ -49,6 +49,7 @@ class Signal(_Word):
     PLAN = "plan"  # decided: needs room that is, or must be, given up
     NO_FIT = "no-fit"  # decided: nothing helps now
     WRITTEN = "written"  # every write of the current phase has succeeded
+    MARK_LOST = "mark-lost"  # marks of victims that are still there have been taken back by others
     WRITE_FAILED = "write-failed"  # a write of the current phase failed for good
     ROOM_FREED = "room-freed"  # the last victim and awaited pod is gone
     PLAN_BROKEN = "plan-broken"  # a nominated node or member is lost, or somebody took the room
@@ -120,6 +121,7 @@ def _table() -> dict[tuple[State, Signal], Step]:
         (s.NOMINATED, e.WRITTEN): Step(s.MARKED, (Do.MARK,)),
         (s.MARKED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,)),
         (s.EVICTING, e.WRITTEN): Step(s.WAITING),
+        (s.EVICTING, e.MARK_LOST): Step(s.MARKED, (Do.MARK,)),
         (s.WAITING, e.ROOM_FREED): Step(s.BINDING, (Do.BIND,)),
         (s.WAITING, e.START): Step(s.STARTING, (Do.LET_GO_ON,)),
         (s.WAITING, e.VOLUMES): Step(s.PREBINDING, (Do.PREBIND,)),
@@ -187,6 +189,10 @@ IGNORED: dict[Signal, tuple[tuple[State, ...], str]] = {
             State.BOUND,
         ),
         "late answers to writes of a phase that is over; claims that are not bound yet, or pods that are still to come",
+    ),
+    Signal.MARK_LOST: (
+        tuple(s for s in State if s is not State.EVICTING),
+        "only a removal says so",
     ),
     Signal.WRITE_FAILED: (
         (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND),

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from gangsched.core.decision import Placement, UnitRef, Victim
-from gangsched.core.groups import Group, Plan
+from gangsched.core.groups import Group, Plan, names_of
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.suspension import is_suspended_job
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
+from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.removal import as_begun, incomplete
 from gangsched.core.preemption.units import ATOMIC, ELASTIC, mode_of
 from gangsched.core.state.world import World
@@ -71,7 +72,10 @@ class Takeover:
             return None
         plan = Plan(intent.plan, placements, chosen, ())
         plan.nominated = {p.uid for p in placements}
-        plan.announced = bool(leaving)
+        plan.announced = bool(leaving) or halved
+        plan.left = {p.uid for p in leaving}
+        if halved:
+            plan.left |= {p.uid for p in victims if self._may_be_halved(p.gang)}
         return plan
 
     def _plan_of_job(self, group: Group) -> Plan | None:
@@ -91,10 +95,13 @@ class Takeover:
             return None
         plan = Plan(f"{int(self._now * 1000):x}-0", placements, chosen, ())
         plan.announced = True
+        plan.left = {p.uid for p in leaving}
         return plan
 
     def _as_begun(self, group: Group, pods: Sequence[Pod]) -> list[Victim]:
-        return as_begun([self._victim(p) for p in pods], self._world, self._decider.options, group.gangs)
+        chosen = {p.uid for p in pods}
+        victims = [self._victim(p, partial=self._goes_on(p.gang, chosen)) for p in pods]
+        return as_begun(victims, self._world, self._decider.options, group.gangs, budgets_of(self._world))
 
     def _nominations(self, group: Group) -> tuple[report.Intent | None, list[Placement]]:
         """The newest plan on record, and where it has nominated members to; older records are stale."""
@@ -141,16 +148,32 @@ class Takeover:
         groups = {self._world.membership.group(p.gang)[0] for p in victims if p.gang.family != SINGLE}
         return any(self._leaves_whole(group, chosen) for group in groups)
 
+    def _goes_on(self, gang: GangId, chosen: Container[str]) -> bool:
+        """Does somebody stay of the group of this gang, of which only these pods were chosen?"""
+        if gang.family == SINGLE:
+            return False
+        gangs, _ = self._world.membership.group(gang)
+        return any(self._staying(gangs, chosen).values()) and not self._leaves_whole(gangs, chosen)
+
+    def _staying(self, gangs: Sequence[GangId], chosen: Container[str]) -> dict[GangId, int]:
+        """How many of each gang are bound and were not chosen."""
+        census = self._world.membership.census
+        return {gang: sum(p.uid not in chosen for p in census(gang).bound) for gang in gangs}
+
     def _leaves_whole(self, gangs: Sequence[GangId], chosen: Container[str]) -> bool:
         """Of a group of which only these pods were chosen: do the others leave with them?"""
-        membership = self._world.membership
-        staying = {gang: sum(p.uid not in chosen for p in membership.census(gang).bound) for gang in gangs}
-        if not any(staying.values()) or len(gangs) > 1:
-            return any(staying.values())
-        spec = membership.spec(gangs[0])
+        staying = self._staying(gangs, chosen)
+        if not any(staying.values()):
+            return False
+        taken = {gang for gang in gangs if any(p.uid in chosen for p in self._world.membership.census(gang).bound)}
+        return any(self._does_not_live_with(gang, staying[gang]) for gang in taken)
+
+    def _does_not_live_with(self, gang: GangId, staying: int) -> bool:
+        """Do so few members of a gang stay that its whole group leaves?"""
+        spec = self._world.membership.spec(gang)
         mode = mode_of(spec, self._decider.options)
         if mode == ELASTIC:
-            return spec is None or staying[gangs[0]] < spec.min_member
+            return spec is None or staying < spec.min_member
         return mode == ATOMIC
 
     def _may_be_halved(self, gang: GangId) -> bool:
@@ -165,10 +188,13 @@ class Takeover:
     def _needless(self, group: Group, placements: Sequence[Placement]) -> bool:
         return self._decider.has_room(group.gangs, group.key, self._now, {p.uid: p.node for p in placements})
 
-    def _victim(self, pod: Pod) -> Victim:
+    def _victim(self, pod: Pod, *, partial: bool) -> Victim:
         spec = self._world.membership.spec(pod.gang)
         unit = UnitRef(spec.kind if spec is not None else "PodGroup", pod.gang.key)
-        return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, False, pod.priority, False, why=_WHY)
+        gangs, _ = self._world.membership.group(pod.gang)
+        if len(gangs) > 1 and not partial:
+            unit = UnitRef("GangGroup", names_of(gangs))
+        return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, partial, pod.priority, False, why=_WHY)
 
 
 def _age(plan: str) -> tuple[int, int]:

@@ -24,13 +24,14 @@ from gangsched.core.decision import (
 from gangsched.core.planning.awaiting import awaited
 from gangsched.core.planning.placement import Placed
 from gangsched.core.planning.refusal import priority_warnings
+from gangsched.core.planning.sparing import needless
 from gangsched.core.planning.topology import Domain, least_harmful
 from gangsched.core.planning.trial import NOBODY, Trial
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.planner import Choice, Search
-from gangsched.core.preemption.removal import by_suspension
+from gangsched.core.preemption.removal import SUSPEND, by_suspension
 from gangsched.core.preemption.units import Units
 from gangsched.core.queueing.turns import both, waits_behind
 from gangsched.core.state.podtable import TERMINATING
@@ -216,15 +217,10 @@ class Attempt(Trial):
 
     def preempt(self, units: Units, choice: Choice) -> Verdict:
         """The victims are known: place the members in the room that they leave."""
-        sim = self.simulation()
-        waits = self.lift_terminating(sim)
-        sim.lift_all(np.array(sorted(choice.taken), dtype=np.int64))
-        placed = self.placer.required(self.wants, sim, choice.rows or self.nominated(sim))
+        choice, victims = self._leaving(units, choice)
+        sim, waits, placed = self._room_of(victims, choice)
         if not placed.complete:  # pragma: no cover - the search has placed the same members in the same room
             return self.unschedulable("the plan could not be placed", units)
-        budgets = self.budgets()
-        victims = explain.victims(units, choice, budgets, self.options)
-        victims = by_suspension(victims, self.world, self.options, self.priority, budgets)
         leaving = {("Pod", v.key) for v in victims}  # those that only leave with their owner too
         gone = {v.uid for v in victims}
         awaiting = self._awaiting(placed.rows, gone)
@@ -244,6 +240,40 @@ class Attempt(Trial):
             stopped=choice.stopped,
             steps=choice.steps,
         )
+
+    def _room_of(self, victims: Iterable[Victim], choice: Choice) -> tuple[Simulation, bool, Placed]:
+        """The cluster without these victims and without those that terminate, whether there are any of the latter, and
+        the members in it.
+        """
+        sim = self.simulation()
+        waits = self.lift_terminating(sim)
+        slot_of = self.world.snapshot.table.slot_of
+        sim.lift_all(np.array(sorted(slot_of[v.uid] for v in victims), dtype=np.int64))
+        return sim, waits, self.placer.required(self.wants, sim, choice.rows or self.nominated(sim))
+
+    def _leaving(self, units: Units, choice: Choice) -> tuple[Choice, tuple[Victim, ...]]:
+        """Who leaves when these were chosen, and how. Where more pods leave with their Job, others that were chosen may
+        stay.
+        """
+        budgets, slot_of = self.budgets(), self.world.snapshot.table.slot_of
+
+        def leaving(staying: frozenset[str]) -> tuple[Choice, tuple[Victim, ...]]:
+            left = choice.taken.difference(slot_of[uid] for uid in staying)
+            fewer = msgspec.structs.replace(choice, taken=left)
+            victims = explain.victims(units, fewer, budgets, self.options)
+            return fewer, by_suspension(victims, self.world, self.options, self.priority, budgets)
+
+        def fits_without(staying: frozenset[str]) -> bool:
+            victims = leaving(staying)[1]
+            same = with_job == {v.uid for v in victims if v.method == SUSPEND}
+            return same and self._room_of(victims, choice)[2].complete
+
+        _, victims = leaving(frozenset())
+        if len(victims) == len(choice.taken) or self.gate is not None:
+            return choice, victims
+        with_job = {v.uid for v in victims if v.method == SUSPEND}
+        torn = {v.unit for v in victims if v.method == SUSPEND}  # others of these leave without a Job
+        return leaving(needless([v for v in victims if v.unit not in torn], fits_without))
 
     def unschedulable(self, why_not: str, units: Units | None) -> Verdict:
         """Say for every member why it has no node, and for the gang why evictions would not help."""

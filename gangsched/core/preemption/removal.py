@@ -9,7 +9,7 @@ A Job of a JobSet is suspended with its JobSet: https://jobset.sigs.k8s.io/docs/
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -45,18 +45,9 @@ def by_suspension(
         return tuple(victims)
     out = {v.uid: v for v in victims}
     for job, chosen in jobs:
-        if (
-            not (_holds_quota(chosen) or _would_end(job, chosen, world))
-            or not may_suspend(job, world, options)
-            or any(v.partial for v in chosen)
-        ):
-            continue
         others = staying(job, world, out)
-        if any(protected(p, options.evict_daemonset_pods) or p.priority >= priority for p in others):
-            continue
-        pods = [world.pods[uid] for uid in out] + others
-        beyond = budgets.beyond(pods) if budgets else set()
-        if options.strict_budgets and beyond:
+        beyond = budgets.beyond([*(world.pods[uid] for uid in out), *others]) if budgets else set()
+        if not (_leaves_so(job, chosen, world, options) and _may_follow(others, options, priority, beyond)):
             continue
         for pod in others:
             out[pod.uid] = _other(pod, job, pod.uid in beyond)
@@ -65,17 +56,38 @@ def by_suspension(
     return tuple(sorted(out.values(), key=lambda v: v.key))
 
 
-def as_begun(victims: Sequence[Victim], world: World, options: Options, gangs: Sequence[GangId]) -> list[Victim]:
+def as_begun(
+    victims: Sequence[Victim], world: World, options: Options, gangs: Sequence[GangId], budgets: Budgets
+) -> list[Victim]:
     """The same for victims that an earlier process has chosen for these gangs: nobody is added, and who is leaving with
-    its Job already goes on doing so.
+    its Job already goes on doing so, as does who is leaving without it. Whoever would have to be added and may not be
+    was not chosen then either.
     """
+    priority = world.membership.preemptor_priority(gangs)
     found = [msgspec.structs.replace(v, reason=_quota_reason(v, world, gangs)) for v in victims]
     out = {v.uid: v for v in found}
     for job, chosen in _by_job(found, world):
-        leaves = _holds_quota(chosen) or _would_end(job, chosen, world)
-        if job.suspended or (leaves and may_suspend(job, world, options)):
+        others = staying(job, world, out)
+        beyond = budgets.beyond([*(world.pods[uid] for uid in out), *others]) if budgets else set()
+        leaves = _leaves_so(job, chosen, world, options) and _may_follow(others, options, priority, beyond)
+        one_by_one = any(world.pods[v.uid].deleting_since is not None for v in chosen)
+        if job.suspended or (leaves and not one_by_one):
             out.update({v.uid: msgspec.structs.replace(v, method=SUSPEND) for v in chosen})
     return list(out.values())
+
+
+def _leaves_so(job: Suspendable, chosen: Sequence[Victim], world: World, options: Options) -> bool:
+    """Does a Job of which these were chosen leave as a whole, if its other pods may follow?"""
+    if any(v.partial for v in chosen) or not may_suspend(job, world, options):
+        return False
+    return _holds_quota(chosen) or _would_end(job, chosen, world)
+
+
+def _may_follow(others: Iterable[Pod], options: Options, priority: int, beyond: Collection[str]) -> bool:
+    """May these be evicted too, for a preemptor of this priority? All that leave break budgets by those ``beyond``."""
+    if options.strict_budgets and beyond:
+        return False
+    return not any(protected(p, options.evict_daemonset_pods) or p.priority >= priority for p in others)
 
 
 def _quota_reason(victim: Victim, world: World, gangs: Sequence[GangId]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from aiohttp.abc import AbstractStreamWriter
 
-from gangsched.cluster.kube.bodies import write_request
+from gangsched.cluster.kube.bodies import remove_request, write_request
 from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.proxied import Punctual
 from gangsched.cluster.kube.retry import TokenBucket
@@ -49,6 +49,13 @@ def test_every_write_to_a_pod_names_the_uid_that_it_means(action: PodWrite) -> N
         assert options["preconditions"] == {"uid": "uid-of-a"}
     else:
         assert body["metadata"]["uid"] == "uid-of-a"
+
+
+@pytest.mark.parametrize("evict", [False, True])
+def test_a_removal_names_the_version_that_bears_its_mark(*, evict: bool) -> None:
+    """So the API server refuses it once the mark has been taken back."""
+    body = json.loads(remove_request(Remove(1, POD, evict, "m"), "7").body)
+    assert body.get("deleteOptions", body)["preconditions"] == {"uid": POD.uid, "resourceVersion": "7"}
 
 
 class Server:

@@ -190,6 +190,7 @@ async def test_eviction_is_blocked_by_a_budget(
     await reader.leading()
     await reader.do(Bind(1, pod, "node-0"))
     await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.phase == "Running")
+    await reader.do(Mark(4, pod, "ours"))
     [answer] = await reader.do(Remove(2, pod, evict=True, mark="ours"))
     assert answer.outcome == Outcome.BLOCKED
     assert "budget" in answer.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.cluster.sim import World
+from gangsched.cluster.sim import World, writes
 from gangsched.cluster.sim.drained import drained_before_marked, drained_while_open, marked_while_open
 from gangsched.cluster.sim.history import CHANGE, USER, Cause
 from gangsched.cluster.sim.invariants import unplanned_removals, unplanned_suspensions, violations
@@ -66,13 +66,15 @@ def test_a_removal_for_a_queue_that_is_gone_is_found() -> None:
     there = cluster()
     there.store.apply(QueueObjectGone("ClusterQueue", "", "a"), Cause(USER, CHANGE))
     there.clock.advance_to(5.0)
-    outcomes(there, MARK_X, REMOVE_X, Remove(7, ref("y"), mark=TEXT.replace("Queue a", "Queue b")))
+    other = TEXT.replace("Queue a", "Queue b")
+    outcomes(there, MARK_X, REMOVE_X, Mark(6, ref("y"), other), Remove(7, ref("y"), mark=other))
     assert len(drained_while_open(there.history)) == 2
 
 
 @pytest.mark.parametrize("before", [[], [MARK_X, Unmark(6, ref("x"), "stay")], [Mark(6, ref("x"), "another text")]])
-def test_a_removal_without_the_mark_is_found(before: list[Mark | Unmark]) -> None:
-    """Never marked, unmarked since, or marked for something else."""
+def test_a_removal_without_the_mark_is_found(before: list[Mark | Unmark], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never marked, unmarked since, or marked for something else; the server would let that pass."""
+    monkeypatch.setattr(writes, "_marked", lambda _: True)
     there = cluster()
     outcomes(there, *before, REMOVE_X)
     assert len(unplanned_removals(there.history)) == 1

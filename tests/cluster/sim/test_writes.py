@@ -126,12 +126,26 @@ def test_eviction_takes_from_the_budget():
     """The first eviction uses the budget up, the second is blocked, and DELETE asks no budget."""
     pods = [pod(n, node="n1", labels={"app": "web"}) for n in "abc"]
     there = world(node("n1"), *pods, budget("pdb", "web", max_unavailable=1))
-    first, second = Remove(1, ref("a"), evict=True, mark="m"), Remove(2, ref("b"), evict=True)
+    first, second = Remove(1, ref("a"), evict=True), Remove(2, ref("b"), evict=True)
     assert outcomes(there, first, second) == [Outcome.OK, Outcome.BLOCKED]
     assert get(there, "b").deleting_since is None
     assert there.store.budgets["ns", "pdb"].allowed == 0
     assert there.store.budgets["ns", "pdb"].disrupted == ("a",)
     assert outcomes(there, Remove(3, ref("c"))) == [Outcome.OK]
+
+
+@pytest.mark.parametrize("evict", [False, True])
+def test_who_bears_no_mark_any_more_stays(evict):
+    """The removal of a victim is refused once its mark has been taken back, unless it is leaving already."""
+    there = world(node("n1"), pod("a", node="n1"), pod("b", node="n1", deleting_since=30.0))
+    mark, unmark = Mark(1, ref("a"), "m"), Unmark(2, ref("a"), "over")
+    assert outcomes(there, mark, unmark, Remove(3, ref("a"), evict, "m"), Remove(4, ref("b"), evict, "m")) == [
+        Outcome.OK,
+        Outcome.OK,
+        Outcome.CONFLICT,
+        Outcome.OK,
+    ]
+    assert get(there, "a").deleting_since is None
 
 
 def test_eviction_overwrites_the_mark_and_it_is_restored():

@@ -1,0 +1,244 @@
+"""Victims are removed by the API server only while they bear their mark, whoever has led meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gangsched.cluster.kube.marks import UNMARKED, Marks, seen_pod
+from gangsched.core.actions import Bind, Mark, PodRef, Remove, Unmark
+from gangsched.core.events import BudgetChanged, Outcome, PodChanged, PodGone, WriteDone
+from gangsched.model.records import Condition
+from tests.builders import pod
+from tests.cluster.kube.conftest import Reader, make_pod
+from tests.controlplane.client import Client, wait_until
+from tests.faulty_proxy import Fault, FaultyProxy, Seen
+
+Make = Callable[..., Awaitable[Reader]]
+MakeNodes = Callable[..., Awaitable[list[str]]]
+TEXT = "py-gang-scheduler: for a test"
+EVICT = pytest.mark.parametrize("evict", [False, True])
+REMOVALS = r"/pods/a(/eviction)?$"
+
+
+def removals(proxy: FaultyProxy) -> list[Seen]:
+    """The requests that would remove pod a."""
+    return proxy.select(lambda s: s.method == "DELETE" or s.path.endswith("/eviction"))
+
+
+def version_in(request: Seen) -> str:
+    """The version that a removal is for."""
+    body = json.loads(request.body)
+    found: str = body.get("deleteOptions", body)["preconditions"]["resourceVersion"]
+    return found
+
+
+async def marked(make: Make, make_nodes: MakeNodes, admin: Client, namespace: str) -> tuple[Reader, PodRef]:
+    """A leader that has marked the running pod a."""
+    await make_nodes(1)
+    pod = await make_pod(admin, namespace, "a")
+    reader = await make()
+    await reader.leading()
+    await reader.do(Bind(1, pod, "node-0"))
+    await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.phase == "Running")
+    assert await reader.do(Mark(2, pod, TEXT)) == [WriteDone(2, Outcome.OK)]
+    return reader, pod
+
+
+async def take_back(admin: Client, namespace: str) -> None:
+    """Somebody takes back the mark of pod a."""
+    condition = {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler", "message": "stays"}
+    change = {"status": {"conditions": [condition]}}
+    await admin.patch("Pod", "a", change, namespace, how="strategic", subresource="status")
+
+
+async def alive(admin: Client, namespace: str) -> bool:
+    """Is pod a there, and not terminating?"""
+    found = await admin.find("Pod", "a", namespace)
+    return found is not None and "deletionTimestamp" not in found["metadata"]
+
+
+@EVICT
+async def test_a_removal_is_for_the_version_that_bears_the_mark(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy, *, evict: bool
+) -> None:
+    """It is known from the answer to the mark: nothing is read."""
+    reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
+    version = (await admin.get("Pod", "a", namespace))["metadata"]["resourceVersion"]
+    assert await reader.do(Remove(3, pod, evict, TEXT)) == [WriteDone(3, Outcome.OK)]
+    [request] = removals(proxy)
+    assert version_in(request) == version
+    assert not proxy.seen("GET", "/pods/a$")
+    assert not await alive(admin, namespace)
+
+
+@EVICT
+async def test_a_pod_that_has_changed_with_its_mark_is_removed(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy, *, evict: bool
+) -> None:
+    """The server refuses the old version; the mark still stands in the new one."""
+    reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
+    await admin.patch("Pod", "a", {"metadata": {"labels": {"seen": "yes"}}}, namespace)
+    assert await reader.do(Remove(3, pod, evict, TEXT)) == [WriteDone(3, Outcome.OK)]
+    assert 1 <= len(removals(proxy)) <= 2  # one if the watch has told of it
+    assert not await alive(admin, namespace)
+
+
+async def test_the_watch_tells_the_newest_version(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """An eviction that the server refuses for its version has used the budget up: what changes is followed."""
+    reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
+    await admin.patch("Pod", "a", {"metadata": {"labels": {"app": "x"}}}, namespace)
+    await reader.until(PodChanged, lambda e: e.pod.labels.get("app") == "x")
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "x"}}},
+    }
+    await admin.create(budget, namespace)
+    await reader.until(BudgetChanged, lambda e: e.budget.allowed == 1)
+    assert await reader.do(Remove(3, pod, True, TEXT)) == [WriteDone(3, Outcome.OK)]
+    assert len(removals(proxy)) == 1
+
+
+@EVICT
+async def test_a_pod_whose_mark_was_taken_back_stays(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy, *, evict: bool
+) -> None:
+    """Whether by a user, a controller or the process that leads now: that is a conflict, and it is sent once."""
+    reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
+    await take_back(admin, namespace)
+    assert await reader.do(Remove(3, pod, evict, TEXT)) == [WriteDone(3, Outcome.CONFLICT, UNMARKED)]
+    assert await reader.do(Remove(4, pod, evict, TEXT)) == [WriteDone(4, Outcome.CONFLICT, UNMARKED)]
+    assert len(removals(proxy)) <= 1  # none if the watch has told of it
+    assert await alive(admin, namespace)
+
+
+@EVICT
+async def test_a_removal_that_arrives_late_does_nothing(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy, *, evict: bool
+) -> None:
+    """It has left while the mark stood, and reaches the server when another process has taken it back."""
+    reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
+    late = proxy.fail(Fault(path=REMOVALS, method="POST" if evict else "DELETE", delay_seconds=0.5))
+    reader.cluster.submit([Remove(3, pod, evict, TEXT)])
+    await wait_until(lambda: late.hits == 1)
+    await take_back(admin, namespace)
+    answer = await reader.until(WriteDone, lambda e: e.action_id == 3)
+    assert answer == WriteDone(3, Outcome.CONFLICT, UNMARKED)
+    assert await alive(admin, namespace)
+
+
+@EVICT
+async def test_a_lost_answer_to_a_removal_is_no_conflict(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy, *, evict: bool
+) -> None:
+    """The pod has another version by then, and terminates: it is what was wanted."""
+    reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
+    await admin.patch("Pod", "a", {"metadata": {"finalizers": ["example.com/hold"]}}, namespace)
+    proxy.fail(Fault(path=REMOVALS, method="POST" if evict else "DELETE", cut_after=True, times=2))
+    assert await reader.do(Remove(3, pod, evict, TEXT)) == [WriteDone(3, Outcome.OK)]
+    assert not await alive(admin, namespace)
+    await admin.patch("Pod", "a", {"metadata": {"finalizers": None}}, namespace)
+
+
+async def test_a_process_that_has_not_written_the_mark_knows_it_too(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """As after a restart."""
+    _, pod = await marked(make_cluster, make_nodes, admin, namespace)
+    after = await make_cluster()
+    await after.leading()
+    assert await after.do(Remove(3, pod, mark=TEXT)) == [WriteDone(3, Outcome.OK)]
+    assert not proxy.seen("GET", "/pods/a$")  # it was in the list of all pods
+    gone = PodRef(namespace, "a", "another")
+    assert [a.outcome for a in await after.do(Remove(4, gone, mark=TEXT))] == [Outcome.GONE]
+
+
+def seen(status: str, **metadata: Any) -> bytes:
+    """A pod whose mark has this status."""
+    condition = {"type": "DisruptionTarget", "status": status}
+    return json.dumps({"metadata": {"uid": "u", **metadata}, "status": {"conditions": [condition]}}).encode()
+
+
+def test_what_is_known_of_a_mark_ends_with_it() -> None:
+    """Nothing is kept of pods that are removed, or whose mark is taken back."""
+    marks, pod = Marks(), PodRef("ns", "a", "u")
+    for over in (Unmark(2, pod, "stays"), Remove(3, pod, mark=TEXT)):
+        marks.written(Mark(1, pod, TEXT), seen("True", resourceVersion="7"))
+        assert marks.version(pod) == "7"
+        marks.written(over, b"{}")
+        assert (marks.version(pod), len(marks)) == ("", 0)
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b'{"metadata": 3}', b"{}"])
+def test_an_answer_without_a_version_is_no_version(answer: bytes) -> None:
+    """The mark has been written all the same: the pod is read when it is to be removed."""
+    marks, pod = Marks(), PodRef("ns", "a", "u")
+    marks.written(Mark(1, pod, TEXT), answer)
+    assert marks.version(pod) == ""
+
+
+def shown(version: str, status: str = "True", **fields: Any) -> PodChanged:
+    """The watch shows a pod with a mark."""
+    condition = Condition(status, "PreemptionByScheduler", TEXT)
+    changed = pod("a").uid("u").on("n").field(version=version, disruption=condition, **fields).obj()
+    return PodChanged(changed)
+
+
+def test_what_the_watch_shows_of_a_mark() -> None:
+    """The newest version counts, in whatever order it is heard of."""
+    marks, victim = Marks(), PodRef("ns", "a", "u")
+    marks.delivered([shown("5", "False"), shown("6")])
+    assert marks.version(victim) == "6"
+    marks.written(Mark(1, victim, TEXT), seen("True", resourceVersion="9"))
+    marks.delivered([shown("8", "False"), shown("9")])
+    assert marks.version(victim) == "9"
+    marks.delivered([shown("10")])
+    assert marks.version(victim) == "10"
+    marks.delivered([shown("11", "False")])
+    assert (marks.version(victim), len(marks)) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    "last", [PodGone("d", "a", "u"), shown("7", phase="Succeeded"), shown("7", deleting_since=1.0)], ids=repr
+)
+def test_nothing_is_known_of_a_pod_that_leaves(last: PodChanged | PodGone) -> None:
+    """What is kept is bounded by the pods that are there."""
+    marks = Marks()
+    marks.delivered([shown("6"), last])
+    assert len(marks) == 0
+
+
+def test_so_many_marks_are_known_at_most() -> None:
+    """The oldest is forgotten; its pod is read."""
+    marks = Marks(2)
+    pods = [PodRef("ns", name, name) for name in "abc"]
+    for each in pods:
+        marks.written(Mark(1, each, TEXT), seen("True", resourceVersion="7"))
+    assert [marks.version(each) for each in pods] == ["", "7", "7"]
+
+
+def test_an_answer_that_is_nested_deeply_has_a_version() -> None:
+    """Whatever users have written into a pod, it comes back with the answer."""
+    marks, victim = Marks(), PodRef("ns", "a", "u")
+    deep = b'{"metadata": {"managedFields": ' + b'{"f:x": ' * 5000 + b"1" + b"}" * 5000 + b', "resourceVersion": "7"}}'
+    marks.written(Mark(1, victim, TEXT), deep)
+    assert marks.version(victim) == "7"
+
+
+def test_what_a_pod_says_of_its_mark() -> None:
+    """It may leave while its mark is True, in that version; it is leaving already; or it stays."""
+    marks, pod = Marks(), PodRef("ns", "a", "u")
+    removal = Remove(1, pod, mark=TEXT)
+    assert marks.judge(removal, seen_pod(seen("True", resourceVersion="8"), "GET")) is None
+    assert marks.version(pod) == "8"
+    assert marks.judge(removal, seen_pod(seen("False", resourceVersion="9"), "GET")) == (Outcome.CONFLICT, UNMARKED)
+    assert marks.version(pod) == ""
+    leaving = seen_pod(seen("False", deletionTimestamp="2026-01-01T00:00:00Z"), "GET")
+    assert marks.judge(removal, leaving) == (Outcome.OK, "")
