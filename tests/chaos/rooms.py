@@ -6,6 +6,7 @@ is judged by what the process itself had been told: a race at the API server is 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -30,10 +31,13 @@ class _Kept(msgspec.Struct):
 
 
 class _Lost(msgspec.Struct):
-    """A member that its gang has lost, kept until then (seconds; from its end, if that is not known yet)."""
+    """A member that its gang has lost, kept until then (seconds; from its end, if that is not known yet). ``perhaps``:
+    it may have been chosen to leave by then.
+    """
 
     pod: Pod
     until: float
+    perhaps: bool
 
 
 class _Doubt(msgspec.Struct):
@@ -67,7 +71,7 @@ class _Process:
                     self._loses(uid, None, now)
             self.told.hear(event, now)
         self._begun = True
-        for gang in [gang for gang in self._lost if not self._lacking(gang)]:
+        for gang in [gang for gang in self._lost if not (self._lacking(gang) or self._binds(gang))]:
             del self._lost[gang]  # what is lost without harm is lost for good
         for uid in [uid for uid in self._kept if not self._waits(uid)]:
             del self._kept[uid]
@@ -76,6 +80,12 @@ class _Process:
         """How many members it lacks beside those that may be bound: these have room, and are asked for there again."""
         told = self.told
         return max(0, told.lacking(gang) - sum(p.uid in told.unsure for p in told.members(gang)))
+
+    def _binds(self, gang: GangId) -> bool:
+        """Are bindings of its members on their way, or may be, or other writes of it?"""
+        told = self.told
+        going = told.bindings.keys() | told.unsure
+        return gang.key in told.open.values() or any(p.uid in going for p in told.members(gang))
 
     def _waits(self, uid: str) -> bool:
         pod = self.told.pods.get(uid)
@@ -94,10 +104,10 @@ class _Process:
         job = told.jobs.get((before.namespace, before.owner.name)) if before.owner is not None else None
         ended = after is not None and after.phase == "Succeeded"
         stopped = before.owner is not None and (job is None or job.suspended or job.finished)
-        chosen = said is not None or uid in told.marked or self._plan_begins()
+        chosen = said is not None or uid in told.marked
         if lost and not (chosen or ended or stopped):
-            until = now + KEPT_SECONDS if after is None or after.finished else float("inf")
-            self._lost[before.gang][uid] = _Lost(before, until)
+            until = now + KEPT_SECONDS if after is None or after.finished else math.inf
+            self._lost[before.gang][uid] = _Lost(before, until, self._plan_begins())
 
     # -- what it asks for --------------------------------------------------------------------------------------
 
@@ -115,7 +125,8 @@ class _Process:
             case Bind(_, ref, node) if ref.uid in told.pods:
                 pod = told.pods[ref.uid]
                 self._kept.pop(ref.uid, None)
-                self._lost.pop(pod.gang, None)
+                lost = self._lost.pop(pod.gang, {})  # those that are leaving still may be kept beside later ones
+                self._lost[pod.gang] = {uid: each for uid, each in lost.items() if each.until == math.inf}
                 if told.tried.get(ref.uid) != node:  # else the same as before, which may have taken effect
                     yield from self._gives(pod, node, now)
         told.asked(action)
@@ -178,10 +189,11 @@ class _Process:
                 continue
             members = told.members(gang)
             bound = [p for p in members if p.live and p.node]
-            busy = any(p.uid in told.bindings for p in members) or any(map(told.leaving, bound))
+            busy = self._binds(gang) or any(map(told.leaving, bound))
             planned = any(each.pod.gang == gang for each in self._kept.values()) or any(map(told.queued, members))
             rooms = [each for each in lost.values() if now < each.until - AT_ONCE]
-            if not bound or busy or planned or len(rooms) > self._lacking(gang):
+            perhaps = any(each.perhaps for each in rooms)
+            if not bound or busy or planned or perhaps or len(rooms) > self._lacking(gang):
                 continue
             for each in rooms:
                 node = told.nodes.get(each.pod.node)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gangsched.cluster.kube.marks import UNMARKED, Marks, seen_pod
-from gangsched.core.actions import Bind, Mark, PodRef, Remove, Unmark
+from gangsched.core.actions import Bind, Mark, PodRef, Recall, Remove, Unmark
 from gangsched.core.events import BudgetChanged, Outcome, PodChanged, PodGone, WriteDone
 from gangsched.model.records import Condition
 from tests.builders import pod
@@ -158,6 +158,22 @@ async def test_a_process_that_has_not_written_the_mark_knows_it_too(
     assert not proxy.seen("GET", "/pods/a$")  # it was in the list of all pods
     gone = PodRef(namespace, "a", "another")
     assert [a.outcome for a in await after.do(Remove(4, gone, mark=TEXT))] == [Outcome.GONE]
+
+
+@EVICT
+async def test_a_removal_that_is_recalled_while_its_pod_is_read_is_not_sent(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy, *, evict: bool
+) -> None:
+    """The mark stands, but nobody wants the pod to leave by then."""
+    reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
+    reader.cluster._marks.forget(pod)
+    reading = proxy.fail(Fault(path="/pods/a$", method="GET", delay_seconds=0.5))
+    reader.cluster.submit([Remove(3, pod, evict, TEXT)])
+    await wait_until(lambda: reading.hits == 1)
+    reader.cluster.submit([Recall((3,))])
+    assert (await reader.until(WriteDone, lambda e: e.action_id == 3)).outcome == Outcome.OUTDATED
+    assert not removals(proxy)
+    assert await alive(admin, namespace)
 
 
 def seen(status: str, **metadata: Any) -> bytes:
