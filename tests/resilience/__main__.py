@@ -253,6 +253,7 @@ def render(outcomes: list[Outcome]) -> str:
         "late, given up",
         "late, sent before",
         "late, refused",
+        "late, stopped meanwhile",
         "violations",
         "hand-over p50/max s",
     )
@@ -272,6 +273,7 @@ def render(outcomes: list[Outcome]) -> str:
             o.late,
             o.on_the_wire,
             o.fenced,
+            o.midway,
             sum(map(len, o.violations.values())),
             _handovers(o),
         )

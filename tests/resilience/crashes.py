@@ -45,6 +45,7 @@ class Outcome(Findings):
     late: int = 0
     on_the_wire: int = 0
     fenced: int = 0
+    midway: int = 0
     handovers: dict[str, list[float]] = msgspec.field(default_factory=dict)
 
 
@@ -264,7 +265,7 @@ def judge(outcome: Outcome, plane: ControlPlane, run: Run) -> None:
     found = rules.violations(
         request_timeout_seconds=REQUEST_SECONDS, renew_deadline_seconds=RENEW_SECONDS, duration_seconds=LEASE_SECONDS
     )
-    outcome.late, outcome.on_the_wire, outcome.fenced = (len(found.pop(kind)) for kind in REMARKS)
+    outcome.late, outcome.on_the_wire, outcome.fenced, outcome.midway = (len(found.pop(kind)) for kind in REMARKS)
     outcome.violations = found
     outcome.planned, outcome.evicted = rules.planned()
     outcome.preemptions = len({w.plan for w in log if w.kind == audit.NOMINATE and w.victims})

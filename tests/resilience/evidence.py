@@ -76,14 +76,14 @@ Entry = Listed | Removing | Sent | Known | Decided
 class Evidence:
     """What the processes of one run have written down. Times are seconds since the epoch.
 
-    ``lists`` has the lists of victims by plan, ``sent`` when the bytes of a request had left by its Audit-ID, ``known``
+    ``lists`` has the lists of victims by plan, ``sent`` when the bytes of a request left by its Audit-ID, ``known``
     when a pod's node was known first by UID, ``decided`` when the last binding of a pod was asked for by UID.
     """
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._lists: dict[str, list[Listed]] = {}
         self._removals: dict[str, list[Removing]] = {}
-        self.sent: dict[str, float] = {}
+        self.sent: dict[str, Sent] = {}
         self.known: dict[str, float] = {}
         self.decided: dict[str, float] = {}
         for entry in entries:
@@ -93,7 +93,7 @@ class Evidence:
                 case Removing():
                     self._removals.setdefault(entry.pod, []).append(entry)
                 case Sent():
-                    self.sent[entry.audit_id] = entry.ended
+                    self.sent[entry.audit_id] = entry
                 case Known():
                     self.known.setdefault(entry.pod, entry.at)
                 case Decided():

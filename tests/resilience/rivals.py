@@ -77,7 +77,8 @@ def _ours(
     unknown = [w for w in others if w.user != user and evidence.known.get(w.uid, decided) >= decided]
     age = decided - min((w.answered for w in unknown), default=decided)
     if sum(lives[w.uid].milli for w in unknown) >= beyond and age <= RACE_SECONDS:
-        left = evidence.sent.get(mine.audit_id, decided)
+        sent = evidence.sent.get(mine.audit_id)
+        left = sent.ended if sent is not None else decided
         verdict.by_us += 1
         verdict.oldest_seconds = max(verdict.oldest_seconds, age)
         verdict.underway_seconds = max(verdict.underway_seconds, mine.received - decided)

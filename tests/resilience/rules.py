@@ -46,9 +46,10 @@ KINDS = (
 )
 GIVEN_UP, ON_THE_WIRE = "late write that was given up", "late write that had left before its sender was stopped"
 #: The server has refused it: its mark had been taken back, so its victim was not in the version that it named any more.
+MIDWAY = "late write that its sender was sending when it was stopped"
 FENCED = "late removal that the server refused"
 #: Counted and shown, but no violation: see docs/resilience.md. Every other rule holds for these writes, too.
-REMARKS = (GIVEN_UP, ON_THE_WIRE, FENCED)
+REMARKS = (GIVEN_UP, ON_THE_WIRE, FENCED, MIDWAY)
 
 
 class Rules:
@@ -347,12 +348,14 @@ class Rules:
             past = last is None or late or w.answered > last + duration
             position = bisect_right(times, w.received)
             deposed = not position or changes[position - 1][1] != w.process
-            left = self._evidence.sent.get(w.audit_id, math.inf)
-            on_the_wire = any(tag == w.process and left <= at < w.received for tag, at in self._frozen)
+            sent = self._evidence.sent.get(w.audit_id)
+            stops = [at for tag, at in self._frozen if tag == w.process and at < w.received] if sent is not None else []
             if (past or deposed) and not w.done:
                 out[GIVEN_UP].append(_say(w))
-            elif (past or deposed) and on_the_wire:
+            elif (past or deposed) and sent is not None and any(sent.ended <= at for at in stops):
                 out[ON_THE_WIRE].append(_say(w))
+            elif (past or deposed) and sent is not None and any(sent.begun <= at < sent.ended for at in stops):
+                out[MIDWAY].append(_say(w))
             elif past or deposed:
                 out["write of a deposed leader" if deposed else "write past the lease"].append(_say(w))
 

@@ -11,7 +11,7 @@ from tests.resilience.audit import BIND, LEASE, MARK, NOMINATE, REMOVE, UNMARK, 
 from tests.resilience.evidence import Decided, Evidence, Known, Listed, Removing, Sent
 from tests.resilience.load import Life
 from tests.resilience.rivals import judge
-from tests.resilience.rules import FENCED, ON_THE_WIRE, REMARKS, Rules
+from tests.resilience.rules import FENCED, MIDWAY, ON_THE_WIRE, REMARKS, Rules
 
 US = "us"
 #: When the plan was made, in the seconds that its id says.
@@ -245,7 +245,8 @@ def test_a_late_write_is_excused_only_if_it_had_left_before_its_sender_was_stopp
     log = [*GOOD, lease(0.45, "p2"), write(WITHDRAW, 0.55, "m1", audit_id="p1-9")]
     frozen = [("p1", MADE + 0.42)]
     assert found(log, frozen=frozen, sent=(Sent(MADE + 0.4, MADE + 0.41, "p1-9"),)) == {ON_THE_WIRE}
-    assert found(log, frozen=frozen, sent=(Sent(MADE + 0.41, MADE + 0.54, "p1-9"),)) == {"write of a deposed leader"}
+    assert found(log, frozen=frozen, sent=(Sent(MADE + 0.41, MADE + 0.54, "p1-9"),)) == {MIDWAY}
+    assert found(log, frozen=frozen, sent=(Sent(MADE + 0.43, MADE + 0.54, "p1-9"),)) == {"write of a deposed leader"}
     assert found(log, frozen=frozen) == {"write of a deposed leader"}
     assert found(log, frozen=[("p2", MADE + 0.42)], sent=(Sent(MADE + 0.4, MADE + 0.41, "p1-9"),)) == {
         "write of a deposed leader"
