@@ -48,12 +48,12 @@ class Plan:
 
     ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``nominated`` are the members and
     ``removed`` the victims for which that has been asked; ``unsure`` are those of which nobody knows whether it has
-    taken effect, ``ended`` those that had ended before it could, ``left`` those whom an earlier process had removed, or
-    others of their unit. ``announced`` says that removals were asked for, ``marked_again`` how often marks have been
-    written again since, because others had taken them back. ``neighbours`` are the UIDs of the pods that were on the
-    plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those that are being
-    bound for the members. ``required`` is how many members each gang needed. ``leaving_with`` has, by the UID of a Job
-    that is suspended, the victims that leave with it.
+    taken effect, ``ended`` those that ended before they were seen to terminate, ``left`` those whom an earlier process
+    had removed, or others of their unit. ``announced`` says that removals were asked for, ``marked_again`` how often
+    marks have been written again since, because others had taken them back. ``neighbours`` are the UIDs of the pods
+    that were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those
+    that are being bound for the members. ``required`` is how many members each gang needed. ``leaving_with`` has, by
+    the UID of a Job that is suspended, the victims that leave with it.
     """
 
     def __init__(

@@ -180,3 +180,35 @@ def test_pods_of_a_job_that_were_deleted_singly_go_on_to_be(begun: Callable[[], 
     assert evicted(cluster) == {"a1", "a2"}
     since = cluster.log[before:]
     assert [type(a).__name__ for a in since if isinstance(a, Mark | Unmark | SuspendJob)] == []
+
+
+@pytest.mark.parametrize("elsewhere", ["another victim has used the budget", "others delete a pod of the Job"])
+def test_a_job_that_was_to_be_suspended_still_is(elsewhere: str) -> None:
+    """Another process comes in between. The Job would not survive what has to leave; all its pods are on the list."""
+    budgets = elsewhere == "another victim has used the budget"
+    train = [pod(f"t{i}").cpu(1).owner("Job", "j").label(app="x").on("n1") for i in range(4)]
+    cluster = Cluster(
+        node("n1").cpu(4),
+        node("n2").cpu(4),
+        job(4, backoff_limit=0 if budgets else 1),
+        *train,
+        pod("alone").cpu(4).priority(1).label(app="x").on("n2"),
+        gang("vip").min(2).timeout(60),
+        *(pod(f"m{i}").cpu(4).priority(10).gang("vip") for i in range(2)),
+        pdb("b").selects(app="x").allows(5),
+        strict_budgets=True,
+    )
+    cluster.slow = lambda write: isinstance(write, Remove | SuspendJob)
+    cluster.run()
+    assert {w.pod.name for w in cluster.waiting} == {"j", "alone"}
+    if budgets:
+        cluster.answer("alone")
+        cluster.show(pdb("b").selects(app="x").allows(4))
+    else:
+        cluster.change("t0", deleting_since=cluster.now + 30)
+    cluster.run()
+    cluster.restart(strict_budgets=True)
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert cluster.jobs["d", "j"].suspended
+    assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == {"alone"}

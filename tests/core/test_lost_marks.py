@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from gangsched.core.actions import Mark, Nominate, Remove, Unmark, Write
 from gangsched.core.events import Outcome
 from tests.builders import gang, node, pod
@@ -75,3 +77,62 @@ def test_whoever_has_begun_to_leave_leaves_whole() -> None:
     cluster.run()
     assert recalled(cluster) == set()
     assert evicted(cluster) == {"w1", "w2"}
+
+
+def test_a_mark_that_cannot_be_written_again_at_once_is_repeated() -> None:
+    """One member of a gang has left, and the API server is busy: nobody lets the other off for that."""
+    cluster = whole_gang()
+    lost, busy = refusing("w2", 1), [(Outcome.TRANSIENT, "busy")]
+    cluster.judge = lambda write: busy.pop() if isinstance(write, Mark) and busy else lost(write)
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.show(node("n3"))
+    cluster.run()
+    assert evicted(cluster) == {"w1", "w2"}
+    assert names(cluster, Unmark) == set()
+
+
+def test_who_ends_while_marks_are_written_again_has_not_left() -> None:
+    """It is deleted afterwards, as finished pods are. Nobody has been removed: the other stays when room turns up."""
+    cluster = preempting()
+    cluster.show(*(pod(f"v{n}").cpu(3).priority(1).gang("low").on(f"n{n}") for n in (1, 2)), gang("low").min(2))
+    first, second = refusing("v1", 1), refusing("v2", 1)
+    cluster.judge = lambda write: first(write) or second(write)
+    cluster.slow = lambda write: isinstance(write, Mark) and any(isinstance(a, Remove) for a in cluster.log)
+    cluster.run()
+    assert {w.pod.name for w in cluster.waiting} == {"v1", "v2"}
+    cluster.change("v1", phase="Succeeded")
+    cluster.run()
+    cluster.change("v1", deleting_since=cluster.now)
+    cluster.show(node("n3"))
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    assert cluster.pod("v2").live
+    assert len(nodes_of(cluster.log)) == 2
+
+
+def test_a_process_that_takes_over_finishes_a_list_of_which_marks_were_lost() -> None:
+    """One of three members is leaving, one bears its mark, that of the third has been taken back."""
+    cluster = Cluster(
+        *(node(f"n{n}") for n in (1, 2, 3)),
+        gang("low").min(3).priority(1),
+        gang("g").min(2).timeout(60),
+        *(pod(f"w{n}").cpu(3).priority(1).gang("low").on(f"n{n}") for n in (1, 2, 3)),
+        *(pod(f"m{n}").cpu(3).priority(5).gang("g") for n in (1, 2)),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.answer("w1")
+    cluster.run()
+    mark = cluster.pod("w3").disruption
+    assert mark is not None
+    cluster.change("w3", disruption=msgspec.structs.replace(mark, status="False"))
+    cluster.run()
+    cluster.restart()
+    cluster.judge = refusing("w3", 1)
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert evicted(cluster) == {"w1", "w2", "w3"}
+    assert names(cluster, Unmark) == set()

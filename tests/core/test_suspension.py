@@ -10,8 +10,8 @@ import pytest
 from gangsched.core.actions import Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark
 from gangsched.core.events import JobGone, KueueAdmits, Outcome, PriorityClassChanged
 from gangsched.core.lifecycle.report import REFUSED
-from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, Job, Owner, Pod, PriorityClass, QueueLabels
-from tests.builders import OURS, PodBuilder, gang, node, pdb, pod
+from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, Job, Owner, Pod, PodTerm, PriorityClass, QueueLabels
+from tests.builders import OURS, PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Cluster, plan, reports, victims, writes
 from tests.core.quota.world import queue
 from tests.core.test_joint import objects
@@ -80,6 +80,17 @@ def test_whose_room_a_job_gives_up_as_well_stays() -> None:
     assert victims(made) == [f"train-{i}" for i in range(MEMBERS)]
     assert {p.node for p in made.placements} == {"n1", "n2"}
     assert [(s.unit.name, s.reason) for s in made.spared] == [("d/alone", "the gang fits without its room")]
+
+
+def test_a_gang_that_needs_a_pod_that_would_leave_with_its_job_does_not_fit() -> None:
+    """The pod has to run in the zone of the cache, which is of the Job that would have to make room."""
+    beside = PodTerm("zone", selects(app="cache"), ("d",))
+    cache = member(1).label(app="cache").on("n2")
+    zone = [node("n1").cpu(4).label(zone="a", k="x"), node("n2").cpu(4).label(zone="a")]
+    wants = pod("vip").cpu(4).priority(10).selector(k="x").shape(affinity=(beside,))
+    made = plan(*zone, job(backoff_limit=0), member(0).on("n1"), cache, wants)["d/vip"]
+    assert (made.outcome, made.victims) == ("unschedulable", ())
+    assert "the gang does not fit without pods that would leave with their Job" in made.message
 
 
 def test_a_gang_that_leaves_in_part_with_its_job_leaves_whole() -> None:

@@ -228,7 +228,8 @@ class Client:
                 max_bytes=max_bytes,
             )
             code = answer.status
-            self._dated = answer.headers.get("date", ""), time.monotonic()
+            if date := answer.headers.get("date"):
+                self._dated = date, time.monotonic()
         except TimeoutError:
             raise UnreachableError(f"{method} {path}: no answer within {timeout_seconds:.1f} s") from None
         except TooLargeError as error:

@@ -127,7 +127,7 @@ class Following:
     def _as_planned(self, group: Group, plan: Plan) -> bool:
         """Do its members still wait? And, as long as nobody has left for it, does the gang need as many as before?"""
         lacking = self._world.membership.lacking
-        nobody_left = group.state in (State.NOMINATED, State.MARKED) and not plan.announced
+        nobody_left = group.state in (State.NOMINATED, State.MARKED) and not (plan.announced or plan.left)
         if nobody_left and lacking(group.gangs) != plan.required:
             return False
         pods = (self._world.pods.get(uid) for uid in plan.node_of)
@@ -149,10 +149,14 @@ class Following:
         self._steps.mark_texts.forget(uid)
         self._steps.mark_texts.settled(uid)
         self._world.stuck.discard(uid)
+        now = self._world.pods.get(uid)
+        ended = now is not None and now.finished and now.deleting_since is None
         for key in self._steps.awaited_by.pop(uid, ()):
             group = self._under_way.groups.get(key)
             if group is not None and group.plan is not None:
                 group.plan.waiting.discard(uid)
+                if ended:
+                    group.plan.ended.add(uid)
                 self._steps.check.add(key)
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:

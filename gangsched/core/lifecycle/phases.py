@@ -24,7 +24,7 @@ from gangsched.core.lifecycle.permit import Barrier, Failure
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.repeats import Repeated
 from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import PHASES, ROLLING_BACK, Signal, State
+from gangsched.core.lifecycle.table import PHASES, ROLLING_BACK, Do, Signal, State
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.state.world import World
@@ -184,20 +184,7 @@ class Phases:
             return
         unknown = [f for f in failures if f.outcome is Outcome.TRANSIENT]
         unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
-        unmarked = self._unmarked(group, plan, failures)
-        again = len(unknown) + len(unsent) + unmarked == len(failures)
-        if again and group.state in (State.EVICTING, State.ROLLING_BACK):
-            plan.unsure.update(pod for f in unknown for pod in plan.meant(f.uid))
-            plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
-            plan.marked_again += bool(unmarked)
-            if group.state is State.ROLLING_BACK:
-                rollback.remove(self._steps, group)
-            elif not self._rechecks.goes_on(group, plan):
-                self._signal(group, Signal.PLAN_BROKEN)
-            elif unmarked:
-                self._signal(group, Signal.MARK_LOST)
-            else:
-                self._steps.remove(group)  # the same list again, until the gang's time is over
+        if self._again(group, plan, failures):
             return
         if group.state is State.BINDING and unknown:
             # It may have taken effect: only the same binding again can tell without giving the room away twice.
@@ -216,6 +203,34 @@ class Phases:
         group.look = self._world.membership.look(group.gangs)  # what has become of these writes is no news
         self._signal(group, self._verdict_on(group, {f.outcome for f in failures}))
         self._recheck(group)
+
+    def _again(self, group: Group, plan: Plan, failures: Sequence[Failure]) -> bool:
+        """Ask once more for removals, and for marks of a list that was begun, of which nobody knows what has become, or
+        that have not been sent; returns whether that is what has happened. It ends with the time of the gang.
+        """
+        repeated = {Outcome.TRANSIENT, Outcome.OUTDATED}
+        unmarked = self._unmarked(group, plan, failures)
+        if sum(f.outcome in repeated for f in failures) + unmarked != len(failures):
+            return False
+        if group.state is State.MARKED and plan.announced:
+            if not self._rechecks.goes_on(group, plan):
+                return False
+            self._steps.carry_out(Do.MARK, group)
+            return True
+        if group.state not in (State.EVICTING, State.ROLLING_BACK):
+            return False
+        plan.unsure.update(pod for f in failures if f.outcome is Outcome.TRANSIENT for pod in plan.meant(f.uid))
+        plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
+        plan.marked_again += bool(unmarked)
+        if group.state is State.ROLLING_BACK:
+            rollback.remove(self._steps, group)
+        elif not self._rechecks.goes_on(group, plan):
+            self._signal(group, Signal.PLAN_BROKEN)
+        elif unmarked:
+            self._signal(group, Signal.MARK_LOST)
+        else:
+            self._steps.remove(group)  # the same list again
+        return True
 
     @staticmethod
     def _unmarked(group: Group, plan: Plan, failures: Sequence[Failure]) -> int:

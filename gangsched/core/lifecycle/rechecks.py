@@ -65,7 +65,7 @@ class Rechecks:
         """
         pods, removed = self._world.pods, plan.removed.difference(unanswered)
         standing = [uid for uid in self._steps.standing(plan) if uid not in removed]
-        if not plan.announced:
+        if not (plan.announced or plan.left):
             return _Look(standing, set())
         left = {uid for uid in plan.victims if (pod := pods.get(uid)) is not None and pod.deleting_since is not None}
         left |= removed | {uid for uid in plan.unsure if uid not in pods}
@@ -159,9 +159,7 @@ class Rechecks:
     def _spare_ended(self, group: Group, plan: Plan, changes: Sequence[Change]) -> None:
         """A victim that has ended by itself need not be removed, and one that is gone cannot be."""
         touched = {change.pod.uid for change in changes if change.pod is not None and change.pod.uid in plan.victims}
-        known = {uid: self._world.pods.get(uid) for uid in touched}
-        ended = {uid for uid, pod in known.items() if pod is None or pod.finished}
-        plan.ended |= {uid for uid, p in known.items() if p is not None and p.finished and p.deleting_since is None}
+        ended = {uid for uid in touched if (pod := self._world.pods.get(uid)) is None or pod.finished}
         if ended:
             removals = self._steps.writes.removals(group.key)
             self._steps.recall(group.key, [r for r in removals if r.pod.uid in ended])

@@ -61,6 +61,10 @@ class Takeover:
         fewer = not leaving and len(victims) < intent.victims
         if victims and fewer and self._torn(victims):
             return None
+        if leaving:
+            unmarked = self._unmarked(group, (*victims, *leaving))
+            if len(victims) + len(leaving) + len(unmarked) <= intent.victims:
+                victims += unmarked
         staying = [p.uid for p in victims]
         if not self._decider.still_holds(group.gangs, group.key, self._now, placements, staying):
             return None
@@ -72,7 +76,7 @@ class Takeover:
             return None
         plan = Plan(intent.plan, placements, chosen, ())
         plan.nominated = {p.uid for p in placements}
-        plan.announced = bool(leaving) or halved
+        plan.announced = bool(leaving)
         plan.left = {p.uid for p in leaving}
         if halved:
             plan.left |= {p.uid for p in victims if self._may_be_halved(p.gang)}
@@ -147,6 +151,16 @@ class Takeover:
         chosen = {p.uid for p in victims}
         groups = {self._world.membership.group(p.gang)[0] for p in victims if p.gang.family != SINGLE}
         return any(self._leaves_whole(group, chosen) for group in groups)
+
+    def _unmarked(self, group: Group, chosen: Sequence[Pod]) -> list[Pod]:
+        """The other members of gangs that leave as a whole, of which these have been chosen: others have taken back
+        their marks.
+        """
+        uids = {p.uid for p in chosen}
+        groups = {self._world.membership.group(p.gang)[0] for p in chosen if p.gang.family != SINGLE}
+        torn = [gang for gangs in sorted(groups) if self._leaves_whole(gangs, uids) for gang in gangs]
+        others = [p for gang in torn for p in self._world.membership.census(gang).bound if p.uid not in uids]
+        return [p for p in others if self._may_leave(p, group)]
 
     def _goes_on(self, gang: GangId, chosen: Container[str]) -> bool:
         """Does somebody stay of the group of this gang, of which only these pods were chosen?"""

@@ -219,8 +219,8 @@ class Attempt(Trial):
         """The victims are known: place the members in the room that they leave."""
         choice, victims = self._leaving(units, choice)
         sim, waits, placed = self._room_of(victims, choice)
-        if not placed.complete:  # pragma: no cover - the search has placed the same members in the same room
-            return self.unschedulable("the plan could not be placed", units)
+        if not placed.complete:  # the search has placed them beside the others of a Job that is suspended as a whole
+            return self.unschedulable("the gang does not fit without pods that would leave with their Job", units)
         leaving = {("Pod", v.key) for v in victims}  # those that only leave with their owner too
         gone = {v.uid for v in victims}
         awaiting = self._awaiting(placed.rows, gone)

@@ -67,10 +67,10 @@ def as_begun(
     found = [msgspec.structs.replace(v, reason=_quota_reason(v, world, gangs)) for v in victims]
     out = {v.uid: v for v in found}
     for job, chosen in _by_job(found, world):
-        others = staying(job, world, out)
-        beyond = budgets.beyond([*(world.pods[uid] for uid in out), *others]) if budgets else set()
+        others, still = staying(job, world, out), [p for uid in out if (p := world.pods[uid]).live]
+        beyond = budgets.beyond([*still, *others]) if budgets else set()
         leaves = _leaves_so(job, chosen, world, options) and _may_follow(others, options, priority, beyond)
-        one_by_one = any(world.pods[v.uid].deleting_since is not None for v in chosen)
+        one_by_one = bool(others) and any(world.pods[v.uid].deleting_since is not None for v in chosen)
         if job.suspended or (leaves and not one_by_one):
             out.update({v.uid: msgspec.structs.replace(v, method=SUSPEND) for v in chosen})
     return list(out.values())
