@@ -46,11 +46,16 @@ def _let_off(played: Played, each: Round) -> list[str]:
             continue
         if ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live):
             standing.discard(entry.uid)
-        elif entry.number <= min(each.removed.values()) or entry.verb != log.UNMARK or entry.outcome != log.OK:
+        elif entry.number <= min(each.removed.values()) or not _taken_back(entry):
             continue
         elif not _on_another_list(played, each, entry):
             out.append(entry.object)
     return out
+
+
+def _taken_back(entry: Entry) -> bool:
+    """Has the scheduler taken a mark back? Those that others take back it writes again."""
+    return entry.verb == log.UNMARK and entry.outcome == log.OK and entry.actor == log.SCHEDULER
 
 
 def _on_another_list(played: Played, each: Round, unmark: Entry) -> bool:
@@ -70,7 +75,7 @@ def _over(history: History, each: Round) -> int:
     unmarked = [
         e.number
         for e in history.of(log.UNMARK)
-        if e.uid in each.marked and e.number > min(each.removed.values()) and e.outcome == log.OK
+        if e.uid in each.marked and e.number > min(each.removed.values()) and _taken_back(e)
     ]
     return min(unmarked, default=len(history.entries) - 1)
 

@@ -76,7 +76,7 @@ def _preemptor(world: World, chance: random.Random) -> Gang | None:
     return chance.choice(groups) if groups else None
 
 
-def _victims(world: World) -> list[Pod]:
+def victims(world: World) -> list[Pod]:
     """The pods that are marked and still live."""
     pods = (p for p in world.store.pods.values() if p.node and p.live and p.disruption is not None)
     return sorted((p for p in pods if p.disruption is not None and p.disruption.status == "True"), key=lambda p: p.key)
@@ -125,14 +125,14 @@ def need_fewer(world: World, chance: random.Random) -> None:
 
 def end_victim(world: World, chance: random.Random) -> None:
     """A victim ends by itself."""
-    if some := _victims(world):
+    if some := victims(world):
         ended = msgspec.structs.replace(chance.choice(some), phase=chance.choice(("Succeeded", "Failed")))
         world.store.put_pod(ended, Cause(KUBELET, CHANGE))
 
 
 def forbid(world: World, chance: random.Random) -> None:
     """The app of a victim may not be disrupted any more."""
-    some = [pod for pod in _victims(world) if "app" in pod.labels]
+    some = [pod for pod in victims(world) if "app" in pod.labels]
     if some:
         app = chance.choice(some).labels["app"]
         selector = LabelSelector((Requirement("app", "In", (app,)),))
@@ -145,7 +145,7 @@ def make_room(world: World, chance: random.Random) -> None:
     nodes = sorted({p.nominated_node for p in world.store.pods.values() if p.nominated_node and not p.node})
     if not nodes:
         return
-    victims = {pod.uid for pod in _victims(world)} if chance.random() < 0.7 else ()
+    staying = {pod.uid for pod in victims(world)} if chance.random() < 0.7 else ()
     for pod in list(world.store.pods_on(chance.choice(nodes))):
-        if pod.uid not in victims:
+        if pod.uid not in staying:
             world.store.apply(PodGone(pod.namespace, pod.name, pod.uid), GONE_BY_USER)

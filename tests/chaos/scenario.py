@@ -28,7 +28,7 @@ from gangsched.core.events import (
 from gangsched.core.options import Options
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod, Taint
 from tests import generators
-from tests.chaos import changes, clocks, losses, priorities, queues, refusals, rollbacks, storage, takeovers
+from tests.chaos import changes, clocks, losses, marks, priorities, queues, refusals, rollbacks, storage, takeovers
 from tests.chaos.refusals import Refusing
 from tests.chaos.trouble import (
     CHANGED,
@@ -54,6 +54,7 @@ PARTS: dict[str, tuple[float, Callable[[int, list[Event]], Part]]] = {
     "clocks": (0.05, clocks.part),
     "priorities": (0.1, priorities.part),
     "losses": (0.08, losses.part),
+    "marks": (0.08, marks.part),
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gangsched.core import events as ev
-from gangsched.core.actions import Bind, Mark, Remove, Write
+from gangsched.core.actions import Bind, Mark, Nominate, Remove, Write
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.healing import HOLD_SECONDS, ROOMS_AT_MOST
 from gangsched.model.records import Job
@@ -211,6 +211,26 @@ def test_members_of_a_job_that_is_suspended_are_not_lost() -> None:
     cluster.delete("m2")
     cluster.run()
     assert node_of(cluster, "weak")
+
+
+@lost
+def test_a_victim_that_goes_before_it_is_marked_is_lost(goes: Callable[[Cluster, str], None]) -> None:
+    """It was to leave for a stronger pod, which is gone before anybody has left for it."""
+    cluster = running()
+    cluster.slow = lambda write: isinstance(write, Nominate)
+    cluster.show(pod("strong").cpu(3).priority(9))
+    cluster.run()
+    away = node_of(cluster, "m2")
+    goes(cluster, "m2")
+    cluster.run()
+    cluster.delete("strong")
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    assert held(cluster) == [away]
+    assert node_of(cluster, "weak") == ""
+    cluster.pass_time(60)
+    assert node_of(cluster, "weak") == away
 
 
 def test_a_gang_that_is_evicted_keeps_nothing() -> None:

@@ -276,20 +276,24 @@ def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] |
 
 
 def unplanned_suspensions(history: History) -> list[str]:
-    """Pods that ran when the scheduler suspended their Job, and that it had not marked before.
+    """Pods that ran when the scheduler suspended their Job, and that it had not marked before. Others may have taken
+    the mark back: a Job bears none that its suspension could depend on.
 
     Meant for clusters in which nobody else binds pods: one may come between the last mark and the suspension.
     """
     out = []
     pods: dict[str, Pod] = {}
+    marked: set[str] = set()
     for entry in history:
+        if entry.actor == log.SCHEDULER and entry.verb in (log.MARK, log.UNMARK) and entry.outcome == log.OK:
+            (marked.add if entry.verb == log.MARK else marked.discard)(entry.uid)
         if isinstance(entry.record, Pod):
             pods[entry.record.uid] = entry.record
         elif entry.kind == "Pod" and ends_object(entry):
             pods.pop(entry.uid, None)
         elif entry.verb == log.SUSPEND and entry.outcome == log.OK and entry.changed:
             mine = [p for p in pods.values() if p.bound and p.live and _leaves_with(p, entry.record)]
-            unmarked = [p for p in mine if p.disruption is None or p.disruption.status != "True"]
+            unmarked = [p for p in mine if p.uid not in marked]
             out += [f"{_when(entry)} {p.key} left with {entry.object} without a mark" for p in unmarked]
     return out
 
@@ -325,7 +329,7 @@ def abandoned_marks(history: History, judged_until: float = math.inf) -> list[st
             marked[entry.uid] = entry
         elif entry.verb == log.UNMARK and entry.uid in marked:
             mark = marked.pop(entry.uid)
-            if entry.actor != log.SCHEDULER:
+            if entry.actor == log.DISRUPTION_CONTROLLER:
                 out.append(f"{_when(mark)} {entry.object} was marked, and left so for the controller to clear")
     return out + [
         f"{_when(mark)} {mark.object} was marked and is neither removed nor unmarked"

@@ -175,5 +175,5 @@ class Following:
         """A pod that was live has gone, or is ``leaving``. What leaves for others is no loss."""
         if before is None or not before.live or not before.node:
             return
-        if before.uid not in self._steps.marks and before.uid not in self._steps.awaited_by:
+        if before.uid not in self._steps.marks:
             self._steps.losses.lost(before, self._steps.now, leaving=leaving)
