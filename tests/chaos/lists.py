@@ -14,7 +14,7 @@ from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.invariants import Round
 from gangsched.cluster.sim.replay import ends_object
-from gangsched.core.actions import Bind, Nominate, SelectNode, WithdrawNomination
+from gangsched.core.actions import Bind, Mark, Nominate, SelectNode, WithdrawNomination
 from gangsched.model.records import Budget, Job, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
@@ -64,10 +64,17 @@ def _on_another_list(played: Played, each: Round, unmark: Entry) -> bool:
     """
     marks = (e for e in played.world.history.of(log.MARK) if e.uid == unmark.uid and e.number < unmark.number)
     last = max((e for e in marks if e.outcome == log.OK), key=lambda e: e.number, default=None)
-    if last is None or invariants.preemptor_of(str(last.detail["message"])) == each.gang:
+    text = str(last.detail["message"]) if last is not None else ""
+    if last is None or invariants.preemptor_of(text) == each.gang:
         return False
-    processes = {b.process for b in played.batches if last.at_seconds <= b.at_seconds <= unmark.at_seconds}
-    return len(processes) > 1
+    wrote = [
+        b.process
+        for b in played.batches
+        if b.at_seconds <= last.at_seconds
+        and any(isinstance(a, Mark) and a.pod.uid == unmark.uid and a.message == text for a in b.actions)
+    ]
+    then = [b.process for b in played.batches if b.at_seconds <= unmark.at_seconds]
+    return bool(wrote) and wrote[-1] != then[-1]
 
 
 def _over(history: History, each: Round) -> int:

@@ -104,7 +104,7 @@ def _follow(pods: dict[str, Pod], entry: Entry) -> None:
 
 def untold(played: Played) -> list[str]:
     """Members that wait at the end while others of their gang are bound, and too few, and on which nobody has said why
-    since the first of these was bound.
+    since the first of these was bound, or had been asked to be: what is said then has how many are bound.
 
     An attempt to say it is enough: a condition or an Event of which the server makes nothing is not repeated.
     """
@@ -114,7 +114,7 @@ def untold(played: Played) -> list[str]:
     for pod in world.store.pods.values():
         members[pod.gang].append(pod)
     reasons = (e for e in world.history.of(log.CONDITION, log.EVENT, actor=log.SCHEDULER) if _is_reason(e))
-    told_at = {e.uid: e.at_seconds for e in reasons}
+    told_at = {e.uid: math.inf if "of them bound" in _text(e) else e.at_seconds for e in reasons}
     bound_at = {e.uid: e.at_seconds for e in world.history.of(log.BIND) if e.outcome == log.OK and e.changed}
     out = []
     for gang, pods in members.items():
@@ -127,6 +127,10 @@ def untold(played: Played) -> list[str]:
         silent = [p for p in waiting if told_at.get(p.uid, -math.inf) < since]
         out += [f"{p.key} waits, {placed} of {known.min_member} are bound" for p in silent]
     return out
+
+
+def _text(entry: Entry) -> str:
+    return str(entry.detail.get("message", "") or entry.detail.get("note", ""))
 
 
 def _is_reason(entry: Entry) -> bool:

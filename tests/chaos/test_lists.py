@@ -111,8 +111,9 @@ def test_a_victim_whose_mark_is_another_gangs_when_a_process_dies_is_on_that_lis
     run.world.clock.advance_to(10.0)
     does(run, Nominate(1, about(run, "p"), "n1", "1-1", "plan 1-1"))
     does(run, *(Mark(2, about(run, name), FOR_P) for name in ("v1", "v2")), Remove(3, about(run, "v1"), mark=FOR_P))
-    does(run, Mark(4, about(run, "v2"), mark_message(OURS, f"d/{by}", f"d/{by}")))
-    told(run)
+    other = Mark(4, about(run, "v2"), mark_message(OURS, f"d/{by}", f"d/{by}"))
+    told(run, asks=[other])
+    does(run, other)
     run.world.clock.advance_to(20.0)
     told(run)
     run.batches[-1].process = processes

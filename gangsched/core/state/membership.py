@@ -286,7 +286,8 @@ class Membership:
         if lacking <= 0:
             return ""
         if not census.gated:
-            return f"{present} of {spec.min_member} members exist; {lacking} missing"
+            bound = f", {len(census.bound)} of them bound" if census.bound else ""
+            return f"{present} of {spec.min_member} members exist{bound}; {lacking} missing"
         gates = ", ".join(sorted({gate for p in census.gated for gate in p.gates}))
         if gang.family == SINGLE:
             return f"waiting for scheduling gates: [{gates}]"
