@@ -373,7 +373,9 @@ def asleep(played: Played) -> list[str]:
 
 def _busy(history: History, gang: GangId, now: float) -> bool:
     """Has the scheduler done something for this gang lately, with success or without?"""
-    mine = {e.uid for e in history if isinstance(e.record, Pod) and e.record.gang == gang}
+    pods = [e.record for e in history if isinstance(e.record, Pod)]
+    owned = (p for p in pods if p.owner is not None and (p.namespace, p.owner.name) == (gang.namespace, gang.name))
+    mine = {p.uid for p in pods if p.gang == gang} | {p.uid for p in owned}
     mine |= {e.uid for e in history if e.uid and e.kind == gang.family and e.object == gang.key}
     done = (e for e in history if e.actor == log.SCHEDULER and e.verb != log.EVENT and e.uid in mine)
     last = max((e.at_seconds for e in done), default=None)

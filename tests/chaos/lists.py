@@ -41,12 +41,18 @@ def _let_off(played: Played, each: Round) -> list[str]:
     over = _over(history, each)
     standing = set(each.marked) - set(each.removed)
     out = []
+    unmarked: set[str] = set()  # by others, and not marked again: another process cannot know of these
     for entry in history.entries[: over + 1]:
         if entry.uid not in standing or entry.kind != "Pod":
             continue
         if ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live):
             standing.discard(entry.uid)
-        elif entry.number <= min(each.removed.values()) or not _taken_back(entry):
+        elif entry.verb == log.MARK and entry.outcome == log.OK:
+            if invariants.preemptor_of(str(entry.detail["message"])) == each.gang:
+                unmarked.discard(entry.uid)
+        elif entry.verb == log.UNMARK and entry.actor != log.SCHEDULER:
+            unmarked.add(entry.uid)
+        elif entry.number <= min(each.removed.values()) or not _taken_back(entry) or entry.uid in unmarked:
             continue
         elif not _on_another_list(played, each, entry):
             out.append(entry.object)

@@ -74,13 +74,19 @@ def unwanted_removals(played: Played) -> list[str]:
         if plan is not None and sent.entry.uid not in plan.victims:
             plan = None
         text = _may_not(told, told.pods.get(sent.entry.uid), sent.preemptor)
-        if not text and plan is not None and not plan.begun:
+        if not text and plan is not None and not _begun(told, plan):
             text = _need_not(told, plans, plan, sent.at_seconds) or _tightened(told, plan, over)
         if text:
             out.append(f"{about}: {text}")
         if plan is not None:
             plan.begun = True
     return out
+
+
+def _begun(told: Told, plan: _Plan) -> bool:
+    """Has somebody of the list left for it, or leaves by now, be it for another?"""
+    known = (told.pods.get(uid) for uid in plan.victims)
+    return plan.begun or any(pod is not None and pod.deleting_since is not None for pod in known)
 
 
 def _sent(played: Played, write_seconds: float) -> Iterator[_Sent]:

@@ -336,6 +336,21 @@ def test_a_victim_that_ended_by_itself_has_not_left_for_the_gang() -> None:
     assert len(nodes_of(cluster.log)) == 2
 
 
+def test_a_victim_whose_eviction_was_refused_has_not_left() -> None:
+    """Its budget has been used up by others: the eviction of the next one is recalled while that is still possible."""
+    cluster = preempting()
+    cluster.show(*(pod(f"v{i}").cpu(3).priority(1).label(app="v").on(f"n{i}") for i in (1, 2)))
+    cluster.show(pdb("b").selects(app="v").allows(2))
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.judge = lambda write: (Outcome.BLOCKED, "not now") if isinstance(write, Remove) else None
+    cluster.run()
+    cluster.answer("v1")
+    cluster.run()
+    cluster.show(pdb("b").selects(app="v").allows(0))
+    cluster.run()
+    assert recalled(cluster) == {"v2"}
+
+
 def test_nobody_is_asked_twice_about_what_was_recalled() -> None:
     """One recall for each removal, however much happens until it is answered."""
     cluster = stopped_in(Remove)

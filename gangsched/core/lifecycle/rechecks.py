@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gangsched.core.actions import Removal, SuspendJob
 from gangsched.core.decision import UnitRef, Victim
+from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import State
@@ -61,9 +62,12 @@ class Rechecks:
 
     def _look(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> _Look:
         """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered.
-        Who is gone after a removal without an answer has been removed; who has ended before one had an effect has not.
+        Who is gone after a removal without an answer has been removed; who has ended before one had an effect has not,
+        nor has one of whom the answer says so.
         """
         pods, removed = self._world.pods, plan.removed.difference(unanswered)
+        failed = (f for f in group.barrier.failed if f.outcome not in (Outcome.GONE, Outcome.TRANSIENT))
+        removed.difference_update(uid for f in failed for uid in plan.meant(f.uid))
         standing = [uid for uid in self._steps.standing(plan) if uid not in removed]
         if not (plan.announced or plan.left):
             return _Look(standing, set())

@@ -195,9 +195,8 @@ class Takeover:
         membership = self._world.membership
         if gang.family == SINGLE:
             return False
-        return mode_of(membership.spec(gang), self._decider.options) == ATOMIC or membership.half_bound(
-            membership.group(gang)[0]
-        )
+        below = self._does_not_live_with(gang, len(membership.census(gang).bound))
+        return below or membership.half_bound(membership.group(gang)[0])
 
     def _needless(self, group: Group, placements: Sequence[Placement]) -> bool:
         return self._decider.has_room(group.gangs, group.key, self._now, {p.uid: p.node for p in placements})
