@@ -106,7 +106,8 @@ def untold(played: Played) -> list[str]:
     """Members that wait at the end while others of their gang are bound, and too few, and on which nobody has said why
     since the first of these was bound, or had been asked to be: what is said then has how many are bound.
 
-    An attempt to say it is enough: a condition or an Event of which the server makes nothing is not repeated.
+    An attempt to say it is enough: a condition or an Event of which the server makes nothing is not repeated. Nothing
+    is said while a binding of the gang is repeated, of which nobody knows what has become.
     """
     world = played.world
     now = world.clock.elapsed_seconds
@@ -116,11 +117,13 @@ def untold(played: Played) -> list[str]:
     reasons = (e for e in world.history.of(log.CONDITION, log.EVENT, actor=log.SCHEDULER) if _is_reason(e))
     told_at = {e.uid: math.inf if "of them bound" in _text(e) else e.at_seconds for e in reasons}
     bound_at = {e.uid: e.at_seconds for e in world.history.of(log.BIND) if e.outcome == log.OK and e.changed}
+    failed = (e for e in world.history.of(log.BIND) if e.outcome == Outcome.TRANSIENT)
+    repeated = {e.uid for e in failed if now - e.at_seconds <= REPEAT_SECONDS}
     out = []
     for gang, pods in members.items():
         known = world.store.gangs.get((gang.family, gang.namespace, gang.name))
         placed = sum(p.bound or p.phase == "Succeeded" for p in pods)
-        if known is None or not 0 < placed < known.min_member:
+        if known is None or not 0 < placed < known.min_member or any(p.uid in repeated for p in pods):
             continue
         since = min((bound_at.get(p.uid, 0.0) for p in pods if p.node), default=0.0)
         waiting = [p for p in pods if p.live and not p.node and now - max(p.created, since) > REPEAT_SECONDS]
