@@ -102,6 +102,8 @@ def _excused(played: Played, each: Round) -> bool:
         return True
     if _outbid(played, each, began - RACE_SECONDS, ended) or _relieved(played, each, ended):
         return True
+    if _weaker_evicts(played, each, began, ended):
+        return True
     window = (e for e in history.entries[: over + 1] if e.at_seconds >= began - RACE_SECONDS)
     return any(_matters(entry, each) for entry in window)
 
@@ -114,6 +116,20 @@ def _outbid(played: Played, each: Round, since: float, until: float) -> bool:
     stronger = {gang for gang, priority in decided if priority > own and gang != each.gang}
     asked = (a for batch in played.batches if since <= batch.at_seconds <= until for a in batch.actions)
     return any(isinstance(a, Nominate | Bind | SelectNode) and gang_of.get(a.pod.uid) in stronger for a in asked)
+
+
+def _weaker_evicts(played: Played, each: Round, since: float, until: float) -> bool:
+    """Were others evicted in this time for a gang of lower priority? That room is the list's own, as long as it wants
+    it, and some victims may not be needed any more.
+    """
+    _, decided, own = _gangs(played, each, -math.inf)
+    weaker = {gang for gang, priority in decided if priority < own}
+    removals = played.world.history.of(log.DELETE, log.EVICT, actor=log.SCHEDULER)
+    return any(
+        since <= e.at_seconds <= until and e.outcome == log.OK and e.uid not in each.marked
+        for e in removals
+        if invariants.preemptor_of(str(e.detail.get("mark", ""))) in weaker
+    )
 
 
 def _relieved(played: Played, each: Round, until: float) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gangsched.core.actions import Action, Bind, Nominate, WithdrawNomination
-from gangsched.core.events import Event, PodChanged, PodGone
+from gangsched.core.events import Event, Outcome, PodChanged, PodGone, WriteDone
 from gangsched.model.records import SINGLE, GangId, Pod
 from tests.chaos.play import Played
 from tests.chaos.told import AT_ONCE, Told, short_of
@@ -32,7 +32,7 @@ class _Kept(msgspec.Struct):
 
 class _Lost(msgspec.Struct):
     """A member that its gang has lost, kept until then (seconds; from its end, if that is not known yet). ``perhaps``:
-    it may have been chosen to leave by then.
+    it may have been chosen to leave by then, or other room is kept for its gang.
     """
 
     pod: Pod
@@ -69,6 +69,8 @@ class _Process:
                     self._loses(pod.uid, pod, now)
                 case PodGone(_, _, uid):
                     self._loses(uid, None, now)
+                case WriteDone(action_id, outcome) if outcome in (Outcome.REFUSED, Outcome.CONFLICT):
+                    self._refused(action_id)
             self.told.hear(event, now)
         self._begun = True
         for gang in [gang for gang in self._lost if not (self._lacking(gang) or self._binds(gang))]:
@@ -90,6 +92,13 @@ class _Process:
     def _waits(self, uid: str) -> bool:
         pod = self.told.pods.get(uid)
         return pod is not None and pod.live and not pod.node
+
+    def _refused(self, action_id: int) -> None:
+        """A member of a gang could not be bound: its room is kept rather than that of those who are leaving by then."""
+        key = self.told.open.get(action_id)
+        for gang in (gang for gang in self._lost if gang.key == key):
+            for each in self._lost[gang].values():
+                each.perhaps = each.perhaps or each.until == math.inf
 
     def _loses(self, uid: str, after: Pod | None, now: float) -> None:
         before = self.told.pods.get(uid)
