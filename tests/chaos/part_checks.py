@@ -32,13 +32,14 @@ REPEAT_SECONDS = 30.0
 def wrong_rollbacks(played: Played) -> list[str]:
     """Members that left in a rollback though nobody had asked for that, of another gang than the one that was rolled
     back, that nobody makes again, that this scheduler had not bound, while nothing had come in the gang's way since, or
-    while other members of it were bound and not marked.
+    while other members of it were bound and not marked, if nobody else had taken their marks back.
     """
     history = played.world.history
     pods: dict[str, Pod] = {}
     bound_at: dict[str, float] = {}
     hindered: dict[str, float] = {}
     anybody = -math.inf
+    taken_back: set[str] = set()
     out = []
     for entry in history:
         gang = invariants.rolled_back_for(entry)
@@ -58,9 +59,11 @@ def wrong_rollbacks(played: Played) -> list[str]:
             out += [
                 f"{about}, and {p.key} was not even marked"
                 for p in pods.values()
-                if gang in _names(p) and p.bound and p.live and not _marked(p)
+                if gang in _names(p) and p.bound and p.live and not _marked(p) and p.uid not in taken_back
                 if entry.at_seconds - bound_at.get(p.uid, -math.inf) > RACE_SECONDS
             ]
+        if entry.verb in (log.MARK, log.UNMARK) and entry.outcome == log.OK:
+            (taken_back.discard if entry.actor == log.SCHEDULER else taken_back.add)(entry.uid)
         if entry.verb == log.BIND and entry.actor == log.SCHEDULER:
             if entry.outcome == log.OK:
                 bound_at[entry.uid] = entry.at_seconds
