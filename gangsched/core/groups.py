@@ -76,6 +76,11 @@ class Plan:
         self.required: tuple[int, ...] = ()
         self.leaving_with: dict[str, set[str]] = {}
 
+    @property
+    def begun(self) -> bool:
+        """Have removals been asked for, by this process or an earlier one?"""
+        return self.announced or bool(self.left)
+
     def meant(self, uid: str) -> set[str]:
         """The pods that a write to this pod or Job (UID) is about."""
         return self.leaving_with.get(uid, {uid})

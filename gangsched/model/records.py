@@ -279,6 +279,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return self.deleting_since is None and not self.finished
 
     @property
+    def disruption_target(self) -> bool:
+        """True while its condition DisruptionTarget is, whoever has written it."""
+        return self.disruption is not None and self.disruption.status == "True"
+
+    @property
     def runs_since(self) -> float:
         """When it began to run, by its stamps. Bound and not started yet, it has run no longer than it is bound."""
         placed = self.scheduled_condition

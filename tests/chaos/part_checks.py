@@ -59,7 +59,7 @@ def wrong_rollbacks(played: Played) -> list[str]:
             out += [
                 f"{about}, and {p.key} was not even marked"
                 for p in pods.values()
-                if gang in _names(p) and p.bound and p.live and not _marked(p) and p.uid not in taken_back
+                if gang in _names(p) and p.bound and p.live and not p.disruption_target and p.uid not in taken_back
                 if entry.at_seconds - bound_at.get(p.uid, -math.inf) > RACE_SECONDS
             ]
         if entry.verb in (log.MARK, log.UNMARK) and entry.outcome == log.OK:
@@ -92,10 +92,6 @@ def _names(pod: Pod) -> set[str]:
     """``namespace/name`` of the pod's gang: that of its Job, if that has a queue."""
     names = {pod.gang.name, *([pod.owner.name] if pod.owner is not None else [])}
     return {f"{pod.namespace}/{name}" for name in names}
-
-
-def _marked(pod: Pod) -> bool:
-    return pod.disruption is not None and pod.disruption.status == "True"
 
 
 def _follow(pods: dict[str, Pod], entry: Entry) -> None:

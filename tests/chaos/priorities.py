@@ -78,8 +78,8 @@ def _preemptor(world: World, chance: random.Random) -> Gang | None:
 
 def victims(world: World) -> list[Pod]:
     """The pods that are marked and still live."""
-    pods = (p for p in world.store.pods.values() if p.node and p.live and p.disruption is not None)
-    return sorted((p for p in pods if p.disruption is not None and p.disruption.status == "True"), key=lambda p: p.key)
+    pods = world.store.pods.values()
+    return sorted((p for p in pods if p.node and p.live and p.disruption_target), key=lambda p: p.key)
 
 
 def join(world: World, chance: random.Random) -> None:

@@ -205,7 +205,7 @@ class Told(msgspec.Struct):
 
     def leaving(self, pod: Pod) -> bool:
         """Does it terminate, or bear a mark that says that it will?"""
-        told = pod.disruption is not None and pod.disruption.status == "True"
+        told = pod.disruption_target
         return not pod.live or told or pod.uid in self.marked
 
     def staying_on(self, node: str) -> list[Pod]:

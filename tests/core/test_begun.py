@@ -14,7 +14,7 @@ from gangsched.model.records import Job
 from tests.builders import PodBuilder, gang, node, pdb, pod
 from tests.core.harness import Built, Cluster
 from tests.core.stories import evicted, go_on, names
-from tests.core.test_recall import recalled
+from tests.core.test_recall import recalled, two_gangs
 from tests.core.test_restart import member
 
 
@@ -24,12 +24,6 @@ def held_back(*objects: Built, **options: Any) -> Cluster:
     cluster.slow = lambda write: isinstance(write, Remove)
     cluster.run()
     return cluster
-
-
-def two(gang_name: str = "low", **options: Any) -> Cluster:
-    """On two nodes gang low of two runs, which is of no use by halves."""
-    members = (pod(f"w{n}").cpu(3).priority(1).gang(gang_name).on(f"n{n}") for n in (1, 2))
-    return held_back(node("n1"), node("n2"), gang(gang_name).min(2).priority(1), *members, **options)
 
 
 def answered(cluster: Cluster, name: str, outcome: Outcome) -> None:
@@ -101,7 +95,7 @@ LEFT: list[Callable[[Cluster], None]] = [
 @pytest.mark.parametrize("first_leaves", LEFT)
 def test_the_other_half_of_a_gang_leaves_too(first_leaves: Callable[[Cluster], None]) -> None:
     """Room for one member turns up, so that w2 could stay: but its gang is of no use without w1."""
-    cluster = two()
+    cluster = two_gangs()
     first_leaves(cluster)
     cluster.show(node("n3"))
     cluster.run()

@@ -187,8 +187,8 @@ def test_a_list_that_is_right_again_is_finished() -> None:
     assert len([a for a in cluster.log if isinstance(a, Nominate)]) == COUNT
 
 
-def whole_gang(**options: Any) -> Cluster:
-    """Gang g of two needs both nodes, on which gang low of two runs; w1 has left, the removal of w2 waits."""
+def two_gangs(**options: Any) -> Cluster:
+    """Gang g of two needs both nodes, on which gang low of two runs; their removals wait."""
     cluster = Cluster(
         node("n1"),
         node("n2"),
@@ -200,6 +200,12 @@ def whole_gang(**options: Any) -> Cluster:
     )
     cluster.slow = lambda write: isinstance(write, Remove)
     cluster.run()
+    return cluster
+
+
+def whole_gang(**options: Any) -> Cluster:
+    """The same; w1 has left, the removal of w2 waits."""
+    cluster = two_gangs(**options)
     cluster.answer("w1")
     cluster.run()
     return cluster

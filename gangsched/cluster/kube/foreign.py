@@ -12,19 +12,19 @@ a decision bears the number of events that had been taken in when it was made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from gangsched.cluster.kube.latest import MOST, put_latest
 from gangsched.core.actions import Bind
 from gangsched.core.events import Event, PodChanged, PodGone
 from gangsched.model.records import Pod
 
-#: So many nodes, and so many bindings of ours that have not been seen yet, are remembered at most. What is older than
-#: that is forgotten: then a binding is sent that might have been held back, or held back for one of our own.
-MOST = 50_000
-
 
 class Foreign:
-    """Per node, the newest binding that is not ours. Not thread-safe; belongs to the I/O loop."""
+    """Per node, the newest binding that is not ours. Not thread-safe; belongs to the I/O loop.
+
+    So many nodes, and so many bindings of ours that have not been seen yet, are remembered at ``most``. What is older
+    than that is forgotten: then a binding is sent that might have been held back, or held back for one of our own.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -61,7 +61,7 @@ class Foreign:
     def leaves(self, action: Bind) -> None:
         """This binding is being sent."""
         if action.pod.uid not in self._bound:
-            _put(self._ours, action.pod.uid, action.node, self._most)
+            put_latest(self._ours, action.pod.uid, action.node, self._most)
 
     def failed(self, action: Bind) -> None:
         """It is known that this binding has not taken effect."""
@@ -73,12 +73,4 @@ class Foreign:
             return
         self._bound.add(pod.uid)
         if self._ours.pop(pod.uid, None) != pod.node:
-            _put(self._newest, pod.node, (self._delivered, pod.namespace, pod.name), self._most)
-
-
-def _put(into: dict[str, Any], key: str, value: object, most: int) -> None:
-    """Make this the last entry of a dictionary that has room for so many."""
-    into.pop(key, None)
-    if len(into) >= most:
-        del into[next(iter(into))]
-    into[key] = value
+            put_latest(self._newest, pod.node, (self._delivered, pod.namespace, pod.name), self._most)

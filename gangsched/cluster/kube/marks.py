@@ -14,12 +14,11 @@ import msgspec
 from gangsched.cluster.kube.client import answer_of
 from gangsched.cluster.kube.depth import decode
 from gangsched.cluster.kube.jobs import Verdict
+from gangsched.cluster.kube.latest import MOST, put_latest
 from gangsched.core.actions import Mark, PodRef, Remove, Unmark
 from gangsched.core.events import Event, Outcome, PodChanged, PodGone
 from gangsched.model.records import Pod
 
-#: So many victims are remembered at most; who is forgotten is read again.
-MOST = 50_000
 UNMARKED = "its mark does not stand any more"
 
 
@@ -60,7 +59,7 @@ def seen_pod(body: bytes, what: str) -> SeenPod:
 
 class Marks:
     """The newest version (``resourceVersion``) of each victim in which its mark is known to stand, by its UID: from the
-    answer to the mark, and from the watch. What is not known, or has changed since, is read.
+    answer to the mark, and from the watch, of so many at ``most``. What is not known, or has changed since, is read.
 
     Not thread-safe; belongs to the I/O loop.
     """
@@ -90,8 +89,8 @@ class Marks:
     def _seen(self, pod: Pod) -> None:
         if not _newer(pod.version, self._versions.get(pod.uid, "")):
             return  # the answer to a mark comes before the watch shows it
-        if pod.live and pod.disruption is not None and pod.disruption.status == "True":
-            self._put(pod.uid, pod.version)
+        if pod.live and pod.disruption_target:
+            put_latest(self._versions, pod.uid, pod.version, self._most)
         else:
             self._versions.pop(pod.uid, None)
 
@@ -100,18 +99,13 @@ class Marks:
         if isinstance(action, Mark):
             version = _version_of(body)
             if _newer(version, self.version(action.pod)):
-                self._put(action.pod.uid, version)
+                put_latest(self._versions, action.pod.uid, version, self._most)
         elif isinstance(action, Unmark | Remove):
             self.forget(action.pod)
 
     def forget(self, pod: PodRef) -> None:
         """What was known of the pod is not so (any more)."""
         self._versions.pop(pod.uid, None)
-
-    def _put(self, uid: str, version: str) -> None:
-        if len(self._versions) >= self._most and uid not in self._versions:
-            del self._versions[next(iter(self._versions))]
-        self._versions[uid] = version
 
     def judge(self, action: Remove, pod: SeenPod) -> Verdict | None:
         """May the pod, which is the one that is meant, be removed as it is now? None if so.
@@ -124,7 +118,7 @@ class Marks:
             return Outcome.OK, ""
         if not any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions or ()):
             return Outcome.CONFLICT, UNMARKED
-        self._put(action.pod.uid, pod.metadata.resource_version)
+        put_latest(self._versions, action.pod.uid, pod.metadata.resource_version, self._most)
         return None
 
 

@@ -11,8 +11,8 @@ import math
 import time
 from collections.abc import Callable
 
-#: The server says whole seconds, and its answer was on its way: less is no difference.
-LEAST_SECONDS = 3.0
+from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
+
 #: How long it is not asked again by how much the server's clock is ahead.
 CHECKED_SECONDS = 1.0
 
@@ -39,6 +39,6 @@ class Stamps:
         wall, at = self._wall(), self._monotonic()
         if at >= self._asked_at + CHECKED_SECONDS:
             ahead = self._ask(wall)
-            self._ahead = ahead if ahead is not None and abs(ahead) > LEAST_SECONDS else 0.0
+            self._ahead = ahead if ahead is not None and abs(ahead) > SAME_CLOCK_SECONDS else 0.0
             self._asked_at = at
         return wall + self._ahead

@@ -134,4 +134,4 @@ def _matches(budget: Budget, pod: Pod) -> bool:
 
 
 def _marked(pod: Pod) -> bool:
-    return pod.disruption is not None and pod.disruption.status == "True" and pod.deleting_since is None
+    return pod.disruption_target and pod.deleting_since is None

@@ -82,7 +82,7 @@ class JobController:
         if job is None or job.suspended or job.finished or pod.uid in self._lost:
             return
         self._lost.add(pod.uid)
-        disrupted = pod.disruption is not None and pod.disruption.status == "True"
+        disrupted = pod.disruption_target
         if not (disrupted and job.ignores_disruption):
             job = msgspec.structs.replace(job, failed=job.failed + 1)
         over = job.failed > job.backoff_limit or (disrupted and job.fails_on_disruption)

@@ -228,7 +228,7 @@ class ApiServer:
             case SetCondition():
                 condition = Condition("False", action.reason, action.message, now)
                 return self._update(action, pod, scheduled_condition=_since(condition, pod.scheduled_condition))
-            case Remove(mark=mark) if mark and pod.deleting_since is None and not _marked(pod):
+            case Remove(mark=mark) if mark and pod.deleting_since is None and not pod.disruption_target:
                 return Verdict(Outcome.CONFLICT, "its mark does not stand any more")
             case Remove(evict=True):
                 return self._evict(action, pod)
@@ -386,10 +386,6 @@ def _cause(action: Write | SetCondition, pod: Pod | None = None) -> Cause:
     if pod is not None and pod.node and isinstance(action, Remove | Mark):
         detail["node"] = pod.node
     return Cause(SCHEDULER, verb_of(action), detail)
-
-
-def _marked(pod: Pod) -> bool:
-    return pod.disruption is not None and pod.disruption.status == "True"
 
 
 def _given(job: Job | JobSet, templates: Sequence[Directives]) -> Job | JobSet:

@@ -127,7 +127,7 @@ class Following:
     def _as_planned(self, group: Group, plan: Plan) -> bool:
         """Do its members still wait? And, as long as nobody has left for it, does the gang need as many as before?"""
         lacking = self._world.membership.lacking
-        nobody_left = group.state in (State.NOMINATED, State.MARKED) and not (plan.announced or plan.left)
+        nobody_left = group.state in (State.NOMINATED, State.MARKED) and not plan.begun
         if nobody_left and lacking(group.gangs) != plan.required:
             return False
         pods = (self._world.pods.get(uid) for uid in plan.node_of)

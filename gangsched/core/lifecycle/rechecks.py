@@ -69,7 +69,7 @@ class Rechecks:
         failed = (f for f in group.barrier.failed if f.outcome not in (Outcome.GONE, Outcome.TRANSIENT))
         removed.difference_update(uid for f in failed for uid in plan.meant(f.uid))
         standing = [uid for uid in self._steps.standing(plan) if uid not in removed]
-        if not (plan.announced or plan.left):
+        if not plan.begun:
             return _Look(standing, set())
         left = {uid for uid in plan.victims if (pod := pods.get(uid)) is not None and pod.deleting_since is not None}
         left |= removed | {uid for uid in plan.unsure if uid not in pods}

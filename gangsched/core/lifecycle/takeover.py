@@ -7,7 +7,7 @@ a record: its plan is read from the marks alone.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.groups import Group, Plan, names_of
@@ -59,7 +59,7 @@ class Takeover:
         leaving = [p for p in marked if p.bound and p.deleting_since is not None]
         victims = [p for p in marked if self._may_leave(p, group)]
         fewer = not leaving and len(victims) < intent.victims
-        if victims and fewer and self._torn(victims):
+        if victims and fewer and any(self._torn(victims)):
             return None
         if leaving:
             unmarked = self._unmarked(group, (*victims, *leaving))
@@ -146,21 +146,19 @@ class Takeover:
         """Is a marked pod that lives still one that this gang may evict?"""
         return may_leave(self._world, pod, group.gangs, self._decider.options.evict_daemonset_pods)
 
-    def _torn(self, victims: Sequence[Pod]) -> bool:
-        """Is a gang marked in part that leaves as a whole, so that marking it may not have come to an end?"""
-        chosen = {p.uid for p in victims}
-        groups = {self._world.membership.group(p.gang)[0] for p in victims if p.gang.family != SINGLE}
-        return any(self._leaves_whole(group, chosen) for group in groups)
-
-    def _unmarked(self, group: Group, chosen: Sequence[Pod]) -> list[Pod]:
-        """The other members of gangs that leave as a whole, of which these have been chosen: others have taken back
-        their marks.
+    def _torn(self, chosen: Sequence[Pod]) -> Iterator[GangId]:
+        """Gangs that leave as a whole and of which only a part is among these: marking them may not have come to an
+        end, or others have taken marks back.
         """
         uids = {p.uid for p in chosen}
         groups = {self._world.membership.group(p.gang)[0] for p in chosen if p.gang.family != SINGLE}
-        torn = [gang for gangs in sorted(groups) if self._leaves_whole(gangs, uids) for gang in gangs]
-        others = [p for gang in torn for p in self._world.membership.census(gang).bound if p.uid not in uids]
-        return [p for p in others if self._may_leave(p, group)]
+        return (gang for gangs in sorted(groups) if self._leaves_whole(gangs, uids) for gang in gangs)
+
+    def _unmarked(self, group: Group, chosen: Sequence[Pod]) -> list[Pod]:
+        """Those who leave with these and bear no mark any more."""
+        uids = {p.uid for p in chosen}
+        others = (p for gang in self._torn(chosen) for p in self._world.membership.census(gang).bound)
+        return [p for p in others if p.uid not in uids and self._may_leave(p, group)]
 
     def _goes_on(self, gang: GangId, chosen: Container[str]) -> bool:
         """Does somebody stay of the group of this gang, of which only these pods were chosen?"""

@@ -45,10 +45,10 @@ def by_suspension(
         return tuple(victims)
     out = {v.uid: v for v in victims}
     for job, chosen in jobs:
-        others = staying(job, world, out)
-        beyond = budgets.beyond([*(world.pods[uid] for uid in out), *others]) if budgets else set()
-        if not (_leaves_so(job, chosen, world, options) and _may_follow(others, options, priority, beyond)):
+        whole = _as_a_whole(job, chosen, out, world, options, priority, budgets)
+        if whole is None:
             continue
+        others, beyond = whole
         for pod in others:
             out[pod.uid] = _other(pod, job, pod.uid in beyond)
         for victim in chosen:
@@ -67,27 +67,37 @@ def as_begun(
     found = [msgspec.structs.replace(v, reason=_quota_reason(v, world, gangs)) for v in victims]
     out = {v.uid: v for v in found}
     for job, chosen in _by_job(found, world):
-        others, still = staying(job, world, out), [p for uid in out if (p := world.pods[uid]).live]
-        beyond = budgets.beyond([*still, *others]) if budgets else set()
-        leaves = _leaves_so(job, chosen, world, options) and _may_follow(others, options, priority, beyond)
-        one_by_one = bool(others) and any(world.pods[v.uid].deleting_since is not None for v in chosen)
-        if job.suspended or (leaves and not one_by_one):
+        whole = _as_a_whole(job, chosen, out, world, options, priority, budgets)
+        if whole is not None and whole[0] and any(world.pods[v.uid].deleting_since is not None for v in chosen):
+            whole = None  # they leave one by one
+        if job.suspended or whole is not None:
             out.update({v.uid: msgspec.structs.replace(v, method=SUSPEND) for v in chosen})
     return list(out.values())
 
 
-def _leaves_so(job: Suspendable, chosen: Sequence[Victim], world: World, options: Options) -> bool:
-    """Does a Job of which these were chosen leave as a whole, if its other pods may follow?"""
+def _as_a_whole(
+    job: Suspendable,
+    chosen: Sequence[Victim],
+    leaving: Collection[str],
+    world: World,
+    options: Options,
+    priority: int,
+    budgets: Budgets,
+) -> tuple[list[Pod], set[str]] | None:
+    """The pods that leave with those chosen of a Job, of which only they are among all that are ``leaving`` (UIDs), and
+    who of all of these goes beyond a budget (UIDs). None if the Job does not leave as a whole, for a preemptor of this
+    priority.
+    """
     if any(v.partial for v in chosen) or not may_suspend(job, world, options):
-        return False
-    return _holds_quota(chosen) or _would_end(job, chosen, world)
-
-
-def _may_follow(others: Iterable[Pod], options: Options, priority: int, beyond: Collection[str]) -> bool:
-    """May these be evicted too, for a preemptor of this priority? All that leave break budgets by those ``beyond``."""
-    if options.strict_budgets and beyond:
-        return False
-    return not any(protected(p, options.evict_daemonset_pods) or p.priority >= priority for p in others)
+        return None
+    if not (_holds_quota(chosen) or _would_end(job, chosen, world)):
+        return None
+    others = staying(job, world, leaving)
+    if any(protected(p, options.evict_daemonset_pods) or p.priority >= priority for p in others):
+        return None
+    going = [p for uid in leaving if (p := world.pods[uid]).live]
+    beyond = budgets.beyond([*going, *others]) if budgets else set()
+    return None if options.strict_budgets and beyond else (others, beyond)
 
 
 def _quota_reason(victim: Victim, world: World, gangs: Sequence[GangId]) -> str:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.cluster.kube.stamps import CHECKED_SECONDS, LEAST_SECONDS, Stamps
+from gangsched.cluster.kube.stamps import CHECKED_SECONDS, Stamps
+from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
 
 
 @pytest.mark.parametrize(
     ("ahead", "expected"),
-    [(None, 1000.0), (LEAST_SECONDS - 0.1, 1000.0), (1 - LEAST_SECONDS, 1000.0), (150.0, 1150.0), (-3600.0, -2600.0)],
+    [
+        (None, 1000.0),
+        (SAME_CLOCK_SECONDS - 0.1, 1000.0),
+        (1 - SAME_CLOCK_SECONDS, 1000.0),
+        (150.0, 1150.0),
+        (-3600.0, -2600.0),
+    ],
 )
 def test_the_time_of_the_server(ahead: float | None, expected: float) -> None:
     """A small difference is none, nor is one that is not known."""

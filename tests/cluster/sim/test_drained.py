@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.cluster.sim import World, writes
+from gangsched.cluster.sim import World
 from gangsched.cluster.sim.drained import drained_before_marked, drained_while_open, marked_while_open
 from gangsched.cluster.sim.history import CHANGE, USER, Cause
 from gangsched.cluster.sim.invariants import unplanned_removals, unplanned_suspensions, violations
 from gangsched.core.actions import JobRef, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.events import QueueObjectChanged, QueueObjectGone
 from gangsched.model.queues import STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue
-from gangsched.model.records import Job, Owner
+from gangsched.model.records import Job, Owner, Pod
 from tests.cluster.sim.objects import event, node, outcomes, pod, ref, world
 
 TEXT = "sched: draining ClusterQueue a, which is stopped: ns/g leaves"
@@ -74,7 +74,7 @@ def test_a_removal_for_a_queue_that_is_gone_is_found() -> None:
 @pytest.mark.parametrize("before", [[], [MARK_X, Unmark(6, ref("x"), "stay")], [Mark(6, ref("x"), "another text")]])
 def test_a_removal_without_the_mark_is_found(before: list[Mark | Unmark], monkeypatch: pytest.MonkeyPatch) -> None:
     """Never marked, unmarked since, or marked for something else; the server would let that pass."""
-    monkeypatch.setattr(writes, "_marked", lambda _: True)
+    monkeypatch.setattr(Pod, "disruption_target", property(lambda _: True))
     there = cluster()
     outcomes(there, *before, REMOVE_X)
     assert len(unplanned_removals(there.history)) == 1
