@@ -107,11 +107,23 @@ class QuotaUse(msgspec.Struct, frozen=True):
     short: str = ""
 
 
+class Gap(msgspec.Struct, frozen=True):
+    """How far a plan is at most from the least harm, at the first part of :class:`~.preemption.harm.Harm` that is not
+    proven: so many more of ``component`` (``pdb``: pods beyond a budget, ``gangs`` or ``pods`` of ``priority``).
+    """
+
+    component: str
+    priority: int
+    at_most: int
+
+
 class Decision(msgspec.Struct, frozen=True):
     """What is to be done for one gang. A GangGroup yields one per gang, with the same outcome and victims.
 
     ``required`` is max(0, minimum - bound). ``placements`` is empty unless the outcome is bind, wait or
-    preempt. ``steps`` counts search steps spent; ``stopped`` says the search was cut short. ``failed_plugin`` names a
+    preempt. ``steps`` counts search steps spent; ``stopped`` says the search was cut short. ``optimal`` says whether no
+    plan breaks fewer budgets or interrupts less at any priority (None unless the outcome is preempt, and where the rules
+    of quota fix the order); where that is not proven, ``gap`` bounds what is not. ``failed_plugin`` names a
     plug-in of others without whose answer nothing could be decided; ``message`` says how it failed. ``quota`` is None
     for a gang without a queue.
     """
@@ -134,6 +146,8 @@ class Decision(msgspec.Struct, frozen=True):
     topology_domain: str | None = None
     stopped: bool = False
     steps: int = 0
+    optimal: bool | None = None
+    gap: Gap | None = None
     failed_plugin: str = ""
     quota: QuotaUse | None = None
 
