@@ -121,10 +121,10 @@ class Decision(msgspec.Struct, frozen=True):
     """What is to be done for one gang. A GangGroup yields one per gang, with the same outcome and victims.
 
     ``required`` is max(0, minimum - bound). ``placements`` is empty unless the outcome is bind, wait or
-    preempt. ``steps`` counts search steps spent; ``stopped`` says the search was cut short. ``optimal`` says whether no
-    plan breaks fewer budgets or interrupts less at any priority (None unless the outcome is preempt, and where the rules
-    of quota fix the order); where that is not proven, ``gap`` bounds what is not. ``failed_plugin`` names a
-    plug-in of others without whose answer nothing could be decided; ``message`` says how it failed. ``quota`` is None
+    preempt. ``steps`` counts search steps spent; ``stopped`` says the search was cut short. ``optimal`` says whether it
+    is proven that no plan breaks fewer budgets or interrupts less at any priority (None unless the outcome is preempt,
+    and where the rules of quota fix the order); ``gap`` bounds what is not proven. ``failed_plugin`` names a plug-in of
+    others without whose answer nothing could be decided; ``message`` says how it failed. ``quota`` is None
     for a gang without a queue.
     """
 

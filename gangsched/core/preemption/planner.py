@@ -9,6 +9,7 @@ reprieve. At the end small exchanges are tried. No victim is left that could be 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,8 +64,51 @@ class Search(Exchange):
             starts[1:1] = [(True, False, spared), (True, False, everything)]
         self._least(starts, items)
         self._exchange()
+        self._reprieve()
         cost, taken = self._proved(self._harm(), frozenset(self.taken))
         return Choice(taken, cost, self._spent(), self.stopped, self.fit.rows(taken))
+
+    def _reprieve(self) -> None:
+        """Put back every victim that the gang can do without, however little of the budget is left.
+
+        Halves: as many as possible at once, so that it takes one question per unit that has to go and few for the
+        others. The most harmful come back first, and of those the ones on the most crowded nodes, which are the least
+        likely to be needed.
+        """
+        wholes = [self._whole(b) for b in self.units.touched(self.taken) if self.units.is_whole(b, self.taken)]
+        gone = {s for item in wholes for s in item.slots}
+        loose = set(self.units.loose_taken(self.taken))
+        singles = sorted(self.taken - gone)
+        items = wholes + [self._loose_item(s) if s in loose else self._single_of(s) for s in singles]
+        rows = self.units.snapshot.table.row
+        crowd = Counter(int(rows[s]) for item in items for s in item.slots)
+        first = {id(item): int(rows[item.slots[0]]) for item in items}
+        items.sort(key=lambda i: (-i.level, i.single >= 0, -crowd[first[id(i)]], first[id(i)], -i.work, i.name))
+        stack = [items]
+        spent = self.fit.steps
+        while stack:
+            some = stack.pop()
+            slots = np.array([s for item in some for s in item.slots], dtype=np.int64)
+            if not len(slots):
+                continue
+            self.fit.give_back(slots)
+            if self.fit.fits():
+                self.taken.difference_update(slots.tolist())
+                continue
+            self.fit.take(slots)
+            if len(some) > 1:
+                middle = len(some) // 2
+                stack += [some[middle:], some[:middle]]
+            elif some[0].single < 0:
+                surplus = set(self.surplus(some[0].block))
+                core = np.array([s for s in some[0].slots if s not in surplus], dtype=np.int64)
+                if len(core) and len(core) < len(slots):
+                    self.fit.give_back(core)
+                    if self.fit.fits():
+                        self.taken.difference_update(core.tolist())
+                    else:
+                        self.fit.take(core)
+        self.fit.steps = spent
 
     def _least(self, starts: Sequence[tuple[bool, bool, tuple[Any, set[int]]]], items: Sequence[Item]) -> None:
         """Settle all levels from each of these starts; the least harmful end is kept. The first flag says whether
