@@ -11,10 +11,9 @@ import msgspec
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, GangStatus
 from gangsched.core.events import Event
-from gangsched.core.options import STEPS_PER_MILLISECOND, Options
+from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime import logs
-from gangsched.runtime.calibration import steps_per_millisecond
 from gangsched.runtime.deadline import FACTOR, Deadline
 from gangsched.runtime.health import DecisionPulse, HealthServer, LoopPulse
 from gangsched.runtime.iometrics import IoMetrics
@@ -23,6 +22,7 @@ from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_threshol
 from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
 from gangsched.runtime.narrator import Narrator
 from gangsched.runtime.outside import Outside, cannot_listen, probe_host
+from gangsched.runtime.settings import Configuration
 from gangsched.runtime.status import StatusSink, TellsOfQueues, WhenQuiet
 
 #: Exit codes: done, a failure that a restart may cure.
@@ -47,9 +47,7 @@ class Process:
         configuration = self._configuration = outside.configuration
         self._log = logs.get("process")
         self._failure: BaseException | None = None
-        options = self._calibrated(configuration.core_options())
-        if not outside.once:
-            options = msgspec.structs.replace(options, owner_wait_seconds=_OWNER_WAIT_SECONDS)
+        options = running_options(configuration, once=outside.once)
         scheduler = Scheduler(options)
         self._metrics = Metrics(options.scheduler_names)
         self._io_metrics = IoMetrics(self._metrics.registry)
@@ -74,15 +72,6 @@ class Process:
             *(_status_observers(scheduler, outside.sink) if outside.sink is not None else []),
         )
         self._health: HealthServer | None = None
-
-    def _calibrated(self, options: Options) -> Options:
-        """The options for a running scheduler: the search budget in steps of this machine, and no decision before it
-        leads.
-        """
-        steps = steps_per_millisecond()
-        budget = options.search_steps // STEPS_PER_MILLISECOND * steps
-        self._log.info("calibrated", steps_per_millisecond=steps, search_steps=budget)
-        return msgspec.structs.replace(options, search_steps=budget, wait_for_leadership=True)
 
     def run(self) -> int:
         """Run until a signal, the end of a single pass, or a failure; the exit code. Call in the main thread.
@@ -171,6 +160,16 @@ class Process:
             self._health.start()
         except OSError as error:
             raise cannot_listen(self._configuration, error) from None
+
+
+def running_options(configuration: Configuration, *, once: bool) -> Options:
+    """What ``plan`` would decide with, the search budget included; but nothing is decided before this process leads,
+    and unless it decides only ``once`` a pod waits for an owner that has not been seen yet.
+    """
+    owner_wait = 0.0 if once else _OWNER_WAIT_SECONDS
+    return msgspec.structs.replace(
+        configuration.core_options(), wait_for_leadership=True, owner_wait_seconds=owner_wait
+    )
 
 
 class Onlooker:

@@ -105,8 +105,9 @@ class Preemption(Section, frozen=True, kw_only=True):
     budget_milliseconds: Annotated[
         int,
         _doc(
-            """How long the search for the least harmful victims of one gang may take. It is counted in search steps, so
-            that the same cluster always gives the same plan. A search cut short says so in the plan.""",
+            """How long the search for the least harmful victims of one gang may take. It is counted in search steps,
+            10 for a millisecond in every command and on every machine, so that the same cluster always gives the same
+            plan. A search cut short says so in the plan.""",
             ge=1,
             le=60_000,
         ),

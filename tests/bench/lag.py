@@ -45,11 +45,10 @@ from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision
 from gangsched.core.events import PodChanged, Synced
-from gangsched.core.options import Options
+from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import wire
 from gangsched.model.convert import Converter
-from gangsched.runtime.calibration import steps_per_millisecond
 from gangsched.runtime.deadline import FACTOR, Deadline
 from gangsched.runtime.loop import Observer, Observers, run_loop
 from gangsched.runtime.memory import FreezeAfterSync, raise_thresholds
@@ -238,7 +237,7 @@ def beside(*works: Any) -> Iterator[list[Pipe]]:
 
 def measure(plans: int, budget_milliseconds: int, **large: Any) -> Result:
     """So many plans in such a cluster (see :func:`tests.bench.worlds.cluster`), and both loops beside them."""
-    steps = budget_milliseconds * steps_per_millisecond()
+    steps = budget_milliseconds * STEPS_PER_MILLISECOND
     options = Options(search_steps=steps, backoff_initial_seconds=BACKOFF_SECONDS, backoff_max_seconds=BACKOFF_SECONDS)
     switch, restore = sys.getswitchinterval(), raise_thresholds()
     sys.setswitchinterval(SWITCH_SECONDS)

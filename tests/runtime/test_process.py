@@ -21,8 +21,10 @@ from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.connection import Connection, load_connection
 from gangsched.core.actions import Action
 from gangsched.core.events import Event
+from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime import outside, process
+from gangsched.runtime.config import load as load_configuration
 from gangsched.runtime.outside import Measurements, Outside
 from gangsched.runtime.settings import ClientConnection, Configuration, Http
 
@@ -154,6 +156,32 @@ def test_port_of_the_probes_is_taken(connection: Connection) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(outside.StartError, match=rf"cannot listen on 127.0.0.1:{port}: .*set http.port"):
             process.Process(Outside(configuration(port), connection)).run()
+
+
+def test_every_command_searches_alike(connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run`, `run --once`, `plan` and `simulate` have the same search steps from one configuration; only a scheduler of
+    a live cluster waits until it leads.
+    """
+    given: list[Options] = []
+    begin = Scheduler.__init__
+
+    def note(scheduler: Scheduler, options: Options) -> None:
+        given.append(options)
+        begin(scheduler, options)
+
+    monkeypatch.setattr(Scheduler, "__init__", note)
+    config, manifest = tmp_path / "config.yaml", tmp_path / "node.yaml"
+    config.write_text(
+        "apiVersion: gangsched.dev/v1alpha1\nkind: GangSchedulerConfiguration\npreemption: {budgetMilliseconds: 70}\n"
+    )
+    manifest.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
+    for command in ("plan", "simulate"):
+        assert cli.main([command, "-f", str(manifest), "--config", str(config), "-o", "json"]) == 0
+    for once in (False, True):
+        process.Process(Outside(load_configuration(config), connection, once=once))
+    assert [o.search_steps for o in given] == [70 * STEPS_PER_MILLISECOND] * 4
+    assert [o.wait_for_leadership for o in given] == [False, False, True, True]
+    assert [o.owner_wait_seconds > 0 for o in given] == [False, False, True, False]
 
 
 def test_a_dead_decision_thread_ends_the_process(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
