@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from gangsched.core.arrays import isin
 from gangsched.core.filters.base import Bools, Failure
 from gangsched.model.records import HostPort
 
@@ -49,7 +50,7 @@ class NodePorts:
         if clashing.any():
             slots = table.occupied()
             slots = slots[clashing[table.shape[slots]]]
-            slots = slots[~np.isin(slots, sim.lifted())]
+            slots = slots[~isin(slots, sim.lifted())]
             state.clashes += np.bincount(table.row[slots], minlength=snapshot.size)
         for other, row in sim.visitors():
             self.apply(state, other, row, +1)

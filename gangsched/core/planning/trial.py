@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from gangsched.core.arrays import isin
 from gangsched.core.options import Options
 from gangsched.core.planning.avoiding import kept_off
 from gangsched.core.planning.placement import Placed, Placer, Want
@@ -121,7 +122,7 @@ class Trial:
         leaving: Ints = slots[(table.flags[slots] & TERMINATING) != 0]
         if self.world.stuck:
             stuck = [table.slot_of[uid] for uid in self.world.stuck if uid in table.slot_of]
-            leaving = np.setdiff1d(leaving, np.array(stuck, dtype=np.int64))
+            leaving = leaving[~isin(leaving, stuck)]
         return leaving
 
     def ignore_turns(self) -> None:

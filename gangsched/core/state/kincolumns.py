@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from gangsched.core.arrays import isin
 from gangsched.core.state.podtable import PodTable
 from gangsched.model.records import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement
 
@@ -70,8 +71,8 @@ class KinColumns:
         if requirement.operator == DOES_NOT_EXIST:
             return np.asarray(codes == _ABSENT)
         wanted = [column.code_of[v] for v in requirement.values if v in column.code_of]
-        among = np.asarray(codes == wanted[0]) if len(wanted) == 1 else np.isin(codes, wanted)
-        return among if requirement.operator == IN else ~among
+        holds = np.asarray(codes == wanted[0]) if len(wanted) == 1 else isin(codes, wanted)
+        return holds if requirement.operator == IN else ~holds
 
     def _column(self, key: str) -> _Column:
         """The column of a label key (or of the namespace), with all kins that there are by now."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from gangsched.core.arrays import isin
 from gangsched.model.records import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Node, NodeTerm, Requirement, Taint
 from gangsched.model.selectors import requirement_matches
 
@@ -46,7 +47,7 @@ class LabelColumn:
         codes = [self._code_of[v] for v in wanted if v in self._code_of]
         if len(codes) == 1:
             return np.asarray(self.codes == codes[0])
-        return np.isin(self.codes, codes)
+        return isin(self.codes, codes)
 
 
 class NodeColumns:

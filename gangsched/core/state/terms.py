@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from gangsched.core.arrays import distinct, isin
 from gangsched.core.state.podclass import PodClass
 from gangsched.model.records import LabelSelector, PodShape, PodTerm
 
@@ -44,7 +45,7 @@ class Domains:
     @property
     def single(self) -> bool:
         """Is every node in a domain of its own?"""
-        return bool((self.code >= 0).all()) and len(np.unique(self.code)) == len(self.code)
+        return bool((self.code >= 0).all()) and len(distinct(self.code)) == len(self.code)
 
     def tally(self, rows: Ints, counts: Counts) -> Counts:
         """``(count,)`` pods per domain, where ``counts[i]`` of them are at ``rows[i]``; a row may occur twice."""
@@ -75,7 +76,7 @@ def selected_slots(sim: Simulation, selection: Selection, *, lifted: bool = Fals
 
 def without(slots: Ints, lifted: Ints) -> Ints:
     """Slots that are not among the lifted ones."""
-    return slots[~np.isin(slots, lifted)] if len(lifted) else slots
+    return slots[~isin(slots, lifted)] if len(lifted) else slots
 
 
 def rows_of(sim: Simulation, *selections: Selection, leaving: bool) -> tuple[Ints, Counts]:
