@@ -81,7 +81,7 @@ def test_a_victim(explain):
     code, out, _ = explain("a", *BASIC)
     assert code == 0
     assert "VICTIM it has to leave for Pod default/new (priority 1000)" in out
-    assert "priority 10 is lower than 1000, and the gang does not fit without its room" in out
+    assert "priority 10 is lower than 1000; needed to make room for the gang" in out
     assert "its node n1 is then taken by default/new" in out
     assert "Pod default/other is spared: the gang fits without its room" in out
     assert "if it stayed default/new would evict default/other instead" in out

@@ -255,6 +255,7 @@ def test_a_strict_budget_that_forbids_the_only_plan_is_named() -> None:
     some = decided(node("n1"), pdb("p").selects(app="x").allows(1), *running, *members(1, 4), strict_budgets=True)
     text = "the gang would fit only if more pods were evicted than PodDisruptionBudget d/p allows"
     assert text in some.message
+    assert {s.reason for s in some.spared} == {"no choice of victims within the disruption budgets was found"}
     none = decided(node("n1"), pdb("p").selects(app="x").allows(0), *running, *members(1, 4), strict_budgets=True)
     text = "2 further pods may not be evicted because of what PodDisruptionBudget d/p allows"
     assert text in none.message
@@ -383,7 +384,7 @@ def test_what_is_spared_is_said() -> None:
     """Units that could have gone are listed with the reason why they stay."""
     found = decided(node("n1"), node("n2"), pod("a").cpu(4).on("n1"), pod("b").cpu(4).priority(5).on("n2"), *members(1))
     assert [(s.unit.name, s.reason) for s in found.spared] == [("d/b", "the gang fits without its room")]
-    assert [v.why for v in found.victims] == ["priority 0 is lower than 10, and the gang does not fit without its room"]
+    assert [v.why for v in found.victims] == ["priority 0 is lower than 10; needed to make room for the gang"]
 
 
 def test_a_search_that_is_cut_short_says_so_and_is_still_right() -> None:

@@ -114,6 +114,7 @@ def test_no_plan_for_want_of_steps_is_no_proof(steps: int, stopped: bool) -> Non
     )["d/g"]  # fmt: skip
     assert (found.outcome == UNSCHEDULABLE) == stopped
     assert ("cut short" in found.message) == stopped
+    assert ("the search for victims was cut short" in {s.reason for s in found.spared}) == stopped
     assert found.stopped == stopped
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from gangsched.core.arrays import isin
 from gangsched.core.decision import BIND, PREEMPT, WAIT, Awaited, Reason, Spared, UnitRef, Victim
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
@@ -88,19 +91,19 @@ def _for_quota(unit: UnitRef, reason: str) -> str:
 
 
 def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: int) -> str:
-    lower = f"priority {priority} is lower than {preemptor}"
+    needed = f"priority {priority} is lower than {preemptor}; needed to make room for the gang"
     if whole:
-        return f"{lower}; {unit.kind} {unit.name} leaves as a whole, and the gang does not fit without its room"
+        return f"{needed}; {unit.kind} {unit.name} leaves as a whole"
     if unit.kind == "Pod":
-        return f"{lower}, and the gang does not fit without its room"
+        return needed
     if partial:
-        return f"{lower}; taken alone, other members of {unit.kind} {unit.name} keep running"
-    return f"{lower}; a member of {unit.kind} {unit.name}"
+        return f"{needed}; other members of {unit.kind} {unit.name} keep running"
+    return f"{needed}; a member of {unit.kind} {unit.name}"
 
 
 def spared(units: Units, choice: Choice) -> tuple[Spared, ...]:
-    """Units that could have been taken and were not, and those that can never be taken; at most MAX_SPARED, those
-    first of which a part is taken.
+    """Units that could have been taken and were not, and those that can never be taken; of more than MAX_SPARED, those
+    before others of which a part is taken.
     """
     taken = set(choice.taken)
     touched = units.touched(taken)
@@ -109,14 +112,20 @@ def spared(units: Units, choice: Choice) -> tuple[Spared, ...]:
     out += [Spared(ref, reason) for ref, reason in units.spared]
     numbers = {b.number for b in touched}
     out += [Spared(b.ref, "the gang fits without its room") for b in units.blocks if b.number not in numbers]
-    out += _loose(
-        units, [s for s in units.loose[: MAX_SPARED * 2].tolist() if s not in taken], "the gang fits without its room"
-    )
+    out += _loose(units, taken, "the gang fits without its room")
     return _listed(out)
 
 
-def _loose(units: Units, slots: Iterable[int], reason: str) -> list[Spared]:
-    return [Spared(UnitRef("Pod", units.pod(s).key), reason) for s in slots]
+def _loose(units: Units, taken: Collection[int], reason: str) -> list[Spared]:
+    """As many as are listed of the pods without a group that stay: those whose names have the lowest hashes, which do
+    not depend on the order in which the pods came, and are found sooner than the first names.
+    """
+    slots = units.loose[~isin(units.loose, list(taken))]
+    tie = units.snapshot.table.tie[slots]
+    if len(slots) > MAX_SPARED:
+        lowest = np.argpartition(tie, MAX_SPARED)[:MAX_SPARED]
+        slots, tie = slots[lowest], tie[lowest]
+    return [Spared(UnitRef("Pod", units.pod(s).key), reason) for s in slots[np.argsort(tie)].tolist()]
 
 
 def _listed(out: list[Spared]) -> tuple[Spared, ...]:
@@ -124,14 +133,23 @@ def _listed(out: list[Spared]) -> tuple[Spared, ...]:
 
 
 def not_considered(units: Units | None) -> tuple[Spared, ...]:
-    """What was spared because nothing would have helped."""
+    """What was spared because no victims were found."""
     if units is None:
         return ()
     out = [Spared(ref, reason) for ref, reason in units.spared]
-    useless = "evicting it would not make the gang fit"
-    out += [Spared(block.ref, useless) for block in units.blocks]
-    out += _loose(units, sorted(units.loose.tolist(), key=lambda s: units.pod(s).key)[:MAX_SPARED], useless)
+    why = _why_none(units)
+    out += [Spared(block.ref, why) for block in units.blocks]
+    out += _loose(units, (), why)
     return _listed(out)
+
+
+def _why_none(units: Units) -> str:
+    """What is known of units that could have been taken where none are."""
+    if units.over_budgets:
+        return "no choice of victims within the disruption budgets was found"
+    if units.cut_short:
+        return "the search for victims was cut short"
+    return "evicting it would not make the gang fit"
 
 
 def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
