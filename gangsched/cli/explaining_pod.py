@@ -11,7 +11,7 @@ from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Spared, Vi
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.preemption import REASON_TEXT
-from gangsched.model.marks import protected
+from gangsched.model.marks import OF_DAEMONSET, protection
 from gangsched.model.records import SINGLE, Pod
 from gangsched.model.times import render_duration, render_time
 
@@ -166,8 +166,9 @@ def _why_it_stays(state: State, pod: Pod) -> Iterator[str]:
         if waiting:
             yield f"{_listed(waiting)} waits for its room"
         return
-    if protected(pod, state.options.evict_daemonset_pods):
-        yield f"it is never a victim: {_mark(state, pod)}"
+    never = protection(pod, state.options.evict_daemonset_pods)
+    if never:
+        yield f"it is never a victim: {never}{' (preemption.evictDaemonSetPods)' if never == OF_DAEMONSET else ''}"
         return
     needy = [d for d, _ in state.decisions if d.outcome in (PREEMPT, UNSCHEDULABLE)]
     if not needy:
@@ -175,14 +176,6 @@ def _why_it_stays(state: State, pod: Pod) -> Iterator[str]:
     for decision in needy[:MANY]:
         yield f"for {decision.gang.key} (priority {decision.priority}, {decision.outcome}): {_not_for(pod, decision)}"
     yield from _patience(state, pod)
-
-
-def _mark(state: State, pod: Pod) -> str:
-    if pod.static:
-        return "it is a static or mirror pod"
-    if pod.owner is not None and pod.owner.kind == "DaemonSet" and not state.options.evict_daemonset_pods:
-        return "its DaemonSet would start it again in the same place (preemption.evictDaemonSetPods)"
-    return "a label or an annotation excludes it from preemption"
 
 
 def _not_for(pod: Pod, decision: Decision) -> str:

@@ -12,12 +12,22 @@ from gangsched.model.records import Pod
 _TRUE = ("true", "True", "TRUE", "t", "T", "1")
 
 
-def protected(pod: Pod, evict_daemonset_pods: bool = False) -> bool:
-    """True when the pod may never be a victim, whatever its priority."""
+#: Why a pod may never be a victim.
+STATIC = "static pods cannot be evicted"
+OF_DAEMONSET = "DaemonSet pods are re-created in place"
+MARKED = "a label or an annotation excludes it from preemption"
+
+
+def protection(pod: Pod, evict_daemonset_pods: bool = False) -> str:
+    """Why the pod may never be a victim, whatever its priority; empty if it may."""
     if pod.static:
-        return True
+        return STATIC
     if pod.owner is not None and pod.owner.kind == "DaemonSet" and not evict_daemonset_pods:
-        return True
+        return OF_DAEMONSET
+    return MARKED if _marked(pod) else ""
+
+
+def _marked(pod: Pod) -> bool:
     labels, hints = pod.labels, pod.hints
     if labels.get("scheduling.koordinator.sh/disable-preemptible") == "true":
         return True
@@ -27,3 +37,8 @@ def protected(pod: Pod, evict_daemonset_pods: bool = False) -> bool:
     if volcano is not None and volcano not in _TRUE:
         return True
     return hints.get("godel.bytedance.com/can-be-preempted") in ("false", "False", "0")
+
+
+def protected(pod: Pod, evict_daemonset_pods: bool = False) -> bool:
+    """True when the pod may never be a victim, whatever its priority."""
+    return bool(protection(pod, evict_daemonset_pods))

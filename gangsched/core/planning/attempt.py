@@ -21,13 +21,13 @@ from gangsched.core.decision import (
     Verdict,
     Victim,
 )
-from gangsched.core.planning.awaiting import awaited
+from gangsched.core.planning.awaiting import awaited, needed
 from gangsched.core.planning.placement import Placed
 from gangsched.core.planning.refusal import priority_warnings
 from gangsched.core.planning.sparing import needless
 from gangsched.core.planning.topology import Domain, least_harmful
 from gangsched.core.planning.trial import NOBODY, Trial
-from gangsched.core.preemption import explain
+from gangsched.core.preemption import explain, protected
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.planner import Choice, Search
@@ -305,8 +305,10 @@ class Attempt(Trial):
             unplaced.append(Unplaced(pod.key, tuple(r.told for r in texts)))
             if first is not None and pod.uid == first.uid:
                 reasons = texts
+        blocked, in_the_way = self._blocked(units) if units is not None else ([], [])
+        if in_the_way:
+            why_not += f"; {protected.fits_without(in_the_way, self.options)}"
         message = explain.message(sim.snapshot.size, reasons, why_not, self.topology.sentence(self.domain))
-        blockers = tuple(sorted(p.key for p in self._blockers(units))) if units is not None else ()
         return self._verdict(
             UNSCHEDULABLE,
             sim,
@@ -315,8 +317,8 @@ class Attempt(Trial):
             reasons=reasons,
             message=message,
             unplaced=unplaced,
-            blockers=blockers,
-            spared=explain.not_considered(units),
+            blockers=tuple(sorted(p.key for p in blocked)),
+            spared=explain.not_considered(units, protected.spared(in_the_way, self.options)),
         )
 
     def _nearest(self, units: Units | None) -> Domain:
@@ -330,12 +332,45 @@ class Attempt(Trial):
             sim.lift_all(units.everything())
         return self.topology.nearest(self._demand(sim), sim.free)
 
-    def _blockers(self, units: Units) -> list[Pod]:
-        """Required members without a node even when everything that may leave has left."""
+    def _blocked(self, units: Units) -> tuple[list[Pod], list[Pod]]:
+        """Required members without a node even when everything that may leave has left; and pods that are never victims
+        without which the gang would fit then: a smallest set, for one of the placements that would be possible, or MOST
+        of it. None if it would not fit without all of them, either.
+        """
+        sim = self._emptied(units)
+        blocked = self.placer.required(self.wants, sim, {}).failed
+        return blocked, self._in_the_way(units, sim, blocked[0]) if blocked else []
+
+    def _in_the_way(self, units: Units, sim: Simulation, blocked: Pod) -> list[Pod]:
+        table, class_of = self.world.snapshot.table, self.world.snapshot.class_of
+        slots = protected.never_victims(table)
+        alike = [p for w in self.wants if len(w.members) == w.required for p in w.members]
+        count = sum(class_of(p) is class_of(blocked) for p in alike)
+        usable = self.placer.pipeline.static_mask(class_of(blocked), sim)
+        if not len(slots) or protected.room_for(class_of(blocked), sim, slots, usable) < max(1, count):
+            return []
+        slots = slots[~protected.no_victims_anyway(table, slots, self.gangs, self.priority, self.options)]
+        sim = self._emptied(units)
+        sim.lift_all(slots)
+        placed = self.placer.required(self.wants, sim, {})
+        if not placed.complete:
+            return []
+        members = {p.uid: p for want in self.wants for p in want.members}
+        might_go = set(slots.tolist())
+        return needed(
+            self._emptied(units),
+            self.placer.pipeline,
+            [(row, members[uid]) for uid, row in placed.rows.items()],
+            lambda p: table.slot_of[p.uid] in might_go,
+            protected.MOST,
+        )
+
+    def _emptied(self, units: Units) -> Simulation:
+        """The cluster without everything that may leave."""
         sim = self.simulation()
         self.lift_terminating(sim)
         sim.lift_all(units.everything())
-        return self.placer.required(self.wants, sim, {}).failed
+        return sim
 
     def _placements(self, rows: Mapping[str, int]) -> tuple[Placement, ...]:
         names = self.world.snapshot.nodes

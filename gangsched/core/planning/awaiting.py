@@ -1,8 +1,9 @@
-"""Which of the terminating pods have to be gone before the members of a gang fit on their nodes."""
+"""Which pods, of those that terminate or of others, have to be gone before the members of a gang fit on their nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from gangsched.core.decision import Awaited
 from gangsched.core.framework.pipeline import Pipeline
@@ -11,38 +12,64 @@ from gangsched.model.records import Pod
 
 
 def awaited(sim: Simulation, pipeline: Pipeline, members: Sequence[tuple[int, Pod]]) -> tuple[Awaited, ...]:
-    """A smallest set by name: node by node, then pods elsewhere whose terms (or those of the members) reach so far.
+    """The terminating pods that have to be gone; members and simulation as :func:`needed` has them."""
+    found = needed(sim, pipeline, members, _terminates)
+    table, nodes = sim.snapshot.table, sim.snapshot.nodes
+    return tuple(Awaited(p.key, nodes[int(table.row[table.slot_of[p.uid]])].name, p.uid) for p in found)
 
-    ``members`` are those to be placed, ``(row, pod)`` in the order in which they were. The simulation is left with the
-    awaited pods lifted.
+
+def _terminates(pod: Pod) -> bool:
+    return pod.deleting_since is not None
+
+
+def needed(
+    sim: Simulation,
+    pipeline: Pipeline,
+    members: Sequence[tuple[int, Pod]],
+    might_go: Callable[[Pod], bool],
+    most: float = math.inf,
+) -> list[Pod]:
+    """Of the pods that ``might_go``, those that have to: a smallest set by name, node by node, then of pods elsewhere
+    whose terms (or those of the members) reach so far; a part of it when those of a node make it ``most`` or more.
+
+    ``members`` are those to be placed, ``(row, pod)`` in the order in which they were. The simulation is left with
+    these pods lifted.
     """
     by_row: dict[int, list[Pod]] = {}
     for row, pod in members:
         by_row.setdefault(row, []).append(pod)
-    out = _on_their_nodes(sim, pipeline, by_row)
+    out = _on_their_nodes(sim, pipeline, by_row, might_go, most)
+    if len(out) >= most:
+        return out
     classes = {c.ident: c for c in (sim.snapshot.class_of(pod) for _, pod in members)}
     if not all(pipeline.only_counts(c, sim) for c in classes.values()) and not _all_hold(sim, pipeline, members):
-        out += _elsewhere(sim, pipeline, members, {a.uid for a in out})
-    return tuple(out)
+        out += _elsewhere(sim, pipeline, members, might_go)
+    return out
 
 
-def _on_their_nodes(sim: Simulation, pipeline: Pipeline, by_row: dict[int, list[Pod]]) -> list[Awaited]:
+def _on_their_nodes(
+    sim: Simulation, pipeline: Pipeline, by_row: dict[int, list[Pod]], might_go: Callable[[Pod], bool], most: float
+) -> list[Pod]:
     slot_of = sim.snapshot.table.slot_of
     start = sim.mark()
-    out: list[Awaited] = []
+    out: list[Pod] = []
     for row in sorted(by_row):
-        node = sim.snapshot.nodes[row].name
-        leaving = [p for p in sim.snapshot.pods_on(node) if p.deleting_since is not None]
+        if len(out) >= most:
+            break
+        leaving = [p for p in sim.snapshot.pods_on(sim.snapshot.nodes[row].name) if might_go(p)]
         if not leaving:
             continue
+        places = [(row, member) for member in by_row[row]]
+        if _all_hold(sim, pipeline, places):
+            leaving = []
         leaving.sort(key=lambda p: p.key)
         for pod in leaving:
             sim.lift(slot_of[pod.uid])
         for pod in leaving:
             sim.drop(slot_of[pod.uid])
-            if not _all_hold(sim, pipeline, [(row, member) for member in by_row[row]]):
+            if not _all_hold(sim, pipeline, places):
                 sim.lift(slot_of[pod.uid])
-                out.append(Awaited(pod.key, node, pod.uid))
+                out.append(pod)
         for member in by_row[row]:
             sim.place(sim.snapshot.class_of(member), row)
     sim.rollback(start)
@@ -52,20 +79,17 @@ def _on_their_nodes(sim: Simulation, pipeline: Pipeline, by_row: dict[int, list[
 
 
 def _elsewhere(
-    sim: Simulation, pipeline: Pipeline, members: Sequence[tuple[int, Pod]], known: set[str]
-) -> list[Awaited]:
-    """Of the other terminating pods, those without whose leaving the members do not fit: halves that need not leave are
+    sim: Simulation, pipeline: Pipeline, members: Sequence[tuple[int, Pod]], might_go: Callable[[Pod], bool]
+) -> list[Pod]:
+    """Of those that are still there, those without whose leaving the members do not fit: halves that need not leave are
     put back together.
     """
-    table, names = sim.snapshot.table, sim.snapshot.nodes
+    table = sim.snapshot.table
     lifted = set(sim.lifted().tolist())
     slots = [
         slot
         for slot in table.occupied().tolist()
-        if (pod := table.pods[slot]) is not None
-        and pod.deleting_since is not None
-        and slot not in lifted
-        and pod.uid not in known
+        if slot not in lifted and (pod := table.pods[slot]) is not None and might_go(pod)
     ]
     for slot in slots:
         sim.lift(slot)
@@ -75,7 +99,7 @@ def _elsewhere(
             sim.drop(slot)
         return []
 
-    def needed(part: list[Pod]) -> list[Pod]:
+    def must_go(part: list[Pod]) -> list[Pod]:
         for pod in part:
             sim.drop(table.slot_of[pod.uid])
         if _all_hold(sim, pipeline, members):
@@ -85,11 +109,10 @@ def _elsewhere(
         if len(part) == 1:
             return part
         middle = len(part) // 2
-        return [*needed(part[:middle]), *needed(part[middle:])]
+        return [*must_go(part[:middle]), *must_go(part[middle:])]
 
     pods = sorted((pod for slot in slots if (pod := table.pods[slot]) is not None), key=lambda p: p.key)
-    found = needed(pods) if pods else []
-    return [Awaited(pod.key, names[int(table.row[table.slot_of[pod.uid]])].name, pod.uid) for pod in found]
+    return must_go(pods) if pods else []
 
 
 def _all_hold(sim: Simulation, pipeline: Pipeline, members: Sequence[tuple[int, Pod]]) -> bool:

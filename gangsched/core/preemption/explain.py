@@ -132,11 +132,11 @@ def _listed(out: list[Spared]) -> tuple[Spared, ...]:
     return tuple(sorted(out[:MAX_SPARED], key=lambda s: (s.unit.kind, s.unit.name)))
 
 
-def not_considered(units: Units | None) -> tuple[Spared, ...]:
-    """What was spared because no victims were found."""
+def not_considered(units: Units | None, in_the_way: Sequence[Spared] = ()) -> tuple[Spared, ...]:
+    """What was spared because no victims were found, before all what stands ``in_the_way``."""
     if units is None:
         return ()
-    out = [Spared(ref, reason) for ref, reason in units.spared]
+    out = [*in_the_way, *(Spared(ref, reason) for ref, reason in units.spared)]
     why = _why_none(units)
     out += [Spared(block.ref, why) for block in units.blocks]
     out += _loose(units, (), why)

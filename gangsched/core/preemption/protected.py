@@ -1,0 +1,91 @@
+"""Pods that are never victims, and stand where a gang would fit that does not fit once all have left that may."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from gangsched.core.arrays import Bools, Ints, isin
+from gangsched.core.decision import Spared, UnitRef
+from gangsched.core.options import Options
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodTable
+from gangsched.core.state.simulation import Simulation
+from gangsched.model.marks import MARKED, OF_DAEMONSET, STATIC, protection
+from gangsched.model.records import GangId, Pod
+
+#: So many are named in a message; the plan lists more.
+_NAMED = 3
+#: More than so many are not looked for: a gang of 1,000 that wants whole nodes can have 5,000 in its way (300 ms).
+MOST = 100
+
+
+def never_victims(table: PodTable) -> Ints:
+    """Slots of the pods on nodes that are never victims, whatever the preemptor's priority is."""
+    slots = table.occupied()
+    flags = table.flags[slots]
+    return np.asarray(slots[((flags & PROTECTED) != 0) & ((flags & (TERMINATING | ASSUMED)) == 0)])
+
+
+def no_victims_anyway(table: PodTable, slots: Ints, own: Collection[GangId], priority: int, options: Options) -> Bools:
+    """``(n,)`` which pods would be no victims of a preemptor of this priority if nothing protected them: those of its
+    own gangs, and those that a mark excludes from preemption but whose priority is not lower.
+
+    DaemonSet and static pods are not among them at any priority: people expect room on a node where nothing else runs.
+    """
+    out = isin(table.gang[slots], [table.gang_number(gang) for gang in own])
+    high = table.priority[slots] >= priority
+    pods = (table.pods[slot] for slot in slots[high].tolist())
+    out[high] |= np.array([pod is not None and _reason(pod, options) == MARKED for pod in pods], dtype=np.bool_)
+    return out
+
+
+def room_for(pod: PodClass, sim: Simulation, slots: Ints, usable: Bools) -> int:
+    """On how many places on ``usable`` nodes there is room for a pod of this class once those in these slots have left.
+
+    Many gangs wait in a full cluster: whether it is worth while to place one without these pods has to be told quickly.
+    """
+    table = sim.snapshot.table
+    index, amounts = sim.snapshot.vector(pod.shape)
+    given = sim.snapshot.shape_matrix()[table.shape[slots]][:, index]
+    room = sim.free[index]
+    for i in range(len(index)):
+        room[i] += np.bincount(table.row[slots], weights=given[:, i], minlength=room.shape[1])
+    return int((room[:, usable] // amounts[:, None]).min(axis=0).clip(min=0).sum())
+
+
+def spared(pods: Sequence[Pod], options: Options) -> list[Spared]:
+    """Why each of them stays, by name."""
+    return [Spared(UnitRef("Pod", p.key), _reason(p, options)) for p in sorted(pods, key=lambda p: p.key)]
+
+
+def fits_without(pods: Sequence[Pod], options: Options) -> str:
+    """``it would fit without 2 pods of DaemonSet kube-system/agent and static pod kube-system/x, which are never
+    evicted``. From MOST pods on there may be more.
+    """
+    kinds = sorted(Counter(_kind(p, options) for p in pods).items())
+    parts = [f"{_count(number, 'pod')} of {name}" if many else name for (name, many), number in kinds[:_NAMED]]
+    if len(kinds) > _NAMED:
+        parts.append(f"{sum(number for _, number in kinds[_NAMED:])} more")
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
+    if len(pods) >= MOST:
+        return f"it would fit without pods that are never evicted, among them {listed}"
+    return f"it would fit without {listed}, which {'is' if len(pods) == 1 else 'are'} never evicted"
+
+
+def _kind(pod: Pod, options: Options) -> tuple[str, bool]:
+    """What the pod is called here, and whether others are called so too: the names of a DaemonSet's pods change."""
+    why = _reason(pod, options)
+    if why == OF_DAEMONSET and pod.owner is not None:
+        return f"DaemonSet {pod.namespace}/{pod.owner.name}", True
+    return f"{'static ' if why == STATIC else ''}pod {pod.key}", False
+
+
+def _reason(pod: Pod, options: Options) -> str:
+    return protection(pod, options.evict_daemonset_pods)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
