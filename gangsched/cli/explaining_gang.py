@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gangsched.cli.explaining_pod import MANY, Section, conditions
+from gangsched.cli.explaining_pod import MANY, Section, conditions, proven
 from gangsched.cli.what_if import State
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
 from gangsched.core.quota.preemption import REASON_TEXT
@@ -74,6 +74,7 @@ def _because(decision: Decision) -> Iterator[str]:
                     "the victims are the least harmful choice that was found: budgets count first, then priorities and"
                     " gangs interrupted, then work lost"
                 )
+            yield from proven(decision)
             broken = sum(v.over_budget for v in decision.victims)
             if broken:
                 yield f"{broken} of them beyond a PodDisruptionBudget: no choice without that was found"

@@ -101,14 +101,25 @@ def _others(decision: Decision) -> Iterator[str]:
             f"evicting {'it alone' if count == 1 else f'these {count} pods'} is the least harmful choice that was"
             " found: budgets count first, then priorities and gangs interrupted, then work lost"
         )
+    yield from proven(decision)
     if decision.stopped:
-        yield "the search was cut short at its limit: a less harmful choice may exist"
+        yield "the search was cut short at its limit" + (
+            "" if decision.optimal else ": a less harmful choice may exist"
+        )
     for spared in decision.spared[:MANY]:
         yield f"{spared.unit.kind} {spared.unit.name} is spared: {spared.reason}"
     if len(decision.spared) > MANY:
         yield f"… and {len(decision.spared) - MANY} more are spared"
     if not decision.spared and decision.quota is None:
         yield "nothing else of lower priority may be evicted where the gang could run"
+
+
+def proven(decision: Decision) -> Iterator[str]:
+    """How good the choice of victims is, as far as that is known."""
+    if decision.optimal:
+        yield "that is optimal: no choice breaks fewer budgets or, from the highest priority down, takes less"
+    elif decision.gap is not None:
+        yield f"it is not proven that it is the least harmful: {decision.gap.told}"
 
 
 def _if_it_stayed(state: State, pod: Pod, decision: Decision) -> Iterator[str]:

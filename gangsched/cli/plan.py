@@ -17,7 +17,7 @@ from typing import Any
 
 from gangsched.cli import errors
 from gangsched.cluster.manifests import ErrorRecord, Loaded, Warned, load
-from gangsched.core.decision import Decision, QuotaUse, UnitRef, Victim
+from gangsched.core.decision import Decision, Gap, QuotaUse, UnitRef, Victim
 from gangsched.core.events import PodChanged
 from gangsched.core.options import Options
 from gangsched.core.planning.forecast import forecast
@@ -188,6 +188,8 @@ def entry(decision: Decision, milliseconds: float) -> dict[str, Any]:
         "topologyDomain": decision.topology_domain,
         "quota": _quota(decision.quota),
         "searchStopped": decision.stopped,
+        "optimal": decision.optimal,
+        "gap": _gap(decision.gap),
         "planMilliseconds": round(milliseconds, 3),
     }
 
@@ -209,6 +211,12 @@ def _quota(use: QuotaUse | None) -> dict[str, Any] | None:
     if use is None:
         return None
     return {"clusterQueue": use.queue, "flavors": dict(use.flavors), "borrowed": dict(use.borrowed)}
+
+
+def _gap(gap: Gap | None) -> dict[str, Any] | None:
+    if gap is None:
+        return None
+    return {"component": gap.component, "priority": gap.priority, "atMost": gap.at_most}
 
 
 def _unit(unit: UnitRef) -> dict[str, str]:

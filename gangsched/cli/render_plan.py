@@ -123,8 +123,11 @@ def gang_panel(decision: Decision, milliseconds: float) -> RenderableType:
     if grid.row_count:
         body.append(grid)
     foot = f"planned in {milliseconds:.1f} ms"
+    if decision.proof:
+        foot += f"; {decision.proof}"
     if decision.stopped:
-        foot += "; the search was cut short at its limit, so a less harmful choice may exist"
+        foot += "; the search was cut short at its limit"
+        foot += "" if decision.optimal else ", so a less harmful choice may exist"
     body.append(Text(foot, style="dim"))
     return Group(Rule(title, align="left", style="dim"), Padding(Group(*body), (0, 0, 0, 2), expand=False))
 

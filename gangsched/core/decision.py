@@ -107,6 +107,10 @@ class QuotaUse(msgspec.Struct, frozen=True):
     short: str = ""
 
 
+#: The parts of harm that a plan is proven by, in the words of the plan contract.
+PDB, GANGS, PODS = "pdb", "gangs", "pods"
+
+
 class Gap(msgspec.Struct, frozen=True):
     """How far a plan is at most from the least harm, at the first part of :class:`~.preemption.harm.Harm` that is not
     proven: so many more of ``component`` (``pdb``: pods beyond a budget, ``gangs`` or ``pods`` of ``priority``).
@@ -115,6 +119,13 @@ class Gap(msgspec.Struct, frozen=True):
     component: str
     priority: int
     at_most: int
+
+    @property
+    def told(self) -> str:
+        """As people read it: ``at most 3 pods more than needed at priority 0``."""
+        noun = "gang" if self.component == GANGS else "pod"
+        where = "beyond PodDisruptionBudgets" if self.component == PDB else f"at priority {self.priority}"
+        return f"at most {self.at_most} {noun}{'' if self.at_most == 1 else 's'} more than needed {where}"
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -150,6 +161,13 @@ class Decision(msgspec.Struct, frozen=True):
     gap: Gap | None = None
     failed_plugin: str = ""
     quota: QuotaUse | None = None
+
+    @property
+    def proof(self) -> str:
+        """What is known of how good the choice of victims is, as people read it; empty where nothing is."""
+        if self.optimal:
+            return "optimal"
+        return self.gap.told if self.gap is not None else ""
 
 
 class Verdict(msgspec.Struct, frozen=True):

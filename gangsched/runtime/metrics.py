@@ -124,6 +124,19 @@ class Metrics(Observer):
             "Searches for victims that ended because the decision took several times their budget by the clock.",
             registry=registry,
         )
+        self.plans_optimal = Counter(
+            "gangsched_plans_optimal",
+            "Decisions that evict pods of which it is proven that no choice breaks fewer budgets or interrupts less.",
+            registry=registry,
+        )
+        self.plan_gap = Histogram(
+            "gangsched_plan_gap",
+            "How many more than needed a choice of victims that is not proven takes at most, by component of harm: pdb,"
+            " gangs, pods.",
+            ["component"],
+            registry=registry,
+            buckets=_COUNTS,
+        )
         self.plugin_errors = Counter(
             "gangsched_plugin_errors",
             "Decisions that failed because a plug-in of others raised an exception or answered nonsense.",
@@ -193,6 +206,10 @@ class Metrics(Observer):
             if decision.outcome == PREEMPT:
                 self.preemption_attempts.inc()
                 self.preemption_victims.observe(len(decision.victims))
+                if decision.optimal:
+                    self.plans_optimal.inc()
+                if decision.gap is not None:
+                    self.plan_gap.labels(decision.gap.component).observe(decision.gap.at_most)
         self._asked(actions)
 
     def queued(self, counts: Mapping[str, int]) -> None:

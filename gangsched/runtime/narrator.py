@@ -75,6 +75,8 @@ class Narrator(Observer):
             details["awaiting"] = [a.pod for a in decision.awaiting] if self._in_full else len(decision.awaiting)
         if self._in_full and decision.placements:
             details["placements"] = {placement.key: placement.node for placement in decision.placements}
+        if decision.proof:
+            details["proof"] = decision.proof
         if decision.stopped:
             details["search"] = "cut short"
         return details

@@ -7,8 +7,11 @@ import json
 import jsonschema
 import pytest
 
+from gangsched.cli import explaining_gang, explaining_pod
 from gangsched.cli.main import main
 from gangsched.cli.schemas import read_schema
+from gangsched.core.decision import Decision, Gap, UnitRef, Victim
+from gangsched.model.records import GangId
 from tests.cli.worlds import HIGH, NODES, node
 
 EXAMPLE = "examples/koordinator"
@@ -272,3 +275,27 @@ def test_a_cluster_that_cannot_be_reached(tmp_path, capsys):
     config = tmp_path / "kubeconfig"
     assert main(["explain", "a", "--kubeconfig", str(config)]) == 2
     assert str(config) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected", "stopped"),
+    [
+        ({"optimal": True}, "that is optimal: no choice breaks fewer budgets or, from the highest priority down,", ""),
+        (
+            {"optimal": False, "gap": Gap("gangs", 7, 2)},
+            "it is not proven that it is the least harmful: at most 2 gangs more than needed at priority 7",
+            ": a less harmful choice may exist",
+        ),
+        ({}, "", ": a less harmful choice may exist"),
+    ],
+)
+def test_how_good_the_choice_is(fields, expected, stopped):
+    """Said to the gang and to its victims; a search that was cut short may have found the best choice."""
+    one = Victim("ns", "v", "u", "n", UnitRef("Pod", "ns/v"), False, 0, False)
+    gang = GangId("scheduling.sigs.k8s.io", "ns", "g", "me")
+    found = Decision(gang, "PodGroup", (), 9, 1, "preempt", victims=(one,), stopped=True, **fields)
+    to_gang, to_victim = list(explaining_gang._because(found)), list(explaining_pod._others(found))
+    for lines in (to_gang, to_victim):
+        assert any(line.startswith(expected) for line in lines)
+        assert sum("proven" in line or "optimal" in line for line in lines) == bool(expected)
+    assert f"the search was cut short at its limit{stopped}" in to_victim

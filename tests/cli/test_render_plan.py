@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from gangsched.cli.render_plan import MAX_ROWS, make_console, render
-from gangsched.core.decision import Awaited, Decision, Placement, Reason, Spared, UnitRef, Unplaced, Victim
+from gangsched.core.decision import Awaited, Decision, Gap, Placement, Reason, Spared, UnitRef, Unplaced, Victim
 from gangsched.model.records import GangId
 
 GANG = GangId("scheduling.sigs.k8s.io", "ns", "train", "me")
@@ -117,6 +117,41 @@ def test_everything_else_that_is_known_is_shown():
         "cut short",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "foot"),
+    [
+        ({}, "planned in 1.0 ms"),
+        ({"optimal": True}, "planned in 1.0 ms; optimal"),
+        ({"optimal": True, "stopped": True}, "planned in 1.0 ms; optimal; the search was cut short at its limit"),
+        (
+            {"optimal": False, "gap": Gap("pods", 0, 3), "stopped": True},
+            (
+                "planned in 1.0 ms; at most 3 pods more than needed at priority 0; the search was cut short at its "
+                "limit, so a less harmful choice may exist"
+            ),
+        ),
+    ],
+)
+def test_how_good_the_plan_is(fields, foot):
+    """What is proven stands behind the time that it took; only what is not proven may be outdone."""
+    text = shown(decided(outcome="preempt", victims=(victim("v"),), **fields), width=200)
+    assert f"  {foot}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"),
+    [
+        (Gap("pods", -5, 1), "at most 1 pod more than needed at priority -5"),
+        (Gap("gangs", 100, 1), "at most 1 gang more than needed at priority 100"),
+        (Gap("gangs", 100, 2), "at most 2 gangs more than needed at priority 100"),
+        (Gap("pdb", 0, 2), "at most 2 pods more than needed beyond PodDisruptionBudgets"),
+    ],
+)
+def test_a_gap_in_words(gap, words):
+    """Of pods or gangs of a priority, or of pods beyond budgets, which have no priority."""
+    assert decided(outcome="preempt", optimal=False, gap=gap).proof == words
 
 
 def test_long_lists_end():

@@ -9,8 +9,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gangsched.cli import schemas
+from gangsched.cli import plan, schemas
 from gangsched.cli.main import main
+from gangsched.core.decision import Decision, Gap, UnitRef, Victim
+from gangsched.model.records import GangId
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(p.name.removesuffix(".schema.json") for p in Path(schemas.__file__).parent.glob("*.schema.json"))
@@ -50,6 +52,34 @@ def test_outputs_on_the_examples_are_valid(command, example, capsys):
     """What is printed is what is published."""
     answer = printed(command, "-f", str(EXAMPLES / example), capsys=capsys)
     jsonschema.validate(answer, schemas.read_schema(f"{command}-v1"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "optimal", "gap", "printed_gap", "valid"),
+    [
+        ("preempt", None, None, None, True),
+        ("preempt", True, None, None, True),
+        ("preempt", False, Gap("gangs", 7, 3), {"component": "gangs", "priority": 7, "atMost": 3}, True),
+        ("preempt", False, Gap("pdb", 0, 1), {"component": "pdb", "priority": 0, "atMost": 1}, True),
+        ("preempt", False, None, None, False),
+        ("preempt", True, Gap("pods", 0, 1), {"component": "pods", "priority": 0, "atMost": 1}, False),
+        ("preempt", None, Gap("pods", 0, 1), {"component": "pods", "priority": 0, "atMost": 1}, False),
+        ("preempt", False, Gap("pods", 0, 0), {"component": "pods", "priority": 0, "atMost": 0}, False),
+        ("preempt", False, Gap("work", 0, 1), {"component": "work", "priority": 0, "atMost": 1}, False),
+        ("bind", True, None, None, False),
+        ("bind", None, None, None, True),
+    ],
+)
+def test_the_proof_of_a_plan(outcome, optimal, gap, printed_gap, valid):
+    """A gap is there exactly when a plan with victims is not optimal, and names a part of harm."""
+    victim = Victim("ns", "v", "u", "n", UnitRef("Pod", "ns/v"), False, 0, False)
+    decision = Decision(
+        gang=GangId("scheduling.sigs.k8s.io", "ns", "g", "me"), kind="PodGroup", group=(), priority=7, required=1,
+        outcome=outcome, victims=(victim,) if outcome == "preempt" else (), optimal=optimal, gap=gap,
+    )  # fmt: skip
+    answer = plan.document([plan.entry(decision, 1.0)], [], None)
+    assert (answer["decisions"][0]["optimal"], answer["decisions"][0]["gap"]) == (optimal, printed_gap)
+    assert jsonschema.Draft202012Validator(schemas.read_schema("plan-v1")).is_valid(answer) == valid
 
 
 @pytest.mark.parametrize("command", ["plan", "simulate", "queues"])

@@ -6,9 +6,10 @@ import io
 import json
 import logging
 
+import msgspec
 import pytest
 
-from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Placement, UnitRef, Victim
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Gap, Placement, UnitRef, Victim
 from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, Outcome, WriteDone
 from gangsched.model.dialects import koordinator
 from gangsched.model.records import GangId
@@ -133,6 +134,21 @@ def test_a_dry_run_tells_names(stream: io.StringIO) -> None:
     dry, wet = lines(stream)
     assert (dry["placements"], dry["victims"]) == ({"ns/gang": "node-1"}, ["ns/victim"])
     assert (wet.get("placements"), wet["victims"]) == (None, 1)
+
+
+def test_how_good_a_plan_is(stream: io.StringIO) -> None:
+    """What is proven of a choice of victims is in its line; nothing where nothing is."""
+    logs.configure("json", "info", stream)
+    narrator = Narrator()
+    for number, made in enumerate(
+        (decision(PREEMPT, optimal=True), decision(PREEMPT, optimal=False, gap=Gap("pods", 0, 3)), decision(PREEMPT))
+    ):
+        narrator.decided([msgspec.structs.replace(made, message=f"{number}")], [], 0.001, 0.0)
+    assert [line.get("proof") for line in lines(stream)] == [
+        "optimal",
+        "at most 3 pods more than needed at priority 0",
+        None,
+    ]
 
 
 def test_trouble_is_told(stream: io.StringIO) -> None:

@@ -15,6 +15,7 @@ from gangsched.core.decision import (
     PREEMPT,
     UNSCHEDULABLE,
     Decision,
+    Gap,
     Placement,
     UnitRef,
     Unplaced,
@@ -98,6 +99,21 @@ def test_decisions_count_gangs_and_what_they_cost() -> None:
     assert fed['scheduler_schedule_attempts_total{result="unschedulable",profile="ours"}'] == 1
     assert fed['gangsched_plan_seconds_count{outcome="preempt"}'] == 1
     assert fed["scheduler_podgroup_scheduling_algorithm_duration_seconds_count"] == 2
+
+
+def test_how_good_plans_are() -> None:
+    """Proven ones are counted, the others fall into buckets by what is not proven; others have no plan to prove."""
+    fed = Fed()
+    fed.metrics.decided([decision(PREEMPT, optimal=True)] * 2, [], 0.1, 0.0)
+    for gap in (Gap("pods", 0, 3), Gap("pods", 9, 40), Gap("pdb", 0, 1)):
+        fed.metrics.decided([decision(PREEMPT, optimal=False, gap=gap)], [], 0.1, 0.0)
+    fed.metrics.decided([decision(PREEMPT)], [], 0.1, 0.0)
+    fed.metrics.decided([decision(BIND)], [], 0.1, 0.0)
+    assert fed["gangsched_plans_optimal_total"] == 1
+    assert fed["scheduler_preemption_attempts_total"] == 5
+    assert fed['gangsched_plan_gap_sum{component="pods"}'] == 43
+    assert fed['gangsched_plan_gap_bucket{component="pods",le="4.0"}'] == 1
+    assert fed['gangsched_plan_gap_count{component="pdb"}'] == 1
 
 
 def test_waiting_ends_with_the_decision() -> None:
