@@ -10,11 +10,11 @@ from gangsched.core import events as ev
 from gangsched.core.actions import Action, QueueStatus
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, WAIT, Decision
 from gangsched.core.groups import Group
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.executor import Executor
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
-from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.queueing.turns import STRICT
 from gangsched.core.state import refusals
 from gangsched.core.state.late import LateOwners

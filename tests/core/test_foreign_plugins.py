@@ -11,7 +11,7 @@ import pytest
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE
 from gangsched.core.filters.base import Bools, Failure, NodeFilter
 from gangsched.core.framework.plugins import FitArguments, NodeAffinityArguments, Plugin, PluginSet
-from gangsched.core.queueing.queue import Hint
+from gangsched.core.hints import Hint
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import CPU, Floats

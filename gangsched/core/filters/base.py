@@ -44,7 +44,7 @@ class Filter(Protocol):
     configuration file are read into; their only parameter is then an instance of it. ``pod_labels`` are the keys
     of pod labels that they read: pods that differ in other labels share one class. ``monotone`` True promises that no
     node is refused because a pod has left, which shortens the search for victims. ``hints``
-    (:class:`~gangsched.core.queueing.queue.Hint`) are the changes of the cluster that may help a pod that the filter
+    (:class:`~gangsched.core.hints.Hint`) are the changes of the cluster that may help a pod that the filter
     has refused (default: any).
     """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangsched.core.filters.base import Bools, Failure
-from gangsched.core.queueing.queue import Hint
+from gangsched.core.hints import Hint
 from gangsched.core.volumes.choice import VolumesInThought
 from gangsched.core.volumes.index import VolumeIndex
 from gangsched.model.records import Disk, Labels

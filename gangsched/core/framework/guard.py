@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from gangsched.core.filters.base import Bools, Failure, Filter
-from gangsched.core.queueing.queue import Hint
+from gangsched.core.hints import Hint
 from gangsched.core.scores.base import MAX_SCORE, Score
 from gangsched.core.state.snapshot import Floats
 

@@ -8,6 +8,7 @@ from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.groups import Group, Plan
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import admission, bindings, nominations, report, rollback, telling
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
@@ -22,7 +23,7 @@ from gangsched.core.lifecycle.underway import UnderWay
 from gangsched.core.lifecycle.validity import overdue
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
-from gangsched.core.queueing.queue import Change, Hint, Queue, queue_order
+from gangsched.core.queueing.queue import Queue, queue_order
 from gangsched.core.state.world import World
 
 

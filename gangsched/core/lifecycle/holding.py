@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.hints import Change, Hint
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import GangId, Pod
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from gangsched.core.actions import Nominate, WithdrawNomination
 from gangsched.core.decision import Placement
 from gangsched.core.events import Outcome
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import report, suspension, telling
 from gangsched.core.lifecycle.permit import Barrier
-from gangsched.core.queueing.queue import Change, Hint
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group, Plan

@@ -8,6 +8,7 @@ from gangsched.core.actions import Action, Bind, Mark, Remove, ResumeJob, Suspen
 from gangsched.core.decision import BIND, WAIT, Verdict, Victim
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import (
     admission,
     bindings,
@@ -26,7 +27,6 @@ from gangsched.core.lifecycle.repeats import Repeated
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import PHASES, ROLLING_BACK, Do, Signal, State
 from gangsched.core.planning.decider import Decider
-from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.state.world import World
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.model.records import GangId

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from gangsched.core.actions import BindVolume, PodRef, SelectNode
 from gangsched.core.events import Outcome
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import suspension
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.permit import Barrier, Failure
-from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.volumes.binding import ClaimBinding, assign, progress
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from gangsched.core.actions import Removal, SuspendJob
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import State
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.removal import incomplete
-from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.state.world import World
 
 #: What may give a gang room although its victims stay.

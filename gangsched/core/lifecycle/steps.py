@@ -21,6 +21,7 @@ from gangsched.core.actions import (
 )
 from gangsched.core.decision import Verdict
 from gangsched.core.groups import Group, Plan
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import (
     admission,
     bindings,
@@ -39,7 +40,7 @@ from gangsched.core.lifecycle.repeats import Repeated, Repeats
 from gangsched.core.lifecycle.shared_marks import MarkTexts
 from gangsched.core.lifecycle.table import Do
 from gangsched.core.options import Options
-from gangsched.core.queueing.queue import Change, Hint, Queue, queue_order
+from gangsched.core.queueing.queue import Queue, queue_order
 from gangsched.core.state.world import World
 from gangsched.model.records import SINGLE, GangId, Pod
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import report, shared_marks
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.templates import changed
 from gangsched.core.preemption.removal import SUSPEND
-from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.state.suspended import WITHOUT_PODS, Room, Suspendable, family_of
 from gangsched.model.records import GangId, Pod
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gangsched.core.groups import Clock, Group
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import PHASES, TIMED, Signal, State, step
 from gangsched.core.lifecycle.waking import Waking
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
-from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.queueing.waiting import Waiting
 from gangsched.core.state.world import World
 from gangsched.model.records import GangId

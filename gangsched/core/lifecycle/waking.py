@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gangsched.core.groups import Group
+from gangsched.core.hints import Change
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queueing.buckets import Buckets
 from gangsched.core.queueing.likeness import Likeness
-from gangsched.core.queueing.queue import Change, Order
+from gangsched.core.queueing.queue import Order
 from gangsched.core.queueing.wakeups import Wakeups
 from gangsched.core.state.world import World
 

@@ -8,15 +8,18 @@ passed).
 
 from __future__ import annotations
 
-import enum
 import heapq
 import math
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from gangsched.core.groups import group_key
+from gangsched.core.hints import Change, Hint
 from gangsched.core.state.membership import Membership
-from gangsched.model.records import GangId, Pod
+from gangsched.model.records import GangId
+
+#: Change and Hint are for those that import them from here.
+__all__ = ["FLUSH_SECONDS", "Change", "Hint", "Order", "Queue", "queue_order"]
 
 #: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.
 FLUSH_SECONDS = 300.0
@@ -35,41 +38,6 @@ def queue_order(membership: Membership, gangs: Sequence[GangId]) -> Order:
     key = group_key(gangs)
     first = key in membership.begun and membership.half_bound(gangs)
     return -priority, -math.inf if first else membership.created(gangs), key
-
-
-class Hint(enum.Flag):
-    """Kinds of events that may help a gang that did not fit."""
-
-    NODE_ADDED = enum.auto()
-    NODE_GONE = enum.auto()
-    NODE_ROOM = enum.auto()  # allocatable changed
-    NODE_LABELS = enum.auto()
-    NODE_TAINTS = enum.auto()  # taints, cordon, readiness, deletion
-    NODE = NODE_ADDED | NODE_GONE | NODE_ROOM | NODE_LABELS | NODE_TAINTS
-    ROOM = enum.auto()  # a pod left, finished, shrank or began to terminate, or room is no longer held
-    PODS = enum.auto()  # a pod came, or its labels changed
-    VICTIMS = enum.auto()  # a pod or gang may be evicted that could not be, or not in this way
-    BUDGET = enum.auto()  # a disruption budget changed
-    CLASSES = enum.auto()  # a PriorityClass changed
-    NAMESPACES = enum.auto()  # the labels of a namespace changed
-    VOLUMES = enum.auto()  # a claim, a volume or a storage class changed
-    TURN = enum.auto()  # a gang that was ahead is no longer in the way
-    QUOTA = enum.auto()  # quota was given back, a queue object changed, or the head of a queue did
-    PROMISED = enum.auto()  # room and quota are kept for a gang until its victims are gone
-    ANY = NODE | ROOM | PODS | VICTIMS | BUDGET | CLASSES | NAMESPACES | VOLUMES | TURN | QUOTA
-
-
-class Change(NamedTuple):
-    """One event that may help. ``node`` is the name of the node that it is about, ``pod`` the pod as it is now (or last
-    was), ``before`` as it was before; empty where the event is not about one. ``tree`` is the root of the cohort tree
-    in which quota was given back; with QUOTA, empty for all.
-    """
-
-    kind: Hint
-    node: str = ""
-    pod: Pod | None = None
-    before: Pod | None = None
-    tree: str = ""
 
 
 class Queue:

@@ -8,11 +8,11 @@ import msgspec
 
 from gangsched.core.framework.guard import PluginError
 from gangsched.core.groups import Group
+from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queueing.blocking import block, likeness
-from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.queueing.reservation import reserve
 from gangsched.core.queueing.turns import STRICT
 from gangsched.core.state.world import World

@@ -27,10 +27,10 @@ from gangsched.core.filters.base import Filter
 from gangsched.core.filters.ports import clash
 from gangsched.core.framework.guard import PluginError
 from gangsched.core.groups import Group
+from gangsched.core.hints import Change, Hint
 from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queueing.likeness import Likeness
-from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.quota.forms import in_flavors
 from gangsched.core.quota.holders import Holder
 from gangsched.core.state.podclass import PodClass
