@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Verdict
 from gangsched.core.planning.forecast import _leave, _queue_order

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from gangsched.core.decision import BIND
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.forecast import _leave
 from gangsched.core.state.simulation import Phantom

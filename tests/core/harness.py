@@ -27,7 +27,7 @@ from gangsched.core.actions import (
 )
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, Outcome
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.planning.forecast import forecast

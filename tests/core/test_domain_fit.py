@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.core.planning.placement import Want
 from gangsched.core.preemption.domains import DomainFit
 from gangsched.core.preemption.fit import Fit, PlacedFit, fit_for

@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement
 from gangsched.core.events import NamespaceChanged, QueueObjectChanged
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.model.queues import (
     PRIORITY_LABEL,
     QUEUE_LABEL,

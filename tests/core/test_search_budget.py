@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.core.planning.arrangement import MAX_MEMBERS, MAX_TRIES
 from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.watchdog import Watchdog

@@ -7,7 +7,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Write
 from gangsched.core.events import Outcome
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.model.records import GangId
 from tests.builders import OURS, SIGS, GangBuilder, NodeBuilder, PodBuilder, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, writes

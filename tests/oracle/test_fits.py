@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.core.preemption.arranged import ArrangedFit
 from gangsched.core.preemption.fit import fit_for
 from gangsched.model.records import GangId

@@ -14,7 +14,7 @@ from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.core import events as ev
 from gangsched.core.decision import BIND
 from gangsched.core.events import Event
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.preemption import explain
 from gangsched.core.scheduler import Scheduler

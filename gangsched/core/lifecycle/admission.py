@@ -15,7 +15,7 @@ import msgspec
 
 from gangsched.core.actions import JobRef, JobStatus, PodRef, Report, pod_reference
 from gangsched.core.decision import QuotaUse, Verdict
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.core.lifecycle import report, suspension
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.quota import Victim

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from gangsched.core.actions import Action, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
-from gangsched.core.groups import names_of
+from gangsched.core.identity import names_of
 from gangsched.core.lifecycle import admission, report, shared_marks, suspension
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Signal, State

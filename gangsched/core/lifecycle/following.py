@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gangsched.core.groups import Group, Plan, group_key
+from gangsched.core.groups import Group, Plan
+from gangsched.core.identity import group_key
 from gangsched.core.lifecycle import suspension, telling, two_admitters
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.steps import Steps

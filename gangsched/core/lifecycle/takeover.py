@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 
 from gangsched.core.decision import Placement, UnitRef, Victim
-from gangsched.core.groups import Group, Plan, names_of
+from gangsched.core.groups import Group, Plan
+from gangsched.core.identity import names_of
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.suspension import is_suspended_job
 from gangsched.core.lifecycle.validity import may_leave

@@ -9,7 +9,7 @@ import msgspec
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.groups import group_key
+from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Verdict, gathering
 from gangsched.core.preemption.drained import Leaving, all_leaving

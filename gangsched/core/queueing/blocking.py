@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.groups import group_key, names_of
+from gangsched.core.identity import group_key, names_of
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.core.queueing.queue import queue_order
 from gangsched.core.queueing.turns import Blocked

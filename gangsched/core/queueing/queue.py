@@ -13,8 +13,8 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
-from gangsched.core.groups import group_key
 from gangsched.core.hints import Change, Hint
+from gangsched.core.identity import group_key
 from gangsched.core.state.membership import Membership
 from gangsched.model.records import GangId
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import msgspec
 
 from gangsched.core.actions import QueueStatus
-from gangsched.core.groups import group_key, names_of
+from gangsched.core.identity import group_key, names_of
 from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.holdings import Flavors, PodFlavors, gave_back, holds_less, used
 from gangsched.core.quota.known import Known
