@@ -19,8 +19,8 @@ from gangsched.cli import errors
 from gangsched.cluster.manifests import ErrorRecord, Loaded, Warned, load
 from gangsched.core.decision import Decision, Gap, QuotaUse, UnitRef, Victim
 from gangsched.core.events import PodChanged
+from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.core.planning.forecast import forecast
 from gangsched.core.preemption.drained import Leaving
 from gangsched.model.errors import FieldError
 from gangsched.model.times import parse_time

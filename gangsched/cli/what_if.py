@@ -9,8 +9,8 @@ import msgspec
 
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, GangChanged, PodChanged, PriorityClassChanged
+from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.core.planning.forecast import forecast
 from gangsched.core.preemption.drained import Leaving
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.world import World

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from gangsched.core.forecast import _leave, _queue_order
 from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Verdict
-from gangsched.core.planning.forecast import _leave, _queue_order
 from gangsched.model.records import IN, Gang, LabelSelector, Node, Pod, PodTerm, Requirement, SpreadConstraint
 from tests.bench.speed import kernel_seconds
 from tests.bench.table import table

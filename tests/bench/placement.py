@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 
 from gangsched.core.decision import BIND
+from gangsched.core.forecast import _leave
 from gangsched.core.identity import group_key
 from gangsched.core.options import Options
-from gangsched.core.planning.forecast import _leave
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import Gang, GangId
 from gangsched.runtime.memory import raise_thresholds

@@ -8,8 +8,8 @@ import pytest
 
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.events import StorageChanged
+from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.core.planning.forecast import forecast
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
 from tests.cluster.manifest_texts import POD, many, obj, read, refusal
 

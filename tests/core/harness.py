@@ -27,10 +27,10 @@ from gangsched.core.actions import (
 )
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, Outcome
+from gangsched.core.forecast import forecast
 from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
-from gangsched.core.planning.forecast import forecast
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import JOB, Budget, Condition, Gang, GangId, Job, Node, Pod

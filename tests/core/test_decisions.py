@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT
+from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.core.planning.forecast import forecast
 from tests.builders import OTHERS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, event, placed, plan, victims
 

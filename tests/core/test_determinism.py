@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE
 from gangsched.core.events import LeadershipChanged, Synced
+from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.core.planning.forecast import forecast
 from gangsched.core.preemption.explain import MAX_SPARED
 from gangsched.core.scheduler import Scheduler
 from tests.builders import gang, node, pdb, pod

@@ -10,10 +10,10 @@ import pytest
 
 from gangsched.core.actions import JobStatus, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.events import LeadershipChanged, Outcome, QueueObjectChanged
+from gangsched.core.forecast import forecast
 from gangsched.core.lifecycle import draining
 from gangsched.core.lifecycle.draining import AT_ONCE
 from gangsched.core.options import Options
-from gangsched.core.planning.forecast import forecast
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.quota import stopping

@@ -9,8 +9,8 @@ import msgspec
 
 from gangsched.core.decision import Decision
 from gangsched.core.events import BudgetChanged, Event, GangChanged, NodeChanged, PodChanged
+from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.core.planning.forecast import forecast
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, HostPort, Labels, Node, Pod, PodShape, PodTerm
 
 OURS = "py-gang-scheduler"
