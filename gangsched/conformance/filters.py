@@ -10,7 +10,7 @@ import numpy as np
 from gangsched.conformance.clusters import Cluster
 from gangsched.conformance.findings import Finding, Step, Surroundings, random_steps, replayed
 from gangsched.conformance.run import Run, run_all
-from gangsched.core.filters.base import Bools
+from gangsched.core.arrays import Bools
 from gangsched.core.filters.volumes import VolumeFilter
 from gangsched.core.framework.guard import GuardedFilter
 from gangsched.core.state.podclass import PodClass

@@ -10,10 +10,10 @@ import numpy as np
 from gangsched.conformance.clusters import Cluster
 from gangsched.conformance.findings import Finding, Step, Surroundings, random_steps, replayed
 from gangsched.conformance.run import Run, run_all
+from gangsched.core.arrays import Bools, Floats
 from gangsched.core.framework.guard import GuardedScore
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.snapshot import Bools, Floats
 
 #: Name of a check and what it is about.
 SCORE_CHECKS: dict[str, str] = {

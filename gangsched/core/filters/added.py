@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools, NodeFilter
+from gangsched.core.arrays import Bools
+from gangsched.core.filters.base import NodeFilter
 from gangsched.model.records import NodeTerm
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools, Failure
-from gangsched.core.state.terms import Counts, Domains, Selection, carried_rows, includes, rows_of, selection_of
+from gangsched.core.arrays import Bools, Counts
+from gangsched.core.filters.base import Failure
+from gangsched.core.state.terms import Domains, Selection, carried_rows, includes, rows_of, selection_of
 
 if TYPE_CHECKING:
     from gangsched.core.state.podclass import PodClass

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
+from gangsched.core.arrays import Bools
 
 if TYPE_CHECKING:
     from gangsched.core.state.podclass import PodClass
     from gangsched.core.state.simulation import Simulation
 
-Bools = npt.NDArray[np.bool_]
+#: What a plug-in imports from here.
+__all__ = ["Bools", "Failure", "Filter", "NodeFilter"]
 
 
 class Failure:

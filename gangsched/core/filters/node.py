@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools, NodeFilter
+from gangsched.core.arrays import Bools
+from gangsched.core.filters.base import NodeFilter
 from gangsched.model.quantity import integer
 from gangsched.model.records import IN, NodeTerm, Requirement, Taint, Toleration
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from gangsched.core.arrays import isin
-from gangsched.core.filters.base import Bools, Failure
+from gangsched.core.arrays import Bools, Ints, isin
+from gangsched.core.filters.base import Failure
 from gangsched.model.records import HostPort
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def clash(a: tuple[HostPort, ...], b: tuple[HostPort, ...]) -> bool:
 class _State:
     def __init__(self, ports: tuple[HostPort, ...], size: int) -> None:
         self.ports = ports
-        self.clashes: npt.NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        self.clashes: Ints = np.zeros(size, dtype=np.int64)
 
 
 class NodePorts:

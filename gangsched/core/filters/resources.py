@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools, Failure
-from gangsched.core.state.snapshot import PODS, Floats, Ints
+from gangsched.core.arrays import Bools, Floats, Ints
+from gangsched.core.filters.base import Failure
+from gangsched.core.state.snapshot import PODS
 
 if TYPE_CHECKING:
     from gangsched.core.state.podclass import PodClass

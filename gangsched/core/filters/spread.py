@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools, Failure
+from gangsched.core.arrays import Bools, Counts
+from gangsched.core.filters.base import Failure
 from gangsched.core.filters.node import NodeAffinity, TaintToleration
 from gangsched.core.state.spreading import DEFAULTS, SpreadDefaults, constraints_of
-from gangsched.core.state.terms import Counts, Domains, Selection, includes, rows_of
+from gangsched.core.state.terms import Domains, Selection, includes, rows_of
 from gangsched.model.records import SpreadConstraint
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools, Failure
+from gangsched.core.arrays import Bools
+from gangsched.core.filters.base import Failure
 from gangsched.core.hints import Hint
 from gangsched.core.volumes.choice import VolumesInThought
 from gangsched.core.volumes.index import VolumeIndex

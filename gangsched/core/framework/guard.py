@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools, Failure, Filter
+from gangsched.core.arrays import Bools, Floats
+from gangsched.core.filters.base import Failure, Filter
 from gangsched.core.hints import Hint
 from gangsched.core.scores.base import MAX_SCORE, Score
-from gangsched.core.state.snapshot import Floats
 
 if TYPE_CHECKING:
     from gangsched.core.state.podclass import PodClass

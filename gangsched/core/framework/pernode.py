@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools, Failure
+from gangsched.core.arrays import Bools, Floats
+from gangsched.core.filters.base import Failure
 from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.snapshot import Floats
 from gangsched.model.records import Node
 
 if TYPE_CHECKING:

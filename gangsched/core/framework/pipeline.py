@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import Reason
 from gangsched.core.filters.affinity import InterPodAffinity
 from gangsched.core.filters.base import Filter
@@ -21,7 +22,6 @@ from gangsched.core.options import Options
 from gangsched.core.scores.base import Score
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.snapshot import Bools, Floats
 
 _CACHE_LIMIT = 4096
 

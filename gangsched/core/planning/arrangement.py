@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools
+from gangsched.core.arrays import Bools, Floats
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.snapshot import Floats
 from gangsched.model.records import Pod
 
 #: Members tried in all assignments; a larger gang is only packed tightly.

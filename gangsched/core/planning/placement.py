@@ -9,12 +9,12 @@ from itertools import groupby
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import Ints
 from gangsched.core.framework.pipeline import Pipeline, Ranking
 from gangsched.core.planning.arrangement import MAX_MEMBERS, Arranger, hopeless
 from gangsched.core.planning.streak import Streak
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.snapshot import Ints
 from gangsched.model.records import Pod
 
 #: From so many equal members on, nodes are scored all at once.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gangsched.core.arrays import isin
+from gangsched.core.arrays import Ints, isin
 from gangsched.core.options import Options
 from gangsched.core.planning.avoiding import kept_off
 from gangsched.core.planning.placement import Placed, Placer, Want
@@ -18,7 +18,6 @@ from gangsched.core.queueing.turns import both, kept_nodes
 from gangsched.core.quota.gate import Gate
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Phantom, Restriction, Simulation
-from gangsched.core.state.snapshot import Ints
 from gangsched.core.state.world import World
 from gangsched.model.records import GangId, Pod
 

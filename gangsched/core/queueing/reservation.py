@@ -13,12 +13,12 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import Ints
 from gangsched.core.groups import Group
 from gangsched.core.planning.attempt import Attempt
 from gangsched.core.queueing.turns import Blocked
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Phantom
-from gangsched.core.state.snapshot import Ints
 from gangsched.core.state.world import World
 from gangsched.model.records import Pod
 

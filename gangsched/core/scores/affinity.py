@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangsched.core.arrays import Bools, Counts, Floats
 from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.state.snapshot import Bools, Floats
 from gangsched.core.state.termcounts import NEAR, Carried
-from gangsched.core.state.terms import Counts, Domains, carried_rows, includes, rows_of, selection_of
+from gangsched.core.state.terms import Domains, carried_rows, includes, rows_of, selection_of
 from gangsched.model.records import PodTerm
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gangsched.core.state.snapshot import Bools, Floats
+from gangsched.core.arrays import Bools, Floats
 
 if TYPE_CHECKING:
     from gangsched.core.state.podclass import PodClass

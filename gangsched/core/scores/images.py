@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangsched.core.arrays import Bools, Floats
 from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.state.snapshot import Bools, Floats
 
 if TYPE_CHECKING:
     from gangsched.core.state.podclass import PodClass

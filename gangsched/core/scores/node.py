@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangsched.core.arrays import Bools, Floats
 from gangsched.core.filters.node import tolerates
 from gangsched.core.scores.base import normalised
-from gangsched.core.state.snapshot import Bools, Floats
 from gangsched.model.records import NodeTerm
 
 if TYPE_CHECKING:

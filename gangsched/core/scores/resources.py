@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangsched.core.arrays import Bools, Floats
 from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.state.snapshot import SCORED, Bools, Floats
+from gangsched.core.state.snapshot import SCORED
 
 if TYPE_CHECKING:
     from gangsched.core.state.podclass import PodClass

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangsched.core.arrays import Bools, Counts, Floats
 from gangsched.core.filters.spread import eligible_nodes
 from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.state.snapshot import Bools, Floats
 from gangsched.core.state.spreading import DEFAULTS, SpreadDefaults, constraints_of
-from gangsched.core.state.terms import Counts, Domains, Selection, includes, rows_of
+from gangsched.core.state.terms import Domains, Selection, includes, rows_of
 from gangsched.model.records import SpreadConstraint
 
 if TYPE_CHECKING:

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import numpy as np
-import numpy.typing as npt
 
-from gangsched.core.arrays import isin
+from gangsched.core.arrays import Bools, Codes, Ints, isin
 from gangsched.core.state.podtable import PodTable
 from gangsched.model.records import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement
-
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
 
 _ABSENT = -1
 _NAMESPACE = ""  # no label has an empty key

@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from gangsched.core.arrays import isin
+from gangsched.core.arrays import Bools, Codes, Ints, isin
 from gangsched.model.records import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Node, NodeTerm, Requirement, Taint
 from gangsched.model.selectors import requirement_matches
 
 if TYPE_CHECKING:
     from gangsched.core.state.snapshot import Snapshot
 
-Bools = npt.NDArray[np.bool_]
-Codes = npt.NDArray[np.int32]
-Ints = npt.NDArray[np.int64]
 
 ABSENT = -1
 _OLD_TAINTS = 256

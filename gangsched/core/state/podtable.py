@@ -6,13 +6,9 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.model.records import SINGLE, GangId, Labels, Pod
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 #: Bits of the ``flags`` column.
 TERMINATING = 1  # has a deletionTimestamp: its room is on its way to be free

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import TERMINATING
-from gangsched.core.state.snapshot import Bools, Floats, Ints, Snapshot
+from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.volumes.choice import VolumesInThought
 
 #: Room that no gang fills: large enough for any request, small enough for exact sums in float64.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.state.nodecolumns import NodeColumns
 from gangsched.core.state.nodeids import NodeIds
 from gangsched.core.state.podclass import PodClass
@@ -22,9 +22,8 @@ from gangsched.core.volumes.choice import Choices
 from gangsched.core.volumes.index import VolumeIndex
 from gangsched.model.records import Labels, LabelSelector, Node, Pod, PodShape
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
+#: The kinds of arrays are for plug-ins, and for those that import them from here.
+__all__ = ["CPU", "MEMORY", "PODS", "SCORED", "Bools", "Floats", "Ints", "Snapshot", "scored_vector"]
 
 PODS, CPU, MEMORY = 0, 1, 2
 _FIRST_RESOURCES = ("pods", "cpu", "memory", "ephemeral-storage")

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from gangsched.core.arrays import Ints
 from gangsched.core.state.kincolumns import KinColumns
 from gangsched.core.state.nodeids import NodeIds
 from gangsched.core.state.podclass import PodClass
@@ -25,7 +25,6 @@ from gangsched.model.selectors import selector_matches
 if TYPE_CHECKING:
     from gangsched.core.state.snapshot import Snapshot
 
-Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 #: Kinds of carried terms: required anti-affinity, required affinity, preferred (anti-)affinity.

@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from gangsched.core.arrays import distinct, isin
+from gangsched.core.arrays import Counts, Ints, distinct, isin
 from gangsched.core.state.podclass import PodClass
 from gangsched.model.records import LabelSelector, PodShape, PodTerm
 
 if TYPE_CHECKING:
     from gangsched.core.state.simulation import Simulation
     from gangsched.core.state.termcounts import Carried
-
-Ints = npt.NDArray[np.int64]
-Counts = npt.NDArray[np.int64]
 
 
 class Selection(msgspec.Struct, frozen=True, gc=False):

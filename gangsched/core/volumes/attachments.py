@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from gangsched.core.arrays import Floats, Ints
 from gangsched.model.records import Node
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 #: ``(driver, handle)``: the same volume used by several pods of a node is attached once.
 Handle: TypeAlias = tuple[str, str]

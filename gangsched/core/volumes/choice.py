@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import Bools, Ints
 from gangsched.core.volumes.attachments import Handle
 from gangsched.core.volumes.index import Target, VolumeIndex
-from gangsched.core.volumes.reach import CACHE_LIMIT, Bools, Candidates, Ints, Reach
+from gangsched.core.volumes.reach import CACHE_LIMIT, Candidates, Reach
 from gangsched.model.records import Disk
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import ClaimKey, PersistentVolume, PersistentVolumeClaim

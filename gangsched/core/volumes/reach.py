@@ -8,16 +8,14 @@ from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from gangsched.core.arrays import Bools, Ints
 from gangsched.model.records import IN, LabelSelector, NodeTerm
 from gangsched.model.volumes import PersistentVolume, StorageClass
 
 if TYPE_CHECKING:
     from gangsched.core.state.snapshot import Snapshot
 
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 Terms: TypeAlias = tuple[NodeTerm, ...] | None
 
 #: Answers that are kept of each kind.
