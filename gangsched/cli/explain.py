@@ -17,10 +17,32 @@ from gangsched.cluster.manifests.errors import Warned
 from gangsched.core.decision import Decision
 from gangsched.core.preemption.drained import Leaving
 
+#: What may stand before the slash, as kubectl has it.
+_KINDS = {
+    short: kind
+    for kind, shorts in {
+        "Pod": ("po", "pod", "pods"),
+        "PodGroup": ("pg", "podgroup", "podgroups"),
+        "Job": ("job", "jobs"),
+        "JobSet": ("jobset", "jobsets"),
+        "ReplicaSet": ("rs", "replicaset", "replicasets"),
+        "StatefulSet": ("sts", "statefulset", "statefulsets"),
+    }.items()
+    for short in shorts
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("name", metavar="[NAMESPACE/]NAME", help="a gang, or a pod (the namespace default is default)")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="[KIND/]NAME",
+        help="a gang, a pod, or what owns pods: hp-worker-1, job/train; NAMESPACE/NAME is understood too",
+    )
+    parser.add_argument(
+        "-n", "--namespace", metavar="NS", help="its namespace (default: that of the context, else default)"
+    )
     add_decision_arguments(parser, required=False)
     add_cluster_arguments(parser)
     parser.epilog = (
@@ -33,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the explanation; 2 when there is nothing of that name or some input was not understood."""
     try:
-        namespace, name = _name(args.name)
-        state, warnings = _from_manifests(args) if args.sources else _from_cluster(args)
-        found = explain(state, namespace, name)
+        namespace, kind, name = _asked(args)
+        state, warnings, usual = _from_manifests(args) if args.sources else _from_cluster(args)
+        found = explain(state, namespace or usual or "default", name, kind)
     except (ValueError, OSError) as error:
         errors.complain_of(error)
         if args.output == "json":
@@ -48,25 +70,33 @@ def run(args: argparse.Namespace) -> int:
     return errors.OK
 
 
-def _name(raw: str) -> tuple[str, str]:
-    namespace, slash, name = raw.rpartition("/")
-    if not name or "/" in namespace or (slash and not namespace):
-        raise errors.UsageError(f"{raw!r} is not [namespace/]name")
-    return namespace or "default", name
+def _asked(args: argparse.Namespace) -> tuple[str, str, str]:
+    """``(namespace, kind, name)``; the first two are empty where they are not said."""
+    if args.name is None and args.sources and len(args.sources) > 1:
+        args.name = args.sources.pop()  # `explain -f FILE NAME`: the option takes all that follows it
+    if args.name is None:
+        raise errors.UsageError("which gang or pod? Give its name: gangsched explain NAME")
+    before, slash, name = args.name.rpartition("/")
+    if not name or "/" in before or (slash and not before):
+        raise errors.UsageError(f"{args.name!r} is not [kind/]name or namespace/name")
+    kind = _KINDS.get(before.lower().partition(".")[0], "")
+    if before and not kind and args.namespace not in (None, before):
+        raise errors.UsageError(f"{before!r} is no kind that is known here; known are {', '.join(sorted(_KINDS))}")
+    return args.namespace or ("" if kind else before), kind, name
 
 
-def _from_manifests(args: argparse.Namespace) -> tuple[State, list[Warned]]:
+def _from_manifests(args: argparse.Namespace) -> tuple[State, list[Warned], str]:
     refuse_both(args)
     options = read_options(args)
     now = moment_of(args)
     loaded = load(args.sources)
-    return State(loaded.events, options, loaded.now if now is None else now), loaded.warnings
+    return State(loaded.events, options, loaded.now if now is None else now), loaded.warnings, ""
 
 
-def _from_cluster(args: argparse.Namespace) -> tuple[State, list[Warned]]:
+def _from_cluster(args: argparse.Namespace) -> tuple[State, list[Warned], str]:
     now = moment_of(args)
-    events, options, read_at = read_cluster(args)
-    return State(events, options, read_at if now is None else now), []
+    events, options, read_at, namespace = read_cluster(args)
+    return State(events, options, read_at if now is None else now), [], namespace
 
 
 def _print_json(

@@ -13,7 +13,8 @@ from gangsched.cli.explaining_pod import Section, conditions, drained_sections, 
 from gangsched.cli.what_if import State
 from gangsched.core.decision import Decision
 from gangsched.core.preemption.drained import Leaving
-from gangsched.model.records import GangId, Pod
+from gangsched.model.convert_jobsets import JOBSET_NAME
+from gangsched.model.records import SINGLE, GangId, Pod
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -33,18 +34,32 @@ class Explanation(msgspec.Struct, frozen=True):
     drained: tuple[Leaving, ...] = ()
 
 
-def explain(state: State, namespace: str, name: str) -> Explanation:
-    """Explain the gang or the pod of this name; a gang goes first. Raises :class:`UsageError` if there is neither."""
+def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanation:
+    """Explain the gang or the pod of this name (a gang goes first), else a pod of what has it; ``kind`` if only that.
+
+    Raises :class:`UsageError` if there is none.
+    """
     for decision, _ in state.decisions:
-        if (decision.gang.namespace, decision.gang.name) == (namespace, name):
+        if (decision.gang.namespace, decision.gang.name) == (namespace, name) and kind in ("", decision.kind):
             return _gang(state, decision, None)
-    pod = state.world.find(namespace, name)
+    pod = state.world.find(namespace, name) if kind in ("", "Pod") else None
     if pod is not None:
         return _pod(state, pod)
-    gang = next((g for g in sorted(state.world.membership.members) if (g.namespace, g.name) == (namespace, name)), None)
+    named = (g for g in sorted(state.world.membership.members) if (g.namespace, g.name) == (namespace, name))
+    gang = next((g for g in named if g.family != SINGLE), None) if kind != "Pod" else None
     if gang is not None:
         return _running_gang(state, gang)
+    owned = [p for p in state.world.pods.values() if p.namespace == namespace and _owns(kind, name, p)]
+    if owned:  # what has no node yet is what somebody asks about
+        return _pod(state, min(owned, key=lambda p: (not p.live, bool(p.node), p.name)))
     raise UsageError(_unknown(state, f"{namespace}/{name}"))
+
+
+def _owns(kind: str, name: str, pod: Pod) -> bool:
+    """Is this the owner of the pod, or the JobSet of its Job?"""
+    if kind in ("", "JobSet") and pod.labels.get(JOBSET_NAME) == name:
+        return True
+    return pod.owner is not None and pod.owner.name == name and kind in ("", pod.owner.kind)
 
 
 def _gang(state: State, decision: Decision, asked: Pod | None) -> Explanation:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import NamedTuple
 
 from gangsched.cli import errors
 from gangsched.core.events import Event
 from gangsched.core.options import Options
+
+
+class Live(NamedTuple):
+    """A cluster as it was read: an event for each object, the options of its scheduler, the moment, and the namespace
+    of the context.
+    """
+
+    events: list[Event]
+    options: Options
+    now: float
+    namespace: str
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,22 +38,21 @@ def refuse_both(args: argparse.Namespace) -> None:
         raise errors.UsageError("-f reads manifests, --kubeconfig and --context a cluster: give one of them")
 
 
-def read_cluster(args: argparse.Namespace) -> tuple[list[Event], Options, float]:
-    """``(events, options, now)``: an event for each object of the cluster that arguments and configuration name.
+def read_cluster(args: argparse.Namespace) -> Live:
+    """The cluster that arguments and configuration name, read once.
 
     Raises :class:`~gangsched.cli.errors.UsageError` with what cannot be read.
     """
     # What talks to a cluster takes long to import; manifests do without.
     from gangsched.cli.run import configure  # noqa: PLC0415
-    from gangsched.runtime import logs, outside  # noqa: PLC0415
+    from gangsched.runtime import outside  # noqa: PLC0415
     from gangsched.runtime.reading import read_once  # noqa: PLC0415
 
-    configuration = configure(args)
-    logs.configure(configuration.logging.format, "warning")
+    configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="warning"))
     try:
         connection = outside.connect(configuration)
         print(f"gangsched: reading {connection}", file=sys.stderr)
         events, read_at = read_once(configuration, connection)
     except outside.StartError as error:
         raise errors.UsageError(str(error)) from None
-    return events, configuration.core_options(), read_at
+    return Live(events, configuration.core_options(), read_at, connection.namespace)

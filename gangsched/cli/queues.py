@@ -85,7 +85,7 @@ def _managed(args: argparse.Namespace) -> tuple[Managed, list[Warned]]:
         options, loaded = read_options(args), load(args.sources)
         events, now, warnings = loaded.events, loaded.now, loaded.warnings
     else:
-        events, options, now = read_cluster(args)
+        events, options, now, _ = read_cluster(args)
     scheduler = Scheduler(options)
     scheduler.handle(events, now)
     managed = scheduler.world.managed

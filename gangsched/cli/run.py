@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_connection_arguments(parser)
     parser.add_argument("--dry-run", action="store_true", help="decide and log, but never write anything")
-    parser.add_argument("--once", action="store_true", help="decide all that is pending, once, and exit")
+    parser.add_argument(
+        "--once", action="store_true", help="decide all that is pending, once, print the decisions, and exit"
+    )
     parser.epilog = (
         "Exit code: 0 when it was told to stop (or is done, with --once), 1 after a failure that a restart may cure,"
         " 2 when it cannot start. A second signal ends it at once."
@@ -44,12 +47,27 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="serve pods of this spec.schedulerName, instead of the profiles of the configuration; can be repeated",
     )
+    parser.add_argument(
+        "--port", metavar="N", type=_port, help="port of /healthz and /metrics, instead of http.port; 0 for none"
+    )
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), help="instead of logging.level (default: info)"
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 65535")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     configuration = configure(args)
-    connection = _connect(configuration)
+    try:
+        connection = outside.connect(configuration, elects=not args.dry_run)
+    except outside.StartError as error:
+        raise errors.UsageError(str(error)) from None
     announce(connection, configuration, dry_run=args.dry_run)
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
@@ -58,8 +76,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         cluster.begin()
         # The cluster is being read by now: what decides about it takes as long to import.
-        process: Any = quickly("gangsched.runtime.process")
-        return int(process.Process(cluster).run())
+        running: Any = quickly("gangsched.runtime.process").Process(cluster)
+        code = int(running.run())
+        if args.once:
+            _print_decisions(running.last_decisions.by_gang.values(), configuration)
+        return code
     except outside.StartError as error:
         raise errors.UsageError(str(error)) from None
     finally:
@@ -70,6 +91,12 @@ def _controllers(wanted: GroupStatus, kubeconfig: str | None, context: str | Non
     from gangsched.controllers.operator import GroupControllers  # noqa: PLC0415 - kopf takes a second to import
 
     return GroupControllers(kubeconfig, context, qps=wanted.qps, burst=wanted.burst)
+
+
+def _print_decisions(decisions: Iterable[Any], configuration: Configuration) -> None:
+    from gangsched.cli.render_plan import render  # noqa: PLC0415 - only here is anything drawn
+
+    render(list(decisions), [], [profile.scheduler_name for profile in configuration.profiles])
 
 
 def announce(connection: Connection, configuration: Configuration, *, dry_run: bool) -> None:
@@ -89,15 +116,13 @@ def configure(args: argparse.Namespace) -> Configuration:
         connection = msgspec.structs.replace(connection, kubeconfig=args.kubeconfig)
     if args.context:
         connection = msgspec.structs.replace(connection, context=args.context)
-    configuration = msgspec.structs.replace(configuration, client_connection=connection)
+    http, logging = configuration.http, configuration.logging
+    if args.port is not None:
+        http = msgspec.structs.replace(http, port=args.port)
+    if args.log_level is not None:
+        logging = msgspec.structs.replace(logging, level=args.log_level)
+    configuration = msgspec.structs.replace(configuration, client_connection=connection, http=http, logging=logging)
     if args.scheduler_name:
         configuration = configuration.serving(args.scheduler_name)
     logs.configure(configuration.logging.format, configuration.logging.level)
     return configuration
-
-
-def _connect(configuration: Configuration) -> Connection:
-    try:
-        return outside.connect(configuration)
-    except outside.StartError as error:
-        raise errors.UsageError(str(error)) from None

@@ -7,6 +7,7 @@ both happen at once.
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
 import os
 import queue
@@ -20,15 +21,18 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+import msgspec
+
 from gangsched.cluster.kube.adapter import KubeCluster
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
 from gangsched.cluster.kube.connection import Connection, ConnectionConfigError, load_connection
 from gangsched.cluster.kube.hooks import Observe
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import WriteSettings
+from gangsched.runtime import logs
 from gangsched.runtime.sections import duration_seconds
-from gangsched.runtime.settings import Configuration
+from gangsched.runtime.settings import Configuration, Http
 from gangsched.runtime.status import LateSink, MakeSink
 
 _PROBE_SECONDS = 10.0
@@ -36,6 +40,7 @@ _PROBE_PAUSES_SECONDS = (0.3, 0.7)  # between attempts
 #: How long a thread that computes may keep the others waiting: writes are sent while the next gang is decided. Python's
 #: own 5 ms are longer than the API server takes to answer.
 _SWITCH_SECONDS = 0.001
+_log = logs.get("start")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
@@ -52,22 +57,33 @@ def cannot_listen(configuration: Configuration, error: OSError) -> StartError:
     """The port for probes is not to be had."""
     host, port = probe_host(configuration), configuration.http.port
     where = f"{host or 'port'}{':' if host else ' '}{port}"
-    return StartError(f"cannot listen on {where}: {error.strerror or error}; set http.port to another")
+    return StartError(f"cannot listen on {where}: {error.strerror or error}; choose another with --port or http.port")
 
 
-def _check_port(configuration: Configuration) -> None:
-    """Find out whether the port for probes is free before anybody hears of us: who cannot start must not win an
-    election first.
+def _free_port(configuration: Configuration) -> int:
+    """The port for probes, found to be free before the election: a process that cannot start must not win it.
+
+    Outside a cluster the default is a preference: where it is taken, as on a node where kube-scheduler runs, any other
+    port will do. Raises :class:`StartError`.
     """
+    host, port = probe_host(configuration) or "", configuration.http.port
     try:
-        socket.create_server((probe_host(configuration) or "", configuration.http.port)).close()
+        socket.create_server((host, port)).close()
     except OSError as error:
-        raise cannot_listen(configuration, error) from None
+        if error.errno != errno.EADDRINUSE or port != Http().port or _SERVICE_ACCOUNT.exists():
+            raise cannot_listen(configuration, error) from None
+        with socket.create_server((host, 0)) as other:
+            port = int(other.getsockname()[1])
+        _log.warning("the default port is taken", port=Http().port, instead=port)
+    return port
 
 
-def connect(configuration: Configuration) -> Connection:
-    """The connection that the configuration describes, proven to work. Raises :class:`StartError`."""
+def connect(configuration: Configuration, *, elects: bool = False) -> Connection:
+    """The connection that the configuration describes, proven to work; with ``elects`` there is a namespace for the
+    Lease. Raises :class:`StartError`.
+    """
     wanted = configuration.client_connection
+    namespace = configuration.leader_election.resource_namespace
 
     async def probe() -> Connection:
         connection = await load_connection(wanted.kubeconfig or None, wanted.context or None)
@@ -75,6 +91,8 @@ def connect(configuration: Configuration) -> Connection:
         client.open()
         try:
             await _reach(client)
+            if elects and configuration.leader_election.leader_elect:
+                await _ensure_namespace(client, namespace)
         except UnreachableError as error:
             raise StartError(f"{connection} cannot be reached: {error}") from None
         except ApiError as error:
@@ -102,6 +120,29 @@ async def _reach(client: Client) -> None:
             await asyncio.sleep(pause)
         else:
             return
+
+
+async def _ensure_namespace(client: Client, name: str) -> None:
+    """Create the namespace where there is none, as on a cluster that is new to this scheduler.
+
+    Raises :class:`StartError` if that is not allowed. Any other failure is left to the election, which tries again.
+    """
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    try:
+        try:
+            await client.attempt("GET", f"/api/v1/namespaces/{segment(name)}", timeout_seconds=_PROBE_SECONDS)
+        except ApiError as error:
+            if error.status != 404:
+                return
+            body = msgspec.json.encode(space)
+            await client.attempt("POST", "/api/v1/namespaces", body=body, timeout_seconds=_PROBE_SECONDS)
+            _log.info("namespace created for the Lease", namespace=name)
+    except ApiError as error:
+        if error.status == 403:
+            text = f"the Lease needs the namespace {name}, which does not exist: kubectl create namespace {name}"
+            raise StartError(text) from None
+    except UnreachableError:
+        return
 
 
 class Measurements:
@@ -171,6 +212,8 @@ class Outside:
             loop_factory=self._make_io_loop,
             quota_mode=configuration.quota.mode,
         )
+        #: Where probes are answered; 0 for nowhere. A run that only looks, or ends by itself, has nobody to probe it.
+        self.port = 0
         self._restore: Callable[[], None] | None = None
 
     def begin(self) -> None:
@@ -180,8 +223,8 @@ class Outside:
         """
         if self._restore is not None:
             return
-        if self.configuration.http.port and not self.once:
-            _check_port(self.configuration)
+        if self.configuration.http.port and not (self.once or self.dry_run):
+            self.port = _free_port(self.configuration)
         switch_seconds = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_SECONDS)
         restore_signals = self._catch_signals()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ import msgspec
 
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, GangStatus
+from gangsched.core.decision import Decision
 from gangsched.core.events import Event
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
@@ -21,7 +23,8 @@ from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
 from gangsched.runtime.narrator import Narrator
-from gangsched.runtime.outside import Outside, cannot_listen, probe_host
+from gangsched.runtime.outside import Outside, StartError, cannot_listen, probe_host
+from gangsched.runtime.reading import LIMIT_SECONDS, unreadable
 from gangsched.runtime.settings import Configuration
 from gangsched.runtime.status import StatusSink, TellsOfQueues, WhenQuiet
 
@@ -29,6 +32,8 @@ from gangsched.runtime.status import StatusSink, TellsOfQueues, WhenQuiet
 OK, FAILED = 0, 1
 
 _QUEUE_PERIOD_SECONDS = 1.0
+#: How often a single pass looks whether it can still begin.
+_LOOK_SECONDS = 1.0
 #: A decision that is under way may end by itself; a thread that is stuck must not keep the Lease from being released.
 _STEP_SECONDS = 10.0
 #: Objects of all kinds are followed side by side: what one list is behind the others, above all when it is read anew.
@@ -55,6 +60,7 @@ class Process:
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
         self._pulse = DecisionPulse()
+        self.last_decisions = LastDecisions(keep=outside.once)
         outside.measurements.pass_on(self._io_metrics)
         self._core: Core = scheduler if outside.decide else Onlooker(scheduler)
         self._cluster: Cluster = outside.kube
@@ -69,6 +75,7 @@ class Process:
             FreezeAfterSync(),
             Narrator(in_full=outside.dry_run),
             _QueueDepths(scheduler, self._metrics),
+            self.last_decisions,
             *(_status_observers(scheduler, outside.sink) if outside.sink is not None else []),
         )
         self._health: HealthServer | None = None
@@ -76,7 +83,7 @@ class Process:
     def run(self) -> int:
         """Run until a signal, the end of a single pass, or a failure; the exit code. Call in the main thread.
 
-        Raises :class:`StartError` when the port for probes cannot be opened.
+        Raises :class:`StartError` when the port for probes cannot be opened, and for a single pass that cannot begin.
         """
         outside = self._outside
         outside.begin()
@@ -87,7 +94,7 @@ class Process:
         try:
             self._start_health()
             decisions.start()
-            reason = outside.asked.get()
+            reason = self._reason_to_stop()
             self._log.info("stopping", reason=reason)
             outside.kube.finish()
             decisions.join(_STEP_SECONDS)
@@ -106,6 +113,22 @@ class Process:
             return FAILED
         self._log.info("stopped")
         return OK
+
+    def _reason_to_stop(self) -> str:
+        """Wait for it. A single pass does not wait longer than :data:`LIMIT_SECONDS` for the cluster and the Lease."""
+        outside, kube = self._outside, self._outside.kube
+        began = time.monotonic()
+        while outside.once:
+            try:
+                return outside.asked.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                waited = time.monotonic() - began
+            health = kube.health()
+            if not health.synced and (problem := unreadable(kube, waited)):
+                raise StartError(f"the cluster cannot be read: {problem}")
+            if health.synced and not health.leading and waited >= LIMIT_SECONDS:
+                raise StartError(f"the Lease is not free: {health.lease_holder or 'it cannot be taken'}")
+        return outside.asked.get()
 
     # -------------------------------------------------------------------------------------------------- its threads
 
@@ -131,8 +154,7 @@ class Process:
     # ------------------------------------------------------------------------------------------------- its surface
 
     def _start_health(self) -> None:
-        http = self._configuration.http
-        if not http.port or self._outside.once:
+        if not self._outside.port:
             return
         pulse: LoopPulse | None = None
 
@@ -149,7 +171,7 @@ class Process:
 
         self._health = HealthServer(
             host=probe_host(self._configuration),
-            port=http.port,
+            port=self._outside.port,
             alive={"decisions": self._pulse.check, "io": check_io},
             ready={"caches": self._pulse.check_synced},
             registry=self._metrics.registry,
@@ -240,6 +262,18 @@ class _QueueDepths(Observer):
         if now - self._read_at >= _QUEUE_PERIOD_SECONDS:
             self._read_at = now
             self._metrics.queued(self._scheduler.queue_counts())
+
+
+class LastDecisions(Observer):
+    """The last decision of each gang with the milliseconds it took, in order of the first; nothing unless ``keep``."""
+
+    def __init__(self, *, keep: bool) -> None:
+        self._keep = keep
+        self.by_gang: dict[str, tuple[Decision, float]] = {}
+
+    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
+        if self._keep:
+            self.by_gang.update((each.gang.key, (each, seconds * 1000)) for each in decisions)
 
 
 def _status_observers(scheduler: Scheduler, sink: StatusSink) -> list[Observer]:

@@ -15,6 +15,15 @@ _TRIES_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 
 
+def unreadable(cluster: KubeCluster, waited_seconds: float, limit_seconds: float = LIMIT_SECONDS) -> str | None:
+    """Why a cluster that is not listed after this time will not be; None while that is open."""
+    health = cluster.health()
+    refused = bool(health.problems) and waited_seconds >= _TRIES_SECONDS
+    if cluster.stopped or refused or waited_seconds >= limit_seconds:
+        return "; ".join(health.problems) or health.failure or "no answer"
+    return None
+
+
 def read_once(
     configuration: Configuration, connection: Connection, limit_seconds: float = LIMIT_SECONDS
 ) -> tuple[list[Event], float]:
@@ -35,10 +44,7 @@ def read_once(
             events.extend(e for e in batch if not isinstance(e, Synced | LeadershipChanged))
             if any(isinstance(e, Synced) for e in batch):
                 return events, now
-            health = cluster.health()
-            refused = bool(health.problems) and now - began >= _TRIES_SECONDS
-            if cluster.stopped or refused or now - began >= limit_seconds:
-                problems = "; ".join(health.problems) or health.failure or "no answer"
-                raise StartError(f"{connection} cannot be read: {problems}")
+            if problem := unreadable(cluster, now - began, limit_seconds):
+                raise StartError(f"{connection} cannot be read: {problem}")
     finally:
         cluster.stop()

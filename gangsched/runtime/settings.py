@@ -59,7 +59,11 @@ class LeaderElection(Section, frozen=True, kw_only=True):
         "py-gang-scheduler"
     )
     resource_namespace: Annotated[
-        NonEmpty, _doc("Namespace of the Lease. Change it in the RoleBinding of manifests/rbac.yaml too.")
+        NonEmpty,
+        _doc(
+            """Namespace of the Lease; created at the start where it is missing and that is allowed. Change it in the
+            RoleBinding of manifests/rbac.yaml too."""
+        ),
     ] = "gangsched-system"
     lease_duration: Annotated[
         Duration,
@@ -229,7 +233,15 @@ class Http(Section, frozen=True, kw_only=True):
     bind_address: Annotated[
         str, _doc("Address to listen on. Empty: every address inside a cluster, 127.0.0.1 elsewhere.")
     ] = ""
-    port: Annotated[int, _doc("Port to listen on; 0 switches the server off.", ge=0, le=65535)] = 10259
+    port: Annotated[
+        int,
+        _doc(
+            """Port to listen on; 0 switches the server off. Where the default is taken outside a cluster (by
+            kube-scheduler), any free port is used and logged. A dry run and --once listen nowhere.""",
+            ge=0,
+            le=65535,
+        ),
+    ] = 10259
 
 
 class Logging(Section, frozen=True, kw_only=True):

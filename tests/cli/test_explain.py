@@ -60,6 +60,18 @@ def explain(tmp_path, capsys):
     return run
 
 
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  parallelism: 2
+  template:
+    spec:
+      schedulerName: py-gang-scheduler
+      restartPolicy: Never
+      containers: [{name: main, image: none, resources: {requests: {cpu: 4}}}]
+"""
 BASIC = (CLASSES % "0s", NODES, pod("a", node="n1"), pod("new", cls="high"), pod("other", node="n2"))
 
 
@@ -77,6 +89,45 @@ def test_a_member_leads_to_its_gang(capsys):
     assert main(["explain", "hp-worker-2", "-f", EXAMPLE]) == 0
     out = capsys.readouterr().out
     assert "hp-worker-2 is a member of PodGroup default/hp-training-job and goes to cn-beijing.2" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "found"),
+    [
+        ("other", (), "default/other"),
+        ("pod/other", (), "default/other"),
+        ("Pods/other", ("-n", "default"), "default/other"),
+        ("default/other", (), "default/other"),
+        ("job/train", (), "default/train-0"),
+        ("train", (), "default/train-0"),
+    ],
+)
+def test_names_as_kubectl_has_them(name, args, found, explain):
+    """KIND/NAME, NAME and NAMESPACE/NAME; an owner leads to that one of its pods that waits."""
+    code, text, err = explain(name, *BASIC, JOB, args=args)
+    assert code == 0, err
+    assert found in text.split("·")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [
+        ("job/other", (), "there is no gang or pod default/other"),
+        ("other", ("-n", "elsewhere"), "there is no gang or pod elsewhere/other"),
+        ("gadget/other", ("-n", "default"), "'gadget' is no kind that is known here; known are job, "),
+    ],
+)
+def test_names_that_lead_nowhere(name, args, words, explain):
+    """A kind, and a namespace, count."""
+    code, _, err = explain(name, *BASIC, args=args)
+    assert (code, words in err) == (2, True), err
+
+
+def test_the_name_may_follow_the_files(capsys):
+    """Options first, as kubectl's users write them."""
+    assert main(["explain", "-f", EXAMPLE, "hp-worker-2"]) == 0
+    assert main(["explain", "-f", EXAMPLE]) == 2
+    assert "which gang or pod?" in capsys.readouterr().err
 
 
 def test_a_victim(explain):
@@ -231,8 +282,8 @@ def test_a_pod_of_another_scheduler(explain):
     [
         ("nwe", "there is no gang or pod default/nwe among 3 pods; did you mean default/new?"),
         ("zzzzz/qqqqq", "there is no gang or pod zzzzz/qqqqq among 3 pods"),
-        ("a/b/c", "'a/b/c' is not [namespace/]name"),
-        ("/x", "'/x' is not [namespace/]name"),
+        ("a/b/c", "'a/b/c' is not [kind/]name or namespace/name"),
+        ("/x", "'/x' is not [kind/]name or namespace/name"),
     ],
 )
 def test_names_that_mean_nothing(explain, name, complaint):

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import yaml
+
 from tests.controlplane.client import Client, Object
 
 
@@ -30,11 +32,21 @@ async def explained(kubeconfig: Path, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, " ".join(done.stdout.split()), done.stderr
 
 
+def in_namespace(kubeconfig: Path, namespace: str, folder: Path) -> Path:
+    """The same kubeconfig with a namespace in its context."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    content["contexts"][0]["context"]["namespace"] = namespace
+    other = folder / "kubeconfig"
+    other.write_text(yaml.safe_dump(content))
+    return other
+
+
 async def test_a_victim_and_its_preemptor(
     admin: Client,
     namespace: str,
     make_nodes: Callable[..., Awaitable[list[str]]],
     scheduler_kubeconfig: Path,
+    tmp_path: Path,
 ) -> None:
     """The decision that would be made now, from both sides; nothing in the cluster changes."""
     await make_nodes(1, cpu=4)
@@ -52,6 +64,8 @@ async def test_a_victim_and_its_preemptor(
     code, text, errors = await explained(scheduler_kubeconfig, f"{namespace}/new")
     assert code == 0, errors
     assert "waits 10m for room before it evicts (preemption delay)" in text
+    code, text, errors = await explained(in_namespace(scheduler_kubeconfig, namespace, tmp_path), "pod/new")
+    assert (code, f"{namespace}/new" in text) == (0, True), errors
     later = ("--now", "2100-01-01T00:00:00Z")
     code, text, errors = await explained(scheduler_kubeconfig, f"{namespace}/low", *later)
     assert code == 0, errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ import msgspec
 import pytest
 
 from gangsched.cli import main as cli
+from gangsched.cli import run
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.connection import Connection, load_connection
 from gangsched.core.actions import Action
@@ -149,12 +151,12 @@ def test_a_connection_that_breaks_is_tried_again(
 
 
 def test_port_of_the_probes_is_taken(connection: Connection) -> None:
-    """Somebody else's port is an error that names the setting."""
+    """A chosen port that is taken is an error that names option and setting."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(outside.StartError, match=rf"cannot listen on 127.0.0.1:{port}: .*set http.port"):
+        with pytest.raises(outside.StartError, match=rf"cannot listen on 127.0.0.1:{port}: .*--port or http.port"):
             process.Process(Outside(configuration(port), connection)).run()
 
 
@@ -182,6 +184,77 @@ def test_every_command_searches_alike(connection: Connection, tmp_path: Path, mo
     assert [o.search_steps for o in given] == [70 * STEPS_PER_MILLISECOND] * 4
     assert [o.wait_for_leadership for o in given] == [False, False, True, True]
     assert [o.owner_wait_seconds > 0 for o in given] == [False, False, True, False]
+
+
+@pytest.fixture
+def taken_default(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The default port of the probes, which another process listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr(outside, "Http", lambda: Http(port=taken.getsockname()[1]))
+        yield taken.getsockname()[1]
+
+
+def test_outside_a_cluster_a_taken_default_port_means_another(connection: Connection, taken_default: int) -> None:
+    """kube-scheduler on the same host does not keep the process from starting."""
+    surroundings = Outside(configuration(taken_default), connection)
+    try:
+        surroundings.begin()
+    finally:
+        surroundings.end()
+    assert surroundings.port not in (0, taken_default)
+
+
+def test_in_a_pod_a_taken_default_port_is_an_error(
+    connection: Connection, taken_default: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """There the probes of the kubelet know one port, and no other will do."""
+    token = tmp_path / "token"
+    token.touch()
+    monkeypatch.setattr(outside, "_SERVICE_ACCOUNT", token)
+    wanted = msgspec.structs.replace(Configuration(), http=Http(port=taken_default, bind_address="127.0.0.1"))
+    with pytest.raises(outside.StartError, match="cannot listen"):
+        Outside(wanted, connection).begin()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_no_port_where_nothing_probes(dry_run: bool, connection: Connection) -> None:
+    """A dry run and a single pass listen nowhere, so that they run beside a scheduler."""
+    surroundings = Outside(configuration(free_port()), connection, dry_run=dry_run, once=not dry_run)
+    try:
+        surroundings.begin()
+    finally:
+        surroundings.end()
+    assert surroundings.port == 0
+
+
+def test_a_single_pass_has_a_deadline(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that cannot be listed ends `--once` with a sentence, instead of a wait without end."""
+    monkeypatch.setattr(process, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(process, "unreadable", lambda cluster, waited: "pods: forbidden" if waited > 0.1 else None)
+    with pytest.raises(outside.StartError, match="cannot be read: pods: forbidden"):
+        process.Process(Outside(Configuration(), connection, once=True)).run()
+
+
+@pytest.mark.parametrize(
+    ("options", "port", "level"), [([], 10259, "info"), (["--port", "0", "--log-level", "debug"], 0, "debug")]
+)
+def test_port_and_log_level_on_the_command_line(options: list[str], port: int, level: str) -> None:
+    """They override the configuration."""
+    parser = argparse.ArgumentParser()
+    run.add_arguments(parser)
+    found = run.configure(parser.parse_args(options))
+    assert (found.http.port, found.logging.level) == (port, level)
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http"])
+def test_a_port_that_is_none(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused before anything is connected to."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", f"--port={port}"])
+    assert ended.value.code == 2
+    assert "is not a number from 0 to 65535" in capsys.readouterr().err
 
 
 def test_a_dead_decision_thread_ends_the_process(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

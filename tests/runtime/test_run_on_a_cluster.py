@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.controlplane.client import Client, Object, wait_until
+from tests.controlplane.plane import ControlPlane
 
 Starter = Callable[..., subprocess.Popen[str]]
 
@@ -26,7 +27,7 @@ def start(tmp_path: Path, scheduler_kubeconfig: Path) -> Iterator[Starter]:
     """A function that starts `gangsched run` with further arguments; what still runs afterwards is killed."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(*arguments: str, port: int = 0) -> subprocess.Popen[str]:
+    def run(*arguments: str, port: int = 0, settings: Object | None = None) -> subprocess.Popen[str]:
         config = tmp_path / "config.yaml"
         config.write_text(
             yaml.safe_dump(
@@ -35,12 +36,14 @@ def start(tmp_path: Path, scheduler_kubeconfig: Path) -> Iterator[Starter]:
                     "kind": "GangSchedulerConfiguration",
                     "http": {"port": port},
                     "logging": {"format": "json"},
+                    **(settings or {}),
                 }
             )
         )
         command = [sys.executable, "-m", "gangsched.cli.main", "run", "--config", str(config)]
         process = subprocess.Popen(
             [*command, "--kubeconfig", str(scheduler_kubeconfig), *arguments],
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONWARNINGS": "default"},
@@ -52,8 +55,9 @@ def start(tmp_path: Path, scheduler_kubeconfig: Path) -> Iterator[Starter]:
     for process in started:
         process.kill()
         process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
 
 
 def free_port() -> int:
@@ -65,9 +69,15 @@ def free_port() -> int:
 
 
 async def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Exit code and all that was written, when the process has ended."""
-    _, text = await asyncio.to_thread(process.communicate, timeout=30)
-    return process.returncode, text
+    """Exit code and the log, when the process has ended."""
+    code, _, log = await finish_all(process)
+    return code, log
+
+
+async def finish_all(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code, output and the log, when the process has ended."""
+    out, log = await asyncio.to_thread(process.communicate, timeout=30)
+    return process.returncode, out, log
 
 
 def member(name: str, gang: str = "gang", cpu: str = "3") -> Object:
@@ -136,8 +146,9 @@ async def test_dry_run_writes_nothing(
     """A dry run says what it would do, takes no Lease, and leaves pods as they are."""
     await make_nodes(2, cpu=4)
     before = [await admin.create(member(name), namespace) for name in ("a", "b")]
-    code, log = await finish(start("--dry-run", "--once"))
+    code, out, log = await finish_all(start("--dry-run", "--once"))
     assert code == 0, log
+    assert "1 gang: 1 bind" in out
     after = [await admin.get("Pod", name, namespace) for name in ("a", "b")]
     assert [pod["metadata"]["resourceVersion"] for pod in after] == [
         pod["metadata"]["resourceVersion"] for pod in before
@@ -164,6 +175,29 @@ async def test_once_decides_all_and_ends(
         if line["message"] == "decided"
     }
     assert outcomes == {f"{namespace}/gang": "bind", f"{namespace}/big": "unschedulable"}
+
+
+async def test_a_cluster_that_is_new_to_the_scheduler(
+    admin: Client,
+    namespace: str,
+    make_nodes: Callable[..., Awaitable[list[str]]],
+    start: Starter,
+    control_plane: ControlPlane,
+) -> None:
+    """The namespace of the Lease is created where that is allowed; otherwise one sentence says what to apply."""
+    await make_nodes(2, cpu=4)
+    for name in ("a", "b"):
+        await admin.create(member(name), namespace)
+    election = {"leaderElection": {"resourceNamespace": f"{namespace}-lease"}}
+    code, log = await finish(start("--once", settings=election))
+    assert code == 2
+    text = f"gangsched: the Lease needs the namespace {namespace}-lease, which does not exist: kubectl create namespace"
+    assert text in log
+    process = start("--once", "--kubeconfig", str(control_plane.admin_kubeconfig), settings=election)
+    code, log = await finish(process)
+    assert code == 0, log
+    assert all([(await admin.get("Pod", name, namespace))["spec"].get("nodeName") for name in ("a", "b")])
+    assert await admin.get("Lease", "py-gang-scheduler", f"{namespace}-lease")
 
 
 async def test_context_is_said_before_anything_is_done(start: Starter) -> None:

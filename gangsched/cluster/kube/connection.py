@@ -69,7 +69,8 @@ class ConnectionConfigError(Exception):
 class Connection:
     """Address, TLS and credentials of one API server; made by :func:`load_connection`.
 
-    ``description`` says where it came from (file and context, or the service account), ``server`` is the URL.
+    ``description`` says where it came from (file and context, or the service account), ``server`` is the URL,
+    ``namespace`` the one that the context names, if any.
     An instance may be loaded on one event loop and used on another, but by one loop at a time.
     """
 
@@ -80,6 +81,7 @@ class Connection:
         self._kubeconfig = kubeconfig
         self._wanted_context = context
         self.context = ""
+        self.namespace = ""
         self.description = ""
         self.server = ""
         self._configuration: Any = None
@@ -121,7 +123,7 @@ class Connection:
         assert path
         plain = from_kubeconfig(path, self._wanted_context)
         if plain is not None:
-            self.context = plain.context
+            self.context, self.namespace = plain.context, plain.namespace
             self.description = f"kubeconfig {path}, context {self.context}"
             self._reread_at = self._clock() + REREAD_SECONDS
             return plain
@@ -137,6 +139,8 @@ class Connection:
                 raise ConnectionConfigError(
                     f"kubeconfig {path} has no context {self.context!r}; it has: {', '.join(names) or 'none'}"
                 )
+            named = next(each["context"] for each in contexts if str(each["name"]) == self.context)
+            self.namespace = str(named.get("namespace") or "")
             configuration = Configuration()
             loader = await loaders.load_kube_config(path, context=self.context, client_configuration=configuration)
         except loaders.ConfigException as error:

@@ -43,6 +43,7 @@ class Credentials(msgspec.Struct, kw_only=True):
     tls_server_name: str | None = None
     token: str = ""
     context: str = ""
+    namespace: str = ""
 
     async def get_api_key_with_prefix(self, name: str) -> str | None:
         """The Authorization header."""
@@ -62,7 +63,7 @@ def from_kubeconfig(path: str, context: str | None) -> Credentials | None:
         user = _named(content["users"], named["user"])["user"] or {}
         if not (set(cluster) <= _CLUSTER and set(user) <= _USER):
             return None
-        return _credentials(file.parent, cluster, user, str(name))
+        return _credentials(file.parent, cluster, user, str(name), str(named.get("namespace") or ""))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError):
         return None
 
@@ -92,7 +93,9 @@ def _named(things: list[dict[str, Any]], name: Any) -> dict[str, Any]:
     return found[0]
 
 
-def _credentials(folder: Path, cluster: dict[str, Any], user: dict[str, Any], context: str) -> Credentials | None:
+def _credentials(
+    folder: Path, cluster: dict[str, Any], user: dict[str, Any], context: str, namespace: str
+) -> Credentials | None:
     server = cluster["server"]
     token = user.get("token", "")
     if user.get("tokenFile"):
@@ -115,6 +118,7 @@ def _credentials(folder: Path, cluster: dict[str, Any], user: dict[str, Any], co
         tls_server_name=cluster.get("tls-server-name") or None,
         token=token,
         context=context,
+        namespace=namespace,
     )
 
 

@@ -45,7 +45,7 @@ ORDINARY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "not verified": ({"insecure-skip-tls-verify": True}, {"token": "secret"}),
     "another name": ({"tls-server-name": "api.example.com"}, {"token": "secret"}),
     "a proxy": ({"proxy-url": "http://192.0.2.2:3128"}, {"token": "secret"}),
-    "nobody": ({}, {}),
+    "anonymous": ({}, {}),
 }
 
 
