@@ -19,12 +19,14 @@ from gangsched.core.options import Options
 
 
 class Story(msgspec.Struct, frozen=True):
-    """A story: its input is ``stories/<name>.yaml``, and nothing of what happens is written down here."""
+    """A story: its input is ``stories/<name>.yaml``, and nothing of what happens is written down here. ``try_next`` are
+    commands that need nothing but the package.
+    """
 
     name: str
     title: str
     intro: str
-    try_next: str
+    try_next: tuple[str, ...]
 
     @property
     def path(self) -> Path:
@@ -39,7 +41,7 @@ STORIES = (
         "Two nodes with 4 CPUs each, both filled by a low-priority pod. A training job arrives whose two workers"
         " need 3 CPUs each and are of use only together. Evicting one pod would help nobody: it is both, or"
         " neither.",
-        "gangsched demo workload, or the decision alone: gangsched plan -f examples/koordinator/",
+        ("gangsched demo workload", "gangsched demo --manifests | gangsched plan -f -"),
     ),
     Story(
         "workload",
@@ -47,7 +49,7 @@ STORIES = (
         "Four nodes, held by the gang 'batch', whose PodGroup says disruptionMode: PodGroup: its four pods leave"
         " together or not at all. The gang 'training' of four arrives with a higher priority and needs all four"
         " nodes.",
-        "gangsched simulate -f examples/workload/ -o html > run.html, or the same with manifests of yours",
+        ("gangsched demo quota", "gangsched demo workload --manifests | gangsched simulate -f - -o html > x.html"),
     ),
     Story(
         "quota",
@@ -55,7 +57,7 @@ STORIES = (
         "Two teams have a quota of 10 CPUs between them that neither owns; team A owns 2 GPUs. Team B's job borrows 5"
         " CPUs. Then team A's job arrives and needs 7, with its GPUs. There is room on the nodes for both, but not in"
         " the quota: team B has to give back what it borrows. Its job is suspended, and goes on when team A's is done.",
-        "gangsched queues -f examples/quota-gpu/, or docs/quota.md",
+        ("gangsched demo quota --manifests | gangsched queues -f -", "gangsched plan --help"),
     ),
 )
 _UNTIL_SECONDS = 60.0
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("story", metavar="NAME", nargs="?", help=f"default: {STORIES[0].name}")
     parser.add_argument("--list", action="store_true", help="print the names of the stories and what they show")
+    parser.add_argument("--manifests", action="store_true", help="print the story's manifests instead of playing it")
     parser.add_argument(
         "--speed",
         type=float,
@@ -81,7 +84,11 @@ def run(args: argparse.Namespace) -> int:
         return errors.OK
     if args.speed is not None and not args.speed > 0:
         raise errors.UsageError("--speed: must be a number above 0")
-    tell(find(args.story or STORIES[0].name), make_console(), None if args.speed is None else _pause(args.speed))
+    story = find(args.story or STORIES[0].name)
+    if args.manifests:
+        print(story.path.read_text(encoding="utf-8"), end="")
+        return errors.OK
+    tell(story, make_console(), None if args.speed is None else _pause(args.speed))
     return errors.OK
 
 
@@ -113,7 +120,10 @@ def tell(story: Story, console: Console, pause: Pause | None = None) -> None:
     console.print()
     teller.heading("In short")
     teller.paragraph(in_short(simulation))
-    teller.paragraph(f"Next: {story.try_next}", style="bold")
+    console.print()
+    teller.heading("Next")
+    for command in story.try_next:
+        console.print(f"  {command}", style="bold", soft_wrap=True)  # to be copied: never wrapped
     console.print()
 
 

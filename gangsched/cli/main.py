@@ -9,6 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from gangsched import __version__
@@ -117,9 +118,14 @@ def _dispatch(arguments: list[str]) -> int:
     if command is None:
         raise errors.UsageError(_unknown(name))
     module = cast("_Module", quickly(command.module))
-    parser = argparse.ArgumentParser(prog=f"gangsched {name}", description=command.description, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog=f"{_program()} {name}", description=command.description, allow_abbrev=False)
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments[1:]))
+
+
+def _program() -> str:
+    """What was typed before the command."""
+    return "kubectl gangsched" if Path(sys.argv[0]).name.startswith("kubectl-") else "gangsched"
 
 
 def _available() -> list[Command]:
@@ -136,16 +142,18 @@ def _unknown(name: str) -> str:
 
 def _overview() -> str:
     rows = [(c.name, c.summary) for c in _available()] + [("version", "print the version")]
+    program = _program()
     lines = [
-        "usage: gangsched <command> [options]",
+        f"usage: {program} <command> [options]",
         "",
         "A second scheduler for Kubernetes: gangs start whole or not at all.",
         "",
         "commands:",
         *(f"  {name:<12} {summary}" for name, summary in rows),
         "",
-        "'gangsched <command> --help' shows the options of a command. First steps, without a cluster:",
-        "  gangsched plan -f examples/koordinator/",
+        f"'{program} <command> --help' shows the options of a command. First steps, without a cluster:",
+        f"  {program} demo",
+        f"  {program} demo --manifests | {program} plan -f -",
     ]
     return "\n".join(lines)
 

@@ -67,7 +67,6 @@ def test_the_quota_story_comes_full_circle(capsys):
     words = " ".join(text.split())
     assert "reclamation within the cohort while borrowing" in words
     assert "insufficient unused quota for cpu in flavor default-flavor, 2 more needed" in words
-    assert text.rstrip().splitlines()[-1].startswith(" Next")
 
 
 def test_the_koordinator_story_shows_who_why_and_where(capsys):
@@ -97,7 +96,7 @@ def test_without_a_terminal_there_are_80_plain_columns(capsys, name):
     text = told(capsys, name)
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
-    assert f"Next: {demo.find(name).try_next.split(',')[0][:20]}" in text
+    assert [line.strip() for line in text.splitlines() if line][-2:] == list(demo.find(name).try_next)
 
 
 def test_on_a_terminal_there_is_colour():

@@ -50,6 +50,16 @@ def test_help_of_a_command(args, capsys):
     assert "Exit code" in out
 
 
+def test_the_plugin_of_kubectl_says_what_was_typed(monkeypatch, capsys):
+    """`kubectl gangsched` runs kubectl-gangsched; its help names what a user would type."""
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-gangsched"])
+    assert main([]) == 0
+    assert "usage: kubectl gangsched <command>" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["plan", "--help"])
+    assert capsys.readouterr().out.startswith("usage: kubectl gangsched plan ")
+
+
 @pytest.mark.parametrize("arg", ["version", "--version", "-V"])
 def test_version(arg, capsys):
     """The version is that of the package."""
