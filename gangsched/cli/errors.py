@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gangsched.cluster.manifests.errors import ErrorRecord
+    from gangsched.cluster.manifests.errors import ErrorRecord, Warned
 
-#: Exit codes: done; input, configuration or arguments that were not understood; interrupted; nobody reads the output.
-OK, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
+#: Exit codes: done; failed, as when the disk is full; input, configuration or arguments that were not understood;
+#: interrupted; the output is not read.
+OK, FAILED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 
 class UsageError(ValueError):
@@ -46,6 +47,16 @@ def complain(lines: Iterable[str]) -> None:
     """Say it on stderr."""
     for line in lines:
         print(f"gangsched: {line}", file=sys.stderr)
+
+
+def warn(warnings: Iterable[Warned]) -> None:
+    """Say on stderr what in the input was understood otherwise than somebody may think."""
+    from gangsched.cluster.manifests.errors import one_line  # noqa: PLC0415 - as above
+
+    for each in warnings:
+        where = f"document {each['document']} ({each['object']})"
+        text = ": ".join(part for part in (each["file"], where, each["field"], each["message"]) if part)
+        print(f"gangsched: warning: {one_line(text)}", file=sys.stderr)
 
 
 def complain_of(error: BaseException) -> None:

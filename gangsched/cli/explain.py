@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
         _print_json([(d, state.milliseconds(d)) for d in found.decisions], warnings, None, found.drained)
         return errors.OK
     _print(state, found)
+    errors.warn(warnings)
     return errors.OK
 
 

@@ -48,7 +48,7 @@ def read_cluster(args: argparse.Namespace) -> Live:
     from gangsched.runtime import outside  # noqa: PLC0415
     from gangsched.runtime.reading import read_once  # noqa: PLC0415
 
-    configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="warning"))
+    configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
     try:
         connection = outside.connect(configuration)
         print(f"gangsched: reading {connection}", file=sys.stderr)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib.util
 import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, NoReturn, Protocol, cast
 
 from gangsched import __version__
 from gangsched.cli import errors
@@ -68,8 +69,17 @@ COMMANDS = (
         "keep the status of groups and queues up to date",
         "Run the controllers that write the status of group and queue objects.",
     ),
+    Command("completion", "print a script that completes commands in a shell", "Print a script for a shell."),
     Command("config", "check a configuration file, or print the defaults", "Work with configuration files."),
 )
+
+
+class Parser(argparse.ArgumentParser):
+    """Arguments that are not understood end as all bad input does: in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises :class:`~gangsched.cli.errors.UsageError`."""
+        raise errors.UsageError(f"{message} (see {self.prog} --help)")
 
 
 class _Module(Protocol):
@@ -81,6 +91,8 @@ class _Module(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0, 2 for what the user can mend, 130 when interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an arrow must not end a command in a C locale
@@ -91,9 +103,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(file=sys.stderr)  # the shell's prompt goes below the ^C
         return errors.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has gone. The interpreter would complain again when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return errors.BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        errors.complain([f"the output cannot be written: {error.strerror}"])
+        _forget_output()
+        return errors.FAILED
     except Exception as error:
         lines = errors.problems(error)
         if lines is None:
@@ -103,9 +120,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _forget_output() -> None:
+    """Nothing can be written. The interpreter would complain again when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _dispatch(arguments: list[str]) -> int:
     name = arguments[0] if arguments else ""
     if name in _VERSION:
+        if len(arguments) > 1:
+            raise errors.UsageError(f"{name} takes no arguments")
         print(f"gangsched {__version__}")
         return errors.OK
     if name in _HELP and len(arguments) > 1:
@@ -118,7 +142,7 @@ def _dispatch(arguments: list[str]) -> int:
     if command is None:
         raise errors.UsageError(_unknown(name))
     module = cast("_Module", quickly(command.module))
-    parser = argparse.ArgumentParser(prog=f"{_program()} {name}", description=command.description, allow_abbrev=False)
+    parser = Parser(prog=f"{_program()} {name}", description=command.description, allow_abbrev=False)
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments[1:]))
 

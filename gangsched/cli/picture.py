@@ -32,8 +32,9 @@ class Glyphs:
 class Painter:
     """Draws nodes with the resource that is the scarcest in this history, and one colour per gang."""
 
-    def __init__(self, history: History, glyphs: Glyphs, bar_width: int = 36) -> None:
+    def __init__(self, history: History, glyphs: Glyphs, bar_width: int = 36, most_nodes: int = MAX_NODES) -> None:
         self.glyphs = glyphs
+        self._most_nodes = most_nodes
         self._width = bar_width
         self.resource = scarcest(history)
         self._colours: dict[GangId, str] = {}
@@ -45,22 +46,22 @@ class Painter:
         """The colour of the pod's gang."""
         return self._colours.get(pod.gang, "default")
 
-    def nodes(self, now: Moment) -> Table:
+    def nodes(self, now: Moment, name_width: int = 20) -> Table:
         """One line per node."""
         grid = Table.grid(padding=(0, 1))
-        grid.add_column(no_wrap=True, style="bold", max_width=20, overflow="ellipsis")
+        grid.add_column(no_wrap=True, style="bold", max_width=name_width, overflow="ellipsis")
         grid.add_column(no_wrap=True)
         grid.add_column(no_wrap=True, overflow="ellipsis")
         names = sorted(now.nodes, key=_natural)
-        for name in names[:MAX_NODES]:
+        for name in names[: self._most_nodes]:
             node = now.nodes[name]
             pods = sorted(now.pods_on(name), key=lambda p: (p.live, p.key))
             held = sorted(
                 (p for p in now.pods.values() if p.nominated_node == name and not p.node), key=lambda p: p.key
             )
             grid.add_row(_clean(name), self._bar(node, pods), self._legend(node, pods, held))
-        if len(names) > MAX_NODES:
-            grid.add_row(f"… {len(names) - MAX_NODES} more")
+        if len(names) > self._most_nodes:
+            grid.add_row(f"… {len(names) - self._most_nodes} more")
         return grid
 
     def _bar(self, node: Node, pods: Sequence[Pod]) -> Text:

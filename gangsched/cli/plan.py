@@ -90,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
 
     leaving: list[Leaving] = []
     decisions = list(decide(loaded, options, moment, leaving))
-    render(decisions, loaded.warnings, options.scheduler_names, _others_pending(loaded, options), drained=leaving)
+    render(decisions, options.scheduler_names, _others_pending(loaded, options), drained=leaving)
+    errors.warn(loaded.warnings)
     return errors.OK
 
 

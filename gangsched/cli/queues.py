@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         _print_json([entry(row) for row in found], warnings, None)
     else:
         render(found, make_console())
+        errors.warn(warnings)
     return errors.OK
 
 

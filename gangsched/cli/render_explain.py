@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from gangsched.cli.explaining import Explanation
-from gangsched.cli.render_plan import clean, gang_panel, make_console, printed
+from gangsched.cli.render_plan import clean, gang_panel, headline, make_console, most_rows, printed
 
 _STYLES = {
     "victim": "bold red",
@@ -23,13 +22,14 @@ _STYLES = {
 
 def render(found: Explanation, milliseconds: float = 0.0, console: Console | None = None) -> None:
     """Print it. ``milliseconds`` is what its own decision took."""
+    out = console or make_console()
     parts: list[RenderableType] = []
     if found.own is not None:
-        parts.append(gang_panel(found.own, milliseconds))
+        parts.append(gang_panel(found.own, milliseconds, most_rows(out)))
     else:
         head = Text(found.word.upper(), style=_STYLES.get(found.word, "bold"))
         head.append(f"  {clean(found.sentence)}", style="default")
-        parts.append(Rule(Text(clean(found.title), style="bold"), align="left", style="dim"))
+        parts.append(headline(Text(clean(found.title), style="bold")))
         parts.append(Padding(head, (0, 0, 0, 2), expand=False))
     grid = Table.grid(padding=(0, 2), expand=False)
     grid.add_column(style="dim", no_wrap=True)
@@ -39,4 +39,4 @@ def render(found: Explanation, milliseconds: float = 0.0, console: Console | Non
             grid.add_row(section.label if i == 0 else "", Text(clean(line)))
     if grid.row_count:
         parts.append(Padding(grid, (0, 0, 0, 2), expand=False))
-    printed(console or make_console(), lambda out: out.print(Group(*parts)))
+    printed(out, lambda console: console.print(Group(*parts)))

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console, Group, RenderableType
+from rich.constrain import Constrain
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from gangsched.cluster.manifests.errors import Warned, one_line
+from gangsched.cluster.manifests.errors import one_line
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, QuotaUse, UnitRef, Victim
 from gangsched.core.preemption.drained import Leaving
 
-#: Longer lists end in "… and 12 more": a gang may have thousands of members.
+#: On a terminal longer lists end in "… and 12 more": a gang may have thousands of members.
 MAX_ROWS = 40
-#: Width of the output where there is no terminal to ask.
-PLAIN_WIDTH = 120
+#: Rules need go no further.
+_RULE_WIDTH = 120
+#: No line is as long: what goes into a file or a pipe is neither wrapped nor cut off.
+_ENDLESS = 100_000
 
 _STYLES = {
     BIND: "bold green",
@@ -33,22 +37,31 @@ _METHODS = {"evict": "through the Eviction API", "suspend": "by suspending its o
 
 
 def make_console() -> Console:
-    """A console that neither guesses colours into names nor wraps a log file at 80 columns."""
+    """A console that neither guesses colours into names nor wraps what goes into a file or a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PLAIN_WIDTH
+        console.width = _ENDLESS
     return console
+
+
+def most_rows(console: Console, on_terminal: int = MAX_ROWS) -> int:
+    """How long a list may be: in a file or a pipe, as long as it is."""
+    return on_terminal if console.is_terminal else sys.maxsize
+
+
+def headline(title: Text) -> RenderableType:
+    """A title with a rule behind it."""
+    return Constrain(Rule(title, align="left", style="dim"), max(_RULE_WIDTH, title.cell_len + 4))
 
 
 def render(
     decisions: Sequence[tuple[Decision, float]],
-    warnings: Sequence[Warned],
     scheduler_names: Sequence[str],
     others: Counter[str] | None = None,
     console: Console | None = None,
     drained: Sequence[Leaving] = (),
 ) -> None:
-    """Print decisions (with the milliseconds each took) and warnings.
+    """Print decisions, with the milliseconds each took.
 
     ``others`` counts the pending pods of scheduler names that are not ours: a hint when there is no decision.
     ``drained`` are the workloads that leave because their queue is stopped.
@@ -56,22 +69,25 @@ def render(
 
     def write(out: Console) -> None:
         for each in drained:
-            out.print(_drained(each))
+            out.print(_drained(each, most_rows(out)))
             out.print()
-        _print(out, decisions, warnings, scheduler_names, others or Counter())
+        for decision, milliseconds in decisions:
+            out.print(gang_panel(decision, milliseconds, most_rows(out)))
+            out.print()
+        out.print(_summary([d for d, _ in decisions], scheduler_names, others or Counter()))
 
     printed(console or make_console(), write)
 
 
-def _drained(found: Leaving) -> RenderableType:
+def _drained(found: Leaving, most: int) -> RenderableType:
     """A workload that leaves for nobody's sake, or should."""
     word, style = ("HELD UP", "bold red") if found.blocked else ("DRAINED", "bold yellow")
     head = Text(word, style=style)
     head.append(clean(f"  {found.stop} is stopped (HoldAndDrain)"), style="default")
     lines = [Text(clean(f"it stays for now: {found.blocked}"))] if found.blocked else _victims(found.victims)
-    body = Group(head, *_limited(lines))
+    body = Group(head, *_limited(lines, most))
     title = Text(clean(found.name), style="bold")
-    return Group(Rule(title, align="left", style="dim"), Padding(body, (0, 0, 0, 2), expand=False))
+    return Group(headline(title), Padding(body, (0, 0, 0, 2), expand=False))
 
 
 def printed(out: Console, write: Callable[[Console], None]) -> None:
@@ -85,28 +101,8 @@ def printed(out: Console, write: Callable[[Console], None]) -> None:
     out.file.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
-def _print(
-    out: Console,
-    decisions: Sequence[tuple[Decision, float]],
-    warnings: Sequence[Warned],
-    scheduler_names: Sequence[str],
-    others: Counter[str],
-) -> None:
-    for decision, milliseconds in decisions:
-        out.print(gang_panel(decision, milliseconds))
-        out.print()
-    for each in warnings:
-        where = f"{each['file']}, document {each['document']} ({each['object']})"
-        text = Text("warning ", style="yellow")
-        text.append(clean(": ".join(p for p in (where, each["field"], each["message"]) if p)), style="default")
-        out.print(text)
-    if warnings:
-        out.print()
-    out.print(_summary([d for d, _ in decisions], scheduler_names, others))
-
-
-def gang_panel(decision: Decision, milliseconds: float) -> RenderableType:
-    """One decision with everything that is known about it."""
+def gang_panel(decision: Decision, milliseconds: float, most: int) -> RenderableType:
+    """One decision with everything that is known about it; lists have at most so many rows."""
     title = Text(clean(decision.gang.key), style="bold")
     title.append(f"  {clean(decision.kind)} · priority {decision.priority}", style="default")
     outcome = Text(decision.outcome.upper(), style=_STYLES.get(decision.outcome, "bold"))
@@ -118,7 +114,7 @@ def gang_panel(decision: Decision, milliseconds: float) -> RenderableType:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for label, rows in _sections(decision):
-        for i, row in enumerate(_limited(rows)):
+        for i, row in enumerate(_limited(rows, most)):
             grid.add_row(label if i == 0 else "", row)
     if grid.row_count:
         body.append(grid)
@@ -129,7 +125,7 @@ def gang_panel(decision: Decision, milliseconds: float) -> RenderableType:
         foot += "; the search was cut short at its limit"
         foot += "" if decision.optimal else ", so a less harmful choice may exist"
     body.append(Text(foot, style="dim"))
-    return Group(Rule(title, align="left", style="dim"), Padding(Group(*body), (0, 0, 0, 2), expand=False))
+    return Group(headline(title), Padding(Group(*body), (0, 0, 0, 2), expand=False))
 
 
 def _sentence(decision: Decision) -> str:
@@ -229,10 +225,10 @@ def _two_columns(rows: Iterable[tuple[str, str]]) -> list[Text]:
     return [Text(f"{left:<{width}}  {right}") for left, right in pairs]
 
 
-def _limited(rows: list[Text]) -> list[Text]:
-    if len(rows) <= MAX_ROWS:
+def _limited(rows: list[Text], most: int) -> list[Text]:
+    if len(rows) <= most:
         return rows
-    return [*rows[: MAX_ROWS - 1], Text(f"… and {len(rows) - MAX_ROWS + 1} more (-o json has all)", style="dim")]
+    return [*rows[: most - 1], Text(f"… and {len(rows) - most + 1} more (-o json has all)", style="dim")]
 
 
 def _summary(decisions: Sequence[Decision], scheduler_names: Sequence[str], others: Counter[str]) -> Text:

@@ -7,21 +7,20 @@ from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from gangsched.cli.picture import Glyphs, Painter
-from gangsched.cli.render_plan import make_console
+from gangsched.cli.picture import MAX_NODES, Glyphs, Painter
+from gangsched.cli.render_plan import headline, make_console, most_rows, printed
 from gangsched.cli.simulate import Simulation, pods_of, summary_of
 from gangsched.cli.story import clock
-from gangsched.cluster.manifests.errors import Warned, one_line
+from gangsched.cluster.manifests.errors import one_line
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.drained import drained_queue
 from gangsched.cluster.sim.history import Entry
 from gangsched.cluster.sim.replay import moment
 
-#: Longer tables end in a line that says so; ``-o json`` has everything.
+#: On a terminal longer tables end in a line that says so; ``-o json`` has everything.
 MAX_ROWS = 400
 
 #: What tables need beside names: their other columns, and the space between.
@@ -48,31 +47,28 @@ _STYLES = {
 }
 
 
-def render(simulation: Simulation, warnings: Sequence[Warned], console: Console | None = None) -> None:
+def render(simulation: Simulation, console: Console | None = None) -> None:
     """Print the run."""
-    out = console or make_console()
-    out.print(_timeline(simulation, out.width))
+    printed(console or make_console(), lambda out: _print(out, simulation))
+
+
+def _print(out: Console, simulation: Simulation) -> None:
+    most = most_rows(out, MAX_ROWS)
+    out.print(_timeline(simulation, out.width, most))
     out.print()
-    out.print(_title("nodes at the end"))
-    painter = Painter(simulation.history, Glyphs(out.encoding))
-    out.print(Padding(painter.nodes(moment(simulation.history, len(simulation.history))), (0, 0, 0, 2), expand=False))
+    out.print(headline(Text("nodes at the end", style="bold")))
+    painter = Painter(simulation.history, Glyphs(out.encoding), most_nodes=most_rows(out, MAX_NODES))
+    nodes = painter.nodes(moment(simulation.history, len(simulation.history)), out.width // 4)
+    out.print(Padding(nodes, (0, 0, 0, 2), expand=False))
     out.print()
-    out.print(_title("pods"))
-    out.print(_pods(pods_of(simulation), out.width))
+    out.print(headline(Text("pods", style="bold")))
+    out.print(_pods(pods_of(simulation), out.width, most))
     out.print()
-    for each in warnings:
-        where = f"{each['file']}, document {each['document']} ({each['object']})"
-        text = ": ".join(p for p in (where, each["field"], each["message"]) if p)
-        out.print(Text(f"warning {one_line(text)}", style="yellow"))
     for line in _summary(summary_of(simulation)):
         out.print(line)
 
 
-def _title(text: str) -> Rule:
-    return Rule(Text(text, style="bold"), align="left", style="dim")
-
-
-def _timeline(simulation: Simulation, width: int) -> Table:
+def _timeline(simulation: Simulation, width: int, most: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("TIME", no_wrap=True, style="dim", justify="right")
     table.add_column("WHO", no_wrap=True)
@@ -85,7 +81,7 @@ def _timeline(simulation: Simulation, width: int) -> Table:
         if (e.verb not in _HIDDEN and (e.changed or e.verb == log.DECIDE)) or e.outcome != log.OK
     ]
     half = max(_NARROWEST, (width - _TIMELINE_WITHOUT_NAMES) // 2)
-    for entry in told[:MAX_ROWS]:
+    for entry in told[:most]:
         verb = entry.verb if entry.outcome == log.OK else f"{entry.verb} ({entry.outcome})"
         table.add_row(
             clock(entry.at_seconds),
@@ -94,8 +90,8 @@ def _timeline(simulation: Simulation, width: int) -> Table:
             Text(_broken(one_line(entry.object), half)),
             Text(_broken(one_line(_detail(entry)), half)),
         )
-    if len(told) > MAX_ROWS:
-        table.add_row("…", "", "", f"{len(told) - MAX_ROWS} more (-o json has all)", "")
+    if len(told) > most:
+        table.add_row("…", "", "", f"{len(told) - most} more (-o json has all)", "")
     return table
 
 
@@ -148,12 +144,12 @@ def _cap(longest: Sequence[int], room: int) -> int:
     return next((cap for cap in range(room, _NARROWEST, -1) if sum(min(n, cap) for n in longest) <= room), _NARROWEST)
 
 
-def _pods(pods: dict[str, dict[str, Any]], width: int) -> Table:
+def _pods(pods: dict[str, dict[str, Any]], width: int, most: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("POD", "GANG", "PRIORITY", "PHASE", "NODE", "ARRIVED", "BOUND", "ENDED"):
         table.add_column(name, no_wrap=True, justify="right" if name == "PRIORITY" else "left")
     table.add_column("WHY", overflow="fold", style="dim")
-    shown = list(pods.items())[:MAX_ROWS]
+    shown = list(pods.items())[:most]
     columns = [
         {one_line(key) for key, _ in shown},
         {one_line(_name(pod["gang"])) for _, pod in shown},
@@ -173,8 +169,8 @@ def _pods(pods: dict[str, dict[str, Any]], width: int) -> Table:
             *("" if pod[field] is None else clock(pod[field]) for field in ("arrivedAt", "boundAt", "endedAt")),
             Text(f"for {preemptor}" if preemptor else one_line(pod["message"] or _drained(pod))),
         )
-    if len(pods) > MAX_ROWS:
-        table.add_row(f"… {len(pods) - MAX_ROWS} more (-o json has all)")
+    if len(pods) > most:
+        table.add_row(f"… {len(pods) - most} more (-o json has all)")
     return table
 
 

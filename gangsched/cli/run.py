@@ -96,7 +96,7 @@ def _controllers(wanted: GroupStatus, kubeconfig: str | None, context: str | Non
 def _print_decisions(decisions: Iterable[Any], configuration: Configuration) -> None:
     from gangsched.cli.render_plan import render  # noqa: PLC0415 - only here is anything drawn
 
-    render(list(decisions), [], [profile.scheduler_name for profile in configuration.profiles])
+    render(list(decisions), [profile.scheduler_name for profile in configuration.profiles])
 
 
 def announce(connection: Connection, configuration: Configuration, *, dry_run: bool) -> None:

@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
         case _:
             from gangsched.cli.render_simulation import render  # noqa: PLC0415 - rich takes longer than the run
 
-            render(simulation, loaded.warnings)
+            render(simulation)
+            errors.warn(loaded.warnings)
     return errors.OK
 
 

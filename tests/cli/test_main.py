@@ -81,12 +81,19 @@ def test_an_unknown_command_names_the_nearest(arg, words, capsys):
     assert words in capsys.readouterr().err
 
 
-def test_unknown_options_end_with_usage(capsys):
-    """Two, as for all bad input."""
-    with pytest.raises(SystemExit) as ended:
-        main(["plan", "-f", "x", "--frobnicate"])
-    assert ended.value.code == 2
-    assert "--frobnicate" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["plan", "-f", "x", "--frobnicate"], "unrecognized arguments: --frobnicate (see gangsched plan --help)"),
+        (["plan"], "the following arguments are required: -f/--filename (see gangsched plan --help)"),
+        (["config", "validate"], "the following arguments are required: FILE (see gangsched config validate --help)"),
+        (["version", "--foo"], "version takes no arguments"),
+    ],
+)
+def test_arguments_that_are_not_understood_are_one_line(args, line, capsys):
+    """In the form of all errors, with the exit code of bad input."""
+    assert main(args) == 2
+    assert capsys.readouterr() == ("", f"gangsched: {line}\n")
 
 
 @pytest.mark.parametrize("each", COMMANDS, ids=lambda c: c.name)
@@ -155,6 +162,50 @@ def test_a_closed_pipe_ends_quietly():
     )
     os.close(write_end)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "words"),
+    [(">/dev/full", 1, "gangsched: the output cannot be written: No space left on device\n"), (">&-", 0, "")],
+)
+def test_output_that_cannot_be_written(redirection, code, words):
+    """A full disk is one line; a closed stdout is what its owner wanted."""
+    command = f"{sys.executable} -m gangsched.cli.main --help {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, words)
+
+
+def completed(*words):
+    """What bash offers for the last of these words."""
+    script = "source <({0} -m gangsched completion bash); COMP_WORDS=({1}); COMP_CWORD={2}; _gangsched; echo {3}"
+    program = script.format(sys.executable, " ".join(words) or "''", len(words) - 1, '"${COMPREPLY[@]}"')
+    return subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("gangsched", "ex"), ["explain"]),
+        (("gangsched", "plan", "--sch"), ["--scheduler-name"]),
+        (("gangsched", "simulate", "-o", "''"), ["table", "json", "html"]),
+        (("gangsched", "plan", "--config", "''"), []),
+        (("gangsched", "config", "va"), ["validate"]),
+    ],
+)
+def test_completion_in_bash(words, offered):
+    """Commands, options, their values, and arguments; files where a value is one."""
+    assert completed(*words) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_option(shell, capsys):
+    """Each shell gets each command and each long option."""
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for command in cli._available():
+        assert command.name in script
+    for option in ("scheduler-name", "dry-run", "namespace", "arrival"):
+        assert (f"-l {option}" if shell == "fish" else f"--{option}") in script
 
 
 def test_output_survives_a_terminal_without_unicode():

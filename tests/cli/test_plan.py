@@ -144,6 +144,16 @@ def test_files_folders_and_stdin_together(plan, file, monkeypatch):
     assert [d["outcome"] for d in answer["decisions"]] == ["bind", "bind"]
 
 
+def test_warnings_go_to_stderr(file, capsys):
+    """With file, document, object and field, and in the form of errors; the table stays alone on stdout."""
+    path = str(file("apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: x}\n"))
+    for command in ("plan", "simulate", "queues"):
+        assert main([command, "-f", path]) == 0
+        out, err = capsys.readouterr()
+        assert "Gadget" not in out
+        assert err.startswith(f"gangsched: warning: {path}: document 1 (Gadget x): kind: unknown kind")
+
+
 def test_an_unknown_kind_is_a_warning(plan, file):
     """It is named, and the rest is planned."""
     widget = "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}}"

@@ -17,11 +17,11 @@ GANG = GangId("scheduling.sigs.k8s.io", "ns", "train", "me")
 BASE = Decision(gang=GANG, kind="PodGroup", group=(), priority=7, required=2, outcome="bind")
 
 
-def shown(*decisions, warnings=(), others=None, width=120):
+def shown(*decisions, others=None, width=120, terminal=False):
     """The text of these decisions, as in a file."""
     file = io.StringIO()
-    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
-    render([(d, 1.0) for d in decisions], warnings, ("me",), others, console)
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, force_terminal=terminal)
+    render([(d, 1.0) for d in decisions], ("me",), others, console)
     return file.getvalue()
 
 
@@ -155,10 +155,12 @@ def test_a_gap_in_words(gap, words):
 
 
 def test_long_lists_end():
-    """A gang of thousands does not scroll everything else away."""
-    text = shown(decided(placements=placed(*(f"w-{i:04}" for i in range(500)))))
+    """On a terminal a gang of thousands does not scroll everything else away; a file has all of it."""
+    large = decided(placements=placed(*(f"w-{i:04}" for i in range(500))))
+    text = shown(large, terminal=True)
     assert len(text.splitlines()) < MAX_ROWS + 10
     assert f"… and {500 - MAX_ROWS + 1} more" in text
+    assert "w-0499" in shown(large)
 
 
 def test_the_last_line_counts():
@@ -173,12 +175,6 @@ def test_an_empty_plan_says_whose_pods_wait():
     assert "2 pods of koord-scheduler are: --scheduler-name koord-scheduler" in shown(
         others=Counter({"koord-scheduler": 2})
     )
-
-
-def test_warnings_follow_the_decisions():
-    """With file, document, object and field."""
-    warned = {"file": "a.yaml", "document": 3, "object": "Foo x", "field": "kind", "message": "unknown kind 'Foo'"}
-    assert "warning a.yaml, document 3 (Foo x): kind: unknown kind 'Foo'" in shown(decided(), warnings=[warned])
 
 
 def test_names_cannot_steer_the_terminal():
@@ -196,10 +192,14 @@ def test_narrow_terminals_lose_nothing():
     assert max(map(len, text.splitlines())) <= 40
 
 
-def test_files_get_wide_lines_without_trailing_blanks(monkeypatch):
-    """Where no terminal sets the width, names need not be folded at 80 columns."""
+def test_files_get_whole_lines_without_trailing_blanks(monkeypatch, capsys):
+    """What goes into a pipe is neither wrapped nor cut off: a name can be found there."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert make_console().width == 120
+    why = " ".join(["because"] * 100)
+    render([(decided(outcome="preempt", victims=(victim("x" * 200, why=why),)), 1.0)], ("me",), None, make_console())
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "victims" in line]
+    assert "x" * 200 in line
+    assert line.endswith(why)
     assert not any(line.endswith(" ") for line in shown(decided(placements=placed("a"))).splitlines())
 
 

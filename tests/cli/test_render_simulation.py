@@ -20,13 +20,30 @@ VICTIM = "nightly-preprocessing-pipeline-worker-000017"
 
 @pytest.fixture(params=[100, 130, 200])
 def lines(request: pytest.FixtureRequest) -> list[str]:
-    """A gang with a long name evicts a pod with another from a node with a third; printed at this width."""
+    """A gang with a long name evicts a pod with another from a node with a third; on a terminal of this width."""
+    return played(request.param, terminal=True)
+
+
+def played(width: int | None, *, terminal: bool) -> list[str]:
+    """The lines of that run."""
     members = [pod(f"{GANG}-worker-{n}").cpu(2).priority(9).gang(GANG) for n in range(2)]
     objects: list[Built] = [node(NODE), pod(VICTIM).cpu(3).on(NODE), gang(GANG).min(2), *members]
     out = io.StringIO()
     run = simulate([event(each) for each in objects], Options(), until_seconds=120.0)
-    render(run, [], Console(file=out, width=request.param, highlight=False))
-    return out.getvalue().splitlines()
+    console = Console(file=out, width=width, highlight=False, force_terminal=terminal, color_system=None)
+    render(run, console)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def test_in_a_pipe_names_are_whole() -> None:
+    """Each pod, gang and node can be found in the line of its pod."""
+    lines = played(100_000, terminal=False)
+    (head,) = (n for n, line in enumerate(lines) if line.startswith("POD"))
+    member = next(line for line in lines[head:] if f"d/{GANG}-worker-0" in line)
+    assert member.split()[1] == GANG
+    assert NODE in member
+    assert any(line.strip().startswith(NODE) for line in lines)
+    assert not any("…" in line for line in lines)
 
 
 def test_names_break_at_separators(lines: list[str]) -> None:
