@@ -85,7 +85,10 @@ def test_missing_kubeconfig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_unknown_context(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A context that the kubeconfig does not have is one line that names those it has."""
     assert cli.main(["run", "--kubeconfig", str(kubeconfig), "--context", "prod"]) == 2
-    assert capsys.readouterr().err == f"gangsched: kubeconfig {kubeconfig} has no context 'prod'; it has: test\n"
+    assert (
+        capsys.readouterr().err
+        == f"gangsched: kubeconfig {kubeconfig}, context prod: no context 'prod'; it has: test\n"
+    )
 
 
 def test_bad_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

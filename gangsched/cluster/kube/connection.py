@@ -1,15 +1,13 @@
 """How to reach the API server and who we are there, as kubeconfig files or the pod's service account say it.
 
-kubernetes_asyncio knows the formats (contexts, client certificates, tokens, exec plug-ins, OIDC) and is asked for all
-but the plainest; this module turns every way in which that can fail into :class:`ConnectionConfigError`, and makes
-from the result what requests are sent with. What only few need is imported when it is: a scheduler that starts late
-decides late.
+:mod:`gangsched.cluster.kube.kubeconfig` reads them; this module turns every way in which that can fail into
+:class:`ConnectionConfigError`, and makes from the result what requests are sent with. What only few need is imported
+when it is: a scheduler that starts late decides late.
 """
 
 from __future__ import annotations
 
 import asyncio
-import binascii
 import os
 import ssl
 import time
@@ -22,7 +20,7 @@ import structlog
 import yaml
 
 from gangsched import __version__
-from gangsched.cluster.kube.plain import from_kubeconfig, from_service_account
+from gangsched.cluster.kube.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
 from gangsched.cluster.kube.pool import Http, Pool
 
 if TYPE_CHECKING:
@@ -33,12 +31,8 @@ _log = structlog.get_logger(__name__)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: An exec plug-in (a cloud's login helper) that takes longer than this has hung.
 LOGIN_TIMEOUT_SECONDS = 60.0
-#: Credentials of a kubeconfig are read again this often: token files rotate, and nothing tells us.
-REREAD_SECONDS = 300.0
-#: The kubelet rotates the pod's own token; it is read again this often, as in-cluster clients do.
-SERVICE_ACCOUNT_REREAD_SECONDS = 60.0
-#: Exec credentials are replaced this long before they expire.
-EXPIRY_MARGIN_SECONDS = 120.0
+#: Credentials that could not be read again are tried again after this time.
+RETRY_SECONDS = 300.0
 #: A server that rejects our credentials does not make us run a plug-in more often than this.
 REJECTED_PAUSE_SECONDS = 10.0
 #: Two MiB: objects of etcd's maximum size must fit into a few reads, not thousands.
@@ -84,9 +78,8 @@ class Connection:
         self.namespace = ""
         self.description = ""
         self.server = ""
-        self._configuration: Any = None
+        self._credentials = Credentials(host="")
         self._tls: ssl.SSLContext | None = None
-        self._certificate: tuple[str, str] | None = None
         self._reread_at = float("inf")
         self._last_login = float("-inf")
 
@@ -102,98 +95,37 @@ class Connection:
         if self._wanted_context and self._kubeconfig:
             where += f", context {self._wanted_context}"
         try:
-            loading = self._from_kubeconfig() if self._kubeconfig else self._from_service_account()
-            self._use(await _or_abandon(loading, LOGIN_TIMEOUT_SECONDS))
-        except ConnectionConfigError:
-            raise
+            self._use(await _or_abandon(self._read(), LOGIN_TIMEOUT_SECONDS))
         except TimeoutError:
             raise ConnectionConfigError(f"{where}: no credentials after {LOGIN_TIMEOUT_SECONDS:.0f} s") from None
         except yaml.YAMLError as error:
             raise ConnectionConfigError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise ConnectionConfigError(f"{where}: {error}") from None
-        except (binascii.Error, ValueError) as error:
-            raise ConnectionConfigError(f"{where}: {error}") from None
-        except (TypeError, AttributeError, KeyError, AssertionError) as error:
-            # The loader trusts the file's shape and trips over a list where a mapping should be.
-            raise ConnectionConfigError(f"{where}: not shaped like a kubeconfig ({error!r})") from None
 
-    async def _from_kubeconfig(self) -> Any:
-        path = self._kubeconfig
-        assert path
-        plain = from_kubeconfig(path, self._wanted_context)
-        if plain is not None:
-            self.context, self.namespace = plain.context, plain.namespace
-            self.description = f"kubeconfig {path}, context {self.context}"
-            self._reread_at = self._clock() + REREAD_SECONDS
-            return plain
-        # Imported late: the client package takes more than a second.
-        from kubernetes_asyncio import config as loaders  # noqa: PLC0415
-        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
+    async def _read(self) -> Credentials:
+        if self._kubeconfig:
+            found, login = from_kubeconfig(self._kubeconfig, self._wanted_context)
+            if login is not None:
+                await log_in(found, login)
+            return found
+        return from_service_account(SERVICE_ACCOUNT_TOKEN, SERVICE_ACCOUNT_CA)
 
-        try:
-            contexts, current = loaders.list_kube_config_contexts(path)
-            names = sorted(str(c["name"]) for c in contexts)
-            self.context = self._wanted_context or (current or {}).get("name", "")
-            if self.context not in names:
-                raise ConnectionConfigError(
-                    f"kubeconfig {path} has no context {self.context!r}; it has: {', '.join(names) or 'none'}"
-                )
-            named = next(each["context"] for each in contexts if str(each["name"]) == self.context)
-            self.namespace = str(named.get("namespace") or "")
-            configuration = Configuration()
-            loader = await loaders.load_kube_config(path, context=self.context, client_configuration=configuration)
-        except loaders.ConfigException as error:
-            raise ConnectionConfigError(f"kubeconfig {path}, context {self.context or '?'}: {error}") from None
-        if not hasattr(loader, "host"):
-            raise ConnectionConfigError(f"kubeconfig {path}, context {self.context}: the cluster has no server")
-        if "BearerToken" in configuration.api_key:
-            configuration.api_key["BearerToken"] = _clean(configuration.api_key["BearerToken"])
-        now = self._clock()
-        expiry = getattr(loader, "exec_plugin_expiry", None)
-        self._reread_at = now + REREAD_SECONDS
-        if expiry is not None:
-            self._reread_at = now + max(30.0, expiry.timestamp() - time.time() - EXPIRY_MARGIN_SECONDS)
-        elif _is_exec(loader):
-            self._reread_at = float("inf")  # valid until the server says otherwise; running a helper costs seconds
-        self.description = f"kubeconfig {path}, context {self.context}"
-        return configuration
-
-    async def _from_service_account(self) -> Any:
-        plain = from_service_account(SERVICE_ACCOUNT_TOKEN, SERVICE_ACCOUNT_CA)
-        if plain is not None:
-            self.context = ""
-            self.description = "service account of this pod"
-            self._reread_at = self._clock() + SERVICE_ACCOUNT_REREAD_SECONDS
-            return plain
-        from kubernetes_asyncio import config as loaders  # noqa: PLC0415
-        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
-
-        configuration = Configuration()
-        try:
-            loaders.load_incluster_config(
-                client_configuration=configuration,
-                token_filename=SERVICE_ACCOUNT_TOKEN,
-                cert_filename=SERVICE_ACCOUNT_CA,
-            )
-        except loaders.ConfigException as error:
-            raise ConnectionConfigError(f"the pod's service account: {error}") from None
-        self.context = ""
-        self.description = "service account of this pod"
-        return configuration
-
-    def _use(self, configuration: Any) -> None:
-        certificate = (configuration.cert_file, configuration.key_file) if configuration.cert_file else None
+    def _use(self, found: Credentials) -> None:
         if self._tls is None:
-            self._tls = _tls_context(configuration)
-        elif configuration.ssl_ca_cert:
-            self._tls.load_verify_locations(cafile=configuration.ssl_ca_cert)  # the authority may have been replaced
-        if certificate:
+            self._tls = _tls_context(found)
+        elif found.authority:
+            self._tls.load_verify_locations(cafile=found.authority)  # the authority may have been replaced
+        if found.certificate:
             # Loading again into the same context serves a rotated certificate to all later handshakes.
-            self._tls.load_cert_chain(*certificate)
-        self._certificate = certificate
-        self._configuration = configuration
-        self.server = str(configuration.host).rstrip("/")
+            self._tls.load_cert_chain(*found.certificate)
+        self._credentials = found
+        self._reread_at = self._clock() + found.fresh_seconds
+        self.context, self.namespace = found.context, found.namespace
+        self.server = found.host.rstrip("/")
+        self.description = "service account of this pod"
+        if self._kubeconfig:
+            self.description = f"kubeconfig {self._kubeconfig}, context {found.context}"
 
     # --------------------------------------------------------------------------------------------------- using
 
@@ -224,26 +156,24 @@ class Connection:
 
     def pool(self) -> Pool | None:
         """Connections for the running event loop; None where a proxy stands in between."""
-        configuration = self._configuration
-        if configuration.proxy or (urlsplit(self.server).hostname not in _LOOPBACK and _proxied(self.server)):
+        if self._credentials.proxy or (urlsplit(self.server).hostname not in _LOOPBACK and _proxied(self.server)):
             return None
         secure = urlsplit(self.server).scheme == "https"
         agent = f"gangsched/{__version__}"
-        return Pool(self.server, self._tls if secure else None, configuration.tls_server_name or None, agent)
+        return Pool(self.server, self._tls if secure else None, self._credentials.tls_server_name, agent)
 
     @property
     def at_hand(self) -> bool:
         """Will :meth:`headers` return without waiting for anything?"""
-        hook = getattr(self._configuration, "refresh_api_key_hook", None)
-        return hook is None and self._clock() < self._reread_at
+        return self._clock() < self._reread_at
 
     async def headers(self) -> Mapping[str, str]:
         """The credentials of one request, refreshed first where that is due."""
         if self._clock() >= self._reread_at:
-            self._reread_at = self._clock() + REREAD_SECONDS
+            self._reread_at = self._clock() + RETRY_SECONDS
             await self._reload("credentials are due")
-        key = await self._configuration.get_api_key_with_prefix("BearerToken")
-        return {"Authorization": _clean(key)} if key else {}
+        token = self._credentials.token
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
     async def rejected(self) -> None:
         """The server answered 401: read the credentials again, but not in a tight loop."""
@@ -260,10 +190,10 @@ class Connection:
     def options(self) -> dict[str, Any]:
         """Further arguments for every request of the session (a proxy, another TLS server name)."""
         out: dict[str, Any] = {}
-        if self._configuration.proxy:
-            out["proxy"] = self._configuration.proxy
-        if self._configuration.tls_server_name:
-            out["server_hostname"] = self._configuration.tls_server_name
+        if self._credentials.proxy:
+            out["proxy"] = self._credentials.proxy
+        if self._credentials.tls_server_name:
+            out["server_hostname"] = self._credentials.tls_server_name
         return out
 
 
@@ -328,11 +258,11 @@ def _kubeconfig_path(given: str | os.PathLike[str] | None) -> str | None:
     )
 
 
-def _tls_context(configuration: Any) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+def _tls_context(found: Credentials) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=found.authority)
     # Many clusters' own authorities predate the extensions that Python 3.13 insists on; Go accepts them too.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not configuration.verify_ssl:
+    if not found.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
@@ -344,13 +274,3 @@ def _proxied(server: str) -> bool:
 
     parts = urlsplit(server)
     return parts.scheme in getproxies() and not proxy_bypass(parts.hostname or "")
-
-
-def _clean(header: str) -> str:
-    """Token files end with a newline, which a header cannot hold."""
-    return " ".join(header.split())
-
-
-def _is_exec(loader: Any) -> bool:
-    user = getattr(loader, "_user", None)
-    return bool(user is not None and "exec" in user)

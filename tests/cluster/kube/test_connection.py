@@ -14,6 +14,7 @@ import yaml
 from gangsched.cluster.kube import connection as module
 from gangsched.cluster.kube.client import ApiError, Client
 from gangsched.cluster.kube.connection import ConnectionConfigError, load_connection
+from gangsched.cluster.kube.kubeconfig import REREAD_SECONDS
 from gangsched.cluster.kube.retry import TokenBucket
 from tests.controlplane.plane import TOKENS, ControlPlane
 
@@ -78,7 +79,7 @@ async def test_malformed_files_are_named(tmp_path: Path, text: str, expected: st
 @pytest.mark.parametrize(
     ("context", "user", "expected"),
     [
-        ("three", {}, "has no context 'three'; it has: one, two"),
+        ("three", {}, "context three: no context 'three'; it has: one, two"),
         ("two", {}, "nowhere"),
         ("one", {"exec": {"command": "/does/not/exist", "apiVersion": "client.authentication.k8s.io/v1"}}, "/does/not"),
         ("one", {"exec": {"command": "false", "apiVersion": "client.authentication.k8s.io/v1"}}, "returned 1"),
@@ -180,10 +181,10 @@ async def test_rotated_token_file(tmp_path: Path) -> None:
     connection = await load_connection(path, clock=lambda: now[0])
     assert await connection.headers() == {"Authorization": "Bearer one"}
     token.unlink()
-    now[0] += module.REREAD_SECONDS + 1
+    now[0] += REREAD_SECONDS + 1
     assert await connection.headers() == {"Authorization": "Bearer one"}
     token.write_text("two\n")
-    now[0] += module.REREAD_SECONDS + 1
+    now[0] += REREAD_SECONDS + 1
     assert await connection.headers() == {"Authorization": "Bearer two"}
 
 
