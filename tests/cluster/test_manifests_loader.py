@@ -289,6 +289,35 @@ HOLDERS = [[], [1], [{}], [None], {}, {"a": 1}, {"a": "b"}]
 ODD = st.sampled_from([*TEXTS, *TIMES, *NUMBERS, *HOLDERS])
 
 
+def _answer(document):
+    """What becomes of one document: events and warnings, or the error."""
+    try:
+        loaded = read(json.dumps(document))
+    except InputError as error:
+        return str(error)
+    return loaded.events, loaded.warnings
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: f"{d['kind']} {d['apiVersion']}")
+def test_a_null_is_as_good_as_nothing(document):
+    """In the place of any field, as in the API; but for maps from text to text, whose values are text."""
+    for *above, key in (path for path in _paths(document) if path):
+        if isinstance(key, int) or {"labels", "annotations", "nodeSelector", "matchLabels"} & {*above}:
+            continue
+        answers = []
+        for null in (True, False):
+            changed = copy.deepcopy(document)
+            holder = changed
+            for step in above:
+                holder = holder[step]
+            if null:
+                holder[key] = None
+            else:
+                del holder[key]
+            answers.append(_answer(changed))
+        assert answers[0] == answers[1], (*above, key)
+
+
 @given(place=st.sampled_from([(i, *p) for i, d in enumerate(DOCUMENTS) for p in _paths(d) if p]), value=ODD)
 def test_any_value_anywhere_is_read_or_named(place, value):
     """Whatever stands in the place of whatever field: events, or one printable line."""

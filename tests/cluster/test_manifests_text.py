@@ -89,6 +89,7 @@ def test_utf_16_and_byte_order_marks_are_read(tmp_path):
         ('{"a":' * 100_000, "nested too deeply"),
         ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
         ('{"a": "\\ud800"}', "surrogate"),
+        ('{"a": "\\uDFff"}', "surrogate"),
     ],
 )
 def test_malformed_text_is_refused_with_its_place(text, where):

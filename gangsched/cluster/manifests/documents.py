@@ -31,6 +31,7 @@ _TRUE = frozenset(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"
 _FALSE = frozenset(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"))
 _TAGGED: dict[str, type] = {_TAG + "int": int, _TAG + "float": float, _TAG + "bool": bool, _TAG + "null": type(None)}
 # YAML 1.1 without its base-60 numbers, as the API's own tools read it.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _INT = re.compile(r"([-+]?)(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*\.[0-9_]*)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 
@@ -83,7 +84,7 @@ def _json(source: Source) -> list[Document] | None:
             raise InputError(source.name, number, None, None, "is nested too deeply") from None
         if value is not None:
             out.append(Document(source.name, number, value))
-    escaped = "\\u" in text  # looked for once: a text may hold a document for every pod of a cluster
+    escaped = _SURROGATE.search(text) is not None
     for document in out:
         if _too_deep(document.value):
             raise InputError(source.name, document.number, None, None, "is nested too deeply")
@@ -104,11 +105,10 @@ class _DuplicateKeyError(Exception):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in out:
-            raise _DuplicateKeyError(key)
-        out[key] = value
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        names = [key for key, _ in pairs]
+        raise _DuplicateKeyError(next(key for i, key in enumerate(names) if key in names[:i]))
     return out
 
 
@@ -139,19 +139,18 @@ def _whole(text: str) -> int | str:
 
 
 def _too_deep(value: Any) -> bool:
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            return True
-        inner: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                inner.extend(v for v in item.values() if isinstance(v, (dict, list)))
-            elif isinstance(item, list):
-                inner.extend(v for v in item if isinstance(v, (dict, list)))
-        level = inner
-    return False
+    level = [value] if type(value) is dict or type(value) is list else []
+    for _ in range(MAX_DEPTH):
+        # What a decoder makes is a dict or a list and nothing derived from one; there may be millions of them.
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return False
+    return True
 
 
 # --------------------------------------------------------------------------------------------------------------- YAML

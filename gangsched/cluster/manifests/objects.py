@@ -91,15 +91,23 @@ def _object(document: Document, label: str, raw: dict[str, Any], warnings: list[
         text = f"{api_version!r} is not read (known: {kind.api_versions}); the object is ignored"
         warnings.append(warning(place, "apiVersion", text))
         return None
-    clean = _without_nulls(raw)
-    place = Place(place.file, place.document, _title(kind_name, _with_namespace(clean, kind), label))
-    try:
-        found = msgspec.convert(clean, kind.type)
-    except msgspec.ValidationError as error:
-        raise _type_error(place, clean, str(error)) from None
+    place = Place(place.file, place.document, _title(kind_name, _with_namespace(raw, kind), label))
+    found = _converted(place, kind, raw)
     _check_metadata(place, kind, found)
-    warnings.extend(_misspelt(place, kind, clean))
+    warnings.extend(_misspelt(place, kind, raw))
     return Found(place, kind, found)
+
+
+def _converted(place: Place, kind: Kind, raw: dict[str, Any]) -> AnyObject:
+    try:
+        # A null where it may stand means "not given" already; elsewhere it is taken away, which costs a copy.
+        return msgspec.convert(raw, kind.type)
+    except msgspec.ValidationError:
+        raw = _without_nulls(raw)
+    try:
+        return msgspec.convert(raw, kind.type)
+    except msgspec.ValidationError as error:
+        raise _type_error(place, raw, str(error)) from None
 
 
 def _title(kind: object, raw: dict[str, Any], label: str) -> str:
@@ -164,19 +172,19 @@ def _check_metadata(place: Place, kind: Kind, found: AnyObject) -> None:
 
 
 def _misspelt(place: Place, kind: Kind, raw: dict[str, Any]) -> Iterator[Warned]:
-    spec = raw.get("spec", {})
+    spec = raw.get("spec") or {}
     known = SPEC_KEYS.get((kind.name, kind.group))
     if known is not None:
-        for key in spec:
-            if key not in known:
+        for key, value in spec.items():
+            if key not in known and value is not None:
                 yield warning(place, f"spec.{key}", f"not a field of this {kind.name}" + _did_you_mean(key, known))
     path = "spec"
     if kind.name == "Job":
-        spec, path = spec.get("template", {}).get("spec", {}), "spec.template.spec"
+        spec, path = (spec.get("template") or {}).get("spec") or {}, "spec.template.spec"
     if kind.name in ("Job", "Pod"):
-        for key in spec:
+        for key, value in spec.items():
             # New versions add fields, so only a key that looks like a known one is worth a word.
-            if key not in POD_SPEC_KEYS and (near := _did_you_mean(key, POD_SPEC_KEYS)):
+            if key not in POD_SPEC_KEYS and value is not None and (near := _did_you_mean(key, POD_SPEC_KEYS)):
                 yield warning(place, f"{path}.{key}", f"not a field of a pod's spec{near}")
 
 
