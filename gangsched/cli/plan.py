@@ -17,7 +17,7 @@ from typing import Any
 
 from gangsched.cli import errors
 from gangsched.cluster.manifests import ErrorRecord, Loaded, Warned, load
-from gangsched.core.decision import Decision, Gap, QuotaUse, UnitRef, Victim
+from gangsched.core.decision import BIND, Decision, Gap, QuotaUse, UnitRef, Victim
 from gangsched.core.events import PodChanged
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
@@ -31,6 +31,7 @@ API_VERSION = "gangsched.dev/plan/v1"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_decision_arguments(parser)
+    parser.add_argument("--exit-code", action="store_true", help="end with 1 unless every decision is bind")
     parser.epilog = "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not."
 
 
@@ -85,14 +86,18 @@ def run(args: argparse.Namespace) -> int:
         drained: list[Leaving] = []
         entries = [entry(d, spent) for d, spent in decide(loaded, options, moment, drained)]
         _print_json(document(entries, loaded.warnings, None, drained))
-        return errors.OK
+        return _exit_code(args, (each["outcome"] for each in entries))
     from gangsched.cli.render_plan import render  # noqa: PLC0415 - rich takes longer to import than a plan to make
 
     leaving: list[Leaving] = []
     decisions = list(decide(loaded, options, moment, leaving))
     render(decisions, options.scheduler_names, _others_pending(loaded, options), drained=leaving)
     errors.warn(loaded.warnings)
-    return errors.OK
+    return _exit_code(args, (decision.outcome for decision, _ in decisions))
+
+
+def _exit_code(args: argparse.Namespace, outcomes: Iterable[str]) -> int:
+    return errors.FAILED if args.exit_code and any(outcome != BIND for outcome in outcomes) else errors.OK
 
 
 def read_options(args: argparse.Namespace) -> Options:

@@ -13,6 +13,7 @@ import pytest
 
 from gangsched.cli.main import main
 from gangsched.cli.schemas import read_schema
+from tests.cli.worlds import NODES
 
 ROOT = Path(__file__).parents[2]
 KOORDINATOR = str(ROOT / "examples" / "koordinator")
@@ -142,6 +143,18 @@ def test_files_folders_and_stdin_together(plan, file, monkeypatch):
     code, answer, _ = plan("-f", folder / "nodes.yaml", "-", "-f", more)
     assert code == 0
     assert [d["outcome"] for d in answer["decisions"]] == ["bind", "bind"]
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_exit_code_for_scripts(output, file, capsys):
+    """With --exit-code 1 unless every decision is bind; without, 0 for whatever is decided."""
+    pods = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {schedulerName: py-gang-scheduler,"
+    fits, does_not = f"{pods % 'a'} containers: []}}\n", f"{pods % 'b'} nodeName: '', nodeSelector: {{a: b}}}}\n"
+    for objects, code in ((fits, 0), (f"{fits}---\n{does_not}", 1)):
+        path = str(file(f"{NODES}---\n{objects}"))
+        assert main(["plan", "-f", path, "-o", output]) == 0
+        assert main(["plan", "-f", path, "-o", output, "--exit-code"]) == code
+    capsys.readouterr()
 
 
 def test_warnings_go_to_stderr(file, capsys):

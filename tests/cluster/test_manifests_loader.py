@@ -88,7 +88,6 @@ def test_several_json_values_in_one_text():
         ("{apiVersion: v1}", "kind", "is missing"),
         ("{apiVersion: 1, kind: Pod}", "apiVersion", "1 is not text"),
         ("{apiVersion: v1, kind: Pod}", "metadata.name", "is missing"),
-        ("{apiVersion: v1, kind: Pod, metadata: {generateName: a-}}", "metadata.name", "generateName needs"),
         ("{apiVersion: v1, kind: Pod, metadata: 5}", "metadata", "5 is not a mapping"),
         ("{apiVersion: v1, kind: Pod, metadata: {name: a/b}}", "metadata.name", "'a/b' is not a name"),
         ("{apiVersion: v1, kind: Pod, metadata: {name: 5}}", "metadata.name", "5 is not text; put it in quotes"),
@@ -150,6 +149,50 @@ def test_nulls_mean_not_given():
     assert pod(text).created == 0.0
 
 
+def test_generated_names_are_the_same_every_time():
+    """An object for `kubectl create` has a name of the form that it would get, and no two have the same."""
+    text = many(*("{apiVersion: v1, kind: Pod, metadata: {generateName: train-}}" for _ in range(2)))
+    assert [e.pod.name for e in read(text).events] == ["train-00001", "train-00002"]
+
+
+CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+OWNED = {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "kind", "version"),
+    [
+        (CLAIM, {}, "PersistentVolumeClaim", "v1"),
+        ({}, OWNED, "Job", "batch/v1"),
+        ({}, {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}, "PodGroup", "scheduling.sigs.k8s.io/v1alpha1"),
+        ({}, {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "PodGroup", "scheduling.x-k8s.io/v1alpha1"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, {}, "PodGroup", "scheduling.k8s.io/v1alpha2"),
+        ({}, {"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "LocalQueue", "kueue.x-k8s.io/v1beta2"),
+    ],
+)
+def test_kinds_that_a_dump_left_out_are_a_warning(spec, metadata, kind, version):
+    """Once for a kind, at the first object that names one; not when there is any of it."""
+    pods = [
+        json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": n, **metadata}, "spec": spec}) for n in "ab"
+    ]
+    (warned,) = read(many(*pods)).warnings
+    assert warned["object"] == "Pod default/a"
+    assert f"names a {kind}, and there is none in the input: add " in warned["message"]
+    other = obj(kind, version, "other", spec={"clusterQueue": "c"} if kind == "LocalQueue" else {})
+    assert read(many(*pods, other)).warnings == []
+
+
+def test_owners_of_what_is_there_need_no_warning():
+    """A Deployment or a PyTorchJob in a dump has its pods beside it; without them its pods are asked for."""
+    controller = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "t", "uid": "u", "controller": True}
+    replicas = {"Worker": {"template": {"spec": {"containers": [{"name": "c"}]}}}}
+    owner = obj("PyTorchJob", "kubeflow.org/v1", "t", spec={"pytorchReplicaSpecs": replicas})
+    meta = {"name": "t-0", "ownerReferences": [controller]}
+    (warned,) = read(owner).warnings
+    assert warned["message"] == "unknown kind 'PyTorchJob'; pass its pods instead"
+    assert read(many(owner, json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta}))).warnings == []
+
+
 def test_the_same_object_twice_names_both_places(tmp_path):
     """Which of the two is meant cannot be known."""
     (tmp_path / "a.yaml").write_text(many(HIGH, POD % ("p", "{}")))
@@ -174,7 +217,7 @@ def test_equal_names_of_other_kinds_and_namespaces_are_fine():
     [
         ("ConfigMap", "v1", "not read by the scheduler"),
         ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "not read by the scheduler"),
-        ("Deployment", "apps/v1", "give the pods that this Deployment makes"),
+        ("Deployment", "apps/v1", "a Deployment is ignored; pass its pods instead"),
         ("Widget", "example.com/v1", "unknown kind 'Widget'"),
         ("Podgroup", "scheduling.sigs.k8s.io/v1alpha1", "did you mean PodGroup?"),
         ("PodGroup", "scheduling.volcano.sh/v1beta1", "is not known"),

@@ -42,5 +42,5 @@ def test_a_controller_without_pods_gives_a_warning() -> None:
     """People expect its pods to be made up; a Service needs no pod."""
     (warned,) = read(SERVICE, REPLICA_SET).warnings
     assert (warned["object"], warned["field"]) == ("ReplicaSet default/r", "kind")
-    assert "give the pods that this ReplicaSet makes" in warned["message"]
+    assert "no pod of it in the input" in warned["message"]
     assert read(SERVICE, REPLICA_SET, OWNED).warnings == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Sequence
 from typing import IO
 
@@ -13,6 +14,7 @@ from gangsched.cluster.manifests.documents import documents
 from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
 from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
 from gangsched.cluster.manifests.kinds import COSCHEDULING, Workload
+from gangsched.cluster.manifests.missing import missing
 from gangsched.cluster.manifests.objects import Found, objects
 from gangsched.cluster.manifests.sources import read
 from gangsched.cluster.manifests.storage import StorageAdmission
@@ -74,16 +76,28 @@ def _load(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None) -> Loaded:
     warnings: list[Warned] = []
     found: list[Found] = []
     places: dict[tuple[str, str, str, str], Place] = {}
+    numbers = itertools.count(1)
     for source in read(sources, stdin):
         for document in documents(source):
-            for each in objects(document, warnings):
+            for each in objects(document, warnings, numbers):
                 meta = each.object.metadata
                 key = (each.kind.name, each.kind.group, meta.namespace, meta.name)
                 if key in places:
                     raise InputError.at(each.place, "metadata.name", f"was already defined in {places[key]}")
                 places[key] = each.place
                 found.append(each)
-    return _Loading(found, warnings).run()
+    return _Loading(found, _without_owners(warnings, found)).run()
+
+
+def _without_owners(warnings: list[Warned], found: Sequence[Found]) -> list[Warned]:
+    """The warnings without those about kinds that are not read, where the input has what the object owns."""
+    owned = {
+        f"{owner.kind} {space}{owner.name}"
+        for each in found
+        for owner in each.object.metadata.owner_references or ()
+        for space in (f"{each.object.metadata.namespace}/", "")
+    }
+    return [each for each in warnings if each["field"] != "kind" or each["object"] not in owned]
 
 
 class _Loading:
@@ -126,6 +140,7 @@ class _Loading:
             except FieldError as error:
                 raise InputError.at(each.place, error.field, error.message) from None
         self._warn_of_missing_nodes()
+        self._warnings.extend(missing(self._found))
         return Loaded(self._events, self._places, self._warnings, self._newest)
 
     def _note_time(self, raw: str | None, field: str) -> None:
@@ -221,7 +236,7 @@ class _Loading:
     def _selector(self, place: Place, found: PodSelector) -> None:
         self._add(place, PodSelectorChanged(found))
         if (found.kind, found.namespace, found.name) not in self._controllers:
-            text = f"no pod of it in the input: give the pods that this {found.kind} makes"
+            text = "no pod of it in the input: pass its pods too"
             self._warnings.append(warning(place, "kind", text))
 
     def _jobset(self, place: Place, raw: JobSet) -> None:

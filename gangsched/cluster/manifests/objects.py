@@ -15,6 +15,8 @@ from gangsched.cluster.manifests.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, T
 
 DEFAULT_NAMESPACE = "default"
 
+#: Of generateName, as the API server cuts it.
+_LONGEST_PREFIX = 58
 _DNS_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _TYPE_ERROR = re.compile(r"Expected `(?P<want>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>[^`]*)`)?")
@@ -42,13 +44,14 @@ class Found(NamedTuple):
     object: AnyObject
 
 
-def objects(document: Document, warnings: list[Warned]) -> Iterator[Found]:
-    """The objects of one document that are read; what is not read is put into ``warnings``.
+def objects(document: Document, warnings: list[Warned], numbers: Iterator[int]) -> Iterator[Found]:
+    """The objects of one document that are read; what is not read is put into ``warnings``. ``numbers`` make names of
+    ``generateName``.
 
     Raises :class:`InputError` for anything that is no Kubernetes object, or one with a value of a wrong type.
     """
     for label, raw in _unpacked(document, document.value, ""):
-        found = _object(document, label, raw, warnings)
+        found = _object(document, label, raw, warnings, numbers)
         if found is not None:
             yield found
 
@@ -73,7 +76,9 @@ def _unpacked(document: Document, raw: Any, label: str) -> Iterator[tuple[str, d
         yield from _unpacked(document, typed, f"{label + '.' if label else ''}items[{i}]")
 
 
-def _object(document: Document, label: str, raw: dict[str, Any], warnings: list[Warned]) -> Found | None:
+def _object(
+    document: Document, label: str, raw: dict[str, Any], warnings: list[Warned], numbers: Iterator[int]
+) -> Found | None:
     kind_name, api_version = raw.get("kind"), raw.get("apiVersion")
     place = Place(document.file, document.number, _title(kind_name, raw, label))
     for field, value in (("kind", kind_name), ("apiVersion", api_version)):
@@ -85,7 +90,7 @@ def _object(document: Document, label: str, raw: dict[str, Any], warnings: list[
     group, _, version = api_version.rpartition("/")
     kind = KINDS.get((kind_name, group))
     if kind is None:
-        warnings.append(_unread(place, kind_name, api_version))
+        warnings.append(_unread(place, kind_name, api_version, raw))
         return None
     if version not in kind.versions:
         text = f"{api_version!r} is not read (known: {kind.api_versions}); the object is ignored"
@@ -93,6 +98,9 @@ def _object(document: Document, label: str, raw: dict[str, Any], warnings: list[
         return None
     place = Place(place.file, place.document, _title(kind_name, _with_namespace(raw, kind), label))
     found = _converted(place, kind, raw)
+    meta = found.metadata
+    if not meta.name and meta.generate_name:  # the same name every time, of the length that the API server makes
+        meta.name = f"{meta.generate_name[:_LONGEST_PREFIX]}{next(numbers):05d}"
     _check_metadata(place, kind, found)
     warnings.extend(_misspelt(place, kind, raw))
     return Found(place, kind, found)
@@ -127,18 +135,26 @@ def _with_namespace(raw: dict[str, Any], kind: Kind) -> dict[str, Any]:
     return {"metadata": {**meta, "namespace": DEFAULT_NAMESPACE}}
 
 
-def _unread(place: Place, kind: str, api_version: str) -> Warned:
+def _unread(place: Place, kind: str, api_version: str, raw: dict[str, Any]) -> Warned:
     if kind == "GangSchedulerConfiguration":
         return warning(place, "kind", "a configuration file is given with --config, not with -f")
     if kind in TEMPLATED:
-        return warning(place, "kind", f"not read by the scheduler: give the pods that this {kind} makes")
+        return warning(place, "kind", f"a {kind} is ignored; pass its pods instead")
     if kind in UNREAD:
         return warning(place, "kind", "not read by the scheduler")
     if any(known == kind for known, _ in KINDS):
         apis = " or ".join(k.api_versions for k in KINDS.values() if k.name == kind)
         return warning(place, "apiVersion", f"a {kind} of {api_version} is not known (known: {apis}); it is ignored")
     near = difflib.get_close_matches(kind, sorted({k for k, _ in KINDS}), 1, 0.8)
-    return warning(place, "kind", f"unknown kind {kind!r}" + (f"; did you mean {near[0]}?" if near else ""))
+    hint = f"; did you mean {near[0]}?" if near else "; pass its pods instead" if _makes_pods(raw) else ""
+    return warning(place, "kind", f"unknown kind {kind!r}{hint}")
+
+
+def _makes_pods(raw: Any) -> bool:
+    """Is there a template of pods somewhere in it?"""
+    if isinstance(raw, list):
+        return any(map(_makes_pods, raw))
+    return isinstance(raw, dict) and ("containers" in raw or any(map(_makes_pods, raw.values())))
 
 
 def _without_nulls(raw: Any) -> Any:
@@ -157,9 +173,7 @@ def _without_nulls(raw: Any) -> Any:
 def _check_metadata(place: Place, kind: Kind, found: AnyObject) -> None:
     meta = found.metadata
     if not meta.name:
-        raise InputError.at(
-            place, "metadata.name", "is missing" + ("; generateName needs an API server" if meta.generate_name else "")
-        )
+        raise InputError.at(place, "metadata.name", "is missing")
     meta.namespace = (meta.namespace or DEFAULT_NAMESPACE) if kind.namespaced else ""
     for field, value in (("metadata.name", meta.name), ("metadata.namespace", meta.namespace)):
         if value and not _DNS_NAME.fullmatch(value):

@@ -1,0 +1,84 @@
+"""Kinds that objects of the input name and that it has none of: what a dump left out makes another plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gangsched.cluster.manifests.errors import Warned, warning
+from gangsched.cluster.manifests.kinds import COSCHEDULING, SIGS, UPSTREAM
+from gangsched.cluster.manifests.objects import Found
+from gangsched.model import jobsets, queues, wire
+from gangsched.model.dialects import coscheduling, koordinator
+from gangsched.model.wire_jobsets import JobSet
+from gangsched.model.wire_volumes import PersistentVolumeClaim
+
+
+class _Named(NamedTuple):
+    """What an object names: the kind with its group, by which field, and what kubectl calls all that belongs to it."""
+
+    kind: str
+    group: str
+    field: str
+    resources: str
+
+
+_CLAIM = _Named("PersistentVolumeClaim", "", "spec.volumes", "pvc,pv,storageclasses,csinodes,csidrivers")
+_VOLUME = _Named("PersistentVolume", "", "spec.volumeName", "pv,csinodes,csidrivers")
+_JOB = _Named("Job", "batch", "metadata.ownerReferences", "jobs")
+_JOBSET = _Named(jobsets.JOBSET, jobsets.GROUP, "metadata.ownerReferences", "jobsets")
+_QUEUE = _Named(
+    "LocalQueue",
+    queues.GROUP,
+    "metadata.labels",
+    "localqueues,clusterqueues,cohorts,resourceflavors,workloadpriorityclasses",
+)
+_LABELLED = {
+    koordinator.GROUP_LABEL: _Named("PodGroup", SIGS, "metadata.labels", f"podgroups.{SIGS}"),
+    coscheduling.GROUP_LABEL: _Named("PodGroup", COSCHEDULING, "metadata.labels", f"podgroups.{COSCHEDULING}"),
+}
+_GROUP = _Named("PodGroup", UPSTREAM, "spec.schedulingGroup", f"podgroups.{UPSTREAM}")
+
+
+def missing(found: Sequence[Found]) -> Iterator[Warned]:
+    """A warning for each kind, at the first object that names one."""
+    known = {(each.kind.name, each.kind.group) for each in found}
+    for each in found:
+        for named in _named_by(each):
+            if (named.kind, named.group) not in known:
+                known.add((named.kind, named.group))
+                text = f"names a {named.kind}, and there is none in the input: add {named.resources}"
+                yield warning(each.place, named.field, text)
+
+
+def _named_by(each: Found) -> Iterator[_Named]:
+    match each.object:
+        case wire.Pod() as pod:
+            yield from _named_by_pod(pod)
+        case wire.Job() | JobSet() as owner:
+            yield from _in_queues(owner.metadata.labels or {})
+            if _owner(owner.metadata) == jobsets.JOBSET:
+                yield _JOBSET
+        case PersistentVolumeClaim() as claim if claim.spec.volume_name:
+            yield _VOLUME
+
+
+def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
+    labels = pod.metadata.labels or {}
+    if any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes or ()):
+        yield _CLAIM
+    if _owner(pod.metadata) == "Job":
+        yield _JOB
+    yield from (named for label, named in _LABELLED.items() if label in labels)
+    if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
+        yield _GROUP
+    yield from _in_queues(labels)
+
+
+def _owner(meta: wire.ObjectMeta) -> str:
+    return next((owner.kind for owner in meta.owner_references or () if owner.controller), "")
+
+
+def _in_queues(labels: dict[str, str]) -> Iterator[_Named]:
+    if queues.QUEUE_LABEL in labels:
+        yield _QUEUE
