@@ -10,26 +10,13 @@ from collections.abc import Sequence
 from gangsched.cli import errors
 from gangsched.cli.explaining import Explanation, explain
 from gangsched.cli.live import add_cluster_arguments, read_cluster, refuse_both
+from gangsched.cli.names import add_namespace_argument, name_of, named
 from gangsched.cli.plan import add_decision_arguments, document, entry, moment_of, read_options
 from gangsched.cli.what_if import State
 from gangsched.cluster.manifests import load
 from gangsched.cluster.manifests.errors import Warned
 from gangsched.core.decision import Decision
 from gangsched.core.preemption.drained import Leaving
-
-#: What may stand before the slash, as kubectl has it.
-_KINDS = {
-    short: kind
-    for kind, shorts in {
-        "Pod": ("po", "pod", "pods"),
-        "PodGroup": ("pg", "podgroup", "podgroups"),
-        "Job": ("job", "jobs"),
-        "JobSet": ("jobset", "jobsets"),
-        "ReplicaSet": ("rs", "replicaset", "replicasets"),
-        "StatefulSet": ("sts", "statefulset", "statefulsets"),
-    }.items()
-    for short in shorts
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[KIND/]NAME",
         help="a gang, a pod, or what owns pods: hp-worker-1, job/train; NAMESPACE/NAME is understood too",
     )
-    parser.add_argument(
-        "-n", "--namespace", metavar="NS", help="its namespace (default: that of the context, else default)"
-    )
+    add_namespace_argument(parser)
     add_decision_arguments(parser, required=False)
     add_cluster_arguments(parser)
     parser.epilog = (
@@ -73,17 +58,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _asked(args: argparse.Namespace) -> tuple[str, str, str]:
     """``(namespace, kind, name)``; the first two are empty where they are not said."""
-    if args.name is None and args.sources and len(args.sources) > 1:
-        args.name = args.sources.pop()  # `explain -f FILE NAME`: the option takes all that follows it
-    if args.name is None:
+    name = name_of(args)
+    if name is None:
         raise errors.UsageError("which gang or pod? Give its name: gangsched explain NAME")
-    before, slash, name = args.name.rpartition("/")
-    if not name or "/" in before or (slash and not before):
-        raise errors.UsageError(f"{args.name!r} is not [kind/]name or namespace/name")
-    kind = _KINDS.get(before.lower().partition(".")[0], "")
-    if before and not kind and args.namespace not in (None, before):
-        raise errors.UsageError(f"{before!r} is no kind that is known here; known are {', '.join(sorted(_KINDS))}")
-    return args.namespace or ("" if kind else before), kind, name
+    return named(name, args.namespace)
 
 
 def _from_manifests(args: argparse.Namespace) -> tuple[State, list[Warned], str]:

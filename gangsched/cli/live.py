@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Generator
+from contextlib import closing
 from typing import NamedTuple
 
 from gangsched.cli import errors
@@ -43,16 +45,34 @@ def read_cluster(args: argparse.Namespace) -> Live:
 
     Raises :class:`~gangsched.cli.errors.UsageError` with what cannot be read.
     """
+    options, namespace, batches = follow_cluster(args)
+    with closing(batches):
+        events, now = next(batches)
+    return Live(events, options, now, namespace)
+
+
+def follow_cluster(args: argparse.Namespace) -> tuple[Options, str, Generator[tuple[list[Event], float]]]:
+    """``(options, namespace of the context, batches)``: of the cluster that arguments and configuration name, and
+    batches as :func:`gangsched.runtime.reading.follow` has them, to be closed.
+
+    Raises :class:`~gangsched.cli.errors.UsageError`, and so do the batches, with what cannot be read.
+    """
     # What talks to a cluster takes long to import; manifests do without.
     from gangsched.cli.run import configure  # noqa: PLC0415
     from gangsched.runtime import outside  # noqa: PLC0415
-    from gangsched.runtime.reading import read_once  # noqa: PLC0415
+    from gangsched.runtime.reading import follow  # noqa: PLC0415
 
     configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
+
+    def batches() -> Generator[tuple[list[Event], float]]:
+        try:
+            yield from follow(configuration, connection)
+        except outside.StartError as error:
+            raise errors.UsageError(str(error)) from None
+
     try:
         connection = outside.connect(configuration)
-        print(f"gangsched: reading {connection}", file=sys.stderr)
-        events, read_at = read_once(configuration, connection)
     except outside.StartError as error:
         raise errors.UsageError(str(error)) from None
-    return Live(events, configuration.core_options(), read_at, connection.namespace)
+    print(f"gangsched: reading {connection}", file=sys.stderr)
+    return configuration.core_options(), connection.namespace, batches()

@@ -46,6 +46,11 @@ COMMANDS = (
         "play the whole life of gangs on a virtual clock",
         "Run the scheduler against a simulated cluster made of manifests, on a virtual clock.",
     ),
+    Command(
+        "get",
+        "list gangs with their states and the reasons why they wait",
+        "Print one line for each gang: for manifests, or for a cluster. Nothing is changed anywhere.",
+    ),
     Command("demo", "watch gangs preempt, without a cluster", "Play one of the built-in stories in the terminal."),
     Command(
         "explain",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.connection import Connection
 from gangsched.core.events import Event, LeadershipChanged, Synced
@@ -24,12 +26,12 @@ def unreadable(cluster: KubeCluster, waited_seconds: float, limit_seconds: float
     return None
 
 
-def read_once(
+def follow(
     configuration: Configuration, connection: Connection, limit_seconds: float = LIMIT_SECONDS
-) -> tuple[list[Event], float]:
-    """``(events, now)``: an event for each object, and the moment at which all had been listed.
+) -> Generator[tuple[list[Event], float]]:
+    """``(events, now)`` again and again: first an event for each object, once all have been listed; then what happens.
 
-    Raises :class:`StartError` with what cannot be read.
+    Close it. Raises :class:`StartError` with what cannot be read.
     """
     wanted = configuration.client_connection
     cluster = KubeCluster(
@@ -37,14 +39,16 @@ def read_once(
     )
     cluster.start()
     try:
-        began = cluster.now()
+        began, synced = cluster.now(), False
         events: list[Event] = []
         while True:
             now, batch = cluster.wait(cluster.now() + _POLL_SECONDS)
+            synced = synced or any(isinstance(event, Synced) for event in batch)
             events.extend(e for e in batch if not isinstance(e, Synced | LeadershipChanged))
-            if any(isinstance(e, Synced) for e in batch):
-                return events, now
-            if problem := unreadable(cluster, now - began, limit_seconds):
+            if synced and not cluster.stopped:
+                yield events, now
+                events = []
+            elif problem := unreadable(cluster, now - began, limit_seconds):
                 raise StartError(f"{connection} cannot be read: {problem}")
     finally:
         cluster.stop()

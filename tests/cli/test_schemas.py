@@ -46,7 +46,7 @@ def test_schemas_are_valid_and_strict(name):
     assert all(part["additionalProperties"] is False for part in described)
 
 
-@pytest.mark.parametrize("command", ["plan", "simulate", "queues"])
+@pytest.mark.parametrize("command", ["plan", "simulate", "queues", "get"])
 @pytest.mark.parametrize("example", ["koordinator", "workload", "quota-gpu"])
 def test_outputs_on_the_examples_are_valid(command, example, capsys):
     """What is printed is what is published."""
@@ -82,7 +82,7 @@ def test_the_proof_of_a_plan(outcome, optimal, gap, printed_gap, valid):
     assert jsonschema.Draft202012Validator(schemas.read_schema("plan-v1")).is_valid(answer) == valid
 
 
-@pytest.mark.parametrize("command", ["plan", "simulate", "queues"])
+@pytest.mark.parametrize("command", ["plan", "simulate", "queues", "get"])
 def test_outputs_on_bad_input_are_valid(command, capsys):
     """The error has its place in the contract as well."""
     answer = printed(command, "-f", "/no/such/file", capsys=capsys)

@@ -1,0 +1,183 @@
+"""``gangsched get``: one line for each gang, of manifests or of a cluster. Reads, and changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+from gangsched.cli import errors
+from gangsched.cli.gangs import Row, rows
+from gangsched.cli.live import add_cluster_arguments, follow_cluster, read_cluster, refuse_both
+from gangsched.cli.names import add_namespace_argument, name_of, named
+from gangsched.cli.plan import add_input_arguments, read_options
+from gangsched.cli.what_if import State
+from gangsched.cluster.manifests import ErrorRecord, Warned, load
+from gangsched.cluster.manifests.errors import one_line
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.times import render_time
+
+API_VERSION = "gangsched.dev/get/v1"
+_WATCH_SECONDS = 1.0
+_AGES = ((86400, 2, "d"), (3600, 3, "h"), (60, 3, "m"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("name", nargs="?", metavar="[KIND/]NAME", help="only this gang")
+    add_namespace_argument(parser)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces (default with -f)")
+    add_input_arguments(parser, required=False)
+    add_cluster_arguments(parser)
+    parser.add_argument(
+        "-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table", help="default: table"
+    )
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="go on, and print the line of a gang whenever it changes"
+    )
+    parser.epilog = (
+        "States: Gathering (members are missing), Queued, Nominated (its nodes are held while victims leave), Binding,"
+        " Starting, Running, Leaving, Finished. READY is members on nodes of members needed. Exit code: 0, or 2 if"
+        " there is no gang of that name or some input was not understood."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the gangs; 2 when there is none of the name or some input was not understood."""
+    try:
+        name = name_of(args)
+        if args.watch:
+            return _watch(args)
+        found, now, warnings = _read(args)
+        if name is not None and not found:
+            raise errors.UsageError(f"there is no gang {name}")
+    except (ValueError, OSError) as error:
+        errors.complain_of(error)
+        if args.output in ("json", "yaml"):
+            _print_document(args.output, document([], 0.0, [], errors.record(error, args.config or "")))
+        return errors.BAD_INPUT
+    if args.output in ("json", "yaml"):
+        _print_document(args.output, document(found, now, warnings, None))
+        return errors.OK
+    _print_lines(_lines(args, found, now))
+    if not found:
+        print("gangsched: there are no gangs here", file=sys.stderr)
+    errors.warn(warnings)
+    return errors.OK
+
+
+def _read(args: argparse.Namespace) -> tuple[list[Row], float, list[Warned]]:
+    refuse_both(args)
+    if args.sources:
+        loaded = load(args.sources)
+        state, space, warnings = State(loaded.events, read_options(args), loaded.now), "", loaded.warnings
+    else:
+        events, options, now, space = read_cluster(args)
+        state, warnings = State(events, options, now), []
+        space = space or "default"
+    decisions = {decision.gang: decision for decision, _ in state.decisions}
+    return list(_chosen(args, rows(state.world, decisions), space)), state.now, warnings
+
+
+def _watch(args: argparse.Namespace) -> int:
+    """Print what changes; ends with Ctrl-C. Nothing is decided here: reasons are what a scheduler writes on pods."""
+    if args.sources or args.output in ("json", "yaml"):
+        raise errors.UsageError("--watch follows a cluster, as table, wide or name")
+    options, space, batches = follow_cluster(args)
+    scheduler = Scheduler(options)
+    shown: dict[tuple[str, str, str], Row] = {}
+    with closing(batches):
+        for events, now in batches:
+            scheduler.handle(events, now)
+            found = {
+                (row.namespace, row.kind, row.name): row
+                for row in _chosen(args, rows(scheduler.world, {}), space or "default")
+            }
+            changed = [row for key, row in found.items() if shown.get(key) != row]
+            _print_lines(_lines(args, changed, now)[1 if shown and args.output != "name" else 0 :])
+            shown = found
+            sys.stdout.flush()
+            time.sleep(_WATCH_SECONDS)
+    return errors.OK
+
+
+def _chosen(args: argparse.Namespace, found: Iterable[Row], space: str) -> Iterator[Row]:
+    """The rows that are asked for; ``space`` is the namespace where none is given, empty for all."""
+    given, kind, name = named(args.name, args.namespace) if args.name else (args.namespace or "", "", "")
+    space = given or ("" if args.all_namespaces else space)
+    for row in found:
+        if space in ("", row.namespace) and name in ("", row.name) and kind in ("", row.kind):
+            yield row
+
+
+def _lines(args: argparse.Namespace, found: Sequence[Row], now: float) -> list[tuple[str, ...]]:
+    """The table, its header first; for names only them."""
+    if args.output == "name":
+        return [(f"{row.kind.lower()}/{row.name}",) for row in found]
+    head = ("NAMESPACE", "NAME", "KIND", "STATE", "READY", "PRIORITY", "AGE")
+    wide = ("PENDING", "SCHEDULER", "NODES") if args.output == "wide" else ()
+    lines: list[tuple[str, ...]] = [(*head, *wide, "REASON")]
+    for row in found:
+        age = _age(now - row.created) if row.created else "<unknown>"
+        cells = (row.namespace, row.name, row.kind, row.state, row.ready, str(row.priority), age)
+        more = (str(row.pending), row.scheduler, ",".join(row.nodes) or "<none>") if wide else ()
+        lines.append((*cells, *more, row.reason))
+    return lines
+
+
+def _print_lines(lines: Sequence[tuple[str, ...]]) -> None:
+    """In columns, as kubectl does it: nothing is cut off."""
+    clean = [[one_line(cell) for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
+    for line in clean:
+        print("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _age(seconds: float) -> str:
+    """``45s``, ``119m``, ``5h``, ``12d``: in the largest unit of which there are some."""
+    for unit, least, letter in _AGES:
+        if seconds >= unit * least:
+            return f"{int(seconds // unit)}{letter}"
+    return f"{max(0, int(seconds))}s"
+
+
+def document(found: Sequence[Row], now: float, warnings: list[Warned], error: ErrorRecord | None) -> dict[str, Any]:
+    """The whole answer of the contract."""
+    return {
+        "apiVersion": API_VERSION,
+        "gangs": [_entry(row, now) for row in found],
+        "warnings": warnings,
+        "error": error,
+    }
+
+
+def _entry(row: Row, now: float) -> dict[str, Any]:
+    return {
+        "namespace": row.namespace,
+        "name": row.name,
+        "kind": row.kind,
+        "state": row.state,
+        "bound": row.bound,
+        "needed": row.needed,
+        "pending": row.pending,
+        "priority": row.priority,
+        "created": render_time(row.created) if row.created else None,
+        "ageSeconds": round(max(0.0, now - row.created)) if row.created else None,
+        "reason": row.reason,
+        "scheduler": row.scheduler,
+        "nodes": list(row.nodes),
+    }
+
+
+def _print_document(form: str, value: dict[str, Any]) -> None:
+    if form == "json":
+        text = json.dumps(value, indent=2) + "\n"
+    else:
+        import yaml  # noqa: PLC0415 - only for this form
+
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    sys.stdout.write(text)

@@ -1,0 +1,151 @@
+"""``gangsched get``: one line for each gang."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+import yaml
+
+from gangsched.cli.gangs import Row
+from gangsched.cli.get import _age, _lines, _print_lines
+from gangsched.cli.main import main
+from tests.cli.worlds import NODES, TWO_NODES
+
+GROUP = """
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: %s, creationTimestamp: "2026-01-01T00:00:00Z"}
+spec: {minMember: %d}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: %(name)s, namespace: %(namespace)s, creationTimestamp: "2026-01-01T02:00:00Z", labels: {%(labels)s}}
+spec: {schedulerName: %(scheduler)s, nodeName: "%(node)s", containers: [{resources: {requests: {cpu: %(cpu)d}}}]}
+status: %(status)s
+"""
+
+
+def pod(name, group="", node="", cpu=1, status="{}", scheduler="py-gang-scheduler", namespace="default"):
+    """One pod."""
+    labels = f"pod-group.scheduling.sigs.k8s.io: {group}" if group else ""
+    return POD % locals()
+
+
+def condition(kind, **fields):
+    """A status with this condition."""
+    return json.dumps({"conditions": [{"type": kind, **fields}]})
+
+
+@pytest.fixture
+def get(tmp_path, capsys):
+    """A function that lists the gangs of these documents: exit code, lines and stderr."""
+
+    def run(*documents, args=()):
+        path = tmp_path / "objects.yaml"
+        path.write_text("\n---\n".join(documents))
+        code = main(["get", "-f", str(path), *args])
+        out = capsys.readouterr()
+        return code, out.out.splitlines(), out.err
+
+    return run
+
+
+def said(lines):
+    """State, READY and reason by name."""
+    at = lines[0].index("REASON")
+    return {line.split()[1]: (*line.split()[3:5], line[at:]) for line in lines[1:]}
+
+
+INTENT = condition("gangsched.dev/Nominated", status="True", message="plan 1")
+FULL = (
+    "0/2 nodes are available: 2 Insufficient cpu."
+    " preemption: no lower-priority pods that may be evicted where the gang could run."
+)
+SAID = condition("PodScheduled", status="False", reason="Unschedulable", message="0/2 nodes are available: busy")
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        ((GROUP % ("g", 2), pod("a", "g")), ("Gathering", "0/2", "1 of 2 members exist; 1 missing")),
+        ((GROUP % ("g", 2), pod("a", "g"), pod("b", "g")), ("Queued", "0/2", "can start now")),
+        ((GROUP % ("g", 1), pod("a", "g", status=SAID)), ("Queued", "0/1", "0/2 nodes are available: busy")),
+        ((GROUP % ("g", 1), pod("a", "g", cpu=9)), ("Queued", "0/1", FULL)),
+        ((GROUP % ("g", 1), pod("a", "g", status=INTENT)), ("Nominated", "0/1", "can start now")),
+        ((GROUP % ("g", 2), pod("a", "g", "n1"), pod("b", "g")), ("Binding", "1/2", "can start now")),
+        ((GROUP % ("g", 1), pod("a", "g", "n1", status="{phase: Pending}")), ("Starting", "1/1", "")),
+        ((GROUP % ("g", 1), pod("a", "g", "n1"), pod("b", "g")), ("Running", "1/1", "can start now")),
+        ((GROUP % ("g", 1), pod("a", "g", "n1", status="{phase: Succeeded}")), ("Finished", "1/1", "")),
+    ],
+)
+def test_states(documents, expected, get):
+    """From the pods and what a scheduler has written on them; where nothing is, what would be decided."""
+    code, lines, err = get(NODES, *documents)
+    assert (code, err) == (0, "")
+    assert said(lines)["g"] == expected
+
+
+def test_a_preemptor_says_how_many_leave(get):
+    """And its victims, whose scheduler is another, are no gangs of ours."""
+    high = pod("new", cpu=4).replace("spec: {", "spec: {priorityClassName: high, ")
+    victims = [pod(f"old-{n}", node=f"n{n}", cpu=3, scheduler="other") for n in (1, 2)]
+    _, lines, _ = get(TWO_NODES, high, *victims)
+    assert said(lines) == {"new": ("Queued", "0/1", "fits after 1 pod is evicted")}
+
+
+def test_order_namespaces_and_names(get):
+    """By namespace and name, 10 after 9; -n and NAME choose."""
+    pods = [pod(f"w-{n}") for n in (10, 9)] + [pod("x", namespace="a")]
+    _, lines, _ = get(*pods)
+    assert [line.split()[:2] for line in lines[1:]] == [["a", "x"], ["default", "w-9"], ["default", "w-10"]]
+    assert get(*pods, args=["-n", "a", "-o", "name"])[1] == ["pod/x"]
+    assert get(*pods, args=["-A", "-o", "name"])[1] == ["pod/x", "pod/w-9", "pod/w-10"]
+    assert get(*pods, args=["pod/w-9", "-o", "name"])[1] == ["pod/w-9"]
+    assert get(*pods, args=["pg/w-9"]) == (2, [], "gangsched: there is no gang pg/w-9\n")
+
+
+def test_json_and_yaml_are_the_same(get):
+    """With all that the table has, and more."""
+    documents = (NODES, GROUP % ("g", 1), pod("a", "g", "n1"))
+    answer = json.loads("".join(get(*documents, args=["-o", "json"])[1]))
+    assert answer == yaml.safe_load("\n".join(get(*documents, args=["-o", "yaml"])[1]))
+    (gang,) = answer["gangs"]
+    assert (gang["state"], gang["nodes"], gang["created"]) == ("Running", ["n1"], "2026-01-01T00:00:00Z")
+    assert gang["ageSeconds"] == 7200
+
+
+def test_nothing_to_list(get):
+    """An empty list is no error, and its stdout has a header for tools that skip one."""
+    code, lines, err = get(NODES)
+    assert (code, len(lines), err) == (0, 1, "gangsched: there are no gangs here\n")
+
+
+def test_wide_has_nodes(get):
+    """And the scheduler, beside what the table has."""
+    _, lines, _ = get(NODES, pod("a", node="n1"), args=["-o", "wide"])
+    assert lines[1].split()[7:] == ["0", "py-gang-scheduler", "n1"]
+
+
+def test_names_cannot_steer_the_terminal(capsys):
+    """Reasons are what somebody has written on a pod."""
+    row = Row("d", "g", "Pod", "Queued", 0, 1, 1, 0, 0.0, "a\x1b[31mb\nc", "s", ())
+    _print_lines(_lines(argparse.Namespace(output="table"), [row], 0.0))
+    assert "a\\x1b[31mb c" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"), [(-5, "0s"), (179, "179s"), (180, "3m"), (10_799, "179m"), (10_800, "3h"), (172_800, "2d")]
+)
+def test_ages(seconds, age):
+    """As kubectl says them."""
+    assert _age(seconds) == age
+
+
+@pytest.mark.parametrize("args", [["-w", "-f", "x"], ["-w", "-o", "json"]])
+def test_what_cannot_be_watched(args, capsys):
+    """Files do not change, and a document has an end."""
+    assert main(["get", *args]) == 2
+    assert "--watch follows a cluster" in capsys.readouterr().err
