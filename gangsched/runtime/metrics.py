@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gangsched import __version__
 from gangsched.core.actions import Action, Bind
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
 from gangsched.core.events import Event, Outcome, PodChanged, PodGone, SearchCancelled, WriteDone
@@ -32,6 +33,17 @@ _RESULTS = {
     PREEMPT: "waiting_on_preemption",
     UNSCHEDULABLE: "unschedulable",
 }
+
+
+def describe_process(registry: CollectorRegistry) -> None:
+    """Register what monitoring expects of any process: its memory, processor time, files and version.
+
+    The series ``…_created``, one more for each counter and histogram, are switched off for the whole process.
+    """
+    disable_created_metrics()
+    ProcessCollector(registry=registry)
+    build = Gauge("gangsched_build_info", "Always 1; the version is a label.", ("version",), registry=registry)
+    build.labels(__version__).set(1)
 
 
 class Metrics(Observer):

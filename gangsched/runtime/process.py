@@ -21,7 +21,7 @@ from gangsched.runtime.health import DecisionPulse, HealthServer, LoopPulse
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
+from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics, describe_process
 from gangsched.runtime.narrator import Narrator
 from gangsched.runtime.outside import Outside, StartError, cannot_listen, probe_host
 from gangsched.runtime.reading import LIMIT_SECONDS, unreadable
@@ -55,6 +55,7 @@ class Process:
         options = running_options(configuration, once=outside.once)
         scheduler = Scheduler(options)
         self._metrics = Metrics(options.scheduler_names)
+        describe_process(self._metrics.registry)
         self._io_metrics = IoMetrics(self._metrics.registry)
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)

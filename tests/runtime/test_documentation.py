@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 from gangsched.cli import main as cli
 from gangsched.core.framework.stopwatch import Stopwatch
@@ -19,7 +19,7 @@ from gangsched.core.quota import stopping
 from gangsched.runtime.defaults import settings
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import PauseMeter
-from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
+from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics, describe_process
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -52,6 +52,7 @@ def test_every_setting_is_documented() -> None:
 def registry() -> CollectorRegistry:
     """All metrics of a process."""
     metrics = Metrics(["ours"])
+    describe_process(metrics.registry)
     IoMetrics(metrics.registry)
     metrics.registry.register(PauseMeter())
     metrics.registry.register(FilterAndScoreTimes(Stopwatch()))
@@ -68,6 +69,11 @@ def test_every_metric_is_documented() -> None:
     }
     assert set(documented) == set(expected)
     assert {name: (cells[0], cells[2]) for name, cells in documented.items()} == expected
+
+
+def test_no_series_for_when_a_counter_was_made() -> None:
+    """They would double the series of every histogram, and nothing documents them."""
+    assert "_created" not in generate_latest(registry()).decode()
 
 
 def test_metrics_in_examples_exist() -> None:
