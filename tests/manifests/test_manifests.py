@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tomllib
@@ -40,6 +41,8 @@ def test_image_in_kustomization_is_the_one_of_the_deployment_and_of_this_version
     """The image that is installed is the one of the version in pyproject.toml."""
     (image,) = load_all(MANIFESTS / "kustomization.yaml")[0]["images"]
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert "newName" not in image, "a registry of your own, in a file of everybody's"
+    assert not re.fullmatch("[a-z0-9./-]+", image["name"]), "a name that some registry may have"
     assert image["newTag"] == version
     assert container()["image"] == f"{image['name']}:{version}"
 
