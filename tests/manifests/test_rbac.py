@@ -11,7 +11,9 @@ from tests.manifests.shipped import (
     rights,
 )
 
-READ = {"get", "list", "watch"}
+FOLLOW = {"list", "watch"}
+#: A single object is read where a write of ours must be judged by what has become of it.
+READ = FOLLOW | {"get"}
 
 # (API group, resource) -> verbs, in the whole cluster. A change here is a change of what operators have to trust.
 CLUSTER_RIGHTS = {
@@ -19,22 +21,20 @@ CLUSTER_RIGHTS = {
     ("", "pods/status"): {"patch"},
     ("", "pods/binding"): {"create"},
     ("", "pods/eviction"): {"create"},
-    ("", "nodes"): READ,
+    ("", "nodes"): FOLLOW,
     ("", "namespaces"): READ,
-    ("", "services"): READ,
-    ("", "replicationcontrollers"): READ,
-    ("apps", "replicasets"): READ,
-    ("apps", "statefulsets"): READ,
-    ("", "events"): {"create", "patch"},
-    ("events.k8s.io", "events"): {"create", "patch"},
-    ("policy", "poddisruptionbudgets"): READ,
-    ("scheduling.k8s.io", "priorityclasses"): READ,
+    ("", "services"): FOLLOW,
+    ("", "replicationcontrollers"): FOLLOW,
+    ("apps", "replicasets"): FOLLOW,
+    ("apps", "statefulsets"): FOLLOW,
+    ("events.k8s.io", "events"): {"create"},
+    ("policy", "poddisruptionbudgets"): FOLLOW,
+    ("scheduling.k8s.io", "priorityclasses"): FOLLOW,
     ("scheduling.k8s.io", "podgroups"): READ,
     ("scheduling.k8s.io", "podgroups/status"): {"patch"},
-    ("scheduling.k8s.io", "workloads"): READ,
     ("scheduling.sigs.k8s.io", "podgroups"): READ | {"patch"},
     ("scheduling.sigs.k8s.io", "podgroups/status"): {"patch"},
-    ("scheduling.x-k8s.io", "podgroups"): READ,
+    ("scheduling.x-k8s.io", "podgroups"): FOLLOW,
     ("batch", "jobs"): READ | {"patch"},
     ("batch", "jobs/status"): {"patch"},
     ("jobset.x-k8s.io", "jobsets"): READ | {"patch"},
@@ -44,17 +44,17 @@ CLUSTER_RIGHTS = {
     ("kueue.x-k8s.io", "clusterqueues"): READ,
     ("kueue.x-k8s.io", "cohorts"): READ,
     ("kueue.x-k8s.io", "localqueues"): READ,
-    ("kueue.x-k8s.io", "resourceflavors"): READ,
-    ("kueue.x-k8s.io", "workloadpriorityclasses"): READ,
-    ("kueue.x-k8s.io", "workloads"): READ,
+    ("kueue.x-k8s.io", "resourceflavors"): FOLLOW,
+    ("kueue.x-k8s.io", "workloadpriorityclasses"): FOLLOW,
+    ("kueue.x-k8s.io", "workloads"): FOLLOW,
     ("kueue.x-k8s.io", "clusterqueues/status"): {"patch"},
     ("kueue.x-k8s.io", "cohorts/status"): {"patch"},
     ("kueue.x-k8s.io", "localqueues/status"): {"patch"},
-    ("storage.k8s.io", "storageclasses"): READ,
-    ("storage.k8s.io", "csinodes"): READ,
-    ("storage.k8s.io", "csidrivers"): READ,
-    ("storage.k8s.io", "csistoragecapacities"): READ,
-    ("storage.k8s.io", "volumeattachments"): READ,
+    ("storage.k8s.io", "storageclasses"): FOLLOW,
+    ("storage.k8s.io", "csinodes"): FOLLOW,
+    ("storage.k8s.io", "csidrivers"): FOLLOW,
+    ("storage.k8s.io", "csistoragecapacities"): FOLLOW,
+    ("storage.k8s.io", "volumeattachments"): FOLLOW,
 }
 
 # (API group, resource, name or None for any) -> verbs, in the namespace of the scheduler.
