@@ -53,16 +53,22 @@ def parse(text: str, file: str = "configuration") -> Configuration:
     except YamlError as error:
         raise ConfigurationError([f"{file}:{error.line}: {error.message}"]) from None
     problems = list(_check_document(root))
-    if not problems:
-        try:
-            configuration = msgspec.convert(root.plain(), Configuration)
-        except msgspec.ValidationError as error:
-            problems.append((root.line, str(error)))
-        else:
-            problems.extend((root.line_of(path), f"{path}: {text}") for path, text in check(configuration))
-            if not problems:
-                return configuration
+    try:
+        configuration = msgspec.convert(root.plain(), Configuration) if not problems else _understood(root, problems)
+    except msgspec.ValidationError as error:
+        problems.append((root.line, str(error)))
+    else:
+        problems.extend((root.line_of(path), f"{path}: {text}") for path, text in check(configuration))
+        if not problems:
+            return configuration
     raise ConfigurationError([f"{file}:{line}: {message}" for line, message in sorted(problems)])
+
+
+def _understood(root: Located, problems: list[Problem]) -> Configuration:
+    """The sections in which nothing is wrong, so that what is wrong together is reported at once too."""
+    wrong = {re.split(r"[.:\[]", message)[0] for _, message in problems}
+    sections = root.value if isinstance(root.value, dict) else {}
+    return msgspec.convert({key: v.plain() for key, v in sections.items() if key not in wrong}, Configuration)
 
 
 def check(configuration: Configuration) -> Iterator[tuple[str, str]]:

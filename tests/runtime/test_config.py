@@ -155,8 +155,15 @@ def test_refused(text: str, message: str) -> None:
                 "f.yaml:4: queue.x: unknown key; known are backoffInitial, backoffMax, policy, starvationAfter",
             ],
         ),
+        (
+            HEAD + "preemption: {gangmode: off}\nleaderElection: {leaseDuration: 5s}",
+            [
+                "f.yaml:3: preemption.gangmode: unknown key; did you mean gangMode?",
+                "f.yaml:4: leaderElection.leaseDuration: 5s is not longer than renewDeadline",
+            ],
+        ),
     ],
-    ids=["empty", "something else", "several mistakes"],
+    ids=["empty", "something else", "several mistakes", "mistakes of both sorts"],
 )
 def test_all_problems_are_told_at_once(text: str, problems: list[str]) -> None:
     """A file with several mistakes needs one round of repair, not several."""
