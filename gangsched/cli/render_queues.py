@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -158,18 +159,46 @@ def _print(out: Console, found: Sequence[Row]) -> None:
         table.add_column(title, justify="right" if right else "left", no_wrap=True)
     for row in found:
         _add(table, row)
+    needed = out.measure(table, options=out.options.update(width=_WIDEST)).maximum
     if not out.is_terminal:
-        out.width = max(out.width, out.measure(table, options=out.options.update(width=_WIDEST)).maximum)
+        out.width = max(out.width, needed)
+    elif needed > out.width:
+        _print_narrow(out, found)
+        return
     out.print(table)
     legend = f"{OWN} reserved of its own quota  {BORROWED} borrowed  {LENT} lent to others  {FREE} free"
     out.print(Text(legend, style="dim"))
 
 
-def _add(table: Table, row: Row) -> None:
+def _print_narrow(out: Console, found: Sequence[Row]) -> None:
+    """The same without bars, with the numbers of each queue below its name: no number is cut off."""
+    for row in found:
+        name = _name(row)
+        if row.is_queue:
+            name.append(f"  {row.pending} pending, {row.reserving} reserving, {row.admitted} admitted", style="default")
+        out.print(name)
+        grid = Table.grid(padding=(0, 1))
+        for usage in row.usages:
+            used, reserved, quota, borrowed = (
+                quantity(usage.resource, n) for n in (usage.used, usage.reserved, usage.quota, usage.borrowed)
+            )
+            more = f", {borrowed} borrowed" if usage.borrowed else ""
+            grid.add_row(
+                clean(usage.resource), f"{used} used, {reserved} of {quota} reserved{more}", clean(usage.flavor)
+            )
+        out.print(Padding(grid, (0, 0, 0, 2 * row.depth + 4), expand=False))
+
+
+def _name(row: Row) -> Text:
     name = Text("  " * row.depth)
     name.append(clean(row.name), style="bold" if row.is_queue else "cyan")
     if row.problem:
         name.append(f" ({clean(row.problem)})", style="red")
+    return name
+
+
+def _add(table: Table, row: Row) -> None:
+    name = _name(row)
     counts = (str(row.pending), str(row.reserving), str(row.admitted)) if row.is_queue else ("", "", "")
     if not row.usages:
         table.add_row(name, *counts)

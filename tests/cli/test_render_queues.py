@@ -24,9 +24,11 @@ def counted(world, **pending):
     return tally
 
 
-def picture(world, tally=None):
+def picture(world, tally=None, width=140, terminal=False):
     """The lines that are printed."""
-    console = Console(file=io.StringIO(), width=140, highlight=False, color_system=None)
+    console = Console(
+        file=io.StringIO(), width=width, highlight=False, color_system=None, force_terminal=terminal, markup=False
+    )
     render(list(rows(world.quota, counted(world) if tally is None else tally)), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
@@ -51,6 +53,19 @@ def test_the_tree():
         "█ reserved of its own quota  ▓ borrowed  ▒ lent to others  ░ free",
     ]
     assert world.quota.tree.queues["a"].usage == [5500]
+
+
+def test_a_narrow_terminal_has_all_numbers():
+    """At 80 columns the bar goes, and the numbers of a queue stand below its name."""
+    world = World(cohort("company", cpu=2), queue("research-and-development", "company", cpu=4))
+    world.runs("w1", "research-and-development", cpu=5.5)
+    lines = [line.rstrip() for line in picture(world, width=80, terminal=True)]
+    assert lines == [
+        "company",
+        "    cpu 5500m used, 5500m of 6 reserved default",
+        "  research-and-development  0 pending, 1 reserving, 1 admitted",
+        "      cpu 5500m used, 5500m of 4 reserved, 1500m borrowed default",
+    ]
 
 
 def test_lent_quota_shows():
