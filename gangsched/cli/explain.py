@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from typing import Any
 
 from gangsched.cli import errors
 from gangsched.cli.explaining import Explanation, explain
@@ -15,8 +15,6 @@ from gangsched.cli.plan import add_decision_arguments, document, entry, moment_o
 from gangsched.cli.what_if import State
 from gangsched.cluster.manifests import load
 from gangsched.cluster.manifests.errors import Warned
-from gangsched.core.decision import Decision
-from gangsched.core.preemption.drained import Leaving
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         errors.complain_of(error)
         if args.output == "json":
-            _print_json([], [], error)
+            _print_json(document([], [], errors.record(error, "")))
         return errors.BAD_INPUT
     if args.output == "json":
-        _print_json([(d, state.milliseconds(d)) for d in found.decisions], warnings, None, found.drained)
+        _print_json(_document(state, found, warnings))
         return errors.OK
     _print(state, found)
     errors.warn(warnings)
@@ -78,15 +76,16 @@ def _from_cluster(args: argparse.Namespace) -> tuple[State, list[Warned], str]:
     return State(events, options, read_at if now is None else now), [], namespace
 
 
-def _print_json(
-    decisions: list[tuple[Decision, float]],
-    warnings: list[Warned],
-    error: BaseException | None,
-    drained: Sequence[Leaving] = (),
-) -> None:
-    record = None if error is None else errors.record(error, "")
-    entries = [entry(decision, spent) for decision, spent in decisions]
-    sys.stdout.write(json.dumps(document(entries, warnings, record, drained), indent=2) + "\n")
+def _print_json(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
+def _document(state: State, found: Explanation, warnings: list[Warned]) -> dict[str, Any]:
+    """What ``plan`` would print of the decisions that concern it, and the words."""
+    entries = [entry(decision, state.milliseconds(decision)) for decision in found.decisions]
+    sections = [{"label": section.label, "lines": list(section.lines)} for section in found.sections]
+    words = {"title": found.title, "state": found.word, "sentence": found.sentence, "sections": sections}
+    return {**document(entries, warnings, None, found.drained), "explanation": words}
 
 
 def _print(state: State, found: Explanation) -> None:

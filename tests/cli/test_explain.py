@@ -302,13 +302,17 @@ def test_manifests_and_a_cluster_do_not_mix(explain):
 
 @pytest.mark.parametrize(("name", "gangs"), [("a", ["default/new"]), ("new", ["default/new"]), ("other", [])])
 def test_json_is_the_plan_contract(tmp_path, capsys, name, gangs):
-    """The decisions that concern what was asked for, in the form of the plan."""
+    """The decisions that concern what was asked for, in the form of the plan, and the explanation in words."""
     path = tmp_path / "a.yaml"
     path.write_text("\n---\n".join(BASIC))
     assert main(["explain", name, "-f", str(path), "-o", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator(read_schema("plan-v1")).validate(answer)
     assert [d["gang"] for d in answer["decisions"]] == gangs
+    words = answer["explanation"]
+    assert name in words["title"]
+    assert words["state"] == {"a": "victim", "new": "preempt", "other": "stays"}[name]
+    assert all(section["lines"] for section in words["sections"])
 
 
 def test_json_of_an_error(tmp_path, capsys):
