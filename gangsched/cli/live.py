@@ -24,14 +24,14 @@ class Live(NamedTuple):
     namespace: str
 
 
-def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which cluster is read where there are no manifests."""
+def add_cluster_arguments(parser: argparse.ArgumentParser, when: str = "without -f") -> None:
+    """Which cluster is read, ``when`` one is."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help="without -f: a kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account inside a cluster)",
+        help=f"{when}: a kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account inside a cluster)",
     )
-    parser.add_argument("--context", metavar="NAME", help="without -f: a context of it (default: its current one)")
+    parser.add_argument("--context", metavar="NAME", help=f"{when}: a context of it (default: its current one)")
 
 
 def refuse_both(args: argparse.Namespace) -> None:

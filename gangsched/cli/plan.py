@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gangsched.cli import errors
+from gangsched.cli.live import add_cluster_arguments, read_cluster
 from gangsched.cluster.manifests import ErrorRecord, Loaded, Warned, load
+from gangsched.cluster.manifests.overlay import Around, overlaid
 from gangsched.core.decision import BIND, Decision, Gap, QuotaUse, UnitRef, Victim
 from gangsched.core.events import PodChanged
 from gangsched.core.forecast import forecast
@@ -30,7 +32,13 @@ API_VERSION = "gangsched.dev/plan/v1"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    add_decision_arguments(parser)
+    add_decision_arguments(parser, required=False)
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="read a cluster; what -f gives is laid on top of it (the same name replaces), as if it were applied",
+    )
+    add_cluster_arguments(parser, "with --cluster")
     parser.add_argument("--exit-code", action="store_true", help="end with 1 unless every decision is bind")
     parser.epilog = "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not."
 
@@ -42,7 +50,7 @@ def add_decision_arguments(parser: argparse.ArgumentParser, *, required: bool = 
         "--now",
         metavar="TIME",
         help="the moment of the decision, as 2026-01-31T12:00:00Z or in seconds since 1970"
-        " (default: the newest creationTimestamp or startTime in the input)",
+        " (default: now for a cluster, else the newest creationTimestamp or startTime in the input)",
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
 
@@ -72,16 +80,13 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 when some input was not understood."""
     try:
-        options = read_options(args)
-        now = moment_of(args)
-        loaded = load(args.sources)
+        loaded, options, moment = _input(args)
     except (ValueError, OSError) as error:
         errors.complain_of(error)
         if args.output == "json":
             file = "" if isinstance(error, errors.UsageError) else args.config or ""
             _print_json(document([], [], errors.record(error, file)))
         return errors.BAD_INPUT
-    moment = loaded.now if now is None else now
     if args.output == "json":
         drained: list[Leaving] = []
         entries = [entry(d, spent) for d, spent in decide(loaded, options, moment, drained)]
@@ -94,6 +99,22 @@ def run(args: argparse.Namespace) -> int:
     render(decisions, options.scheduler_names, _others_pending(loaded, options), drained=leaving)
     errors.warn(loaded.warnings)
     return _exit_code(args, (decision.outcome for decision, _ in decisions))
+
+
+def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:
+    """What to decide on, with which options, and when."""
+    now = moment_of(args)
+    if not args.cluster:
+        if not args.sources or args.kubeconfig or args.context:
+            raise errors.UsageError("give manifests with -f, or --cluster to read a cluster, or both")
+        options, loaded = read_options(args), load(args.sources)
+        return loaded, options, loaded.now if now is None else now
+    found = read_cluster(args)
+    above = Loaded([], [], [], 0.0)
+    if args.sources:
+        above = load(args.sources, around=Around.of(found.events, found.namespace or "default"))
+    loaded = Loaded(overlaid(found.events, above.events), [], above.warnings, found.now)
+    return loaded, found.options, found.now if now is None else now
 
 
 def _exit_code(args: argparse.Namespace, outcomes: Iterable[str]) -> int:

@@ -6,7 +6,7 @@ Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-pree
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
@@ -24,10 +24,19 @@ Prioritised: TypeAlias = wire.PodSpec | wire.UpstreamPodGroupSpec
 class PriorityAdmission:
     """Resolves ``priorityClassName`` into a priority and a preemption policy."""
 
-    def __init__(self, found: Iterable[tuple[Place, wire.PriorityClass]], warnings: list[Warned]) -> None:
-        """Take in all classes of the input. Raises :class:`InputError` for one the API server would refuse."""
+    def __init__(
+        self,
+        found: Iterable[tuple[Place, wire.PriorityClass]],
+        warnings: list[Warned],
+        known: Sequence[wire.PriorityClass] = (),
+    ) -> None:
+        """Take in all classes of the input, beside those that are ``known`` already.
+
+        Raises :class:`InputError` for one the API server would refuse.
+        """
         self._classes = {name: wire.PriorityClass(value=value) for name, value in BUILT_IN.items()}
-        self._default: wire.PriorityClass | None = None
+        self._classes |= {each.metadata.name: each for each in known}
+        self._default = next((each for each in known if each.global_default), None)
         for place, each in found:
             name = each.metadata.name
             policies = (None, PREEMPT_LOWER, PREEMPT_NEVER)

@@ -15,7 +15,8 @@ from gangsched.cluster.manifests.errors import InputError, Place, Warned, warnin
 from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
 from gangsched.cluster.manifests.kinds import COSCHEDULING, Workload
 from gangsched.cluster.manifests.missing import missing
-from gangsched.cluster.manifests.objects import Found, objects
+from gangsched.cluster.manifests.objects import Defaults, Found, objects
+from gangsched.cluster.manifests.overlay import Around
 from gangsched.cluster.manifests.sources import read
 from gangsched.cluster.manifests.storage import StorageAdmission
 from gangsched.core.events import (
@@ -56,8 +57,9 @@ class Loaded(msgspec.Struct, frozen=True):
     now: float
 
 
-def load(sources: Sequence[str], *, stdin: IO[bytes] | IO[str] | None = None) -> Loaded:
-    """Read files, folders (with their sub-folders) and ``-`` (``stdin``, by default the process's).
+def load(sources: Sequence[str], *, stdin: IO[bytes] | IO[str] | None = None, around: Around | None = None) -> Loaded:
+    """Read files, folders (with their sub-folders) and ``-`` (``stdin``, by default the process's). With ``around``
+    they are to be applied to a cluster, and need not be complete by themselves.
 
     Raises :class:`InputError` for the first thing that cannot be understood.
     """
@@ -66,27 +68,27 @@ def load(sources: Sequence[str], *, stdin: IO[bytes] | IO[str] | None = None) ->
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _load(sources, stdin)
+        return _load(sources, stdin, around)
     finally:
         if collects:
             gc.enable()
 
 
-def _load(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None) -> Loaded:
+def _load(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None, around: Around | None) -> Loaded:
     warnings: list[Warned] = []
     found: list[Found] = []
     places: dict[tuple[str, str, str, str], Place] = {}
-    numbers = itertools.count(1)
+    defaults = Defaults(around.namespace if around is not None else "default", itertools.count(1))
     for source in read(sources, stdin):
         for document in documents(source):
-            for each in objects(document, warnings, numbers):
+            for each in objects(document, warnings, defaults):
                 meta = each.object.metadata
                 key = (each.kind.name, each.kind.group, meta.namespace, meta.name)
                 if key in places:
                     raise InputError.at(each.place, "metadata.name", f"was already defined in {places[key]}")
                 places[key] = each.place
                 found.append(each)
-    return _Loading(found, _without_owners(warnings, found)).run()
+    return _Loading(found, _without_owners(warnings, found), around).run()
 
 
 def _without_owners(warnings: list[Warned], found: Sequence[Found]) -> list[Warned]:
@@ -103,8 +105,9 @@ def _without_owners(warnings: list[Warned], found: Sequence[Found]) -> list[Warn
 class _Loading:
     """The second pass, which knows all objects of the input."""
 
-    def __init__(self, found: list[Found], warnings: list[Warned]) -> None:
+    def __init__(self, found: list[Found], warnings: list[Warned], around: Around | None) -> None:
         self._found = found
+        self._complete = around is None
         self._warnings = warnings
         self._convert = Converter()
         self._events: list[Event] = []
@@ -128,8 +131,8 @@ class _Loading:
             if isinstance(w, Workload)
         }
         classes = ((f.place, f.object) for f in found if isinstance(f.object, wire.PriorityClass))
-        self._admission = PriorityAdmission(classes, warnings)
-        self._storage = StorageAdmission(f.object for f in found)
+        self._admission = PriorityAdmission(classes, warnings, around.priority_classes if around is not None else ())
+        self._storage = StorageAdmission((f.object for f in found), around.storage_class if around is not None else "")
 
     def run(self) -> Loaded:
         for each in self._found:
@@ -139,8 +142,9 @@ class _Loading:
                 self._take(each)
             except FieldError as error:
                 raise InputError.at(each.place, error.field, error.message) from None
-        self._warn_of_missing_nodes()
-        self._warnings.extend(missing(self._found))
+        if self._complete:
+            self._warn_of_missing_nodes()
+            self._warnings.extend(missing(self._found))
         return Loaded(self._events, self._places, self._warnings, self._newest)
 
     def _note_time(self, raw: str | None, field: str) -> None:

@@ -13,8 +13,6 @@ from gangsched.cluster.manifests.documents import Document
 from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
 from gangsched.cluster.manifests.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, TEMPLATED, UNREAD, AnyObject, Kind
 
-DEFAULT_NAMESPACE = "default"
-
 #: Of generateName, as the API server cuts it.
 _LONGEST_PREFIX = 58
 _DNS_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
@@ -36,6 +34,13 @@ _WORDS = {
 }
 
 
+class Defaults(NamedTuple):
+    """What objects get that do not say it: the namespace, and the number in a name that is generated."""
+
+    namespace: str
+    numbers: Iterator[int]
+
+
 class Found(NamedTuple):
     """One object of the input that is read."""
 
@@ -44,14 +49,14 @@ class Found(NamedTuple):
     object: AnyObject
 
 
-def objects(document: Document, warnings: list[Warned], numbers: Iterator[int]) -> Iterator[Found]:
-    """The objects of one document that are read; what is not read is put into ``warnings``. ``numbers`` make names of
-    ``generateName``.
+def objects(document: Document, warnings: list[Warned], defaults: Defaults) -> Iterator[Found]:
+    """The objects of one document that are read; what is not read is put into ``warnings``. ``defaults`` is what they
+    get without saying it.
 
     Raises :class:`InputError` for anything that is no Kubernetes object, or one with a value of a wrong type.
     """
     for label, raw in _unpacked(document, document.value, ""):
-        found = _object(document, label, raw, warnings, numbers)
+        found = _object(document, label, raw, warnings, defaults)
         if found is not None:
             yield found
 
@@ -77,7 +82,7 @@ def _unpacked(document: Document, raw: Any, label: str) -> Iterator[tuple[str, d
 
 
 def _object(
-    document: Document, label: str, raw: dict[str, Any], warnings: list[Warned], numbers: Iterator[int]
+    document: Document, label: str, raw: dict[str, Any], warnings: list[Warned], defaults: Defaults
 ) -> Found | None:
     kind_name, api_version = raw.get("kind"), raw.get("apiVersion")
     place = Place(document.file, document.number, _title(kind_name, raw, label))
@@ -96,12 +101,13 @@ def _object(
         text = f"{api_version!r} is not read (known: {kind.api_versions}); the object is ignored"
         warnings.append(warning(place, "apiVersion", text))
         return None
-    place = Place(place.file, place.document, _title(kind_name, _with_namespace(raw, kind), label))
+    place = Place(place.file, place.document, _title(kind_name, _with_namespace(raw, kind, defaults.namespace), label))
     found = _converted(place, kind, raw)
     meta = found.metadata
     if not meta.name and meta.generate_name:  # the same name every time, of the length that the API server makes
-        meta.name = f"{meta.generate_name[:_LONGEST_PREFIX]}{next(numbers):05d}"
-    _check_metadata(place, kind, found)
+        meta.name = f"{meta.generate_name[:_LONGEST_PREFIX]}{next(defaults.numbers):05d}"
+    meta.namespace = (meta.namespace or defaults.namespace) if kind.namespaced else ""
+    _check_metadata(place, found)
     warnings.extend(_misspelt(place, kind, raw))
     return Found(place, kind, found)
 
@@ -128,11 +134,11 @@ def _title(kind: object, raw: dict[str, Any], label: str) -> str:
     return " ".join(str(part) for part in (kind if isinstance(kind, str) else "", name) if part)
 
 
-def _with_namespace(raw: dict[str, Any], kind: Kind) -> dict[str, Any]:
+def _with_namespace(raw: dict[str, Any], kind: Kind, namespace: str) -> dict[str, Any]:
     meta = raw.get("metadata")
     if not kind.namespaced or not isinstance(meta, dict) or meta.get("namespace"):
         return raw
-    return {"metadata": {**meta, "namespace": DEFAULT_NAMESPACE}}
+    return {"metadata": {**meta, "namespace": namespace}}
 
 
 def _unread(place: Place, kind: str, api_version: str, raw: dict[str, Any]) -> Warned:
@@ -170,11 +176,10 @@ def _without_nulls(raw: Any) -> Any:
     return raw
 
 
-def _check_metadata(place: Place, kind: Kind, found: AnyObject) -> None:
+def _check_metadata(place: Place, found: AnyObject) -> None:
     meta = found.metadata
     if not meta.name:
         raise InputError.at(place, "metadata.name", "is missing")
-    meta.namespace = (meta.namespace or DEFAULT_NAMESPACE) if kind.namespaced else ""
     for field, value in (("metadata.name", meta.name), ("metadata.namespace", meta.namespace)):
         if value and not _DNS_NAME.fullmatch(value):
             text = f"{value!r} is not a name: lower-case letters, digits, '-' and '.', up to 253 characters"

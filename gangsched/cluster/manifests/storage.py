@@ -33,13 +33,13 @@ class _Template(wire.Wire):
 
 
 class StorageAdmission:
-    """Completes claims and volumes of the input; ``found`` are all of its objects."""
+    """Completes claims and volumes of the input; ``found`` are all of its objects, ``default`` a default class."""
 
-    def __init__(self, found: Iterable[AnyObject]) -> None:
+    def __init__(self, found: Iterable[AnyObject], default: str = "") -> None:
         known = list(found)
         defaults = [o.metadata for o in known if isinstance(o, StorageClass) and is_default_class(o)]
         newest = max((m.creation_timestamp or "" for m in defaults), default="")
-        self._default = min((m.name for m in defaults if (m.creation_timestamp or "") == newest), default="")
+        self._default = min((m.name for m in defaults if (m.creation_timestamp or "") == newest), default=default)
         self._volumes = {o.metadata.name: o for o in known if isinstance(o, PersistentVolume)}
         self._claims = {
             (o.metadata.namespace, o.metadata.name): o for o in known if isinstance(o, PersistentVolumeClaim)
