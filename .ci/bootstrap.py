@@ -87,7 +87,8 @@ def wanted_stamp() -> str:
     digest = hashlib.sha256()
     for file in (ROOT / "pyproject.toml", LOCK, Path(__file__)):
         digest.update(file.read_bytes())
-    digest.update(f"{sys.version} {sys.prefix} {ROOT}".encode())
+    # Not sys.prefix: in an activated .venv that would be .venv itself.
+    digest.update(f"{sys.version} {sys.base_prefix} {ROOT}".encode())
     return digest.hexdigest()
 
 
