@@ -84,7 +84,10 @@ def _pod(state: State, pod: Pod) -> Explanation:
         return Explanation(title, pod.phase.lower(), "it has finished and takes no room", _conditions([pod]))
     if not pod.node:
         names = " or ".join(state.options.scheduler_names)
-        ours = f"it belongs to the scheduler {pod.scheduler}, not to {names} (--scheduler-name decides for another)"
+        ours = (
+            f"it is handled by {pod.scheduler}: for this scheduler set spec.schedulerName to {names}"
+            f" (--scheduler-name {pod.scheduler} decides as if it were ours)"
+        )
         sentence = "its gang is not decided now" if pod.scheduler in state.options.scheduler_names else ours
         return Explanation(title, "pending", sentence, _conditions([pod]))
     return _placed(state, title, [pod])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gangsched.cli.advice import advice, gathering_advice
 from gangsched.cli.explaining_pod import MANY, Section, conditions, proven
 from gangsched.cli.what_if import State
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
@@ -16,13 +17,15 @@ def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterat
     if asked is not None and asked.gang.family != SINGLE:
         yield Section("asked for", (_member(asked, decision),))
     yield Section("needs", tuple(_needs(state, decision)))
-    yield Section("because", tuple(_because(decision)))
+    because = tuple(_because(decision))
+    if because:
+        yield Section("because", because)
     if decision.outcome == UNSCHEDULABLE:
         lines = tuple(_would_help(state, decision))
         if lines:
             yield Section("would help", lines)
     if decision.outcome == GATHERING:
-        yield Section("would help", ("what is missing; nothing is decided, and nobody evicted, before it is there",))
+        yield Section("would help", (gathering_advice(decision),))
     census = state.world.membership.census(decision.gang)
     found = conditions([asked] if asked is not None else [*census.pending, *census.gated])
     if found.lines:
@@ -78,10 +81,8 @@ def _because(decision: Decision) -> Iterator[str]:
             broken = sum(v.over_budget for v in decision.victims)
             if broken:
                 yield f"{broken} of them beyond a PodDisruptionBudget: no choice without that was found"
-        case outcome if outcome == GATHERING:
-            yield decision.message
-        case _:
-            yield decision.message or "it has its minimum; there is no room for further members"
+        case _ if not decision.message:  # otherwise the decision says it
+            yield "it has its minimum; there is no room for further members"
 
 
 def _would_help(state: State, decision: Decision) -> Iterator[str]:
@@ -96,12 +97,10 @@ def _would_help(state: State, decision: Decision) -> Iterator[str]:
     if patient is not None and patient.outcome == PREEMPT:
         yield f"time: without minimum run times and preemption delay it would evict {_victims(patient)} now"
     yield from _priority(state, decision)
-    if decision.blockers:
-        shown = ", ".join(decision.blockers[:MANY])
-        more = f" and {len(decision.blockers) - MANY} more" if len(decision.blockers) > MANY else ""
-        yield f"room for {shown}{more}: with everything gone that may be evicted, they still have no node"
+    if decision.quota is None or decision.quota.flavors:
+        yield from advice(state, decision)
     else:
-        yield "further nodes that its members may use"
+        yield "quota in its queue"
 
 
 def _priority(state: State, decision: Decision) -> Iterator[str]:

@@ -143,7 +143,8 @@ def _sentence(decision: Decision) -> str:
             victims = len(decision.victims)
             return f"{members} can start after {_count(victims, 'pod')} {'has' if victims == 1 else 'have'} left{more}"
         case "gathering":
-            return f"the gang is not complete yet: {_count(decision.required, 'member')} must come together"
+            needed = f": {_count(decision.required, 'member')} must come together" if decision.required else ""
+            return f"the gang is not complete yet{needed}"
     if decision.failed_plugin:
         return f"nothing can be decided while the plug-in {decision.failed_plugin} fails"
     if decision.quota is not None and not decision.quota.flavors:

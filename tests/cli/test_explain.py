@@ -228,10 +228,44 @@ def test_a_policy_that_stands_in_the_way(explain):
     assert "a preemptionPolicy other than Never: it would evict default/a" in out
 
 
-def test_members_that_fit_nowhere_are_named(explain):
-    """Nothing that may be evicted would help them."""
-    _, out, _ = explain("new", CLASSES % "0s", NODES, pod("a", node="n1"), pod("new", cls="high", cpu=9))
-    assert "room for default/new: with everything gone that may be evicted, they still have no node" in out
+LABELLED = "apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {disk: hdd}}\n%sstatus: {capacity: {cpu: 4}}\n"
+NEW = pod("new", cls="low")
+
+
+@pytest.mark.parametrize(
+    ("documents", "advice"),
+    [
+        (
+            (NODES, pod("new", cpu=9)),
+            "less cpu in one pod, or larger nodes: default/new asks for 9, and the largest node has 4",
+        ),
+        ((NODES, pod("a", node="n1", cpu=3), pod("b", node="n2", cpu=2), NEW), "at most 2 is free on one node"),
+        (
+            (LABELLED % ("n", ""), NEW.replace("spec:", "spec:\n  nodeSelector: {disk: ssd}")),
+            "a node with the label disk=ssd, or another nodeSelector: none of 1 node that is large enough has it",
+        ),
+        (
+            (LABELLED % ("n", "spec: {taints: [{key: gpu, value: a, effect: NoSchedule}]}\n"), NEW),
+            "on 1 node that it could use otherwise: a toleration for the taint gpu=a:NoSchedule",
+        ),
+        ((LABELLED % ("n", "spec: {unschedulable: true}\n"), NEW), "it could use otherwise: kubectl uncordon"),
+        ((NEW,), "nodes: there are none"),
+    ],
+)
+def test_what_would_help_a_gang_that_fits_nowhere(documents, advice, explain):
+    """The numbers, the label or the taint that is in its way, and what to do about it."""
+    _, out, _ = explain("new", CLASSES % "0s", *documents)
+    assert "UNSCHEDULABLE" in out
+    assert advice in out
+
+
+def test_what_a_gang_lacks_to_be_complete(explain):
+    """A PodGroup or pods to create; the reason stands there once."""
+    _, out, _ = explain("old", NODES, CLASSES % "0s", pod("m1", cls="high", labels=MEMBER))
+    assert "create the PodGroup default/old; its spec.minMember says how many pods start together" in out
+    assert out.count("because") == 1
+    _, out, _ = explain("old", NODES, CLASSES % "0s", GROUP % "old", pod("m1", cls="high", labels=MEMBER))
+    assert "create the missing pods: nothing is scheduled or evicted for the gang before it is complete" in out
 
 
 def test_a_gang_that_is_not_complete(explain):
@@ -272,7 +306,7 @@ def test_a_pod_of_another_scheduler(explain):
     documents = (NODES, CONDITIONED % ("p", "volcano", '""', "X"))
     code, out, _ = explain("p", *documents)
     assert code == 0
-    assert "it belongs to the scheduler volcano, not to py-gang-scheduler" in out
+    assert "it is handled by volcano: for this scheduler set spec.schedulerName to py-gang-scheduler" in out
     _, out, _ = explain("p", *documents, args=("--scheduler-name", "volcano"))
     assert "BIND" in out
 
