@@ -7,8 +7,6 @@ from functools import partial
 
 from gangsched.cli import errors
 from gangsched.cli.run import add_connection_arguments, announce, configure
-from gangsched.controllers.operator import GroupControllers
-from gangsched.runtime import process
 from gangsched.runtime.outside import Outside, StartError, connect
 
 
@@ -23,6 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
+    # They take seconds to import, and who asks for the options waits for that.
+    from gangsched.controllers.operator import GroupControllers  # noqa: PLC0415
+    from gangsched.runtime import process  # noqa: PLC0415
+
     configuration = configure(args)
     try:
         connection = connect(configuration)
