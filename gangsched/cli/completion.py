@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
     parser.epilog = (
-        "It goes into a file. bash: ~/.local/share/bash-completion/completions/gangsched; zsh: _gangsched in a folder of"
-        " $fpath; fish: ~/.config/fish/completions/gangsched.fish. To try it: source <(gangsched completion bash)."
+        "It goes into a file. bash: ~/.local/share/bash-completion/completions/gangsched; zsh: _gangsched in a folder"
+        " of $fpath; fish: ~/.config/fish/completions/gangsched.fish. To try it: source <(gangsched completion bash)."
     )
 
 

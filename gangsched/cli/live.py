@@ -6,11 +6,15 @@ import argparse
 import sys
 from collections.abc import Generator
 from contextlib import closing
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gangsched.cli import errors
 from gangsched.core.events import Event
 from gangsched.core.options import Options
+
+if TYPE_CHECKING:
+    from gangsched.cluster.kube.connection import Connection
+    from gangsched.runtime.settings import Configuration
 
 
 class Live(NamedTuple):
@@ -57,22 +61,33 @@ def follow_cluster(args: argparse.Namespace) -> tuple[Options, str, Generator[tu
 
     Raises :class:`~gangsched.cli.errors.UsageError`, and so do the batches, with what cannot be read.
     """
-    # What talks to a cluster takes long to import; manifests do without.
-    from gangsched.cli.run import configure  # noqa: PLC0415
-    from gangsched.runtime import outside  # noqa: PLC0415
+    from gangsched.runtime.outside import StartError  # noqa: PLC0415 - as in connect
     from gangsched.runtime.reading import follow  # noqa: PLC0415
 
-    configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
+    configuration, connection = connect(args)
 
     def batches() -> Generator[tuple[list[Event], float]]:
         try:
             yield from follow(configuration, connection)
-        except outside.StartError as error:
+        except StartError as error:
             raise errors.UsageError(str(error)) from None
 
+    return configuration.core_options(), connection.namespace, batches()
+
+
+def connect(args: argparse.Namespace) -> tuple[Configuration, Connection]:
+    """The configuration, and the connection to the cluster that it and the arguments name.
+
+    Raises :class:`~gangsched.cli.errors.UsageError`.
+    """
+    # What talks to a cluster takes long to import; manifests do without.
+    from gangsched.cli.run import configure  # noqa: PLC0415
+    from gangsched.runtime import outside  # noqa: PLC0415
+
+    configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
     try:
         connection = outside.connect(configuration)
     except outside.StartError as error:
         raise errors.UsageError(str(error)) from None
     print(f"gangsched: reading {connection}", file=sys.stderr)
-    return configuration.core_options(), connection.namespace, batches()
+    return configuration, connection

@@ -51,6 +51,12 @@ COMMANDS = (
         "list gangs with their states and the reasons why they wait",
         "Print one line for each gang: for manifests, or for a cluster. Nothing is changed anywhere.",
     ),
+    Command(
+        "snapshot",
+        "write what the scheduler reads of a cluster to a file",
+        "Write the objects of a cluster that the scheduler reads, without what it does not read of them, as a file for"
+        " 'gangsched plan -f'. Nothing is changed anywhere.",
+    ),
     Command("demo", "watch gangs preempt, without a cluster", "Play one of the built-in stories in the terminal."),
     Command(
         "explain",

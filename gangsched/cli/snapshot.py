@@ -1,0 +1,67 @@
+"""``gangsched snapshot``: a cluster as a file that ``plan``, ``explain``, ``get``, ``queues`` and ``simulate`` read."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from gangsched.cli import errors
+from gangsched.cli.live import add_cluster_arguments, connect
+
+if TYPE_CHECKING:
+    from gangsched.cluster.kube.connection import Connection
+    from gangsched.runtime.settings import Configuration
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("-n", "--namespace", metavar="NS", help="only this namespace, and what is in none")
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
+    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
+    add_cluster_arguments(parser, "of the cluster")
+    parser.epilog = (
+        "Of each object only what the scheduler reads is written: no environment, arguments, Secrets, ConfigMaps or"
+        " other annotations. Names and labels stay: look at them before you send the file to anyone."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file; the exit code."""
+    args.scheduler_name = None
+    configuration, connection = connect(args)
+    skipped: list[str] = []
+    items = asyncio.run(_read(configuration, connection, skipped))
+    if args.namespace:
+        items = [each for each in items if each["metadata"].get("namespace") in (None, args.namespace)]
+    with Path(args.output).open("w", encoding="utf-8") if args.output else nullcontext(sys.stdout) as out:
+        _write(items, out)
+    errors.complain(f"warning: {each}" for each in skipped)
+    return errors.OK
+
+
+async def _read(configuration: Configuration, connection: Connection, skipped: list[str]) -> list[dict[str, Any]]:
+    from gangsched.cluster.kube.client import ApiError, Client, UnreachableError  # noqa: PLC0415 - see cli.live
+    from gangsched.cluster.kube.dump import dump  # noqa: PLC0415
+    from gangsched.cluster.kube.retry import TokenBucket  # noqa: PLC0415
+
+    wanted = configuration.client_connection
+    client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
+    client.open()
+    try:
+        return [each async for each in dump(client, configuration.quota.mode, skipped)]
+    except (ApiError, UnreachableError) as error:
+        raise errors.UsageError(f"{connection} cannot be read: {error}") from None
+    finally:
+        await client.close()
+
+
+def _write(items: list[dict[str, Any]], out: TextIO) -> None:
+    """A line for each object, so that two snapshots can be compared."""
+    out.write('{"apiVersion": "v1", "kind": "List", "items": [\n')
+    out.write(",\n".join(map(json.dumps, items)))
+    out.write("\n]}\n")

@@ -1,0 +1,75 @@
+"""All objects that the scheduler reads, as manifests: no more of them than it reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from gangsched.cluster.kube import discovery
+from gangsched.cluster.kube.client import ApiError, Client
+from gangsched.cluster.kube.decode import ObjectDecoder, Undecodable
+from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_APIS, Resource
+from gangsched.model.dialects import HINT_PREFIXES
+
+#: Annotations that mean something to a decision; all others may hold anything, such as a whole earlier object.
+_ANNOTATIONS = (
+    *HINT_PREFIXES,
+    "controller.kubernetes.io/pod-deletion-cost",
+    "kubernetes.io/config.",
+    "kueue.x-k8s.io/",
+    "pv.kubernetes.io/",
+    "storageclass.",
+    "volume.beta.kubernetes.io/",
+    "volume.kubernetes.io/",
+)
+
+
+async def dump(client: Client, quota_mode: str, skipped: list[str]) -> AsyncIterator[dict[str, Any]]:
+    """Each object as a manifest, with the fields, labels and annotations that the scheduler reads.
+
+    What cannot be read is said in ``skipped``. Raises :class:`~gangsched.cluster.kube.client.ApiError` and
+    UnreachableError where that is something without which nothing can be decided.
+    """
+    versions = await discovery.served_versions(client, quota_mode)
+    served = [api.resource(version) for api in SERVED_APIS if (version := versions[api.name]) and not api.metadata_only]
+    for resource in (*CORE_RESOURCES, *served):
+        decoder = ObjectDecoder(resource.wire_type)
+        kind = resource.kind.partition(".")[0]
+        try:
+            async with aclosing(client.list_pages(resource.path, resource.query, f"{kind}List")) as pages:
+                async for page in pages:
+                    for item in decoder.page(page.body):
+                        if isinstance(item, Undecodable):
+                            skipped.append(f"{kind} {item.metadata.namespace}/{item.metadata.name}: {item.message}")
+                        else:
+                            yield {
+                                "apiVersion": _version(resource),
+                                "kind": kind,
+                                **_scrubbed(msgspec.to_builtins(item)),
+                            }
+        except ApiError as error:
+            if not resource.optional:
+                raise
+            skipped.append(f"{resource.name}: {error}")
+
+
+def _version(resource: Resource) -> str:
+    """``/apis/batch/v1/jobs`` is of ``batch/v1``, ``/api/v1/pods`` of ``v1``."""
+    return "/".join(resource.path.split("/")[2:-1])
+
+
+def _scrubbed(value: Any) -> Any:
+    """Without annotations that mean nothing here, at every depth: templates have some too."""
+    if isinstance(value, list):
+        return [_scrubbed(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: {k: v for k, v in inner.items() if k.startswith(_ANNOTATIONS)}
+        if key == "annotations" and isinstance(inner, dict)
+        else _scrubbed(inner)
+        for key, inner in value.items()
+    }
