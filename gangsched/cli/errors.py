@@ -50,7 +50,7 @@ def complain(lines: Iterable[str]) -> None:
 
 
 def warn(warnings: Iterable[Warned]) -> None:
-    """Say on stderr what in the input was understood otherwise than somebody may think."""
+    """Say on stderr what of the input was not understood, or not as its author may think."""
     from gangsched.cluster.manifests.errors import one_line  # noqa: PLC0415 - as above
 
     for each in warnings:

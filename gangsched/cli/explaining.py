@@ -50,7 +50,7 @@ def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanat
     if gang is not None:
         return _running_gang(state, gang)
     owned = [p for p in state.world.pods.values() if p.namespace == namespace and _owns(kind, name, p)]
-    if owned:  # what has no node yet is what somebody asks about
+    if owned:  # the question is about what has no node yet
         return _pod(state, min(owned, key=lambda p: (not p.live, bool(p.node), p.name)))
     raise UsageError(_unknown(state, f"{namespace}/{name}"))
 

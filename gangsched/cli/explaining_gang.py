@@ -47,7 +47,7 @@ def _needs(state: State, decision: Decision) -> Iterator[str]:
     census = membership.census(decision.gang)
     if decision.gang.family != SINGLE and spec is not None:
         yield (
-            f"{spec.min_member} members to run (from {spec.source or spec.kind});"
+            f"{spec.min_member} member{'' if spec.min_member == 1 else 's'} to run (from {spec.source or spec.kind});"
             f" {len(census.bound)} on nodes, {len(census.pending)} pending"
             + (f", {len(census.gated)} held by scheduling gates" if census.gated else "")
         )

@@ -49,7 +49,7 @@ def add_decision_arguments(parser: argparse.ArgumentParser, *, required: bool = 
     parser.add_argument(
         "--now",
         metavar="TIME",
-        help="the moment of the decision, as 2026-01-31T12:00:00Z or in seconds since 1970"
+        help="the moment of the decision, as 2026-01-31T12:00:00Z, in seconds since 1970, or now"
         " (default: now for a cluster, else the newest creationTimestamp or startTime in the input)",
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
@@ -160,6 +160,8 @@ def moment_of(args: argparse.Namespace) -> float | None:
 
 
 def _moment(raw: str) -> float:
+    if raw == "now":
+        return time.time()
     if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", raw):
         return float(raw)
     try:

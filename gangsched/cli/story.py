@@ -143,7 +143,8 @@ class Teller:
                 self._lines([", ".join(step.keys)])
                 self._quote(f"DisruptionTarget: {step.entries[0].detail['message']}")
             case log.DELETE | log.EVICT:
-                how = "with their own grace period" if step.verb == log.DELETE else "through the Eviction API"
+                whose = "its" if len(step.keys) == 1 else "their"
+                how = f"with {whose} own grace period" if step.verb == log.DELETE else "through the Eviction API"
                 self._say(step, "REMOVE", "red", f"{_join(step.keys)}, {how}")
                 self._picture(step.entries[-1].number + 1, "while they stop")
             case log.GONE:

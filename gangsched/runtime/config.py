@@ -253,7 +253,7 @@ def _scalar_problem(value: Any, kind: inspect.Type) -> str | None:
     above = value >= kind.ge if kind.ge is not None else kind.gt is None or value > kind.gt
     if not above or (high is not None and value > high):
         edge = "between" if kind.ge is not None else "above"
-        return f"{said} is not {edge} {low:g} and {'at most ' if edge == 'above' else ''}{high:g}"
+        return f"{said} is not {edge} {low:.12g} and {'at most ' if edge == 'above' else ''}{high:.12g}"
     return None
 
 

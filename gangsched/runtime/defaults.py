@@ -130,8 +130,8 @@ def _allowed(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.StrType):
         return "duration" if kind.pattern else "text"
     assert isinstance(kind, inspect.IntType | inspect.FloatType), kind
-    low = f"{kind.ge:g}" if kind.ge is not None else f"above {kind.gt:g}"
-    return f"{low} to {kind.le:g}" if kind.ge is not None else f"{low}, at most {kind.le:g}"
+    low = f"{kind.ge:.12g}" if kind.ge is not None else f"above {kind.gt:.12g}"
+    return f"{low} to {kind.le:.12g}" if kind.ge is not None else f"{low}, at most {kind.le:.12g}"
 
 
 def _unwrap(kind: inspect.Type) -> tuple[str, inspect.Type]:

@@ -212,7 +212,7 @@ class Outside:
             loop_factory=self._make_io_loop,
             quota_mode=configuration.quota.mode,
         )
-        #: Where probes are answered; 0 for nowhere. A run that only looks, or ends by itself, has nobody to probe it.
+        #: Where probes are answered; 0 for nowhere. A run that only looks, or ends by itself, is not probed.
         self.port = 0
         self._restore: Callable[[], None] | None = None
 

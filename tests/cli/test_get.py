@@ -130,7 +130,7 @@ def test_wide_has_nodes(get):
 
 
 def test_names_cannot_steer_the_terminal(capsys):
-    """Reasons are what somebody has written on a pod."""
+    """Reasons come from pods, on which users may write."""
     row = Row("d", "g", "Pod", "Queued", 0, 1, 1, 0, 0.0, "a\x1b[31mb\nc", "s", ())
     _print_lines(_lines(argparse.Namespace(output="table"), [row], 0.0))
     assert "a\\x1b[31mb c" in capsys.readouterr().out

@@ -145,6 +145,21 @@ def test_files_folders_and_stdin_together(plan, file, monkeypatch):
     assert [d["outcome"] for d in answer["decisions"]] == ["bind", "bind"]
 
 
+def test_now_may_be_now(file, monkeypatch, capsys):
+    """Files with stamps of a cluster are decided for this moment."""
+    moments = []
+
+    def note(events, options, now, drained):
+        moments.append(now)
+        return iter(())
+
+    monkeypatch.setattr("gangsched.cli.plan.forecast", note)
+    monkeypatch.setattr("time.time", lambda: 12.5)
+    assert main(["plan", "-f", str(file(NODES)), "--now", "now"]) == 0
+    assert moments == [12.5]
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_exit_code_for_scripts(output, file, capsys):
     """With --exit-code 1 unless every decision is bind; without, 0 for whatever is decided."""
