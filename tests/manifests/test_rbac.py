@@ -67,7 +67,26 @@ NAMESPACE_RIGHTS = {
 def test_cluster_role_grants_exactly_the_table() -> None:
     """The ClusterRole grants what the table above says: nothing more, nothing less."""
     expected = {(group, resource, None): verbs for (group, resource), verbs in CLUSTER_RIGHTS.items()}
-    assert rights(one(installed(), "ClusterRole")) == expected
+    assert rights(one(installed(), "ClusterRole", "gangsched")) == expected
+
+
+def test_readers_may_read_what_the_scheduler_reads_and_nothing_else() -> None:
+    """The commands that only look list and watch the same objects; single ones are read beside writes only."""
+    followed = {(group, name, None): FOLLOW for (group, name), verbs in CLUSTER_RIGHTS.items() if verbs >= FOLLOW}
+    assert rights(one(installed(), "ClusterRole", "gangsched-reader")) == followed
+
+
+def test_users_of_pods_are_users_of_gangs() -> None:
+    """Edit and admin may write PodGroups, view may read them, and none of that is for their status."""
+    key = ("scheduling.sigs.k8s.io", "podgroups", None)
+    for name, verbs, into in (
+        ("edit", {"create", "delete", "deletecollection", "patch", "update"}, {"admin", "edit"}),
+        ("view", READ, {"view"}),
+    ):
+        role = one(installed(), "ClusterRole", f"gangsched-podgroups-{name}")
+        assert rights(role) == {key: verbs}
+        prefix = "rbac.authorization.k8s.io/aggregate-to-"
+        assert {label.removeprefix(prefix) for label in role["metadata"]["labels"] if label.startswith(prefix)} == into
 
 
 def test_role_grants_exactly_the_table() -> None:
@@ -81,7 +100,7 @@ def test_no_role_grants_wildcards_secrets_or_rights_over_rights() -> None:
     """Not even by a change of the tables: no wildcard, no secret, no CRD, nothing that could widen the rights."""
     forbidden_resources = {"*", "secrets", "configmaps", "customresourcedefinitions", "serviceaccounts/token"}
     forbidden_verbs = {"*", "deletecollection", "impersonate", "bind", "escalate"}
-    for role in [*of_kind(installed(), "ClusterRole"), *of_kind(installed(), "Role")]:
+    for role in [one(installed(), "ClusterRole", "gangsched"), *of_kind(installed(), "Role")]:
         for (group, resource, _), verbs in rights(role).items():
             assert group not in {"*", "rbac.authorization.k8s.io", "apiextensions.k8s.io"}
             assert resource not in forbidden_resources
@@ -91,7 +110,8 @@ def test_no_role_grants_wildcards_secrets_or_rights_over_rights() -> None:
 
 def test_every_rule_says_why_it_is_there() -> None:
     """The line above each RBAC rule is a comment."""
-    lines = (MANIFESTS / "rbac.yaml").read_text(encoding="utf-8").splitlines()
+    files = ("rbac.yaml", "rbac-users.yaml")
+    lines = [line for name in files for line in (MANIFESTS / name).read_text(encoding="utf-8").splitlines()]
     rules = [index for index, line in enumerate(lines) if line.lstrip().startswith("- apiGroups:")]
     roles = [*of_kind(installed(), "ClusterRole"), *of_kind(installed(), "Role")]
     assert len(rules) == sum(len(role["rules"]) for role in roles)
@@ -103,7 +123,7 @@ def test_bindings_join_our_roles_and_our_service_account() -> None:
     account = one(installed(), "ServiceAccount")["metadata"]
     subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
     for role_kind in ("ClusterRole", "Role"):
-        role = one(installed(), role_kind)
+        role = one(installed(), role_kind, "gangsched" if role_kind == "ClusterRole" else None)
         binding = one(installed(), f"{role_kind}Binding")
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role["metadata"]["name"]}
         assert binding["roleRef"] == reference

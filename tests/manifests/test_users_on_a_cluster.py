@@ -1,0 +1,81 @@
+"""The roles for people, on a real API server: what their holders may do with gangs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.controlplane.client import ApiError, Client, Object, wait_until
+from tests.controlplane.plane import ControlPlane
+
+BINDING = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}
+REFERENCE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
+GROUP: Object = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "spec": {"minMember": 1}}
+
+
+async def person(admin: Client, namespace: str, role: str, plane: ControlPlane, folder: Path) -> Path:
+    """The kubeconfig of somebody who has this ClusterRole and no other."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": role}}
+    await admin.create(account, namespace)
+    subject = {"kind": "ServiceAccount", "name": role, "namespace": namespace}
+    name = {"metadata": {"name": f"{namespace}-{role}"}}
+    await admin.create({**BINDING, **name, "roleRef": {**REFERENCE, "name": role}, "subjects": [subject]})
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{role}/token"
+    answer = await admin.request("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
+    content = yaml.safe_load(plane.admin_kubeconfig.read_text())
+    content["users"][0]["user"] = {"token": answer["status"]["token"]}
+    found = folder / f"{role}.kubeconfig"
+    found.write_text(yaml.safe_dump(content))
+    return found
+
+
+async def test_editors_make_gangs_and_viewers_see_them(
+    admin: Client,
+    namespace: str,
+    crds: list[str],
+    scheduler_kubeconfig: Path,
+    control_plane: ControlPlane,
+    tmp_path: Path,
+) -> None:
+    """Kubernetes' own roles edit and view are enough, and view is not enough to write."""
+    kind = "scheduling.sigs.k8s.io/v1alpha1/PodGroup"
+    async with Client(await person(admin, namespace, "edit", control_plane, tmp_path)) as editor:
+
+        async def made() -> bool:  # the roles are added to edit by a controller
+            try:
+                await editor.create({**GROUP, "metadata": {"name": "g"}}, namespace)
+            except ApiError:
+                return False
+            return True
+
+        await wait_until(made, what="an editor may create a PodGroup")
+    async with Client(await person(admin, namespace, "view", control_plane, tmp_path)) as viewer:
+        assert (await viewer.get(kind, "g", namespace))["spec"]["minMember"] == 1
+        with pytest.raises(ApiError, match="403"):
+            await viewer.create({**GROUP, "metadata": {"name": "h"}}, namespace)
+
+
+async def test_readers_run_the_commands_that_look(
+    admin: Client,
+    namespace: str,
+    scheduler_kubeconfig: Path,
+    control_plane: ControlPlane,
+    tmp_path: Path,
+) -> None:
+    """gangsched-reader is enough for get and snapshot, and for no write."""
+    kubeconfig = await person(admin, namespace, "gangsched-reader", control_plane, tmp_path)
+    for arguments in (["get", "-A", "-o", "json"], ["plan", "--cluster", "-o", "json"], ["snapshot"]):
+        command = [sys.executable, "-m", "gangsched", *arguments, "--kubeconfig", str(kubeconfig)]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert "warning" not in done.stderr
+        assert json.loads(done.stdout)
+    async with Client(kubeconfig) as reader:
+        with pytest.raises(ApiError, match="403"):
+            await reader.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
