@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -116,7 +117,7 @@ def test_documented_commands_are_understood(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog=f"gangsched {command.name}", allow_abbrev=False)
     importlib.import_module(command.module).add_arguments(parser)
     given = parser.parse_args(words[2:])  # exits when it does not understand
-    files = [name for name in getattr(given, "sources", []) if name.startswith("examples/")]
+    files = [name for name in (getattr(given, "sources", None) or ()) if name.startswith("examples/")]
     assert [name for name in files if not (ROOT / name).exists()] == []
 
 
@@ -243,3 +244,33 @@ def test_the_example_of_a_filter_works() -> None:
     running = [pod(f"r{i}").cpu(1).gpu(1).priority(i).on("n0") for i in range(2)]
     found = plan(nodes[0], *running, pod("new").cpu(1).gpu(1).priority(9))["d/new"]
     assert (found.outcome, [v.name for v in found.victims]) == (PREEMPT, ["r0"])
+
+
+RECIPES = re.findall(
+    r"^<!-- recipe (\w+): (\d+) -->\n```yaml\n(.+?)^```$", text_of("docs/gangs.md"), re.MULTILINE | re.DOTALL
+)
+
+
+assert len(RECIPES) == 2
+
+
+@pytest.mark.parametrize(("name", "members", "text"), RECIPES, ids=[name for name, _, _ in RECIPES])
+@pytest.mark.parametrize("cpus", [1, 100])
+def test_recipes_make_a_gang(
+    name: str, members: str, text: str, cpus: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All pods of the recipe are one gang that starts whole, or not at all where only some would fit."""
+    file = tmp_path / f"{name}.yaml"
+    nodes = [
+        f"---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{i}}}\nstatus: {{capacity: {{cpu: {size}}}}}\n"
+        for i, size in enumerate((cpus, 4))
+    ]
+    file.write_text(text + "".join(nodes))
+    assert cli.main(["plan", "-f", str(file), "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["warnings"] == []
+    (decision,) = answer["decisions"]
+    fits = name == "jobset" or cpus == 100
+    assert (decision["kind"], decision["required"]) == ("PodGroup", int(members))
+    assert decision["outcome"] == ("bind" if fits else "unschedulable")
+    assert len(decision["placements"]) == (int(members) if fits else 0)
