@@ -24,19 +24,19 @@ def render(found: Explanation, milliseconds: float = 0.0, console: Console | Non
     """Print it. ``milliseconds`` is what its own decision took."""
     out = console or make_console()
     parts: list[RenderableType] = []
-    if found.own is not None:
-        parts.append(gang_panel(found.own, milliseconds, most_rows(out)))
-    else:
-        head = Text(found.word.upper(), style=_STYLES.get(found.word, "bold"))
-        head.append(f"  {clean(found.sentence)}", style="default")
-        parts.append(headline(Text(clean(found.title), style="bold")))
-        parts.append(Padding(head, (0, 0, 0, 2), expand=False))
     grid = Table.grid(padding=(0, 2), expand=False)
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for section in found.sections:
         for i, line in enumerate(section.lines):
             grid.add_row(section.label if i == 0 else "", Text(clean(line)))
-    if grid.row_count:
-        parts.append(Padding(grid, (0, 0, 0, 2), expand=False))
+    if found.own is not None:
+        parts.append(gang_panel(found.own, milliseconds, most_rows(out), [grid] if grid.row_count else []))
+    else:
+        head = Text(found.word.upper(), style=_STYLES.get(found.word, "bold"))
+        head.append(f"  {clean(found.sentence)}", style="default")
+        parts.append(headline(Text(clean(found.title), style="bold")))
+        parts.append(Padding(head, (0, 0, 0, 2), expand=False))
+        if grid.row_count:
+            parts.append(Padding(grid, (0, 0, 0, 2), expand=False))
     printed(out, lambda console: console.print(Group(*parts)))

@@ -32,6 +32,8 @@ _STYLES = {
     UNSCHEDULABLE: "bold red",
     GATHERING: "bold magenta",
 }
+#: So many names are shown that the same is said of.
+_FEW = 3
 _REASONS = {"LowerPriority": "lower priority"}
 _METHODS = {"evict": "through the Eviction API", "suspend": "by suspending its owner"}
 
@@ -101,8 +103,12 @@ def printed(out: Console, write: Callable[[Console], None]) -> None:
     out.file.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
-def gang_panel(decision: Decision, milliseconds: float, most: int) -> RenderableType:
-    """One decision with everything that is known about it; lists have at most so many rows."""
+def gang_panel(
+    decision: Decision, milliseconds: float, most: int, explained: Sequence[RenderableType] = ()
+) -> RenderableType:
+    """One decision with everything that is known about it; lists have at most so many rows. What is ``explained`` goes
+    between the outcome and the lists.
+    """
     title = Text(clean(decision.gang.key), style="bold")
     title.append(f"  {clean(decision.kind)} · priority {decision.priority}", style="default")
     outcome = Text(decision.outcome.upper(), style=_STYLES.get(decision.outcome, "bold"))
@@ -110,6 +116,7 @@ def gang_panel(decision: Decision, milliseconds: float, most: int) -> Renderable
     body: list[RenderableType] = [outcome]
     if decision.group:
         body.append(Text(clean(f"decided together with {', '.join(decision.group)}"), style="dim"))
+    body.extend(explained)
     grid = Table.grid(padding=(0, 2), expand=False)
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -164,9 +171,9 @@ def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
     yield "members", _two_columns((p.key, f"→ {p.node}") for p in decision.placements)
     yield "victims", _victims(decision.victims)
     yield "awaited", _two_columns((a.pod, f"is leaving {a.node}") for a in decision.awaiting)
-    yield "spared", [_unit_line(s.unit, _words(s.reason)) for s in decision.spared]
+    yield "spared", _grouped((f"{s.unit.kind} {s.unit.name}", _words(s.reason)) for s in decision.spared)
     yield "blockers", [Text(clean(b)) for b in decision.blockers]
-    yield "not placed", _two_columns((u.pod, "; ".join(u.reasons)) for u in decision.unplaced)
+    yield "not placed", _grouped((u.pod, "; ".join(u.reasons)) for u in decision.unplaced)
     yield "warnings", [Text(clean(w), style="yellow") for w in decision.warnings]
 
 
@@ -224,6 +231,20 @@ def _two_columns(rows: Iterable[tuple[str, str]]) -> list[Text]:
     pairs = [(clean(left), clean(right)) for left, right in rows]
     width = min(max((len(left) for left, _ in pairs), default=0), 60)
     return [Text(f"{left:<{width}}  {right}") for left, right in pairs]
+
+
+def _grouped(rows: Iterable[tuple[str, str]]) -> list[Text]:
+    """What is said of each name; of more than a few names that the same is said of, once."""
+    by_text: dict[str, list[str]] = {}
+    for name, text in rows:
+        by_text.setdefault(text, []).append(name)
+    out: list[tuple[str, str]] = []
+    for text, names in by_text.items():
+        if len(names) <= _FEW:
+            out += [(name, text) for name in names]
+        else:
+            out.append((f"{', '.join(names[:_FEW])} and {len(names) - _FEW} more", text))
+    return _two_columns(out)
 
 
 def _limited(rows: list[Text], most: int) -> list[Text]:

@@ -82,6 +82,8 @@ def test_a_gang_of_the_example(capsys):
     assert "PREEMPT 2 members can start after 2 pods have left" in out
     assert "2 members to run (from PodGroup.scheduling.sigs.k8s.io); 0 on nodes, 2 pending" in out
     assert "it preempts with priority 1000000 (the lowest of its members')" in out
+    parts = [out.index(word) for word in ("PREEMPT ", " needs ", " because ", " members default", " victims Pod")]
+    assert parts == sorted(parts), "the answer and its reasons come before the lists"
 
 
 def test_a_member_leads_to_its_gang(capsys):

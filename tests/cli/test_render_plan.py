@@ -163,6 +163,17 @@ def test_long_lists_end():
     assert "w-0499" in shown(large)
 
 
+def test_what_is_said_of_many_is_said_once():
+    """Names with the same reason share a line; few names have one each."""
+    unplaced = tuple(Unplaced(f"ns/w-{i:02}", ("too big",)) for i in range(12))
+    spared = tuple(Spared(UnitRef("Pod", f"ns/{i}"), "costs more") for i in range(3))
+    text = shown(decided(outcome="unschedulable", unplaced=(*unplaced, Unplaced("ns/x", ("too old",))), spared=spared))
+    assert text.count("too big") == 1
+    assert "ns/w-00, ns/w-01, ns/w-02 and 9 more" in text
+    assert "ns/x" in text
+    assert text.count("costs more") == 3
+
+
 def test_the_last_line_counts():
     """How many gangs of which outcome, and how many victims, each once."""
     twice = decided(outcome="preempt", victims=(victim("v"),))
