@@ -65,10 +65,13 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     configuration = configure(args)
     try:
-        connection = outside.connect(configuration, elects=not args.dry_run)
+        connection = outside.connect(
+            configuration,
+            elects=not args.dry_run,
+            announce=partial(announce, configuration=configuration, dry_run=args.dry_run),
+        )
     except outside.StartError as error:
         raise errors.UsageError(str(error)) from None
-    announce(connection, configuration, dry_run=args.dry_run)
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
         make_sink = partial(_controllers, configuration.group_status)

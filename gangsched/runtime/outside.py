@@ -78,9 +78,11 @@ def _free_port(configuration: Configuration) -> int:
     return port
 
 
-def connect(configuration: Configuration, *, elects: bool = False) -> Connection:
+def connect(
+    configuration: Configuration, *, elects: bool = False, announce: Callable[[Connection], None] = lambda _: None
+) -> Connection:
     """The connection that the configuration describes, proven to work; with ``elects`` there is a namespace for the
-    Lease. Raises :class:`StartError`.
+    Lease, which may have to be made: after ``announce``. Raises :class:`StartError`.
     """
     wanted = configuration.client_connection
     namespace = configuration.leader_election.resource_namespace
@@ -90,14 +92,16 @@ def connect(configuration: Configuration, *, elects: bool = False) -> Connection
         client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
         client.open()
         try:
-            await _reach(client)
+            try:
+                await _reach(client)
+            except UnreachableError as error:
+                raise StartError(f"{connection} cannot be reached: {error}") from None
+            except ApiError as error:
+                if not error.transient:  # a server that is too busy now will answer later: what reads it asks again
+                    raise StartError(f"{connection} refuses us: {error}") from None
+            announce(connection)
             if elects and configuration.leader_election.leader_elect:
                 await _ensure_namespace(client, namespace)
-        except UnreachableError as error:
-            raise StartError(f"{connection} cannot be reached: {error}") from None
-        except ApiError as error:
-            if not error.transient:  # a server that is too busy now will answer later: what reads it asks again
-                raise StartError(f"{connection} refuses us: {error}") from None
         finally:
             await client.close()
         return connection

@@ -122,8 +122,10 @@ def test_a_server_that_is_busy_has_not_refused_us(
 
     monkeypatch.setattr(Client, "attempt", attempt)
     wanted = Configuration(client_connection=ClientConnection(kubeconfig=str(kubeconfig)))
+    announced: list[Connection] = []
     if starts:
-        assert outside.connect(wanted).server.startswith("http://127.0.0.1:")
+        assert outside.connect(wanted, elects=True, announce=announced.append).server.startswith("http://127.0.0.1:")
+        assert len(announced) == 1
     else:
         with pytest.raises(outside.StartError, match="refuses us: 403 Reason: words"):
             outside.connect(wanted)

@@ -196,6 +196,7 @@ async def test_a_cluster_that_is_new_to_the_scheduler(
     process = start("--once", "--kubeconfig", str(control_plane.admin_kubeconfig), settings=election)
     code, log = await finish(process)
     assert code == 0, log
+    assert log.splitlines()[0].startswith("gangsched: https://127.0.0.1:"), "what is touched is said before it is"
     assert all([(await admin.get("Pod", name, namespace))["spec"].get("nodeName") for name in ("a", "b")])
     assert await admin.get("Lease", "py-gang-scheduler", f"{namespace}-lease")
 
