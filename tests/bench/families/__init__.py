@@ -1,0 +1,1 @@
+"""Clusters in the shapes of real gangs, with an optimum that is known by construction."""

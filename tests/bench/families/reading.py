@@ -1,0 +1,155 @@
+"""What a plan does to a cluster, read from the records: its harm, and what is against the rules in it.
+
+Made for 100,000 pods, and for what occurs in the families: single pods, and gangs in the mode ``elastic``. Of the
+product only :func:`~gangsched.core.preemption.harm.harm` and the budgets are used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from gangsched.core.decision import Placement, Victim
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.harm import Harm, Loss, harm
+from gangsched.model.records import SINGLE, GangId, Node, Pod, PodTerm
+from tests.bench.families.known import Cluster, requests_of
+from tests.oracle.case import NOW
+from tests.oracle.generate import PREEMPTOR_PRIORITY
+from tests.oracle.problem import admits, selects
+
+
+class Reading:
+    """A cluster, and what plans do to it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.nodes = {n.name: n for n in cluster.nodes}
+        self.running = {p.uid: p for p in cluster.pods if p.node and p.deleting_since is None}
+        self.members = [p for p in cluster.pods if not p.node]
+        self.minimum = {(g.family, g.namespace, g.name): g.min_member for g in cluster.gangs}
+        self.bound: dict[GangId, list[Pod]] = defaultdict(list)
+        for pod in self.running.values():
+            self.bound[pod.gang].append(pod)
+        self.budgets = Budgets(cluster.budgets, self.running.values())
+        self.total: dict[str, float] = {}
+        for node in cluster.nodes:
+            for name, amount in node.allocatable:
+                self.total[name] = self.total.get(name, 0.0) + amount
+
+    # -- victims -------------------------------------------------------------------------------------------
+
+    def units(self, victims: Iterable[str]) -> tuple[list[list[str]], list[str]]:
+        """The victims (UIDs) as what goes together, and what is wrong with them, in words."""
+        gone: dict[GangId, list[Pod]] = defaultdict(list)
+        wrong = []
+        for uid in victims:
+            pod = self.running.get(uid)
+            if pod is None:
+                wrong.append(f"{uid} is no running pod")
+            elif pod.priority >= PREEMPTOR_PRIORITY or pod.static:
+                wrong.append(f"{pod.key} may not be evicted")
+            else:
+                gone[pod.gang].append(pod)
+        units: list[list[str]] = []
+        for gang, pods in gone.items():
+            if self._is_whole(gang, pods):
+                units.append([p.uid for p in pods])
+            else:
+                if len(pods) > self._surplus(gang):
+                    wrong.append(f"{len(pods)} of {len(self.bound[gang])} members of {gang.key} leave")
+                units += [[p.uid] for p in pods]
+        return units, wrong
+
+    def _surplus(self, gang: GangId) -> int:
+        if gang.family == SINGLE:
+            return 1
+        return max(0, len(self.bound[gang]) - self.minimum[(gang.family, gang.namespace, gang.name)])
+
+    def _is_whole(self, gang: GangId, pods: Sequence[Pod]) -> bool:
+        return gang.family != SINGLE and len(pods) == len(self.bound[gang]) > self._surplus(gang)
+
+    def harm(self, victims: Iterable[str]) -> Harm:
+        """The harm of these victims (UIDs), if the rules allow them."""
+        gone: dict[GangId, list[Pod]] = defaultdict(list)
+        for uid in victims:
+            gone[self.running[uid].gang].append(self.running[uid])
+        losses, interrupted = [], []
+        for gang, pods in gone.items():
+            if self._is_whole(gang, pods):
+                level = max(p.priority for p in pods)
+                interrupted.append(level)
+                losses += [Loss(p, level) for p in pods]
+            else:
+                losses += [Loss(p, p.priority) for p in pods]
+        return harm(losses, interrupted, self.budgets, self.total, NOW)
+
+    def beyond(self, victims: Iterable[Victim]) -> bool:
+        """Are exactly those victims marked that are beyond a budget?"""
+        given = list(victims)
+        counted = self.budgets.beyond([self.running[v.uid] for v in given if v.uid in self.running])
+        return {v.uid for v in given if v.over_budget} == counted
+
+    # -- places --------------------------------------------------------------------------------------------
+
+    def misplaced(self, victims: Iterable[str], placements: Sequence[Placement]) -> str:
+        """What is wrong with the places when these victims are gone, in words: not all members have one, no room, a
+        rule is broken.
+        """
+        if {p.uid for p in placements} != {m.uid for m in self.members}:
+            return f"{len(placements)} of {len(self.members)} members have a place"
+        gone = set(victims)
+        by_uid = {m.uid: m for m in self.members}
+        placed = [(by_uid[p.uid], self.nodes[p.node]) for p in placements]
+        used = {node.name for _, node in placed}
+        here: dict[str, list[Pod]] = defaultdict(list)
+        for pod in self.running.values():
+            if pod.node in used and pod.uid not in gone:
+                here[pod.node].append(pod)
+        for member, node in placed:
+            if not admits(node, member) or not node.ready:
+                return f"{member.key} may not run on {node.name}"
+            here[node.name].append(member)
+        for name in used:
+            if full := _over(self.nodes[name], here[name]):
+                return f"{name} has not that much {full}"
+            ports = Counter((p.protocol, p.port) for pod in here[name] for p in pod.shape.host_ports)
+            if any(n > 1 for n in ports.values()):
+                return f"two pods want the same port of {name}"
+        return self._rules(placed)
+
+    def _rules(self, placed: Sequence[tuple[Pod, Node]]) -> str:
+        """What members ask of one another. No running pod has a label that their terms select."""
+        for member, node in placed:
+            for term in member.shape.affinity:
+                if any(_apart(term, node, n) for m, n in placed if selects(term, m)):
+                    return f"{member.key} is apart from others"
+        first = placed[0][0]
+        for term in first.shape.anti_affinity:
+            domains = Counter(n.labels.get(term.topology_key) for m, n in placed if selects(term, m))
+            if any(n > 1 for n in domains.values()):
+                return f"two members share a {term.topology_key}"
+        for constraint in first.shape.spread:
+            key = constraint.topology_key
+            counts = Counter(n.labels.get(key) for _, n in placed)
+            all_there = {n.labels.get(key) for n in self.cluster.nodes}
+            if max(counts.values()) - min(counts[d] for d in all_there) > constraint.max_skew:
+                return f"members are spread unevenly: {dict(counts)}"
+        for gang in self.cluster.gangs:
+            for key, required in gang.topology:
+                if required and gang.name == "want" and len({n.labels.get(key) for _, n in placed}) > 1:
+                    return f"members are in several domains of {key}"
+        return ""
+
+
+def _apart(term: PodTerm, one: Node, other: Node) -> bool:
+    return one.labels.get(term.topology_key) != other.labels.get(term.topology_key)
+
+
+def _over(node: Node, pods: Iterable[Pod]) -> str:
+    """The resource of which these pods take more than the node has; empty if there is none."""
+    left = dict(node.allocatable)
+    for pod in pods:
+        for resource, amount in requests_of(pod.shape).items():
+            left[resource] = left.get(resource, 0) - amount
+    return next((r for r, n in left.items() if n < 0), "")
