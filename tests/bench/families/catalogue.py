@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.bench.families import coupled, domains, plain
+from tests.bench.families import coupled, domains, limits, plain
 from tests.bench.families.known import Cluster
 from tests.bench.families.plain import Unsuitable
 from tests.bench.families.site import FULL, Site, Size
@@ -32,6 +32,8 @@ FAMILIES: dict[str, Family] = {
         coupled.elastic_gangs,
         coupled.whole_gangs,
         plain.host_ports,
+        limits.volumes,
+        limits.quota,
         plain.work_lost,
     )
 }

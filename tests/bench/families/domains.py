@@ -21,7 +21,9 @@ from tests.oracle.case import ZONE, Case
 RACK = "example.com/rack"
 
 
-def _zones(site: Site, of: Unit, levels: Sequence[int], count: int, full: int, most_kinds: int = 4) -> dict[str, Pool]:
+def in_zones(
+    site: Site, of: Unit, levels: Sequence[int], count: int, full: int, most_kinds: int = 4
+) -> dict[str, Pool]:
     """So many zones of uneven size, each with nodes of its own kinds."""
     total = max(site.between(*site.size.nodes), count)
     parts = site.shares(total, count, 1)
@@ -106,7 +108,7 @@ def zone_affinity(site: Site) -> Cluster:
     """
     of = unit(site)
     count = site.chance.randint(2, 3) if site.size.nodes[1] < 20 else site.chance.randint(2, 12)
-    zones = _zones(site, of, site.levels(2), count, full=max(1, of.per_node - 1))
+    zones = in_zones(site, of, site.levels(2), count, full=max(1, of.per_node - 1))
     wanted = _requests(site, of)
     scale, members, cost = _in_one(site, zones, wanted, of.per_node)
     _build(site, zones)
@@ -126,7 +128,7 @@ def topology(site: Site) -> Cluster:
     of = unit(site)
     nodes = site.size.nodes[1]
     count = site.chance.randint(2, 3) if nodes < 20 else site.between(2, min(200, nodes // 8))
-    racks = _zones(site, of, site.levels(2), count, full=max(1, of.per_node - 1), most_kinds=3)
+    racks = in_zones(site, of, site.levels(2), count, full=max(1, of.per_node - 1), most_kinds=3)
     wanted = _requests(site, of)
     scale, members, cost = _in_one(site, racks, wanted, of.per_node)
     _build(site, racks, RACK)
@@ -145,7 +147,7 @@ def one_per_zone(site: Site) -> Cluster:
     of = unit(site)
     nodes = site.size.nodes[1]
     count = site.chance.randint(3, 4) if nodes < 20 else site.between(4, min(120, nodes // 4))
-    zones = _zones(site, of, site.levels(2), count, full=max(1, of.per_node - 1), most_kinds=3)
+    zones = in_zones(site, of, site.levels(2), count, full=max(1, of.per_node - 1), most_kinds=3)
     scale = _scale(zones)
     wanted = _requests(site, of)
     costs = sorted(t[1] for t in _tables(site, zones, scale, wanted, 1, 1).values() if t[1] is not None)
@@ -171,7 +173,7 @@ def zone_spread(site: Site) -> Cluster:
     """
     of = unit(site)
     count = site.chance.randint(2, 3) if site.size.nodes[1] < 20 else site.chance.randint(3, 8)
-    zones = _zones(site, of, site.levels(2), count, full=max(1, of.per_node - 1))
+    zones = in_zones(site, of, site.levels(2), count, full=max(1, of.per_node - 1))
     scale = _scale(zones)
     wanted = _requests(site, of)
     skew = site.chance.choice((1, 1, 2))

@@ -145,6 +145,10 @@ class Court:
         return out
 
     def _compare(self, victims: Sequence[str], out: Answer) -> None:
+        if self.cluster.victims and self.cluster.victims != set(victims):
+            out.wrong = out.wrong or "not the victims of the rules of quota"
+            out.excess = 1.0
+            return
         found = self.reading.harm(victims)
         mine, best = least_of(found), self.cluster.least
         out.beyond, out.levels = mine.beyond, mine.levels
@@ -165,7 +169,7 @@ class Court:
 
     def _untrue(self, decision: Decision, out: Answer) -> str:
         """What the plan says of itself and is not so."""
-        if self.cluster.quota:
+        if self.cluster.victims:
             return "" if decision.optimal is None else "quota's rules fix the order, and the plan speaks of an optimum"
         part = differing(out, self.cluster.least)
         if decision.optimal:
@@ -198,19 +202,25 @@ class Court:
         one_by_one = units if len(units) <= most else chance.sample(units, most)
         if at_optimum:
             one_by_one = one_by_one[:_ASKED_AT_OPTIMUM]
-        attempt = self._attempt()
+        attempt = None if self.cluster.victims else self._attempt()
         asked = 0
         for some in (*_halves(units, chance), *([u] for u in one_by_one)):
             asked += 1
             back = {uid for unit in some for uid in unit}
-            if back and fits(attempt, [uid for unit in units for uid in unit if uid not in back]):
+            gone = [uid for unit in units for uid in unit if uid not in back]
+            if back and (fits(attempt, gone) if attempt is not None else self._fits_quota(gone)):
                 names = sorted(self.reading.running[uid].key for uid in back)
                 return f"{len(some)} of {len(units)} units could be put back ({names[0]} ...)", asked
         return "", asked
 
     def _attempt(self) -> Attempt:
         gangs = self.warm.gangs[0]
-        return next(iter(self.warm.decider.attempts(gangs, group_key(gangs), NOW, displacing=True)))
+        return self.warm.decider.attempt(gangs, group_key(gangs), NOW)
+
+    def _fits_quota(self, gone: Iterable[str]) -> bool:
+        """Have the members both nodes and quota once these pods (UIDs) are gone?"""
+        gangs = self.warm.gangs[0]
+        return bool(self.warm.decider.places_without(gangs, group_key(gangs), NOW, gone))
 
 
 def fits(attempt: Attempt, gone: Iterable[str]) -> bool:

@@ -41,6 +41,8 @@ class Least(msgspec.Struct, frozen=True):
 class Cluster(Case):
     """A case with its optimum. ``more`` are objects that a case has no place for: volumes, queues.
 
+    ``victims`` (UIDs) are the only ones that the rules of quota allow, where quota alone binds; empty elsewhere.
+
     ``same`` are cases that the exact oracle understands (it knows no ports, volumes, domains): the least of their
     optima is the optimum of this cluster. Made for small clusters only.
     """
@@ -48,7 +50,7 @@ class Cluster(Case):
     least: Least = Least(0, ())
     more: tuple[Event, ...] = ()
     same: tuple[Case, ...] = ()
-    quota: bool = False
+    victims: frozenset[str] = frozenset()
 
     def events(self) -> list[Event]:
         """All of it, as the core takes it in."""
