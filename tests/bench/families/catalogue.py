@@ -27,6 +27,7 @@ FAMILIES: dict[str, Family] = {
         domains.one_per_zone,
         domains.zone_spread,
         domains.topology,
+        domains.workers_in_a_rack,
         coupled.budgets,
         coupled.gangs_beside_singles,
         coupled.elastic_gangs,

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gangsched.model.records import Gang
 from tests.bench.families.known import Cluster
 from tests.bench.families.plain import Unsuitable, add_all, some_members
 from tests.bench.families.pools import pool, priorities, unit
 from tests.bench.families.site import NodeKind, Site, Stock, curves
-from tests.oracle.generate import SIGS
 
 
 def budgets(site: Site) -> Cluster:
     """Half of all pods are under budgets, some of which let none go (``maxUnavailable: 0``) and some a few.
 
     A node holds pods of one priority, free ones and guarded ones. Under a budget that lets none go every pod is one
-    beyond, wherever it is: such nodes cost a sum over pods, as others do. An open budget guards all pods of nodes
-    that are alike, ``c`` on each, which a member needs all gone; ``k`` such nodes cost ``k c`` pods and
-    ``max(0, k c - allowed)`` beyond, which with every node grows by as much as before or more. No pod is under two
+    beyond, wherever it is: such nodes cost a sum over pods, as others do. An open budget guards pods of nodes
+    that are alike, ``c`` on each, and a member needs all gone that is there; ``k`` such nodes draw ``k c`` from it and
+    cost ``max(0, k c - allowed)`` beyond, which with every node grows by as much as before or more. No pod is under two
     budgets, so harm is a sum over nodes and open budgets, in steps that never get cheaper: the cheapest steps are the
     optimum.
     """
@@ -47,18 +43,22 @@ def budgets(site: Site) -> Cluster:
             steps.append((cost, copies))
     many = chance.randint(1, 12)
     for n, copies in enumerate(site.shares(parts[2], many)):
-        each = chance.randint(max(1, of.per_node // 2), of.per_node)
+        each = chance.randint(1, of.per_node)
+        beside = chance.choice((0, of.per_node - each))
         allowed = chance.choice((1, each, each + 1, 2 * each, max(1, copies * each // 3)))
-        open_kind = NodeKind(of.allocatable, [Stock(of.shape, level, each, labels={"guarded": f"open{n}"})])
+        holds = [Stock(of.shape, level, each, labels={"guarded": f"open{n}"}), Stock(of.shape, level, beside)]
+        open_kind = NodeKind(of.allocatable, [s for s in holds if s.count])
         site.budget(f"open{n}", allowed)
         kinds.append((open_kind, copies))
         needed = open_kind.cost(scale, [({**wanted, "pods": 1}, 1)])
-        if needed != scale.pod(level, each):  # some of its pods could stay: not one of the nodes that are alike
+        if needed != scale.pod(
+            level, each + beside
+        ):  # some of its pods could stay: not one of the nodes that are alike
             raise Unsuitable
         for k in range(copies):
             excess = max(0, (k + 1) * each - allowed) - max(0, k * each - allowed)
-            steps.append((scale.pod(level, each) + scale.beyond(excess), 1))
-    free = pool(site, of, [level], parts[3], full=1, kinds=4)
+            steps.append((scale.pod(level, each + beside) + scale.beyond(excess), 1))
+    free = pool(site, of, [level], parts[3], full=1, kinds=4, closed=0.0)
     steps += [
         (curve[0], copies) for curve, copies in curves(free, scale, {**wanted, "pods": 1}, 1) if curve[0] is not None
     ]
@@ -80,28 +80,16 @@ def gangs_beside_singles(site: Site) -> Cluster:
     levels = site.levels(2)
     total = site.between(*site.size.nodes)
     mine = max(2, int(total * chance.uniform(0.3, 0.8)))
-    nodes = pool(site, of, levels, mine, full=max(1, of.per_node - 2))
+    nodes = pool(site, of, levels, mine, full=max(1, of.per_node - 2), closed=0.0)
     wanted = of.requests(chance.randint(max(1, of.per_node // 2), of.per_node))
     scale = priorities([*nodes, (NodeKind(of.allocatable, [Stock(of.shape, levels[-1], 1)]), 1)])
     members, cost = some_members(site, curves(nodes, scale, {**wanted, "pods": 1}, of.per_node))
     add_all(site, nodes)
     large = site.make.shape({"cpu": of.per_node * of.milli, "memory": of.per_node * of.memory})
     names = site.add(NodeKind(of.allocatable, []), max(1, total - mine))
-    chance.shuffle(names)
-    while names:
-        size = min(len(names), chance.randint(1, 8))
-        _gang(site, Stock(large, levels[-1], 1), names[:size], 1)
-        names = names[size:]
+    site.rigid_gangs(Stock(large, levels[-1], 1), names)
     site.want([(site.make.shape(wanted), members)])
     return site.done(scale.least(cost), "gangs that need not be touched")
-
-
-def _gang(site: Site, stock: Stock, nodes: Sequence[str], each: int, spare: int = 0) -> None:
-    """A running gang with ``each`` members on each of these nodes, ``spare`` more than it needs."""
-    name = site.name("run")
-    for node in nodes:
-        site.run(stock, node, each, gang=(SIGS, name))
-    site.gangs.append(Gang(SIGS, "default", name, min_member=len(nodes) * each - spare))
 
 
 def elastic_gangs(site: Site) -> Cluster:
@@ -127,7 +115,7 @@ def elastic_gangs(site: Site) -> Cluster:
         stock = Stock(site.make.shape(of.requests(of.per_node // each)), level, each)
         spare = chance.choice((0, 0, each - 1, each, 2 * each, chance.randint(0, size * each)))
         spare = min(spare, size * each - 1)
-        _gang(site, stock, site.add(NodeKind(of.allocatable, []), size), each, spare)
+        site.gang(stock, site.add(NodeKind(of.allocatable, []), size), each, spare)
         made += size
         kind = NodeKind(of.allocatable, [stock])
         cost = kind.cost(scale, [({**wanted, "pods": 1}, 1)])
@@ -135,7 +123,7 @@ def elastic_gangs(site: Site) -> Cluster:
             raise Unsuitable
         if spare // each:
             steps.append((cost, spare // each))
-    singles = pool(site, of, [level], max(1, total - mine), full=1, kinds=3)
+    singles = pool(site, of, [level], max(1, total - mine), full=1, kinds=3, closed=0.0)
     steps += [(curve[0], n) for curve, n in curves(singles, scale, {**wanted, "pods": 1}, 1) if curve[0] is not None]
     add_all(site, singles)
     members, cost = some_members(site, [((step,), copies) for step, copies in steps])
@@ -163,7 +151,7 @@ def whole_gangs(site: Site) -> Cluster:
         stock = Stock(site.make.shape(of.requests(max(1, of.per_node // each))), level, each)
         size = min(len(names), site.between(1, 16))
         mine, names = names[:size], names[size:]
-        _gang(site, stock, mine, each)
+        site.gang(stock, mine, each)
         cost = scale.gang(level) + scale.pod(level, size * each)
         found[(size, cost)] = found.get((size, cost), 0) + 1
     low, high = site.size.members

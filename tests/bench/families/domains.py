@@ -6,16 +6,16 @@ the members, or a table over domains for how many members each gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 import msgspec
 
 from gangsched.model.records import PodShape, PodTerm, SpreadConstraint
 from tests.bench.families.known import Cluster, Scale, cheapest
-from tests.bench.families.plain import Pool, Unsuitable
+from tests.bench.families.plain import Pool, Unsuitable, gpu_pool, gpus_of, worker_on
 from tests.bench.families.pools import Unit, pool, priorities, unit
-from tests.bench.families.site import Site, Size, curves, selects
+from tests.bench.families.site import GPU_TOLERATION, NodeKind, Site, Size, Stock, curves, selects
 from tests.oracle.case import ZONE, Case
 
 RACK = "example.com/rack"
@@ -44,6 +44,20 @@ def _build(site: Site, zones: dict[str, Pool], key: str = ZONE) -> None:
                 site.add(kind, copies, zone=zone)
             else:
                 site.add(kind, copies, labels={key: zone})
+
+
+def _gangs_beside(site: Site, of: Unit, domains: Iterable[str], key: str, cost: int, scale: Scale) -> None:
+    """In some clusters nodes of running gangs in every domain, which look cheap, of the highest priority that there is:
+    as long as no budget has to be broken for single pods, they do less harm than any gang.
+    """
+    if site.chance.random() < 0.6 or cost >= scale.beyond():
+        return
+    whole = site.make.shape({"cpu": of.per_node * of.milli, "memory": of.per_node * of.memory})
+    names = []
+    for domain in domains:
+        kind, copies = NodeKind(of.allocatable, []), site.chance.randint(0, max(1, len(site.nodes) // 20))
+        names += site.add(kind, copies, **({"zone": domain} if key == ZONE else {"labels": {key: domain}}))
+    site.rigid_gangs(Stock(whole, max(scale.levels), 1), names)
 
 
 def _requests(site: Site, of: Unit) -> dict[str, int]:
@@ -112,6 +126,7 @@ def zone_affinity(site: Site) -> Cluster:
     wanted = _requests(site, of)
     scale, members, cost = _in_one(site, zones, wanted, of.per_node)
     _build(site, zones)
+    _gangs_beside(site, of, zones, ZONE, cost, scale)
     term = PodTerm(ZONE, selects(job="want"), ("default",))
     site.want([(site.make.shape(wanted, affinity=(term,)), members)])
     out = site.done(scale.least(cost), f"all in one of {count} zones")
@@ -132,10 +147,50 @@ def topology(site: Site) -> Cluster:
     wanted = _requests(site, of)
     scale, members, cost = _in_one(site, racks, wanted, of.per_node)
     _build(site, racks, RACK)
+    _gangs_beside(site, of, racks, RACK, cost, scale)
     site.want([(site.make.shape(wanted), members)], topology=((RACK, True),))
     out = site.done(scale.least(cost), f"all in one of {count} racks")
     if _tiny(site.size):
         out.same = tuple(_pinned(out, RACK, [(z,) * members for z in racks]))
+    return out
+
+
+def workers_in_a_rack(site: Site) -> Cluster:
+    """A launcher and workers, all of them in one rack: each rack has CPU nodes with services and GPU nodes with
+    notebooks.
+
+    The two kinds share no nodes, so a rack costs the sum of both, and the cheapest rack is the optimum.
+    """
+    chance = site.chance
+    nodes = site.size.nodes[1]
+    count = chance.randint(2, 3) if nodes < 20 else site.between(2, min(60, nodes // 8))
+    of, gpus = unit(site), gpus_of(site)
+    services = in_zones(site, of, site.levels(2), count, full=max(1, of.per_node - 1), most_kinds=2)
+    plain = chance.random() < 0.3
+    notebooks = {
+        rack: gpu_pool(site, gpus, max(1, sum(copies for _, copies in pool)), plain=plain)
+        for rack, pool in services.items()
+    }
+    racks: dict[str, Pool] = {rack: [*services[rack], *notebooks[rack]] for rack in services}
+    scale = _scale(racks)
+    launcher, worker = of.requests(chance.randint(1, of.per_node)), worker_on(site, gpus)
+    sizes = sorted(sum(copies for _, copies in pool) for pool in notebooks.values())
+    low, high = site.size.members
+    workers = site.between(max(1, low - 1), min(high, max(1, sizes[len(sizes) // 2])))
+    costs = []
+    for rack in racks:
+        first = cheapest(curves(services[rack], scale, {**launcher, "pods": 1}, 1), 1)[1]
+        others = cheapest(curves(notebooks[rack], scale, {**worker, "pods": 1}, 1), workers)[workers]
+        if first is not None and others is not None:
+            costs.append(first + others)
+    if not costs or not min(costs):
+        raise Unsuitable
+    _build(site, racks, RACK)
+    tolerant = site.make.shape(worker, tolerations=(GPU_TOLERATION,))
+    site.want([(site.make.shape(launcher), 1), (tolerant, workers)], topology=((RACK, True),))
+    out = site.done(scale.least(min(costs)), f"a launcher and workers in one of {count} racks")
+    if _tiny(site.size):
+        out.same = tuple(_pinned(out, RACK, [(rack,) * (workers + 1) for rack in racks]))
     return out
 
 

@@ -185,7 +185,7 @@ def _as_resource(cluster: Cluster) -> Case:
 # -- several kinds ---------------------------------------------------------------------------------------------------
 
 
-class _GPUs(msgspec.Struct):
+class GPUs(msgspec.Struct):
     """A pool of tainted GPU nodes with ``each`` GPUs, full of notebooks; all of priority 0."""
 
     each: int
@@ -198,17 +198,18 @@ class _GPUs(msgspec.Struct):
         return NodeKind(room, holds, taints=(GPU_TAINT,))
 
 
-def _gpus(site: Site) -> _GPUs:
+def gpus_of(site: Site) -> GPUs:
+    """A pool of some size."""
     each = site.chance.choice((4, 8, 8)) if site.size.nodes[1] > 10 else 2
     milli = site.chance.choice((1000, 2000, 4000))
     shapes = {
         gpus: site.make.shape({GPU: gpus, "cpu": milli, "memory": 16 * GI}, tolerations=(GPU_TOLERATION,))
         for gpus in (1, 2, 4)
     }
-    return _GPUs(each, milli, lambda gpus: Stock(shapes[gpus], 0, each // gpus))
+    return GPUs(each, milli, lambda gpus: Stock(shapes[gpus], 0, each // gpus))
 
 
-def _gpu_pool(site: Site, gpus: _GPUs, count: int, *, plain: bool) -> list[tuple[NodeKind, int]]:
+def gpu_pool(site: Site, gpus: GPUs, count: int, *, plain: bool) -> list[tuple[NodeKind, int]]:
     """Nodes full of notebooks of one GPU; unless ``plain`` on some of two or four, on some not all of them, and some
     with a GPU that a pod of higher priority holds.
     """
@@ -232,7 +233,8 @@ def _gpu_pool(site: Site, gpus: _GPUs, count: int, *, plain: bool) -> list[tuple
     return list(zip(chosen, site.shares(count, len(chosen), 1), strict=True))
 
 
-def _worker(site: Site, gpus: _GPUs) -> dict[str, int]:
+def worker_on(site: Site, gpus: GPUs) -> dict[str, int]:
+    """What a worker asks for: all GPUs of a node."""
     return {GPU: gpus.each, "cpu": site.chance.choice((1, 2)) * gpus.milli, "memory": 16 * GI}
 
 
@@ -241,25 +243,30 @@ def mpi(site: Site) -> Cluster:
     the default priority: the launcher needs the room of a few services, a worker all GPUs of a node.
 
     The launcher does not tolerate the taint and only GPU nodes have GPUs, so the two are independent. Every third
-    cluster is as plain as can be: nodes are full and all alike, and 2 + 8 w victims are enough.
+    cluster is as plain as can be: nodes are full and all alike, and 2 + 8 w victims are enough. Where no budget has to
+    be broken there may be nodes of running gangs too, any of which would be worse than all of the single pods.
     """
     chance = site.chance
     plain = chance.random() < 1 / 3
     total = site.between(*site.size.nodes)
     count = max(2, int(total * chance.uniform(0.3, 0.7)))
-    of, gpus = unit(site), _gpus(site)
+    of, gpus = unit(site), gpus_of(site)
     services = [(NodeKind(of.allocatable, [Stock(of.shape, 0, of.per_node)]), count)]
     if not plain:
         services = pool(site, of, [0], count, full=max(1, of.per_node - 1))
-    notebooks = _gpu_pool(site, gpus, max(2, total - count), plain=plain)
+    notebooks = gpu_pool(site, gpus, max(2, total - count), plain=plain)
     scale = priorities([*services, *notebooks])
     launcher = of.requests(min(2, of.per_node), extra=0 if plain else chance.choice((0, 100)))
-    worker = _worker(site, gpus)
+    worker = worker_on(site, gpus)
     workers, cost = some_members(site, curves(notebooks, scale, {**worker, "pods": 1}, 1))
     first = cheapest(curves(services, scale, {**launcher, "pods": 1}, 1), 1)[1]
     if first is None:
         raise Unsuitable
     add_all(site, [*services, *notebooks])
+    if chance.random() < 0.3:  # nodes of training gangs of the same priority, which may have to leave for no one
+        whole = site.make.shape({GPU: gpus.each, "cpu": gpus.milli}, tolerations=(GPU_TOLERATION,))
+        if first + cost < scale.beyond():
+            site.rigid_gangs(Stock(whole, 0, 1), site.add(gpus.node([]), max(1, total // 5)))
     tolerant = site.make.shape(worker, tolerations=(GPU_TOLERATION,))
     site.want([(site.make.shape(launcher), 1), (tolerant, workers)])
     return site.done(scale.least(first + cost), "a launcher and workers" + (", plain" if plain else ""))
@@ -272,12 +279,12 @@ def riding_along(site: Site) -> Cluster:
     chance = site.chance
     total = site.between(*site.size.nodes)
     count = max(2, int(total * chance.uniform(0.3, 0.7)))
-    of, gpus = unit(site), _gpus(site)
+    of, gpus = unit(site), gpus_of(site)
     services = pool(site, of, [0], count, full=of.per_node, kinds=3)
-    notebooks = _gpu_pool(site, gpus, max(2, total - count), plain=chance.random() < 0.3)
+    notebooks = gpu_pool(site, gpus, max(2, total - count), plain=chance.random() < 0.3)
     nodes = [*services, *notebooks]
     scale = priorities(nodes)
-    worker = {**_worker(site, gpus), "pods": 1}
+    worker = {**worker_on(site, gpus), "pods": 1}
     most = {"cpu": (gpus.each + 6) * gpus.milli - worker["cpu"], "memory": 8 * GI}
     launcher = {**most, "cpu": chance.choice((gpus.milli, most["cpu"] // 2, most["cpu"])), "pods": 1}
     workers, _ = some_members(site, curves(notebooks, scale, worker, 1), most=60)
@@ -305,10 +312,10 @@ def three_kinds(site: Site) -> Cluster:
     chance = site.chance
     total = site.between(*site.size.nodes)
     count = max(3, int(total * chance.uniform(0.4, 0.7)))
-    of, gpus = unit(site), _gpus(site)
+    of, gpus = unit(site), gpus_of(site)
     levels = site.levels(2)
     services = pool(site, of, levels, count, full=of.per_node - 1, kinds=5)
-    notebooks = _gpu_pool(site, gpus, max(2, total - count), plain=chance.random() < 0.3)
+    notebooks = gpu_pool(site, gpus, max(2, total - count), plain=chance.random() < 0.3)
     scale = priorities([*services, *notebooks])
     head = {**of.requests(chance.randint(1, of.per_node)), "pods": 1}
     server = {**of.requests(chance.randint(1, max(1, of.per_node - 1)), extra=100), "pods": 1}
@@ -323,7 +330,7 @@ def three_kinds(site: Site) -> Cluster:
                     costs[(a, b)] = cost
         options.append((costs, copies))
     first = together(options, (1, servers)).get((1, servers))
-    worker = _worker(site, gpus)
+    worker = worker_on(site, gpus)
     workers, cost = some_members(site, curves(notebooks, scale, {**worker, "pods": 1}, 1))
     if first is None:
         raise Unsuitable

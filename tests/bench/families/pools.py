@@ -42,13 +42,21 @@ def unit(site: Site) -> Unit:
     return Unit(shape, milli, memory, site.between(*site.size.per_node), chance.randrange(0, milli, 100))
 
 
-def loaded(site: Site, of: Unit, levels: Sequence[int], least_full: int) -> NodeKind:
-    """A node with at least so many pods of one or two priorities, and perhaps something that stays and takes little."""
+def loaded(site: Site, of: Unit, levels: Sequence[int], least_full: int, closed: float = 0.0) -> NodeKind:
+    """A node with at least so many pods of one or two priorities, and perhaps something that stays and takes little.
+
+    Some of the pods, as likely as ``closed`` says, are under a budget that lets none of them go.
+    """
     chance = site.chance
     count = chance.randint(min(least_full, of.per_node), of.per_node)
     first = chance.randint(0, count) if len(levels) > 1 else count
     one, other = chance.choice(levels), chance.choice(levels)
     holds = [Stock(of.shape, one, first), Stock(of.shape, other, count - first)]
+    for stock in holds:
+        if chance.random() < closed:
+            app = f"closed{chance.randrange(3)}"
+            stock.labels, stock.beyond = {"guarded": app}, True
+            site.budget(app, 0)
     if of.slack >= 100 and chance.random() < 0.3:
         agent = site.make.shape({"cpu": chance.randrange(100, of.slack + 1, 100)})
         holds.append(Stock(agent, chance.choice(_HIGHER), 1, stays=chance.random() < 0.3))
@@ -73,11 +81,22 @@ def useless(site: Site, of: Unit, level: int) -> NodeKind:
 
 
 def pool(
-    site: Site, of: Unit, levels: Sequence[int], count: int, *, full: int, kinds: int = 6, noise: float = 0.3
+    site: Site,
+    of: Unit,
+    levels: Sequence[int],
+    count: int,
+    *,
+    full: int,
+    kinds: int = 6,
+    noise: float = 0.3,
+    closed: float | None = None,
 ) -> list[tuple[NodeKind, int]]:
-    """So many nodes of up to ``kinds`` kinds and some of no use; each holds at least ``full`` pods."""
+    """So many nodes of up to ``kinds`` kinds and some of no use; each holds at least ``full`` pods. ``closed`` is as in
+    :func:`loaded`, if the cluster's is not to be taken.
+    """
+    closed = site.closed if closed is None else closed
     chance = site.chance
-    useful = [loaded(site, of, levels, full) for _ in range(chance.randint(1, max(1, min(kinds, count // 4))))]
+    useful = [loaded(site, of, levels, full, closed) for _ in range(chance.randint(1, max(1, min(kinds, count // 4))))]
     wasted = int(count * chance.uniform(0.0, noise)) if count > 4 else 0
     out = list(zip(useful, site.shares(count - wasted, len(useful), 1), strict=True))
     if wasted:

@@ -137,6 +137,8 @@ class Site:
         self.gangs: list[Gang] = []
         self.budgets: list[Budget] = []
         self.more: list[Event] = []
+        #: How likely equal pods of a pool are under a budget that lets none go.
+        self.closed = 0.25 if chance.random() < 1 / 3 else 0.0
         self._labels = [{"app": w, "tier": t} for w in _WORDS for t in ("front", "back")]
         self._count = 0
 
@@ -234,8 +236,24 @@ class Site:
         return len(members)
 
     def budget(self, app: str, allowed: int) -> None:
-        """A PodDisruptionBudget over the pods with the label ``guarded: <app>``."""
-        self.budgets.append(Budget("default", f"pdb-{app}", selects(guarded=app), allowed=allowed))
+        """A PodDisruptionBudget over the pods with the label ``guarded: <app>``, once."""
+        if all(b.name != f"pdb-{app}" for b in self.budgets):
+            self.budgets.append(Budget("default", f"pdb-{app}", selects(guarded=app), allowed=allowed))
+
+    def gang(self, stock: Stock, nodes: Sequence[str], each: int = 1, spare: int = 0) -> None:
+        """A running gang with ``each`` members on each of these nodes, ``spare`` more than it needs."""
+        name = self.name("run")
+        for node in nodes:
+            self.run(stock, node, each, gang=(SIGS, name))
+        self.gangs.append(Gang(SIGS, "default", name, min_member=len(nodes) * each - spare))
+
+    def rigid_gangs(self, stock: Stock, nodes: Sequence[str]) -> None:
+        """Running gangs of one to eight members, one on each of these nodes."""
+        left = self.chance.sample(nodes, len(nodes))
+        while left:
+            size = min(len(left), self.chance.randint(1, 8))
+            self.gang(stock, left[:size])
+            left = left[size:]
 
     def done(self, least: Least, title: str, *, same: Iterable[Case] = (), **more: Any) -> Cluster:
         """The cluster, in an order of no meaning."""
