@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.bench.families import coupled, domains, limits, plain
+from tests.bench.families import coupled, domains, limits, plain, tight
 from tests.bench.families.known import Cluster
 from tests.bench.families.plain import Unsuitable
 from tests.bench.families.site import FULL, Site, Size
@@ -36,6 +36,7 @@ FAMILIES: dict[str, Family] = {
         limits.volumes,
         limits.quota,
         plain.work_lost,
+        tight.tight,
     )
 }
 

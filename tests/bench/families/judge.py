@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import msgspec
-import numpy as np
 
 from gangsched.core.decision import PREEMPT, Decision
 from gangsched.core.groups import group_key
 from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.decider import Decider, Verdict
-from tests.bench.families.known import Cluster, Least, Levels, least_of
+from tests.bench.families.known import Cluster, Least, Levels, Part, least_of
+from tests.bench.families.others import RULES, Evicted, fits, small_enough
 from tests.bench.families.reading import Reading
 from tests.bench.worlds import World
 from tests.oracle.case import NOW
@@ -27,9 +27,6 @@ _LOOKS = 3_000_000
 #: At the optimum nothing can be put back: putting it back would do less harm. Some are asked all the same.
 _ASKED_AT_OPTIMUM = 8
 
-#: A part of harm: ``pdb``, or ``gangs`` or ``pods`` of a priority.
-Part = tuple[str, int]
-
 
 class Answer(msgspec.Struct):
     """What came of one plan.
@@ -38,7 +35,8 @@ class Answer(msgspec.Struct):
     plan is above the optimum in the first part of harm in which it is, as a share of the optimum there (of one, where
     that is 0). ``broken`` says that a budget is exceeded or a gang interrupted more than need be. ``needless`` says
     what could be put back, ``asked`` how many things were tried. ``lie`` says what is not true of what the plan says
-    of itself. ``gap`` is the bound that it states: 0 where it says that it is optimal, None where it says nothing.
+    of itself. ``gap`` is the bound that it states: 0 where it says that it is optimal, None where it says nothing;
+    ``gap_share`` is the same as a share of what the plan has in that part of harm.
     """
 
     steps: int
@@ -57,6 +55,7 @@ class Answer(msgspec.Struct):
     lie: str = ""
     optimal: bool | None = None
     gap: int | None = None
+    gap_share: float | None = None
     beyond: int = 0
     levels: Levels = ()
     message: str = ""
@@ -73,7 +72,7 @@ class Finding(msgspec.Struct):
     answer: Answer
     cut: list[Answer] = []
     worse: str = ""
-    rivals: dict[str, tuple[int, int] | None] = {}
+    others: dict[str, Evicted | None] = {}
     seconds: float = 0.0
 
 
@@ -84,13 +83,15 @@ def judge(family: str, seed: int, cluster: Cluster, cuts: Sequence[int] = ()) ->
     usual = court.answer(0)
     found = Finding(family, seed, cluster.title, cluster.least, len(cluster.nodes), usual)
     found.cut = [court.answer(steps) for steps in sorted(cuts)]
-    found.worse = _never_worse([*found.cut, usual])
+    found.worse = never_worse([*found.cut, usual])
+    if small_enough(cluster):
+        found.others = {name: rule(court.reading, court.attempt()) for name, rule in RULES.items()}
     found.seconds = time.perf_counter() - start
     return found
 
 
-def _never_worse(answers: Sequence[Answer]) -> str:
-    """More steps must not do more harm."""
+def never_worse(answers: Sequence[Answer]) -> str:
+    """What is wrong if plans, in the order of their budgets, do more harm with more steps; empty if they do not."""
     planned = [a for a in answers if a.outcome == PREEMPT]
     for fewer, more in pairwise(planned):
         if differing(more, fewer) is not None and above(more, fewer):
@@ -137,7 +138,11 @@ class Court:
         self._compare(victims, out)
         out.lie = self._untrue(decision, out)
         out.optimal = decision.optimal
-        out.gap = 0 if decision.optimal else decision.gap.at_most if decision.gap is not None else None
+        if decision.optimal:
+            out.gap, out.gap_share = 0, 0.0
+        elif decision.gap is not None:
+            out.gap = decision.gap.at_most
+            out.gap_share = out.gap / max(1, value(out, (decision.gap.component, decision.gap.priority)))
         key = frozenset(victims)
         if key not in self._known:
             self._known[key] = self._needless(units, out.at_optimum)
@@ -152,7 +157,7 @@ class Court:
         found = self.reading.harm(victims)
         mine, best = least_of(found), self.cluster.least
         out.beyond, out.levels = mine.beyond, mine.levels
-        part = differing(mine, best)
+        part = self._above_in(mine)
         out.at_optimum = part is None
         if part is None:
             if best.work is not None:
@@ -167,11 +172,19 @@ class Court:
         out.excess = (here - there) / max(1, there)
         out.broken = part[0] in ("pdb", "gangs")
 
+    def _above_in(self, of: Answer | Least) -> Part | None:
+        """The first part of harm that is not that of the optimum, as far as is known what that is."""
+        best = self.cluster.least
+        part = differing(of, best)
+        if part is None or best.doubt is None or place(part) < place(best.doubt):
+            return part
+        return part if part == best.doubt and value(of, part) > value(best, part) else None
+
     def _untrue(self, decision: Decision, out: Answer) -> str:
         """What the plan says of itself and is not so."""
         if self.cluster.victims:
             return "" if decision.optimal is None else "quota's rules fix the order, and the plan speaks of an optimum"
-        part = differing(out, self.cluster.least)
+        part = self._above_in(out)
         if decision.optimal:
             if decision.gap is not None:
                 return "optimal, and a gap"
@@ -202,7 +215,7 @@ class Court:
         one_by_one = units if len(units) <= most else chance.sample(units, most)
         if at_optimum:
             one_by_one = one_by_one[:_ASKED_AT_OPTIMUM]
-        attempt = None if self.cluster.victims else self._attempt()
+        attempt = None if self.cluster.victims else self.attempt()
         asked = 0
         for some in (*_halves(units, chance), *([u] for u in one_by_one)):
             asked += 1
@@ -213,7 +226,8 @@ class Court:
                 return f"{len(some)} of {len(units)} units could be put back ({names[0]} ...)", asked
         return "", asked
 
-    def _attempt(self) -> Attempt:
+    def attempt(self) -> Attempt:
+        """The product's placement of the gang, to be asked what it needs."""
         gangs = self.warm.gangs[0]
         return self.warm.decider.attempt(gangs, group_key(gangs), NOW)
 
@@ -221,13 +235,6 @@ class Court:
         """Have the members both nodes and quota once these pods (UIDs) are gone?"""
         gangs = self.warm.gangs[0]
         return bool(self.warm.decider.places_without(gangs, group_key(gangs), NOW, gone))
-
-
-def fits(attempt: Attempt, gone: Iterable[str]) -> bool:
-    """Do the members fit once these pods (UIDs) are gone? Asked of the product's placement, with all filters."""
-    slot_of = attempt.world.snapshot.table.slot_of
-    slots = np.array(sorted({*attempt.terminating().tolist(), *(slot_of[uid] for uid in gone)}), dtype=np.int64)
-    return attempt.fit(slots) is not None
 
 
 def _halves(units: list[list[str]], chance: random.Random) -> list[list[list[str]]]:
@@ -244,7 +251,11 @@ def _halves(units: list[list[str]], chance: random.Random) -> list[list[list[str
 # -- parts of harm ---------------------------------------------------------------------------------------------------
 
 
-def differing(one: Answer | Least, other: Answer | Least) -> Part | None:
+#: Has parts (a) and (b) of harm.
+Harmful = Answer | Least | Evicted
+
+
+def differing(one: Harmful, other: Harmful) -> Part | None:
     """The first part of harm in which two differ; None if they are equal."""
     parts: list[Part] = [("pdb", 0)]
     for priority in sorted({p for p, _, _ in (*one.levels, *other.levels)}, reverse=True):
@@ -252,13 +263,13 @@ def differing(one: Answer | Least, other: Answer | Least) -> Part | None:
     return next((p for p in parts if value(one, p) != value(other, p)), None)
 
 
-def above(one: Answer | Least, other: Answer | Least) -> bool:
+def above(one: Harmful, other: Harmful) -> bool:
     """Does the one do more harm, at the first part in which they differ?"""
     part = differing(one, other)
     return part is not None and value(one, part) > value(other, part)
 
 
-def value(of: Answer | Least, part: Part) -> int:
+def value(of: Harmful, part: Part) -> int:
     """The number of a part."""
     if part[0] == "pdb":
         return of.beyond

@@ -21,16 +21,20 @@ from tests.oracle.case import Case
 _DIGIT = 24
 #: Levels of harm, as in :class:`~gangsched.core.preemption.harm.Harm`: priority, gangs interrupted, pods evicted.
 Levels = tuple[tuple[int, int, int], ...]
+#: A part of harm: ``pdb``, or ``gangs`` or ``pods`` of a priority.
+Part = tuple[str, int]
 
 
 class Least(msgspec.Struct, frozen=True):
     """The least harm: pods beyond a budget, then gangs and pods by priority. ``work`` is the least work lost of the
-    plans that do no more harm than that, where the family knows it.
+    plans that do no more harm than that, where the family knows it. From the part ``doubt`` on, nothing is proven but
+    that harm need not be more than this.
     """
 
     beyond: int
     levels: Levels
     work: float | None = None
+    doubt: Part | None = None
 
     @property
     def pods(self) -> int:

@@ -10,11 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from gangsched.core.decision import Placement, Victim
+from gangsched.core.events import StorageChanged
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.harm import Harm, Loss, harm
 from gangsched.model.records import SINGLE, GangId, Node, Pod, PodTerm
+from gangsched.model.volumes import CSINode, PersistentVolume
 from tests.bench.families.known import Cluster, requests_of
-from tests.oracle.case import NOW
+from tests.oracle.case import NOW, ZONE
 from tests.oracle.generate import PREEMPTOR_PRIORITY
 from tests.oracle.problem import admits, selects
 
@@ -32,6 +34,15 @@ class Reading:
         for pod in self.running.values():
             self.bound[pod.gang].append(pod)
         self.budgets = Budgets(cluster.budgets, self.running.values())
+        #: How many volumes nodes can attach, and the zones of disks, by claim.
+        self.attachable: dict[str, int] = {}
+        self.disks: dict[str, str] = {}
+        for event in cluster.more:
+            record = event.record if isinstance(event, StorageChanged) else None
+            if isinstance(record, CSINode):
+                self.attachable[record.name] = record.limits[0][1]
+            elif isinstance(record, PersistentVolume) and record.claim is not None and record.node_terms:
+                self.disks[record.claim.name] = record.node_terms[0].expressions[0].values[0]
         self.total: dict[str, float] = {}
         for node in cluster.nodes:
             for name, amount in node.allocatable:
@@ -56,21 +67,22 @@ class Reading:
             if self._is_whole(gang, pods):
                 units.append([p.uid for p in pods])
             else:
-                if len(pods) > self._surplus(gang):
+                if len(pods) > self.surplus(gang):
                     wrong.append(f"{len(pods)} of {len(self.bound[gang])} members of {gang.key} leave")
                 units += [[p.uid] for p in pods]
         return units, wrong
 
-    def _surplus(self, gang: GangId) -> int:
+    def surplus(self, gang: GangId) -> int:
+        """How many bound members the gang can spare; of a pod without a group the pod itself."""
         if gang.family == SINGLE:
             return 1
         return max(0, len(self.bound[gang]) - self.minimum[(gang.family, gang.namespace, gang.name)])
 
     def _is_whole(self, gang: GangId, pods: Sequence[Pod]) -> bool:
-        return gang.family != SINGLE and len(pods) == len(self.bound[gang]) > self._surplus(gang)
+        return gang.family != SINGLE and len(pods) == len(self.bound[gang]) > self.surplus(gang)
 
     def harm(self, victims: Iterable[str]) -> Harm:
-        """The harm of these victims (UIDs), if the rules allow them."""
+        """The harm of these victims (UIDs). A gang is interrupted if it loses more than it can spare."""
         gone: dict[GangId, list[Pod]] = defaultdict(list)
         for uid in victims:
             gone[self.running[uid].gang].append(self.running[uid])
@@ -82,6 +94,8 @@ class Reading:
                 losses += [Loss(p, level) for p in pods]
             else:
                 losses += [Loss(p, p.priority) for p in pods]
+                if len(pods) > self.surplus(gang):
+                    interrupted.append(max(p.priority for p in pods))
         return harm(losses, interrupted, self.budgets, self.total, NOW)
 
     def beyond(self, victims: Iterable[Victim]) -> bool:
@@ -111,12 +125,29 @@ class Reading:
                 return f"{member.key} may not run on {node.name}"
             here[node.name].append(member)
         for name in used:
-            if full := _over(self.nodes[name], here[name]):
-                return f"{name} has not that much {full}"
-            ports = Counter((p.protocol, p.port) for pod in here[name] for p in pod.shape.host_ports)
-            if any(n > 1 for n in ports.values()):
-                return f"two pods want the same port of {name}"
+            if full := self.crowded(name, here[name]):
+                return full
+        for member, node in placed:
+            home = self.disks.get(member.volumes.claims[0], "") if member.volumes is not None else ""
+            if home and node.labels.get(ZONE) != home:
+                return f"the disk of {member.key} is not in the zone of {node.name}"
         return self._rules(placed)
+
+    def crowded(self, name: str, pods: Iterable[Pod]) -> str:
+        """What a node has too little of for all of these pods, in words; empty if there is enough of everything."""
+        here = list(pods)
+        left = dict(self.nodes[name].allocatable)
+        for pod in here:
+            for resource, amount in requests_of(pod.shape).items():
+                left[resource] = left.get(resource, 0) - amount
+        if short := next((r for r, n in left.items() if n < 0), ""):
+            return f"{name} has not that much {short}"
+        ports = Counter((p.protocol, p.port) for pod in here for p in pod.shape.host_ports)
+        if any(n > 1 for n in ports.values()):
+            return f"two pods want the same port of {name}"
+        if sum(p.volumes is not None for p in here) > self.attachable.get(name, len(here)):
+            return f"{name} cannot attach that many volumes"
+        return ""
 
     def _rules(self, placed: Sequence[tuple[Pod, Node]]) -> str:
         """What members ask of one another. No running pod has a label that their terms select."""
@@ -144,12 +175,3 @@ class Reading:
 
 def _apart(term: PodTerm, one: Node, other: Node) -> bool:
     return one.labels.get(term.topology_key) != other.labels.get(term.topology_key)
-
-
-def _over(node: Node, pods: Iterable[Pod]) -> str:
-    """The resource of which these pods take more than the node has; empty if there is none."""
-    left = dict(node.allocatable)
-    for pod in pods:
-        for resource, amount in requests_of(pod.shape).items():
-            left[resource] = left.get(resource, 0) - amount
-    return next((r for r, n in left.items() if n < 0), "")
