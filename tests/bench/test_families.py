@@ -1,11 +1,14 @@
 """Clusters with a known optimum: the generators against the exact oracle, the judge against wrong plans, and plans."""
 
+from xml.etree import ElementTree
+
 import msgspec
 import pytest
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Gap, Placement, UnitRef, Verdict, Victim
 from gangsched.model.records import Budget, Gang
 from tests.bench.families import run
+from tests.bench.families.__main__ import main
 from tests.bench.families.catalogue import FAMILIES, cluster
 from tests.bench.families.judge import Court, Finding, never_worse
 from tests.bench.families.known import Cluster, Least, Option, cheapest, together
@@ -182,6 +185,24 @@ def test_what_goes_wrong_misses_a_goal(judged):
     ):
         assert text in goals(answer), text
     assert "cut short" in goals(good, [needless])
+
+
+def test_a_run_is_printed_written_and_drawn(tmp_path, capsys):
+    """A run of one family: a table, findings with which another run is compared, and a picture with all plans."""
+    json, svg = tmp_path / "found.json", tmp_path / "found.svg"
+    some = ["--quick", "--only", "quota", "--count", "2", "--cut", "1", "--jobs", "1", "--json", str(json)]
+    assert main([*some, "--plot", str(svg)]) == 0
+    assert "quota" in capsys.readouterr().out
+    ElementTree.fromstring(svg.read_text(encoding="utf-8"))
+    assert svg.read_text(encoding="utf-8").count("<circle") == 4
+    assert main([*some, "--against", str(json)]) == 0
+    findings = msgspec.json.decode(json.read_bytes(), type=list[Finding])
+    better = msgspec.structs.replace(findings[0].answer, levels=((-99, 0, 1),))
+    findings[0] = msgspec.structs.replace(findings[0], answer=better)
+    json.write_bytes(msgspec.json.encode(findings))
+    capsys.readouterr()
+    assert main([*some[:-2], "--against", str(json)]) == 1
+    assert "before" in capsys.readouterr().out
 
 
 def test_longer_searches_must_not_do_more_harm(judged):

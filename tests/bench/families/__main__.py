@@ -1,7 +1,7 @@
 """The choice of victims on clusters with an optimum that is known by construction. Run it to see the numbers.
 
     python -m tests.bench.families [--quick] [--count 100] [--seed 1] [--only FAMILY ...] [--cut 1 10 100 1000]
-                                   [--jobs 2] [--json FILE] [--against FILE]
+                                   [--jobs 2] [--json FILE] [--plot FILE] [--against FILE]
 
 For each family: plans *missed* though there is one; how many are *at the optimum* in harm (a) and (b), and how far the
 *worst* is above it in the first part of harm in which it is; plans with a victim, or half of the victims, that could
@@ -17,6 +17,7 @@ gangs that they leave below their minimum (*broken*), and in how many clusters t
 from __future__ import annotations
 
 import argparse
+import platform
 import sys
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ import msgspec
 
 from tests.bench.families.catalogue import FAMILIES
 from tests.bench.families.judge import Finding
+from tests.bench.families.picture import picture
 from tests.bench.families.report import HEADER, details, summaries, worse_than
 from tests.bench.families.run import judged, seconds_since, tasks
 from tests.bench.table import table
@@ -43,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cut", nargs="*", type=int, default=[1, 10, 100, 1000], help="steps to cut off after")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--json", type=Path, help="write all findings to this file")
+    parser.add_argument("--plot", type=Path, help="write a picture (SVG) to this file")
     parser.add_argument("--against", type=Path, help="findings of another version: is any of its plans better?")
     given = parser.parse_args(arguments)
     start = time.perf_counter()
@@ -63,6 +66,10 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"{len(findings)} clusters, {seconds_since(start)}")
     if given.json:
         given.json.write_bytes(msgspec.json.encode(findings))
+    if given.plot:
+        machine = f"{platform.machine()}, Python {platform.python_version()}"
+        about = f"{len(findings)} clusters, seeds from {given.seed}, {machine}"
+        given.plot.write_text(picture(findings, about), encoding="utf-8")
     wrong = [text for s in found_of for text in s.not_met()]
     if given.against:
         before = msgspec.json.decode(given.against.read_bytes(), type=list[Finding])

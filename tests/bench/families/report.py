@@ -141,7 +141,7 @@ def _beside(findings: Sequence[Finding], name: str) -> tuple[float, int, float] 
     if not planned:
         return None
     ratio = sum(theirs.victims for _, theirs in planned) / max(1, sum(mine.victims for mine, _ in planned))
-    more = sum(theirs.broken > mine.broken or above(theirs, mine) for mine, theirs in planned) / len(planned)
+    more = sum(theirs.broken > 0 or above(theirs, mine) for mine, theirs in planned) / len(planned)
     return ratio, sum(theirs.broken for _, theirs in planned), more
 
 
