@@ -53,12 +53,15 @@ def main(arguments: list[str] | None = None) -> int:
     seeds = range(given.seed, given.seed + count)
     todo = tasks(given.only or list(FAMILIES), seeds, "quick" if given.quick else "full", given.cut)
     findings: list[Finding] = []
-    for found in judged(todo, given.jobs):
-        findings.append(found)
-        for line in details(found):
-            print(line, flush=True)
-        if len(findings) % 50 == 0:
-            print(f"  {len(findings)} of {len(todo)} clusters, {seconds_since(start)}", file=sys.stderr)
+    try:
+        for found in judged(todo, given.jobs):
+            findings.append(found)
+            for line in details(found):
+                print(line, flush=True)
+            if len(findings) % 50 == 0:
+                print(f"  {len(findings)} of {len(todo)} clusters, {seconds_since(start)}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(f"stopped after {len(findings)} of {len(todo)} clusters", file=sys.stderr)
     order = {family: n for n, family in enumerate(FAMILIES)}
     findings.sort(key=lambda f: (order[f.family], f.seed))
     found_of = summaries(findings)

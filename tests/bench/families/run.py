@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Iterator, Sequence
 
@@ -50,6 +51,7 @@ def judged(todo: Sequence[Task], jobs: int) -> Iterator[Finding]:
 
 
 def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends the others, and tells what they have found
     raise_thresholds()
 
 

@@ -20,7 +20,7 @@ from tests.oracle.model import Infeasible, Solved, TimedOut
 from tests.oracle.problem import read
 
 #: Seconds that HiGHS has for each part of harm.
-SECONDS = 3.0
+SECONDS = 10.0
 
 
 def tight(site: Site) -> Cluster:
