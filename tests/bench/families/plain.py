@@ -107,7 +107,7 @@ def uneven_pods(site: Site) -> Cluster:
         kinds.append(NodeKind(room, holds))
     nodes = list(zip(kinds, site.shares(site.between(*site.size.nodes), len(kinds), 1), strict=True))
     wanted = {"cpu": chance.randint(2, big + 2) * milli, "memory": chance.randint(2, big + 1) * memory}
-    return _equal(site, nodes, wanted, 6, "pods of several sizes", limit=60)
+    return _equal(site, nodes, wanted, 100, "pods of several sizes", limit=60)
 
 
 def _equal(site: Site, nodes: Pool, wanted: Mapping[str, int], most: int, title: str, limit: int = 10**6) -> Cluster:
