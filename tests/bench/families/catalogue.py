@@ -18,6 +18,7 @@ FAMILIES: dict[str, Family] = {
         plain.mpi,
         plain.riding_along,
         plain.three_kinds,
+        plain.many_kinds,
         plain.whole_nodes,
         plain.small_members,
         plain.several_priorities,

@@ -341,6 +341,38 @@ def three_kinds(site: Site) -> Cluster:
     return site.done(scale.least(first + cost), f"a head, {servers} servers, workers")
 
 
+def many_kinds(site: Site) -> Cluster:
+    """Members of two to six kinds, each worth a whole number of pods, over nodes that are full of equal pods.
+
+    A node has less free than a pod, so members that are worth ``t`` pods together need ``t`` pods gone wherever they
+    go, and at least as many have to go, of the lowest priority at best. There are as many nodes full of that as there
+    are members, so that is possible too. On other nodes the pods are of a higher priority, or under a budget that lets
+    none go, or members of gangs that have none to spare.
+    """
+    chance = site.chance
+    of = unit(site)
+    levels = site.levels(2)
+    total = site.between(*site.size.nodes)
+    kinds = chance.randint(2, min(6, of.per_node))
+    low, high = site.size.members
+    members = site.between(max(low, kinds), max(kinds, min(high, total * 0.7)))
+    cheap = max(members, int(total * chance.uniform(0.3, 0.9)))
+    nodes = [(NodeKind(of.allocatable, [Stock(of.shape, levels[0], of.per_node)]), cheap)]
+    fewer = [Stock(of.shape, levels[0], of.per_node, labels={"guarded": "closed"}, beyond=True)]
+    dearer = [Stock(of.shape, levels[-1], of.per_node)] if len(levels) > 1 else fewer
+    site.budget("closed", 0)
+    nodes += [(NodeKind(of.allocatable, holds), max(1, (total - cheap) // 3)) for holds in (fewer, dearer)]
+    add_all(site, nodes)
+    large = site.make.shape({"cpu": of.per_node * of.milli, "memory": of.per_node * of.memory})
+    site.rigid_gangs(Stock(large, levels[0], 1), site.add(NodeKind(of.allocatable, []), max(1, (total - cheap) // 3)))
+    sizes = chance.sample(range(1, of.per_node + 1), kinds)
+    counts = site.shares(members, kinds, 1)
+    site.want([(site.make.shape(of.requests(size)), count) for size, count in zip(sizes, counts, strict=True)])
+    scale = priorities(nodes)
+    worth = sum(size * count for size, count in zip(sizes, counts, strict=True))
+    return site.done(scale.least(scale.pod(levels[0], worth)), f"{kinds} kinds")
+
+
 def work_lost(site: Site) -> Cluster:
     """Nodes full of equal pods that began at different times: any choice evicts as many, and the least work counts.
 

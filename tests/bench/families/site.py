@@ -49,6 +49,8 @@ QUICK = Size((20, 250), (3, 12), (2, 24))
 SMALL = Size((20, 40), (3, 6), (2, 6))
 #: Small enough for the exact oracle.
 TINY = Size((5, 8), (2, 3), (2, 3))
+#: So is this, though not for trying everything.
+MIDDLE = Size((12, 19), (3, 6), (2, 8))
 
 
 class Stock(msgspec.Struct):
