@@ -23,6 +23,7 @@ FAMILIES: dict[str, Family] = {
         plain.small_members,
         plain.several_priorities,
         plain.uneven_pods,
+        plain.young_pods,
         domains.zone_affinity,
         plain.one_per_node,
         domains.one_per_zone,

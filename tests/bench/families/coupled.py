@@ -134,13 +134,15 @@ def elastic_gangs(site: Site) -> Cluster:
 def whole_gangs(site: Site) -> Cluster:
     """Nothing but running gangs without surplus, on nodes of their own: which of them leave?
 
-    A gang of a priority frees as many nodes as it has, and costs itself and its pods; a member takes a whole node.
-    Gangs share nothing, so the least harm of freeing enough nodes is a knapsack, which is solved in full.
+    A gang of a priority frees as many nodes as it has, and costs itself and its pods; the two gangs of a GangGroup
+    leave together. A member takes a whole node. Gangs share nothing, so the least harm of freeing enough nodes is a
+    knapsack, which is solved in full.
     """
     chance = site.chance
     of = unit(site)
     levels = site.levels(2)
-    total = site.between(site.size.nodes[0], min(600, site.size.nodes[1]))
+    total = site.between(*site.size.nodes)
+    groups = 0.3 if chance.random() < 0.4 else 0.0
     scale = priorities([(NodeKind(of.allocatable, [Stock(of.shape, level, 1) for level in levels]), 1)])
     wanted = of.requests(of.per_node)
     names = site.add(NodeKind(of.allocatable, []), total)
@@ -151,11 +153,18 @@ def whole_gangs(site: Site) -> Cluster:
         stock = Stock(site.make.shape(of.requests(max(1, of.per_node // each))), level, each)
         size = min(len(names), site.between(1, 16))
         mine, names = names[:size], names[size:]
-        site.gang(stock, mine, each)
         cost = scale.gang(level) + scale.pod(level, size * each)
+        if size > 1 and chance.random() < groups:
+            both, middle = sorted(site.name("run") for _ in range(2)), chance.randint(1, size - 1)
+            for name, some in zip(both, (mine[:middle], mine[middle:]), strict=True):
+                site.gang(stock, some, each, name=name, group=tuple(f"default/{n}" for n in both))
+            cost += scale.gang(level)
+        else:
+            site.gang(stock, mine, each)
         found[(size, cost)] = found.get((size, cost), 0) + 1
     low, high = site.size.members
-    members = site.between(low, min(high, 60, max(low, total // 2)))
+    high = min(high, max(low, total // 2))
+    members = site.between(low, high) if chance.random() < 0.5 else chance.randint(low, high)
     least = _covering([(size, cost, copies) for (size, cost), copies in found.items()], members)
     if least is None:
         raise Unsuitable

@@ -133,7 +133,7 @@ def quota(site: Site) -> Cluster:
     """
     chance = site.chance
     of = unit(site)
-    total = site.between(site.size.nodes[0], min(1000, site.size.nodes[1]))
+    total = site.between(site.size.nodes[0], min(3000, site.size.nodes[1]))
     low, high = site.size.members
     members = site.between(low, min(high, 64, max(low, total // 2)))
     wanted = of.requests(chance.randint(1, of.per_node))
@@ -144,7 +144,7 @@ def quota(site: Site) -> Cluster:
     started = chance.sample(range(1, 10_000_000), 4 * len(names))
     holders: list[tuple[int, float, str, int, list[Pod]]] = []
     used = 0
-    for n in range(chance.randint(3, max(3, min(600, 2 * len(names))))):
+    for n in range(chance.randint(3, max(3, min(3000, 2 * len(names))))):
         count, kind = chance.choice((1, 1, 2, 4, 8)), chance.random()
         places = [node for node in chance.sample(names, min(count, len(names))) if free[node] > 0]
         level = PREEMPTOR_PRIORITY if kind < 0.1 else chance.choice(levels)

@@ -58,8 +58,7 @@ def kube_scheduler(reading: Reading, attempt: Attempt) -> Evicted | None:
     for pod in reading.running.values():
         rigid = pod.gang.family != SINGLE and not reading.surplus(pod.gang)
         groups[pod.gang if rigid else pod.uid].append(pod)
-    units = [g for g in groups.values() if max(p.priority for p in g) < PREEMPTOR_PRIORITY]
-    units = [g for g in units if not any(p.static for p in g)]
+    units = [g for g in groups.values() if all(p.priority < PREEMPTOR_PRIORITY and not p.static for p in g)]
     units.sort(key=lambda g: (-max(p.priority for p in g), len(g) == 1, -len(g), min(p.started for p in g), g[0].key))
     gone = {p.uid for g in units for p in g}
     if not fits(attempt, gone):

@@ -10,9 +10,11 @@ not use the same nodes are independent, and their optima add up.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from gangsched.core.options import Options
 from gangsched.model.records import HostPort, PodShape, PodTerm
 from tests.bench.families.known import Cluster, Counts, Curve, Option, cheapest, together
 from tests.bench.families.pools import loaded, pool, priorities, unit, useless
@@ -21,13 +23,14 @@ from tests.bench.families.site import (
     GPU,
     GPU_TAINT,
     GPU_TOLERATION,
+    RUN_TIME,
     NodeKind,
     Site,
     Stock,
     curves,
     selects,
 )
-from tests.oracle.case import HOSTNAME, Case
+from tests.oracle.case import HOSTNAME, NOW, Case
 
 Pool = Sequence[tuple[NodeKind, int]]
 
@@ -86,6 +89,27 @@ def several_priorities(site: Site) -> Cluster:
     return _equal(site, nodes, wanted, of.per_node, f"{len(levels)} priorities")
 
 
+def young_pods(site: Site) -> Cluster:
+    """Some pods have not run long enough to be evicted: nodes with few others look cheap, and cannot be had.
+
+    They stay as pods of higher priority do, which is what the exact oracle takes them for.
+    """
+    chance = site.chance
+    of = unit(site)
+    levels = site.levels(2)
+    nodes = pool(site, of, levels, site.between(*site.size.nodes), full=max(1, of.per_node - 1), kinds=8)
+    for kind, _ in nodes:
+        for stock in kind.holds:
+            stock.young = stock.evictable and chance.random() < 0.3
+    wanted = of.requests(chance.randint(1, of.per_node))
+    options = Options(minimum_run_time_seconds=float(RUN_TIME))
+    out = _equal(site, nodes, wanted, of.per_node, "pods that have begun lately", options=options)
+    young = {p.uid for p in out.pods if p.node and p.started > NOW - RUN_TIME}
+    pods = [msgspec.structs.replace(p, priority=1000) if p.uid in young else p for p in out.pods]
+    out.same = (Case(out.nodes, pods, out.gangs, out.budgets),)
+    return out
+
+
 def uneven_pods(site: Site) -> Cluster:
     """Pods of several sizes, of which memory is short on some nodes and CPU on others: few large ones or many small
     ones could go.
@@ -110,13 +134,15 @@ def uneven_pods(site: Site) -> Cluster:
     return _equal(site, nodes, wanted, 100, "pods of several sizes", limit=60)
 
 
-def _equal(site: Site, nodes: Pool, wanted: Mapping[str, int], most: int, title: str, limit: int = 10**6) -> Cluster:
+def _equal(
+    site: Site, nodes: Pool, wanted: Mapping[str, int], most: int, title: str, limit: int = 10**6, **more: Any
+) -> Cluster:
     scale = priorities(nodes)
     shape = site.make.shape(dict(wanted))
     count, cost = some_members(site, curves(nodes, scale, {**wanted, "pods": 1}, most), limit)
     add_all(site, nodes)
     site.want([(shape, count)])
-    return site.done(scale.least(cost), title)
+    return site.done(scale.least(cost), title, **more)
 
 
 def one_per_node(site: Site) -> Cluster:

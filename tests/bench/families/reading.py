@@ -1,7 +1,7 @@
 """What a plan does to a cluster, read from the records: its harm, and what is against the rules in it.
 
-Made for 100,000 pods, and for what occurs in the families: single pods, and gangs in the mode ``elastic``. Of the
-product only :func:`~gangsched.core.preemption.harm.harm` and the budgets are used.
+Made for 100,000 pods, and for what occurs in the families: single pods, gangs and GangGroups in the mode ``elastic``.
+Of the product only :func:`~gangsched.core.preemption.harm.harm` and the budgets are used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.core.preemption.harm import Harm, Loss, harm
 from gangsched.model.records import SINGLE, GangId, Node, Pod, PodTerm
 from gangsched.model.volumes import CSINode, PersistentVolume
 from tests.bench.families.known import Cluster, requests_of
-from tests.oracle.case import NOW, ZONE
+from tests.oracle.case import NOW, OURS, ZONE
 from tests.oracle.generate import PREEMPTOR_PRIORITY
 from tests.oracle.problem import admits, selects
 
@@ -33,6 +33,13 @@ class Reading:
         self.bound: dict[GangId, list[Pod]] = defaultdict(list)
         for pod in self.running.values():
             self.bound[pod.gang].append(pod)
+        #: The gangs of the GangGroup of a gang that is in one.
+        self.group: dict[GangId, tuple[GangId, ...]] = {}
+        for spec in cluster.gangs:
+            if spec.group:
+                names = [key.split("/") for key in spec.group]
+                gangs = tuple(GangId(spec.family, namespace, name, OURS) for namespace, name in names)
+                self.group.update(dict.fromkeys(gangs, gangs))
         self.budgets = Budgets(cluster.budgets, self.running.values())
         #: How many volumes nodes can attach, and the zones of disks, by claim.
         self.attachable: dict[str, int] = {}
@@ -52,25 +59,39 @@ class Reading:
 
     def units(self, victims: Iterable[str]) -> tuple[list[list[str]], list[str]]:
         """The victims (UIDs) as what goes together, and what is wrong with them, in words."""
-        gone: dict[GangId, list[Pod]] = defaultdict(list)
         wrong = []
+        allowed = []
         for uid in victims:
             pod = self.running.get(uid)
             if pod is None:
                 wrong.append(f"{uid} is no running pod")
-            elif pod.priority >= PREEMPTOR_PRIORITY or pod.static:
+            elif not self.evictable(pod):
                 wrong.append(f"{pod.key} may not be evicted")
             else:
-                gone[pod.gang].append(pod)
+                allowed.append(uid)
         units: list[list[str]] = []
-        for gang, pods in gone.items():
-            if self._is_whole(gang, pods):
+        for gangs, pods in self._by_group(allowed).items():
+            if self._is_whole(gangs, pods):
                 units.append([p.uid for p in pods])
-            else:
-                if len(pods) > self.surplus(gang):
-                    wrong.append(f"{len(pods)} of {len(self.bound[gang])} members of {gang.key} leave")
-                units += [[p.uid] for p in pods]
+                continue
+            units += [[p.uid] for p in pods]
+            for gang, count in Counter(p.gang for p in pods).items():
+                if count > self.surplus(gang):
+                    wrong.append(f"{count} of {len(self.bound[gang])} members of {gang.key} leave")
         return units, wrong
+
+    def evictable(self, pod: Pod) -> bool:
+        """May the pod be a victim?"""
+        young = pod.started > NOW - self.cluster.options.minimum_run_time_seconds
+        return pod.priority < PREEMPTOR_PRIORITY and not pod.static and not young
+
+    def _by_group(self, victims: Iterable[str]) -> dict[tuple[GangId, ...], list[Pod]]:
+        """Victims (UIDs) by the gangs that leave together: one, or those of a GangGroup."""
+        out: dict[tuple[GangId, ...], list[Pod]] = defaultdict(list)
+        for uid in victims:
+            pod = self.running[uid]
+            out[self.group.get(pod.gang, (pod.gang,))].append(pod)
+        return out
 
     def surplus(self, gang: GangId) -> int:
         """How many bound members the gang can spare; of a pod without a group the pod itself."""
@@ -78,24 +99,24 @@ class Reading:
             return 1
         return max(0, len(self.bound[gang]) - self.minimum[(gang.family, gang.namespace, gang.name)])
 
-    def _is_whole(self, gang: GangId, pods: Sequence[Pod]) -> bool:
-        return gang.family != SINGLE and len(pods) == len(self.bound[gang]) > self.surplus(gang)
+    def _is_whole(self, gangs: Sequence[GangId], pods: Sequence[Pod]) -> bool:
+        if gangs[0].family == SINGLE or len(pods) < sum(len(self.bound[g]) for g in gangs):
+            return False
+        return any(len(self.bound[g]) > self.surplus(g) for g in gangs)
 
     def harm(self, victims: Iterable[str]) -> Harm:
         """The harm of these victims (UIDs). A gang is interrupted if it loses more than it can spare."""
-        gone: dict[GangId, list[Pod]] = defaultdict(list)
-        for uid in victims:
-            gone[self.running[uid].gang].append(self.running[uid])
         losses, interrupted = [], []
-        for gang, pods in gone.items():
-            if self._is_whole(gang, pods):
+        for gangs, pods in self._by_group(victims).items():
+            if self._is_whole(gangs, pods):
                 level = max(p.priority for p in pods)
-                interrupted.append(level)
+                interrupted += [level] * len(gangs)
                 losses += [Loss(p, level) for p in pods]
-            else:
-                losses += [Loss(p, p.priority) for p in pods]
-                if len(pods) > self.surplus(gang):
-                    interrupted.append(max(p.priority for p in pods))
+                continue
+            losses += [Loss(p, p.priority) for p in pods]
+            for gang, count in Counter(p.gang for p in pods).items():
+                if count > self.surplus(gang):
+                    interrupted.append(max(p.priority for p in pods if p.gang == gang))
         return harm(losses, interrupted, self.budgets, self.total, NOW)
 
     def beyond(self, victims: Iterable[Victim]) -> bool:

@@ -33,6 +33,8 @@ GPU = "nvidia.com/gpu"
 GPU_TAINT = Taint(GPU, "present")
 GPU_TOLERATION = Toleration(GPU, "Exists")
 _OTHERS = "default-scheduler"
+#: Seconds for which pods that are not young have run at least.
+RUN_TIME = 600
 _WORDS = ("api", "web", "cache", "etl", "index", "mail", "queue", "report", "search", "shop")
 
 
@@ -57,6 +59,7 @@ class Stock(msgspec.Struct):
     """Equal pods that run on a node of some kind.
 
     ``takes`` is what one takes beside its requests (volumes to attach); ``beyond`` says that its budget lets none go,
+    ``young`` that it has not run for :data:`RUN_TIME` seconds and thus stays,
     ``all_go`` that it holds what a member wants for itself; ``stays`` that it may not be evicted at any priority.
     """
 
@@ -66,13 +69,14 @@ class Stock(msgspec.Struct):
     labels: Mapping[str, str] = {}
     takes: Mapping[str, int] = {}
     beyond: bool = False
+    young: bool = False
     all_go: bool = False
     stays: bool = False
 
     @property
     def evictable(self) -> bool:
         """May be a victim."""
-        return self.priority < PREEMPTOR_PRIORITY and not self.stays
+        return self.priority < PREEMPTOR_PRIORITY and not self.stays and not self.young
 
 
 class NodeKind(msgspec.Struct):
@@ -204,7 +208,8 @@ class Site:
                     scheduler=OURS if gang or chance.random() < 0.3 else _OTHERS,
                     node=node,
                     priority=stock.priority,
-                    started=NOW - chance.randint(1, 500_000),
+                    started=NOW
+                    - (chance.randint(1, RUN_TIME // 2) if stock.young else chance.randint(RUN_TIME, 500_000)),
                     static=stock.stays,
                     volumes=self._volumes(stock, name),
                 )
@@ -242,12 +247,14 @@ class Site:
         if all(b.name != f"pdb-{app}" for b in self.budgets):
             self.budgets.append(Budget("default", f"pdb-{app}", selects(guarded=app), allowed=allowed))
 
-    def gang(self, stock: Stock, nodes: Sequence[str], each: int = 1, spare: int = 0) -> None:
+    def gang(
+        self, stock: Stock, nodes: Sequence[str], each: int = 1, spare: int = 0, *, name: str = "", **gang: Any
+    ) -> None:
         """A running gang with ``each`` members on each of these nodes, ``spare`` more than it needs."""
-        name = self.name("run")
+        name = name or self.name("run")
         for node in nodes:
             self.run(stock, node, each, gang=(SIGS, name))
-        self.gangs.append(Gang(SIGS, "default", name, min_member=len(nodes) * each - spare))
+        self.gangs.append(Gang(SIGS, "default", name, min_member=len(nodes) * each - spare, **gang))
 
     def rigid_gangs(self, stock: Stock, nodes: Sequence[str]) -> None:
         """Running gangs of one to eight members, one on each of these nodes."""
