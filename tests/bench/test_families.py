@@ -30,11 +30,11 @@ def test_the_known_optimum_is_that_of_the_exact_oracle(family):
         made = cluster(family, seed, size)
         found = [best for case in made.same if (best := exact.least_harm(read(case))) is not None]
         best = min(found, key=lambda b: b.harm[:3])
-        told = (family, seed, made.title)
-        assert (best.harm.beyond_budget, best.harm.levels) == (made.least.beyond, made.least.levels), told
+        about = (family, seed, made.title)
+        assert (best.harm.beyond_budget, best.harm.levels) == (made.least.beyond, made.least.levels), about
         if made.least.work is not None:
-            assert best.harm.work == pytest.approx(made.least.work, rel=1e-5), told
-        assert fits(Court(made).attempt(), best.taken), told
+            assert best.harm.work == pytest.approx(made.least.work, rel=1e-5), about
+        assert fits(Court(made).attempt(), best.taken), about
 
 
 @pytest.mark.parametrize("family", FAMILIES)
