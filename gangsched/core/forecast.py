@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision
+from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.identity import group_key
+from gangsched.core.ledger.reservations import Kind, Reservation
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Verdict, gathering
 from gangsched.core.preemption.drained import Leaving, all_leaving
@@ -70,12 +71,13 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
     claims = assign(world, verdict.placements) if verdict.outcome == BIND else ()
     for binding in claims if not isinstance(claims, str) else ():
         world.snapshot.volumes.assume(binding.key, binding.target)
-    for place in verdict.placements:
-        if verdict.outcome == BIND:
+    if verdict.outcome == BIND:
+        for place in verdict.placements:
             world.assume(place.uid, place.node)
-        elif verdict.outcome in (WAIT, PREEMPT):
-            held = Phantom(world.snapshot.class_of(world.pods[place.uid]), place.uid, place.node, priority, key)
-            world.held.setdefault(key, []).append(held)
+    elif verdict.placements:
+        class_of = world.snapshot.class_of
+        room = tuple(Phantom(class_of(world.pods[p.uid]), p.uid, p.node) for p in verdict.placements)
+        world.ledger.hold(Reservation(key, Kind.NOMINATED, room, priority))
 
 
 def _queue_order(world: World) -> list[tuple[GangId, ...]]:

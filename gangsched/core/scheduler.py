@@ -11,7 +11,7 @@ from gangsched.core.actions import Action, QueueStatus
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, WAIT, Decision
 from gangsched.core.groups import Group
 from gangsched.core.hints import Change, Hint
-from gangsched.core.lifecycle.executor import Executor
+from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
@@ -24,6 +24,9 @@ from gangsched.core.state.world import World
 from gangsched.model.jobsets import GROUP, JOBSET
 from gangsched.model.queues import QUEUE_KINDS
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Labels, Node, Pod
+
+#: So many objects that cannot be understood are remembered, lest each is told twice.
+_REFUSED_AT_MOST = 10_000
 
 
 class Scheduler:
@@ -39,11 +42,11 @@ class Scheduler:
         self.world = World(options.scheduler_names, options.evict_daemonset_pods, strict, options.fair_sharing)
         self._late = LateOwners(self.world, options.owner_wait_seconds)
         self.decider = Decider(self.world, options)
-        self._run = Executor(self.world, self.decider, options)
+        self._ids = Ids()
+        self._run = self._begin()
         self._dirty: set[GangId] = set()
         self._dirty_groups: set[tuple[str, str, tuple[str, ...]]] = set()
         self._jobs: set[OwnerKey] = set()
-        self._changes: list[Change] = []
         self._synced = False
         self._leading = not options.wait_for_leadership
         self._taken_over = False
@@ -51,7 +54,15 @@ class Scheduler:
         self._untold: list[ev.ObjectRefused] = []
         self._fresh: list[Decision] = []
         self._ended_at = 0
-        self._gathering: dict[str, Decision] = {}
+
+    def _begin(self) -> Executor:
+        """Nothing is intended yet."""
+        return Executor(self.world, self.decider, self.options, self._ids)
+
+    @property
+    def _acts(self) -> bool:
+        """Is it up to this process what happens? One that only stands by observes, and keeps nothing else."""
+        return self._synced and self._leading
 
     # -- what happens --------------------------------------------------------------------------------------
 
@@ -63,8 +74,9 @@ class Scheduler:
         for pod in self._late.take(now):
             self._pod_changed(pod)
         self._renew_jobs()
-        if not (self._synced and self._leading):
-            self._run.take_actions()
+        if not self._acts:
+            self._dirty.clear()  # all gangs are looked at when it begins to
+            self._dirty_groups.clear()
             return []
         untold, self._untold = self._untold, []
         for refused in untold:
@@ -78,13 +90,13 @@ class Scheduler:
 
     def has_work(self, now: float) -> bool:
         """True when a gang is ready to be decided now."""
-        return self._synced and self._leading and self._run.head() is not None
+        return self._acts and self._run.head() is not None
 
     def decide(self, now: float) -> list[Action]:
         """Decide the gang at the head of the queue (exactly one) and return what is to be done."""
         self._run.now = now
         group = self._run.head()
-        if group is None or not (self._synced and self._leading):
+        if group is None or not self._acts:
             return []
         self.decider.watchdog.begin()
         verdict = self._run.decide(group)
@@ -96,7 +108,7 @@ class Scheduler:
 
     def wake_at(self) -> float | None:
         """When :meth:`handle` must be called even without events (backoff over, timeout); None: never."""
-        if not (self._synced and self._leading):
+        if not self._acts:
             return None
         times = (self._run.wake_at(), self._late.wake_at())
         return min((t for t in times if t is not None), default=None)
@@ -144,7 +156,6 @@ class Scheduler:
                 self._node_changed(node)
             case ev.NodeGone(name):
                 self.world.snapshot.drop_node(name)
-                self._run.nodes_changed.add(name)
                 self._note(Hint.NODE_GONE, name)
             case ev.GangChanged(gang):
                 known = self.world.membership.objects.get((gang.family, gang.namespace, gang.name))
@@ -297,7 +308,7 @@ class Scheduler:
         if not was_there:
             # Where one has come, none has become free; but its gang may now have members to spare.
             self._note(Hint.PODS if pod.gang.family == SINGLE else Hint.PODS | Hint.VICTIMS, pod.node, pod)
-        if not was_there or (old is not None and pod.shape is not old.shape):
+        if self._acts and (not was_there or (old is not None and pod.shape is not old.shape)):
             self._run.nodes_fuller.add(pod.node)
         if old is None:
             return
@@ -317,7 +328,11 @@ class Scheduler:
 
     def _note(self, kind: Hint, node: str = "", pod: Pod | None = None, before: Pod | None = None) -> None:
         """Something has happened that may help gangs that do not fit."""
-        self._changes.append(Change(kind, node, pod, before))
+        if not self._acts:
+            return
+        self._run.noted.append(Change(kind, node, pod, before))
+        if kind & Hint.NODE:
+            self._run.nodes_changed.add(node)
 
     def _pod_gone(self, uid: str) -> None:
         assumed_on = self.world.assumed_on(uid)
@@ -336,7 +351,6 @@ class Scheduler:
         kind = Hint.NODE_ADDED if old is None else _differences(old, node)
         if kind:
             self._note(kind, node.name)
-            self._run.nodes_changed.add(node.name)
 
     def _volumes_changed(self) -> None:
         self._note(Hint.VOLUMES)
@@ -393,8 +407,9 @@ class Scheduler:
         """Whose object it is hears what is wrong with it, once."""
         key = (event.uid, event.field, event.message)
         if key not in self._refused:
-            if len(self._refused) > 10_000:
+            if len(self._refused) >= _REFUSED_AT_MOST:
                 self._refused.clear()
+                del self._untold[:-_REFUSED_AT_MOST]
             self._refused.add(key)
             self._untold.append(event)
 
@@ -404,7 +419,7 @@ class Scheduler:
             self._dirty.update(self.world.membership.members)
         else:
             # Another process may write from now on: nothing that was under way here is ours any more.
-            self._run.abandon()
+            self._run = self._begin()
             self._taken_over = False
 
     # -- consequences --------------------------------------------------------------------------------------
@@ -428,8 +443,8 @@ class Scheduler:
             self._run.time_passed()
             self._run.phases.over()
             self._run.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
-            self._changes += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
-            changes, self._changes = self._changes + self._run.take_changes(), []
+            self._run.noted += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
+            changes = self._run.take_changes()
             if changes:
                 self._run.wake(changes)
             if not self._dirty and not self._run.unsettled():

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from gangsched.core.decision import BIND
 from gangsched.core.forecast import _leave
 from gangsched.core.identity import group_key
+from gangsched.core.ledger.reservations import Kind, Reservation
 from gangsched.core.options import Options
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import Gang, GangId
@@ -58,8 +59,8 @@ def hold(world: World, gang: GangId, count: int) -> None:
     kind = core.snapshot.class_of(pod)
     for n in range(count):
         group = f"held{n // 8:05d}"
-        held = Phantom(kind, f"held{n}", f"n{n % 5000:05d}", 10**6, group)
-        core.held.setdefault(group, []).append(held)
+        room = (*core.ledger.pods_of(group), Phantom(kind, f"held{n}", f"n{n % 5000:05d}"))
+        core.ledger.hold(Reservation(group, Kind.NOMINATED, room, 10**6))
 
 
 def measure(count: int, size: int, held: int, clock: Callable[[], float]) -> list[float]:

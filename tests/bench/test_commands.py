@@ -129,7 +129,7 @@ def test_a_backlog_has_room(size):
     case, gangs = placement.backlog(3, size)
     world = World(case)
     placement.hold(world, gangs[0], 16)
-    assert len(world.world.held) == 2
+    assert len(world.world.ledger.holders()) == 2
     assert {world.decider.decide((g,), group_key((g,)), NOW).outcome for g in gangs} == {BIND}
 
 

@@ -32,6 +32,7 @@ from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.simulation import Phantom
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import JOB, Budget, Condition, Gang, GangId, Job, Node, Pod
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, StorageObject
@@ -363,3 +364,15 @@ def victims(decision: Decision) -> list[str]:
 def placed(decision: Decision) -> dict[str, str]:
     """Which member goes where."""
     return {p.name: p.node for p in decision.placements}
+
+
+def kept(cluster: Cluster) -> dict[str, Sequence[Phantom]]:
+    """The room that is kept for pods still to come, by the key of their group; that for turns aside."""
+    ledger = cluster.core.world.ledger
+    return {holder: ledger.pods_of(holder) for holder in ledger.holders()}
+
+
+def reserved(cluster: Cluster) -> dict[str, Sequence[Phantom]]:
+    """The room that is kept for the turns of gangs, by name."""
+    world = cluster.core.world
+    return {blocked.name: world.ledger.turn_of(blocked.key) for blocked in world.turns.reserving()}

@@ -198,7 +198,7 @@ def test_held_room_is_taken() -> None:
     """A phantom takes room and ports as a pod would."""
     made = pod("ghost").cpu(3).port(80)
     core = world(node("n1"), node("n2"))
-    sim = Simulation(core.world.snapshot, [Phantom(core.world.snapshot.class_of(made.obj()), "u", "n1", 5, "g")])
+    sim = Simulation(core.world.snapshot, [Phantom(core.world.snapshot.class_of(made.obj()), "u", "n1")])
     assert passing(NodeResourcesFit(), sim, pod("p").cpu(2)) == ["n2"]
     assert passing(NodePorts(), sim, pod("p").port(80)) == ["n2"]
 

@@ -8,7 +8,7 @@ from gangsched.core.actions import Mark, Nominate, Remove, WithdrawNomination
 from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import Toleration
 from tests.builders import NodeBuilder, node, pod
-from tests.core.harness import Built, Cluster, nodes_of
+from tests.core.harness import Built, Cluster, nodes_of, reserved
 from tests.core.quota.world import flavor, group, queue
 from tests.core.test_joint import objects, queued
 
@@ -89,4 +89,4 @@ def test_room_is_reserved_on_nodes_of_the_flavors() -> None:
     cluster = Cluster(spot("n1"), steady("n2"), *quota(), *running, queued("g", "a", 4), starvation_seconds=10.0)
     cluster.run()
     cluster.pass_time(20)
-    assert [place.node for b in cluster.core.world.turns.reserving() for place in b.room] == ["n1"]
+    assert [place.node for pods in reserved(cluster).values() for place in pods] == ["n1"]

@@ -12,7 +12,7 @@ from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.healing import HOLD_SECONDS, ROOMS_AT_MOST
 from gangsched.model.records import Job
 from tests.builders import SIGS, PodBuilder, gang, node, pod
-from tests.core.harness import Cluster
+from tests.core.harness import Cluster, kept
 from tests.core.quota.world import queue
 from tests.core.stories import evicted, names
 from tests.core.test_joint import big, objects, queued
@@ -49,7 +49,7 @@ def node_of(cluster: Cluster, name: str) -> str:
 
 def held(cluster: Cluster) -> list[str]:
     """The nodes on which room is held."""
-    return sorted(p.node for room in cluster.core.world.held.values() for p in room)
+    return sorted(p.node for room in kept(cluster).values() for p in room)
 
 
 @lost
@@ -241,7 +241,7 @@ def test_a_gang_that_is_evicted_keeps_nothing() -> None:
     assert evicted(cluster) == {"m1", "m2"}
     cluster.leave("m1")
     cluster.run()
-    assert {p.uid for room in cluster.core.world.held.values() for p in room} <= {"uid-d-strong", "uid-d-weak"}
+    assert {p.uid for room in kept(cluster).values() for p in room} <= {"uid-d-strong", "uid-d-weak"}
     cluster.leave("m2")
     cluster.run()
     assert node_of(cluster, "strong")
@@ -308,11 +308,11 @@ def test_room_goes_with_the_gang_into_its_gang_group() -> None:
     cluster = running()
     cluster.delete("m2")
     cluster.run()
-    (before,) = cluster.core.world.held
+    (before,) = kept(cluster)
     cluster.show(*(gang(name).min(2 if name == "g" else 1).group("d/g", "d/h") for name in ("g", "h")))
     cluster.show(pod("other").cpu(1).priority(5).gang("h").on(node_of(cluster, "m1")))
     cluster.run()
-    (now,) = cluster.core.world.held
+    (now,) = kept(cluster)
     assert now != before
     assert (len(held(cluster)), node_of(cluster, "weak")) == (1, "")
     cluster.show(member("m2b"))

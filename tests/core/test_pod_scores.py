@@ -448,7 +448,7 @@ def test_scores_are_those_of_the_definition_and_follow_what_if(
     for each in (wanted, *others):
         snapshot.shape_number(each.shape)
     made = snapshot.class_of(wanted)
-    phantoms = [Phantom(snapshot.class_of(p), p.uid, p.node, 9, "g") for p in held]
+    phantoms = [Phantom(snapshot.class_of(p), p.uid, p.node) for p in held]
     told, fresh = Simulation(snapshot, phantoms), Simulation(snapshot, phantoms)
     everywhere = np.ones(snapshot.size, dtype=np.bool_)
     rules: tuple[Score, ...] = (InterPodAffinity(), PodTopologySpread())

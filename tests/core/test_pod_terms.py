@@ -280,7 +280,7 @@ def held_by_others(wanted: PodBuilder, rule: Filter, held: list[tuple[PodBuilder
     snapshot = core.world.snapshot
     for builder in (wanted, *(b for b, _ in held)):
         snapshot.shape_number(builder.obj().shape)
-    phantoms = [Phantom(snapshot.class_of(b.obj()), f"h{i}", to, 9, "g") for i, (b, to) in enumerate(held)]
+    phantoms = [Phantom(snapshot.class_of(b.obj()), f"h{i}", to) for i, (b, to) in enumerate(held)]
     sim = Simulation(snapshot, phantoms)
     made = class_of(sim, wanted)
     mask = rule.mask(sim.state(rule, made)) if rule.applies(made, sim) else np.ones(sim.snapshot.size, dtype=np.bool_)

@@ -146,8 +146,8 @@ class Victim:
     def __init__(self, *asked: str) -> None:
         self.marks = {"v"}
         self.mark_texts = MarkTexts()
-        self.awaited_by = {"v": {"mine", "other"}}
-        self.world = SimpleNamespace(pods={"v": pod("v").on("n").obj()})
+        ledger = SimpleNamespace(awaited={"v": {"mine", "other"}})
+        self.world = SimpleNamespace(pods={"v": pod("v").on("n").obj()}, ledger=ledger)
         self.written: list[str] = []
         for key in asked:
             self.mark_texts.asked("v", key, f"mark for {key}")

@@ -150,7 +150,7 @@ def test_incremental_equals_rebuilt(changes: list[tuple[str, Any]]) -> None:
     for uid, found in sorted(world.pods.items(), reverse=True):
         fresh.set_pod(found)
         if world.assumed(uid):
-            fresh.assume(uid, world._assumed[uid])
+            fresh.assume(uid, world.assumed_on(uid))
     assert seen(world) == seen(fresh)
 
 

@@ -15,7 +15,7 @@ from gangsched.core.events import GangGone, NodeGone, Outcome
 from gangsched.core.framework.plugins import FitArguments, NodeAffinityArguments, PluginSet
 from gangsched.model.records import NodeTerm, Requirement
 from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, volume
-from tests.core.harness import Cluster, nodes_of, plan, texts
+from tests.core.harness import Cluster, nodes_of, plan, reserved, texts
 
 BIG = "d/big"
 Make = Callable[[str], PodBuilder]
@@ -134,7 +134,7 @@ def test_room_is_reserved_where_the_fewest_have_to_end() -> None:
         pod("big0").cpu(4), starvation_seconds=10,
     )  # fmt: skip
     cluster.pass_time(20)
-    room = [p.node for b in cluster.core.world.turns.reserving() for p in b.room]
+    room = [p.node for pods in reserved(cluster).values() for p in pods]
     assert room == ["n3"]
 
 
@@ -214,10 +214,10 @@ def test_a_reservation_moves_when_its_node_is_lost() -> None:
         pod("big0").cpu(4), starvation_seconds=10,
     )  # fmt: skip
     cluster.pass_time(20)
-    assert [p.node for b in cluster.core.world.turns.reserving() for p in b.room] == ["n1"]
+    assert [p.node for pods in reserved(cluster).values() for p in pods] == ["n1"]
     cluster.show(NodeGone("n1"))
     cluster.run()
-    assert [p.node for b in cluster.core.world.turns.reserving() for p in b.room] == ["n2"]
+    assert [p.node for pods in reserved(cluster).values() for p in pods] == ["n2"]
 
 
 def test_held_room_is_safe_from_reservations() -> None:
@@ -413,5 +413,5 @@ def test_gangs_of_profiles_with_nodes_of_their_own_have_their_turns_at_once() ->
         starvation_seconds=10, **POOLS,
     )  # fmt: skip
     cluster.pass_time(20)
-    rooms = {b.name: [p.node for p in b.room] for b in cluster.core.world.turns.reserving()}
+    rooms = {name: [p.node for p in pods] for name, pods in reserved(cluster).items()}
     assert rooms == {"d/first": ["g1"], "d/second": ["c1"]}

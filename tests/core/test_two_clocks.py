@@ -75,7 +75,7 @@ def test_no_second_list_of_victims_while_the_first_has_its_grace_period(ahead: f
     cluster.pass_time(61)
     cluster.pass_time(20)
     assert names(cluster, Remove) == {"v1", "v2"}
-    assert cluster.core.world.stuck == set()
+    assert cluster.core.world.ledger.stuck == set()
     cluster.leave()
     cluster.run()
     assert set(nodes_of(cluster.log)) == {"m1", "m2"}

@@ -248,7 +248,7 @@ class Chance:
 def sleeping_in_vain(cluster: Cluster) -> list[str]:
     """Gangs that are parked although a decision would now place them."""
     run, world = cluster.core._run, cluster.core.world
-    if world.held and world.managed.quota.fair_sharing:
+    if world.ledger.holders() and world.managed.quota.fair_sharing:
         return []  # shares count what is promised: those concerned are asked when it is bound, or given up
     out = []
     for key in run.queue.parked():

@@ -219,12 +219,12 @@ MUTANTS = (
     ),
     Mutant(
         "nominated room is not held",
-        ((_TRIAL, "[p for p in self.world.held[group] if p.priority >= self.priority]", "()"),),
+        ((_TRIAL, "held = self.world.ledger.seen_by(self.priority, self._turn, self._mine)", "held = ()"),),
         ("tests/core/test_scheduler.py::test_held_room_is_for_its_gang",),
     ),
     Mutant(
         "the room of members that were lost is not held",
-        ((_HEALING, "        keep(steps, key, gangs, [(r.pod, r.node) for r in rooms])\n", ""),),
+        ((_HEALING, "        keep(steps, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)\n", ""),),
         ("tests/core/test_healing.py::test_a_successor_that_comes_later_gets_the_room",),
     ),
     Mutant(

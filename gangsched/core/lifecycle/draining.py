@@ -115,13 +115,6 @@ class Drains:
         #: Jobs that go on and are to be suspended, by group: how often that was tried, and when it is due (seconds).
         self._starting: dict[str, tuple[int, float]] = {}
 
-    def clear(self) -> None:
-        """Forget all: another process is in charge now."""
-        self._open.clear()
-        self._starting.clear()
-        self._found.clear()
-        self._changed = True
-
     def queues_changed(self) -> None:
         """Queue objects came, changed or went."""
         self._changed = True
@@ -185,7 +178,7 @@ class Drains:
         """Who has quota by a queue that is stopped, and does not run yet, loses it. Of Jobs that go on already only
         where it is drained.
         """
-        for key in sorted(self._world.held):
+        for key in sorted(self._world.ledger.holders()):
             group = self._groups.get(key)
             if group is None:
                 continue
@@ -337,7 +330,7 @@ class Drains:
         drain.marked.add(uid)
         self._steps.marks.add(uid)
         self._steps.mark_texts.asked(uid, drain.key, text)
-        self._steps.awaited_by.setdefault(uid, set()).add(drain.key)
+        self._world.ledger.wait_for(uid, drain.key)
 
     def _text(self, drain: Drain) -> str:
         return report.drain_message(_first(self._steps), drain.stop, drain.name)

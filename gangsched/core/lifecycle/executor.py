@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from gangsched.core import events as ev
@@ -9,6 +10,7 @@ from gangsched.core.actions import Action, Report
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import admission, bindings, nominations, report, rollback, telling
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
@@ -27,19 +29,32 @@ from gangsched.core.queueing.queue import Queue, queue_order
 from gangsched.core.state.world import World
 
 
+class Ids:
+    """Numbers of writes and plans, each used once."""
+
+    def __init__(self) -> None:
+        self.writes = itertools.count(1)
+        self.plans = itertools.count(1)
+
+
 class Executor:
     """Carries decisions out. ``now`` is set by the caller before anything else is asked.
 
-    ``nodes_changed`` and ``nodes_fuller`` are told by the caller too: nodes that are not what they were, and nodes on
-    which pods take room that we have not put there. ``following`` is told of every gang and pod that is touched,
-    ``phases`` of every answer to a write; ``groups`` has the gangs under way, by key.
+    It is all that is intended, with the ledger, which begins with it: a process that loses its leadership goes on with
+    a new one. ``ids`` are the numbers of writes and plans, of which none is used twice in the life of a process.
+
+    ``nodes_changed``, ``nodes_fuller`` and ``noted`` are filled by the caller too: nodes that are not what they were,
+    nodes on which pods take room that we have not put there, and events that may help somebody. ``following`` is told
+    of every gang and pod that is touched, ``phases`` of every answer to a write; ``groups`` has the gangs under way, by
+    key.
     """
 
-    def __init__(self, world: World, decider: Decider, options: Options) -> None:
+    def __init__(self, world: World, decider: Decider, options: Options, ids: Ids) -> None:
+        world.intend(Ledger())
         self.world = world
         self.decider = decider
         self.options = options
-        self.steps = Steps(world, options)
+        self.steps = Steps(world, options, ids.writes)
         self._under_way = UnderWay(world, decider, options, self.steps)
         self.groups, self._signal = self._under_way.groups, self._under_way.signal
         self._rechecks = Rechecks(world, decider, self.steps, self.groups)
@@ -50,8 +65,9 @@ class Executor:
         )
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
+        self.noted: list[Change] = []
         self._restless: set[str] = set()
-        self._next_plan = 1
+        self._plans = ids.plans
 
     @property
     def now(self) -> float:
@@ -75,11 +91,12 @@ class Executor:
         return out
 
     def take_changes(self) -> list[Change]:
-        """Helpful events that followed from our own steps."""
+        """Helpful events, those that followed from our own steps last."""
+        noted, self.noted = self.noted, []
         out, self.steps.changes = self.steps.changes, []
         if any(change.kind is Hint.VOLUMES for change in out):
             self.volumes_changed()  # somebody else may have counted on what has been given up
-        return out
+        return noted + out
 
     def head(self) -> Group | None:
         """The gang to be decided next. One whose earlier plan still has writes on their way waits beside the queue."""
@@ -110,20 +127,6 @@ class Executor:
         times = (self._under_way.clock.next(), self.queue.wake_at(), *others)
         return min((t for t in times if t is not None), default=None)
 
-    def abandon(self) -> None:
-        """Forget everything under way without writing anything: another process is in charge now."""
-        self.world.forget_all()
-        self._under_way.clear()
-        self._restless.clear()
-        self.drains.clear()
-        self.world.held.clear()
-        self.world.suspended.rooms.clear()
-        self.world.binding.clear()
-        self.world.stuck.clear()
-        self.world.turns.clear()
-        self.world.membership.begun.clear()
-        self.steps.forget()
-
     def refused(self, event: ev.ObjectRefused) -> None:
         """Tell the owner of an object that cannot be understood, once."""
         kind, _, api = event.kind.partition(".")
@@ -149,7 +152,7 @@ class Executor:
         taken, self.steps.taken_from = self.steps.taken_from, set()
         if not changed and not fuller and not taken:
             return
-        for key in sorted(self.world.held):
+        for key in sorted(self.world.ledger.holders()):
             group = self.groups.get(key)
             if group is not None and group.state is State.STARTING and key in taken:
                 self.following.taken_over(group)
@@ -170,7 +173,7 @@ class Executor:
         for group in self._under_way.clock.due("deadline", self.now):
             group.message = f"timed out while {group.state.value}: {telling.waits_for(self.steps, group)}"
             if group.state is State.WAITING and group.plan is not None:
-                self.world.stuck.update(uid for uid in group.plan.waiting if overdue(self.world, uid, self.now))
+                self.world.ledger.stuck.update(uid for uid in group.plan.waiting if overdue(self.world, uid, self.now))
             self._signal(group, Signal.TIMEOUT)
             if group.state is State.BOUND:
                 self.following.refresh(group.gangs[0])
@@ -243,8 +246,7 @@ class Executor:
         self._signal(group, self.phases.onward(group, signal, group.plan))
 
     def _new_ident(self) -> str:
-        self._next_plan += 1
-        return f"{int(self.now * 1000):x}-{self._next_plan - 1}"
+        return f"{int(self.now * 1000):x}-{next(self._plans)}"
 
     def roll_back(self, group: Group, verdict: Verdict) -> bool:
         """If a decided gang is to leave as a whole, because it is bound in part and cannot be whole, start on that."""
@@ -298,7 +300,7 @@ class Executor:
         """
         membership = self.world.membership
         begun = [g for g in self.groups.values() if g.state is State.QUEUED and membership.half_bound(g.gangs)]
-        membership.begun = {group.key for group in begun}
+        self.world.ledger.begun.update(group.key for group in begun)
         for group in begun:
             self.steps.carry_out(Do.ENQUEUE, group)
         return {self._priority(group) for group in begun}

@@ -75,7 +75,7 @@ class Following:
 
     def _losing(self, gangs: Sequence[GangId]) -> str:
         """Why members that wait may not join those that run: these are about to be evicted."""
-        awaited, without = self._steps.awaited_by, self._world.membership.without
+        awaited, without = self._world.ledger.awaited, self._world.membership.without
         return next((text for gang in gangs if (text := without(gang, awaited))), "") if awaited else ""
 
     def _follow(self, group: Group, problem: str, pending: bool, other: bool) -> None:
@@ -149,10 +149,10 @@ class Following:
         self._steps.marks.discard(uid)
         self._steps.mark_texts.forget(uid)
         self._steps.mark_texts.settled(uid)
-        self._world.stuck.discard(uid)
+        self._world.ledger.stuck.discard(uid)
         now = self._world.pods.get(uid)
         ended = now is not None and now.finished and now.deleting_since is None
-        for key in self._steps.awaited_by.pop(uid, ()):
+        for key in self._world.ledger.awaited.pop(uid, ()):
             group = self._under_way.groups.get(key)
             if group is not None and group.plan is not None:
                 group.plan.waiting.discard(uid)

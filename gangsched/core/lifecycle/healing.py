@@ -17,6 +17,7 @@ import msgspec
 
 from gangsched.core.actions import MARK_REASON
 from gangsched.core.groups import Group, group_key
+from gangsched.core.ledger.reservations import Kind
 from gangsched.core.lifecycle.holding import keep
 from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, State
 from gangsched.core.queueing.queue import Change, Hint
@@ -68,15 +69,6 @@ class Losses:
     def begin(self) -> None:
         """From now on what is lost is noted."""
         self._begun = True
-
-    def clear(self) -> None:
-        """Forget everything: another process is in charge now."""
-        self._begun = False
-        self._rooms.clear()
-        self._leaving.clear()
-        self._shown.clear()
-        self._dirty.clear()
-        self._due.clear()
 
     # -- what happens --------------------------------------------------------------------------------------
 
@@ -218,18 +210,20 @@ class Losses:
     def _show(self, steps: Steps, key: str, gangs: tuple[GangId, ...], rooms: list[_Room]) -> None:
         """From now on exactly this is held under a key."""
         world = self._world
-        before = world.held.get(key, [])
+        before = world.ledger.of(key)
         priority = world.membership.preemptor_priority(gangs) if rooms else 0
         for gang in gangs:
             if rooms:
                 self._shown[gang] = key
             else:
                 self._shown.pop(gang, None)
-        if [(p.uid, p.node, p.priority) for p in before] == [(r.pod.uid, r.node, priority) for r in rooms]:
+        pods = before.pods if before is not None else ()
+        same = [(p.uid, p.node) for p in pods] == [(r.pod.uid, r.node) for r in rooms]
+        if same and (not pods or (before is not None and before.priority == priority)):
             return
         if not rooms:
             steps.give_back(key)
             return
-        if any(p.pod.volumes is not None for p in before):
+        if any(p.pod.volumes is not None for p in pods):
             steps.changes.append(Change(Hint.VOLUMES))
-        keep(steps, key, gangs, [(r.pod, r.node) for r in rooms])
+        keep(steps, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)

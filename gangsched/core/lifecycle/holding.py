@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gangsched.core.hints import Change, Hint
+from gangsched.core.ledger.reservations import Kind, Reservation
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import GangId, Pod
 
@@ -21,14 +22,17 @@ def hold(steps: Steps, group: Group, plan: Plan) -> None:
     keep(steps, group.key, group.gangs, [(steps.world.pods[place.uid], place.node) for place in plan.placements])
 
 
-def keep(steps: Steps, key: str, gangs: Sequence[GangId], places: Sequence[tuple[Pod, str]]) -> None:
+def keep(
+    steps: Steps, key: str, gangs: Sequence[GangId], places: Sequence[tuple[Pod, str]], kind: Kind = Kind.NOMINATED
+) -> None:
     """From now on exactly this room is held under a key: for such pods on these nodes, with the gangs' priority."""
     world = steps.world
     priority = world.membership.preemptor_priority(gangs)
     nodes = {node for _, node in places}
-    left = {p.node for p in world.held.get(key, ())} - nodes
+    left = {p.node for p in world.ledger.pods_of(key)} - nodes
     steps.changes += [Change(Hint.ROOM, name) for name in sorted(left)]
-    world.held[key] = [Phantom(world.snapshot.class_of(pod), pod.uid, node, priority, key) for pod, node in places]
+    pods = tuple(Phantom(world.snapshot.class_of(pod), pod.uid, node) for pod, node in places)
+    world.ledger.hold(Reservation(key, kind, pods, priority))
     if world.managed.active:
         steps.changes += [Change(Hint.PROMISED, pod=pod) for pod, _ in places[:1]]
     steps.may_have_taken(key, nodes, priority)

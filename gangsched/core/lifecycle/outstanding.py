@@ -56,9 +56,3 @@ class Outstanding:
     def any_of(self, key: str) -> bool:
         """Is any write of a plan of this group on its way?"""
         return key in self._of
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._writes.clear()
-        self._of.clear()
-        self._removals.clear()

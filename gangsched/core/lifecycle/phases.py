@@ -156,7 +156,7 @@ class Phases:
                 if not group.plan.waiting:
                     self._room_freed(group, group.plan)
             elif group.state is State.STARTING and not group.barrier.failed:
-                if not self._world.held.get(key):
+                if not self._world.ledger.pods_of(key):
                     self._signal(group, Signal.ADOPTED)
                     self._recheck(group)
             elif group.state in PHASES:

@@ -158,7 +158,7 @@ class Rechecks:
             return _HELPS
         # Room for which somebody waits is held for them; that of a pod which terminated was counted on before it went.
         expected = pod.uid not in self._world.pods and pod.deleting_since is not None
-        return 0 if expected or pod.uid in self._steps.awaited_by else _HELPS
+        return 0 if expected or pod.uid in self._world.ledger.awaited else _HELPS
 
     def _spare_ended(self, group: Group, plan: Plan, changes: Sequence[Change]) -> None:
         """A victim that has ended by itself need not be removed, and one that is gone cannot be."""

@@ -71,7 +71,3 @@ class Repeats:
     def wake_at(self) -> float | None:
         """When :meth:`due` will have something; None: never."""
         return min((each.due for each in self._open.values() if each.due is not None), default=None)
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._open.clear()

@@ -68,12 +68,6 @@ class MarkTexts:
         self._texts.pop(uid, None)
         self._stands.pop(uid, None)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._texts.clear()
-        self._stands.clear()
-        self._fading.clear()
-
 
 def take_back(steps: Steps, group: Group) -> None:
     """The group gives up its plan: its marks on pods that stay are taken back, or handed over to who needs them."""
@@ -92,7 +86,7 @@ def given_up(steps: Steps, uid: str, key: str, preemptor: str, text: str = "", r
     waits for nobody, and a removal that was accepted may not have shown yet.
     """
     was_ours = steps.mark_texts.given_up(uid, key)
-    if not steps.mark_texts.of(uid) and steps.awaited_by.get(uid, set()) <= {key}:
+    if not steps.mark_texts.of(uid) and steps.world.ledger.awaited.get(uid, set()) <= {key}:
         steps.unmark(uid, preemptor, text, reason)
     elif was_ours:
         _hand_over(steps, uid, preemptor, text, reason)

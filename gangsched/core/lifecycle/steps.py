@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -48,26 +48,24 @@ from gangsched.model.records import SINGLE, GangId, Pod
 class Steps:
     """Carries out single steps for one gang at a time; it never changes a gang's state.
 
-    ``writes`` are the writes without an answer yet; ``awaited_by`` has, by UID, the keys of the groups that wait for a
-    pod to be gone; ``losing`` are the gangs of pods that somebody waits for since now, or no more. ``check`` are the
-    keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of higher priority may have
-    taken. ``marks`` are the UIDs of victims that bear a mark, by whichever plan. ``repeats`` are writes that are no
-    part of a phase and go on until they succeed; ``withdrawals`` clear nominations as soon as no write of their group
-    (key) is on its way any more. ``losses`` is what gangs that run have lost. ``statuses`` are those of group objects
+    ``writes`` are the writes without an answer yet; ``losing`` are the gangs of pods that somebody waits for since now,
+    or no more. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of
+    higher priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by whichever plan. ``repeats``
+    are writes that are no part of a phase and go on until they succeed; ``withdrawals`` clear nominations as soon as no
+    write of their group (key) is on its way any more. ``losses`` is what gangs that run have lost. ``statuses`` are those of group objects
     that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang will tell of, by the key of
     the group whose writes they are part of. ``reserved`` are groups that have their quota and do not run yet, by key:
     the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as
     well.
     """
 
-    def __init__(self, world: World, options: Options) -> None:
+    def __init__(self, world: World, options: Options, ids: Iterator[int]) -> None:
         self.world = world
         self.options = options
-        self.now = 0.0
+        self.now = world.now
         self.queue = Queue()
         self.actions: list[Action] = []
         self.writes = Outstanding()
-        self.awaited_by = world.awaited
         self.marks: set[str] = set()
         self.mark_texts = MarkTexts()
         self.changes: list[Change] = []
@@ -76,7 +74,7 @@ class Steps:
         self.losing: set[GangId] = set()
         self.repeats = Repeats()
         self.losses = Losses(world)
-        self._next_id = 1
+        self._ids = ids
         self.withdrawals: dict[str, list[WithdrawNomination]] = {}
         self.statuses: dict[GangId, object] = {}
         self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
@@ -105,24 +103,6 @@ class Steps:
         """Do one thing for a group."""
         self._do[do](group)
 
-    def forget(self) -> None:
-        """Forget everything under way: another process is in charge now."""
-        self.writes.clear()
-        self.awaited_by.clear()
-        self.marks.clear()
-        self.mark_texts.clear()
-        self.queue = Queue()
-        self.check.clear()
-        self.taken_from.clear()
-        self.losing.clear()
-        self.actions.clear()
-        self.statuses.clear()
-        self.unsaid.clear()
-        self.reserved.clear()
-        self.repeats.clear()
-        self.losses.clear()
-        self.withdrawals.clear()
-
     def follow(self, group: Group, verdict: Verdict) -> None:
         """The group's members are going to run where, and in the flavors in which, this verdict has them."""
         group.decisions = verdict.decisions
@@ -143,17 +123,13 @@ class Steps:
         """The gang waits until these pods are gone."""
         for uid in uids:
             plan.waiting.add(uid)
-            self.awaited_by.setdefault(uid, set()).add(group.key)
+            self.world.ledger.wait_for(uid, group.key)
             self._touched(uid)
 
     def no_longer_awaited(self, uid: str, key: str) -> None:
         """Whoever has this key does not wait for the pod to be gone any more."""
-        waiting = self.awaited_by.get(uid)
-        if waiting is not None:
-            waiting.discard(key)
-            if not waiting:
-                del self.awaited_by[uid]
-                self._touched(uid)
+        if self.world.ledger.no_longer_waits(uid, (key,)):
+            self._touched(uid)
 
     def _touched(self, uid: str) -> None:
         """The gang of this pod may lose it, or keep it after all: what that means for its other members is seen
@@ -211,8 +187,8 @@ class Steps:
         return pod.live
 
     def new_id(self) -> int:
-        self._next_id += 1
-        return self._next_id - 1
+        """A number that no other write of this process has."""
+        return next(self._ids)
 
     def trigger(self, group: Group) -> PodRef:
         """The first placed member by name: the pod that messages name. A Job without pods speaks for itself."""
@@ -309,7 +285,6 @@ class Steps:
         group.retry_at = None
         group.barrier = Barrier()
         self.reserved.pop(group.key, None)
-        suspension.give_up_room(self, group)
         if plan is not None:
             for uid in plan.waiting:
                 self.no_longer_awaited(uid, group.key)
@@ -317,7 +292,7 @@ class Steps:
 
     def give_back(self, key: str) -> None:
         """Room is no longer held under a key, nor are volumes, which others may use elsewhere."""
-        given = self.world.held.pop(key, [])
+        given = self.world.ledger.release(key)
         self.changes += [Change(Hint.ROOM, p.node) for p in given]
         if any(p.pod.volumes is not None for p in given):
             self.changes.append(Change(Hint.VOLUMES))
@@ -355,6 +330,4 @@ class Steps:
 
     def may_have_taken(self, taker: str, nodes: Container[str], priority: int) -> None:
         """Room held by gangs of lower priority than the one of this key, on these nodes, may be gone now."""
-        for key, held in self.world.held.items():
-            if key != taker and held and held[0].priority < priority and any(p.node in nodes for p in held):
-                self.taken_from.add(key)
+        self.taken_from.update(key for key in self.world.ledger.weaker(priority, nodes) if key != taker)

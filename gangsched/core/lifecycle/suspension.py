@@ -13,7 +13,7 @@ from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.templates import changed
 from gangsched.core.preemption.removal import SUSPEND
-from gangsched.core.state.suspended import WITHOUT_PODS, Room, Suspendable, family_of
+from gangsched.core.state.suspended import WITHOUT_PODS, Suspendable, family_of
 from gangsched.model.records import GangId, Pod
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def let_go_on(steps: Steps, group: Group) -> None:
         return
     hold(steps, group, group.plan)
     group.message = f"waiting for the pods of {gang.family} {job.key}"
-    steps.world.suspended.rooms[job.uid] = Room(group.key)
+    steps.world.ledger.resume(group.key, job.uid)
     action_id = steps.new_id()
     held, templates = steps.world.suspended.held(job), changed(steps, group, job)
     action = ResumeJob(action_id, reference(job), job.version, gang.scheduler, held=held, templates=templates)
@@ -104,31 +104,21 @@ def suspended_anew(steps: Steps, job: Suspendable) -> bool:
     """Has a Job that was let go on been suspended since, by us or by others? No pods come then. Until the cluster shows
     that it goes on, it only looks so.
     """
-    room = steps.world.suspended.rooms.get(job.uid)
-    if room is not None and not job.suspended:
-        room.goes_on = True
+    ledger = steps.world.ledger
+    if not job.suspended and ledger.kept_for(job.uid) is not None:
+        ledger.resumed.add(job.uid)
     ours = job.suspended_by or steps.world.suspended.held(job)
-    return job.suspended and (not ours or (room is not None and room.goes_on))
+    return job.suspended and (not ours or job.uid in ledger.resumed)
 
 
 def take_room(steps: Steps, pod: Pod, node: str) -> None:
     """A pod of a Job takes room on a node: as much is no longer kept for the Job, there if possible."""
-    room = steps.world.suspended.room_for(pod)
-    if room is None or not pod.live or pod.uid in room.taken_by:
+    ledger = steps.world.ledger
+    job = steps.world.suspended.owner_of(pod) if ledger.resumes and pod.live else None
+    made = ledger.kept_for(job.uid) if job is not None else None
+    taken = ledger.adopt(job.uid, pod.uid, node) if job is not None else None
+    if made is None or taken is None:
         return
-    held = steps.world.held.get(room.group)
-    if not held:
-        return
-    room.taken_by.add(pod.uid)
-    index = next((i for i, p in enumerate(held) if p.node == node), len(held) - 1)
-    phantom = held.pop(index)
-    if phantom.node != node:
-        steps.changes.append(Change(Hint.ROOM, phantom.node))
-    steps.check.add(room.group)
-
-
-def give_up_room(steps: Steps, group: Group) -> None:
-    """Nothing is kept for the pods of a Job any more."""
-    rooms = steps.world.suspended.rooms
-    for uid in [uid for uid, room in rooms.items() if room.group == group.key]:
-        del rooms[uid]
+    if taken.node != node:
+        steps.changes.append(Change(Hint.ROOM, taken.node))
+    steps.check.add(made.holder)

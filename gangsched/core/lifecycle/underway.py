@@ -31,14 +31,6 @@ class UnderWay:
         self.prebinding: set[str] = set()
         self._group_of: dict[GangId, str] = {}
 
-    def clear(self) -> None:
-        """Forget all: another process is in charge now."""
-        self.groups.clear()
-        self.clock = Clock()
-        self.waking.clear()
-        self.prebinding.clear()
-        self._group_of.clear()
-
     def of(self, gang: GangId) -> Group | None:
         """The group that this gang is in."""
         return self.groups.get(self._group_of.get(gang, ""))
@@ -83,9 +75,9 @@ class UnderWay:
         else:
             self.prebinding.discard(group.key)
         if found.state is State.BINDING:
-            self._world.binding.update(group.gangs)
+            self._world.ledger.binding.update(group.gangs)
         else:
-            self._world.binding.difference_update(group.gangs)
+            self._world.ledger.binding.difference_update(group.gangs)
         for place in bound:  # a gang whose bindings are on their way is no victim, from now on it is
             if place.uid in self._world.pods:
                 self._steps.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))

@@ -78,14 +78,6 @@ class Waking:
         #: Of a kind of which one at a time is woken, those that are, and their place.
         self._woken: dict[str, tuple[Kind, Order]] = {}
 
-    def clear(self) -> None:
-        """Forget all groups."""
-        self._asleep.clear()
-        self._tried.clear()
-        self._for_quota.clear()
-        self._for_more.clear()
-        self._woken.clear()
-
     # -- following the groups ------------------------------------------------------------------------------
 
     def moved(self, group: Group) -> None:

@@ -134,7 +134,7 @@ class Attempt(Trial):
             self.priority,
             usable,
             self._unbreakable(budgets),
-            self.world.binding,
+            self.world.ledger.binding,
             self.patience,
             self.now,
             queued,

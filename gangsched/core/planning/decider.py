@@ -307,7 +307,7 @@ class Decider:
         """Is there quota enough once the victims and terminating pods are gone, those aside that are stuck?"""
         if not self.world.managed.active:
             return True
-        known, stuck = self.world.pods, self.world.stuck
+        known, stuck = self.world.pods, self.world.ledger.stuck
         leaving = [known[uid] for uid in victims if uid in known and uid not in stuck]
         there = self.world.snapshot.table.pods
         leaving += [pod for slot in job.terminating().tolist() if (pod := there[slot]) is not None]

@@ -119,7 +119,7 @@ class QueuedAttempt(Attempt):
 
     def _stuck(self, uid: str) -> bool:
         """Has the workload a pod that does not go? Then its quota does not come back, either."""
-        stuck = self.world.stuck
+        stuck = self.world.ledger.stuck
         return bool(stuck) and any(pod.uid in stuck for pod in self.gate.managed.pods_of(uid))
 
     def _leaving_anyway(self, uids: Mapping[str, str]) -> Iterator[Awaited]:

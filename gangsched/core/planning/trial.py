@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from gangsched.core.arrays import Ints, isin
+from gangsched.core.ledger.reservations import Turn
 from gangsched.core.options import Options
 from gangsched.core.planning.avoiding import kept_off
 from gangsched.core.planning.placement import Placed, Placer, Want
@@ -17,7 +18,7 @@ from gangsched.core.queueing.queue import queue_order
 from gangsched.core.queueing.turns import both, kept_nodes
 from gangsched.core.quota.gate import Gate
 from gangsched.core.state.podtable import TERMINATING
-from gangsched.core.state.simulation import Phantom, Restriction, Simulation
+from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.world import World
 from gangsched.model.records import GangId, Pod
 
@@ -53,12 +54,13 @@ class Trial:
         self.patience = Patience(member, self.world.classes, options, world.sightings.began_at)
         self.priority = member.preemptor_priority(gangs)
         self.census = {g: member.census(g) for g in self.gangs}
-        if world.held or world.turns.reserving():
+        if not world.ledger.empty:
             for census in self.census.values():
                 for pod in census.pending:
                     world.snapshot.class_of(pod)  # its own terms may tell the others apart
             world.renew_classes()
-        self.ahead = self.world.turns.ahead(queue_order(member, self.gangs))
+        self._turn: Turn | None = queue_order(member, self.gangs)
+        self.ahead = self.world.turns.ahead(self._turn)
         self._kept: Restriction | None = None
         if self.ahead and self.world.turns.strict:
             self._kept = kept_nodes(self.ahead, Simulation(world.snapshot))
@@ -99,14 +101,8 @@ class Trial:
     def simulation(self) -> Simulation:
         """The cluster as this gang may see it: room held by others of at least its priority is taken."""
         restriction = both(self.domain.restriction if self.domain is not None else None, self._kept)
-        return Simulation(self.world.snapshot, self._held(), restriction, self.placer.pipeline.unlimited)
-
-    def _held(self) -> Iterable[Phantom]:
-        for group in sorted(self.world.held):
-            if group not in self._mine:
-                yield from [p for p in self.world.held[group] if p.priority >= self.priority]
-        for gang in self.ahead:
-            yield from gang.room
+        held = self.world.ledger.seen_by(self.priority, self._turn, self._mine)
+        return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited)
 
     def lift_terminating(self, sim: Simulation) -> bool:
         """Take the pods that are on their way out off their nodes; False when there are none."""
@@ -119,8 +115,8 @@ class Trial:
         table = self.world.snapshot.table
         slots = table.occupied()
         leaving: Ints = slots[(table.flags[slots] & TERMINATING) != 0]
-        if self.world.stuck:
-            stuck = [table.slot_of[uid] for uid in self.world.stuck if uid in table.slot_of]
+        if self.world.ledger.stuck:
+            stuck = [table.slot_of[uid] for uid in self.world.ledger.stuck if uid in table.slot_of]
             leaving = leaving[~isin(leaving, stuck)]
         return leaving
 
@@ -128,7 +124,7 @@ class Trial:
         """From now on as if nothing were kept for gangs ahead of this one. What a gang holds already it keeps, whoever
         has got a turn since.
         """
-        self.ahead, self._kept = [], None
+        self.ahead, self._kept, self._turn = [], None, None
 
     def keep_off(self, nodes: Mapping[str, Collection[str]]) -> None:
         """From now on these members (UIDs) go to none of these nodes."""

@@ -162,7 +162,9 @@ def _would_fail(job: Job, chosen: Sequence[Victim], world: World) -> bool:
     if job.ignores_disruption:
         return False
     mine = {v.uid for v in chosen}
-    leaving = sum(p.uid not in mine and (not p.live or p.uid in world.awaited) for p in world.suspended.pods_of(job))
+    leaving = sum(
+        p.uid not in mine and (not p.live or p.uid in world.ledger.awaited) for p in world.suspended.pods_of(job)
+    )
     return job.fails_on_disruption or job.failed + leaving + len(chosen) > job.backoff_limit
 
 

@@ -34,7 +34,7 @@ def likeness(world: World, gangs: Sequence[GangId]) -> Likeness:
 
 def block(world: World, gangs: Sequence[GangId], like: Likeness, pipeline: Pipeline) -> bool:
     """Note in ``world.turns`` that these gangs, whose filters are those of ``pipeline``, do not fit; what is reserved
-    for the same members stays so.
+    for them stays so as long as their members are the same.
 
     False when none of them lacks a required member: such a gang keeps nothing from others.
     """
@@ -42,9 +42,11 @@ def block(world: World, gangs: Sequence[GangId], like: Likeness, pipeline: Pipel
         return False
     key = group_key(gangs)
     known = world.turns.get(key)
-    room = known.room if known is not None and known.classes == like.classes else ()
     order = queue_order(world.membership, gangs)
-    world.turns.put(Blocked(key, names_of(gangs), order, like.classes, pipeline, room, _forms(world, gangs)))
+    if known is not None and known.classes != like.classes:
+        world.ledger.end_turn(key)
+    world.ledger.move_turn(key, order)
+    world.turns.put(Blocked(key, names_of(gangs), order, like.classes, pipeline, _forms(world, gangs)))
     return True
 
 

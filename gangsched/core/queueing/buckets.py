@@ -52,8 +52,3 @@ class Buckets(Generic[K]):
         """The places of its gangs, first in the queue first; only those behind ``after``."""
         found = self._buckets.get(bucket, [])
         return found[bisect_right(found, after) :] if after is not None else list(found)
-
-    def clear(self) -> None:
-        """Forget all gangs."""
-        self._buckets.clear()
-        self._of.clear()

@@ -8,15 +8,14 @@ behind the gang is placed into that room, so every pod that ends there is one fe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Ints
 from gangsched.core.groups import Group
+from gangsched.core.ledger.reservations import Kind, Reservation
 from gangsched.core.planning.attempt import Attempt
-from gangsched.core.queueing.turns import Blocked
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.world import World
@@ -33,9 +32,10 @@ def reserve(attempts: Iterable[Attempt], group: Group, world: World) -> None:
     """
     turns, blocked = world.turns, world.turns.get(group.key)
     jobs = list(attempts)
-    if blocked is None or (blocked.room and any(_stands(job, blocked) for job in jobs)):
+    kept = world.ledger.turn_of(group.key)
+    if blocked is None or (kept and any(_stands(job, kept) for job in jobs)):
         return
-    turns.put(msgspec.structs.replace(blocked, room=()))
+    world.ledger.end_turn(group.key)
     rivals = turns.reserving()
     if rivals and jobs:
         sim = jobs[0].simulation()
@@ -43,14 +43,14 @@ def reserve(attempts: Iterable[Attempt], group: Group, world: World) -> None:
         rivals = [b for b in rivals if (b.usable(sim) & mine).any()]
         if any(b.order < blocked.order for b in rivals):
             return
-    room = next((found for job in jobs if (found := _first_room(job, group, world))), ())
+    room = next((found for job in jobs if (found := _first_room(job, world))), ())
     if room:
         for behind in rivals:
-            turns.put(msgspec.structs.replace(behind, room=()))
-        turns.put(msgspec.structs.replace(blocked, room=room))
+            world.ledger.end_turn(behind.key)
+        world.ledger.hold(Reservation(group.key, Kind.BACKFILL, room, turn=blocked.order))
 
 
-def _first_room(job: Attempt, group: Group, world: World) -> tuple[Phantom, ...]:
+def _first_room(job: Attempt, world: World) -> tuple[Phantom, ...]:
     """The gang's members where they fit when as few pods as possible have ended; empty when not even all are enough."""
     leaving, ending = _leaving(job, world)
     if _rows(job, leaving, ending) is None:
@@ -65,9 +65,7 @@ def _first_room(job: Attempt, group: Group, world: World) -> tuple[Phantom, ...]
     rows = _rows(job, leaving, ending[:high]) or {}
     pods = {p.uid: p for census in job.census.values() for p in census.pending}
     nodes, class_of = world.snapshot.nodes, world.snapshot.class_of
-    return tuple(
-        Phantom(class_of(pods[uid]), uid, nodes[row].name, job.priority, group.key) for uid, row in sorted(rows.items())
-    )
+    return tuple(Phantom(class_of(pods[uid]), uid, nodes[row].name) for uid, row in sorted(rows.items()))
 
 
 def _rows(job: Attempt, leaving: Ints, ending: Ints) -> dict[str, int] | None:
@@ -95,11 +93,11 @@ def _key(pod: Pod | None) -> str:
     return pod.key if pod is not None else ""
 
 
-def _stands(job: Attempt, blocked: Blocked) -> bool:
+def _stands(job: Attempt, kept: Sequence[Phantom]) -> bool:
     """Is the reservation for the members that the gang has now, on nodes that may still take them?"""
     pending = {p.uid: p for census in job.census.values() for p in census.pending}
     sim = job.simulation()
     needed = sum(job.needs.values())
-    good = [p for p in blocked.room if p.uid in pending and p.node in sim.snapshot.row_of]
+    good = [p for p in kept if p.uid in pending and p.node in sim.snapshot.row_of]
     good = [p for p in good if job.placer.pipeline.static_mask(p.pod, sim)[sim.snapshot.row_of[p.node]]]
-    return len(good) == len(blocked.room) == needed
+    return len(good) == len(kept) == needed

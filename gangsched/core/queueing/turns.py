@@ -18,9 +18,10 @@ import numpy as np
 
 from gangsched.core.decision import Verdict
 from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.queueing.queue import Order
 from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.simulation import Phantom, Restriction, Simulation
+from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
 
 STRICT, BACKFILL = "strict", "backfill"
@@ -28,7 +29,7 @@ STRICT, BACKFILL = "strict", "backfill"
 
 class Blocked(msgspec.Struct, frozen=True, eq=False):
     """A gang that does not fit. ``classes`` are its pending members' classes, ``pipeline`` has the filters of its
-    scheduler name, ``room`` is what is reserved for it. ``forms`` are the classes of each of the members in the
+    scheduler name. ``forms`` are the classes of each of the members in the
     combinations of flavors in which its queue may admit it.
     """
 
@@ -37,7 +38,6 @@ class Blocked(msgspec.Struct, frozen=True, eq=False):
     order: Order
     classes: tuple[PodClass, ...]
     pipeline: Pipeline
-    room: tuple[Phantom, ...] = ()
     forms: tuple[tuple[PodClass, ...], ...] = ()
 
     @property
@@ -51,20 +51,16 @@ class Blocked(msgspec.Struct, frozen=True, eq=False):
 
 
 class Turns:
-    """The blocked gangs. ``strict`` is the policy."""
+    """The blocked gangs. ``strict`` is the policy. What is reserved for them is in the ledger, under their keys."""
 
-    def __init__(self, strict: bool) -> None:
+    def __init__(self, strict: bool, ledger: Ledger) -> None:
         self.strict = strict
+        self._ledger = ledger
         self._blocked: dict[str, Blocked] = {}
-        self._reserving: dict[str, Blocked] = {}
 
     def put(self, gang: Blocked) -> None:
-        """A gang does not fit, or something else is reserved for it than was."""
+        """A gang does not fit."""
         self._blocked[gang.key] = gang
-        if gang.room:
-            self._reserving[gang.key] = gang
-        else:
-            self._reserving.pop(gang.key, None)
 
     def get(self, key: str) -> Blocked | None:
         """The blocked gang of that key."""
@@ -72,27 +68,21 @@ class Turns:
 
     def drop(self, key: str) -> Blocked | None:
         """The gang is not blocked any more; returns what it was."""
-        self._reserving.pop(key, None)
         return self._blocked.pop(key, None)
-
-    def clear(self) -> None:
-        """Nobody is blocked as far as is known."""
-        self._blocked.clear()
-        self._reserving.clear()
 
     @property
     def keep_something(self) -> bool:
         """Does any gang keep anything from those behind it?"""
-        return bool(self._blocked if self.strict else self._reserving)
+        return bool(self._blocked if self.strict else self._ledger.turns())
 
     def ahead(self, order: Order) -> list[Blocked]:
         """Those that keep something from a gang with this place in the queue, first first."""
-        keeping = self._blocked if self.strict else self._reserving
-        return sorted((b for b in keeping.values() if b.order < order), key=lambda b: b.order)
+        keeping = self._blocked.values() if self.strict else self.reserving()
+        return sorted((b for b in keeping if b.order < order), key=lambda b: b.order)
 
     def reserving(self) -> list[Blocked]:
         """Those for which room is reserved."""
-        return list(self._reserving.values())
+        return [self._blocked[key] for key in self._ledger.turns()]
 
 
 def usable(members: Iterable[Sequence[PodClass]], pipeline: Pipeline, sim: Simulation) -> Bools:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import msgspec
-
 from gangsched.core.framework.guard import PluginError
 from gangsched.core.groups import Group
 from gangsched.core.hints import Change, Hint
@@ -46,7 +44,8 @@ class Waiting:
     def block(self, group: Group) -> None:
         """The group does not fit: from now on those behind it have to leave it what is its due."""
         turns = self._world.turns
-        before, rooms = turns.get(group.key), [b.room for b in turns.reserving()]
+        ledger = self._world.ledger
+        before, rooms = turns.get(group.key), list(map(ledger.turn_of, ledger.turns()))
         group.likeness = likeness(self._world, group.gangs)
         pipeline = self._decider.pipeline(group.gangs[0].scheduler)
         if group.short_of_quota or not block(self._world, group.gangs, group.likeness, pipeline):
@@ -58,24 +57,22 @@ class Waiting:
         after = turns.get(group.key)
         if before is not None and after is not None and (before.order, before.classes) != (after.order, after.classes):
             self._steps.changes.append(Change(Hint.TURN))
-        kept = [b.room for b in turns.reserving()]
+        kept = list(map(ledger.turn_of, ledger.turns()))
         self._steps.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
 
     def _reserve(self, group: Group) -> None:
         """Reserve room, or keep what is reserved; give up what has not come true for too long, and let as much time
         pass as the group has been waiting in all.
         """
-        turns, now = self._world.turns, self._steps.now
-        blocked = turns.get(group.key)
+        ledger, now = self._world.ledger, self._steps.now
         since = group.reserving_since
-        if blocked is not None and since is not None and since + RESERVED_AT_MOST <= now:
+        if since is not None and since + RESERVED_AT_MOST <= now:
             group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
-            turns.put(msgspec.structs.replace(blocked, room=()))
+            ledger.end_turn(group.key)
         else:
             with suppress(PluginError):  # the decision has told whose fault it is
                 reserve(self._decider.attempts(group.gangs, group.key, now, displacing=False), group, self._world)
-        blocked = turns.get(group.key)
-        if blocked is None or not blocked.room:
+        if not ledger.turn_of(group.key):
             group.reserving_since = None
         elif since is None:
             group.reserving_since = now
@@ -83,7 +80,7 @@ class Waiting:
     def unblock(self, group: Group) -> None:
         """The group is no longer in the way of those behind it."""
         group.reserving_since, group.reserves_from = None, 0.0
-        blocked = self._world.turns.drop(group.key)
-        if blocked is not None:
+        kept = self._world.ledger.end_turn(group.key)
+        if self._world.turns.drop(group.key) is not None:
             self._steps.changes.append(Change(Hint.TURN))
-            self._steps.changes += [Change(Hint.ROOM, p.node) for p in blocked.room]
+            self._steps.changes += [Change(Hint.ROOM, p.node) for p in kept]

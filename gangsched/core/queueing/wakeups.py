@@ -97,7 +97,8 @@ class Wakeups:
     def reserving(self) -> list[str]:
         """Groups for which room is reserved that may be worth nothing now."""
         nodes = {c.node for c in self._changes if c.kind & Hint.NODE}
-        return sorted(b.key for b in self._world.turns.reserving() if any(p.node in nodes for p in b.room))
+        ledger = self._world.ledger
+        return sorted(key for key in ledger.turns() if any(p.node in nodes for p in ledger.turn_of(key)))
 
     def gives_quota(self, like: Likeness | None) -> bool:
         """May such gangs have quota that they had not? Any gang may be managed when a queue object has changed."""
@@ -143,7 +144,7 @@ class Wakeups:
         for change in self._changes if managed.active else ():
             if change.kind & (Hint.VICTIMS | Hint.PODS | Hint.PROMISED) and change.pod is not None:
                 holder = managed.holder_of(change.pod.gang)
-                if holder is not None and change.pod.gang not in self._world.binding:
+                if holder is not None and change.pod.gang not in self._world.ledger.binding:
                     found[holder.admission.workload.uid] = holder
         out: dict[str, list[Holder]] = {}
         for uid in sorted(found):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gangsched.core.quota.workloads import PODS, Admission, Cell
 from gangsched.core.state.simulation import Phantom
@@ -97,11 +97,11 @@ class PodFlavors:
         if uid in self._of:
             self._gone.add(uid)
 
-    def keep(self, held: Mapping[str, Sequence[Phantom]]) -> None:
+    def keep(self, held: Iterable[Phantom]) -> None:
         """Of pods that are gone only those matter to whom room is promised."""
         if not self._gone:
             return
-        promised = {place.uid for places in held.values() for place in places}
+        promised = {place.uid for place in held}
         for uid in self._gone - promised:
             self._of.pop(uid, None)
             self._given.discard(uid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -15,7 +15,8 @@ class Known(msgspec.Struct, frozen=True):
     """The containers are those of the world and change with it.
 
     ``queue_of_gang`` and ``queue_of_pod`` have the labels of the Job or JobSet that a gang stands for, or that owns a
-    pod. ``rooms_of`` has the keys of the groups that keep room for pods of a Job that goes on. ``kueue_admits`` says in
+    pod. ``holders`` are the keys of the groups for which room is kept, ``promised`` has the pods that this is for.
+    ``rooms_of`` has the keys of the groups that keep room for pods of a Job that goes on. ``kueue_admits`` says in
     words how it is known that Kueue admits these gangs as well; empty if it is not.
     """
 
@@ -24,7 +25,8 @@ class Known(msgspec.Struct, frozen=True):
     queue_of_pod: Callable[[Pod], QueueLabels]
     node: Callable[[str], Node | None]
     namespaces: Mapping[str, Labels]
-    held: Mapping[str, Sequence[Phantom]]
-    assumed: Mapping[str, str]
+    holders: Callable[[], Collection[str]]
+    promised: Callable[[str], Sequence[Phantom]]
+    assumed: Callable[[str], bool]
     rooms_of: Callable[[Iterable[Pod]], set[str]]
     kueue_admits: Callable[[Sequence[GangId]], str]

@@ -105,9 +105,14 @@ class Managed:
             self._flavors.clear()
 
     def touch(self, gang: GangId) -> None:
-        """Something about a gang has changed: its pods, its object, where its members run."""
-        if self.quota.queues:
-            self._dirty.add(gang)
+        """Something about a gang has changed: its pods, its object, where its members run. One that has come and gone
+        since it was looked at need not be.
+        """
+        if gang in self._key_of or gang in self._known.membership.members:
+            if self.quota.queues:
+                self._dirty.add(gang)
+        else:
+            self._dirty.discard(gang)
 
     def gone(self, uid: str) -> None:
         """A pod no longer exists."""
@@ -273,7 +278,7 @@ class Managed:
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that hold a workload's quota on nodes, terminating ones included, in name order."""
         pods = (p for gang in self._gangs_of.get(uid, ()) for p in self._known.membership.pods(gang))
-        return [p for p in pods if p.bound or p.uid in self._known.assumed]
+        return [p for p in pods if p.bound or self._known.assumed(p.uid)]
 
     def gangs_of(self, uid: str) -> tuple[GangId, ...]:
         """The gangs of a workload that is known."""
@@ -285,7 +290,7 @@ class Managed:
 
     def promised_flavors(self, uid: str) -> dict[str, Flavors]:
         """By UID of the pod the flavors in which the members of this workload are promised quota, as far as known."""
-        found = ((place.uid, self._flavors.given(place.uid)) for place in self._known.held.get(uid, ()))
+        found = ((place.uid, self._flavors.given(place.uid)) for place in self._known.promised(uid))
         return {pod: flavors for pod, flavors in found if flavors is not None}
 
     def flavors_at(self, queue: ClusterQueue, pod: Pod, node: str) -> Flavors:
@@ -326,9 +331,9 @@ class Managed:
         aside: dict[str, Admission | None] = {}
         if not but:
             aside, self._aside = self._aside, {}
-        promised = sorted({*self._promised, *self._known.held}) if self._promised or self._known.held else ()
+        promised = sorted({*self._promised, *self._known.holders()})
         for key in promised:
-            now = tuple(p.uid for p in self._known.held.get(key, ())) if key not in but else ()
+            now = tuple(p.uid for p in self._known.promised(key)) if key not in but else ()
             if now != self._promised.get(key, ()):
                 self._dirty.update(self._gangs_of.get(key, ()))
                 if now:
@@ -341,7 +346,7 @@ class Managed:
                 self._settle(key)
         if aside:
             self._changed.update(map(self._root, gave_back(aside, self.quota.admissions)))
-        self._flavors.keep(self._known.held)
+        self._flavors.keep(p for key in self._known.holders() for p in self._known.promised(key))
 
     def _group_of(self, gang: GangId) -> str:
         """The key of the group that a gang is in now; where it was in another before, that one is taken apart."""
@@ -367,7 +372,7 @@ class Managed:
 
     def _forget_empty(self, key: str, gangs: Sequence[GangId]) -> None:
         """A group without pods to which nothing is promised is not remembered: it may never come back."""
-        if not any(g in self._known.membership.members for g in gangs) and not self._known.held.get(key):
+        if not any(g in self._known.membership.members for g in gangs) and not self._known.promised(key):
             self._forget(key)
 
     def _settle(self, key: str) -> None:
@@ -382,7 +387,7 @@ class Managed:
         pods = self.pods_of(key)
         there = {p.uid for p in pods}
         ours = self._promised.get(key, ())
-        promised = [p for p in self._known.held.get(key, ()) if p.uid in ours and p.uid not in there]
+        promised = [p for p in self._known.promised(key) if p.uid in ours and p.uid not in there]
         asking = [p for gang in gangs for p in self._known.membership.pods(gang) if p.uid not in there]
         before = self.quota.admissions.get(key)
         if promised and not asking and not pods and before is not None:

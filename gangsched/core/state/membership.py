@@ -62,7 +62,7 @@ class Membership:
         self.members: dict[GangId, dict[str, Pod]] = {}
         self.assumed: Container[str] = ()
         #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
-        self.begun: set[str] = set()
+        self.begun: Container[str] = ()
         #: The priority of a gang in the queue where it is not that of its pods.
         self.queue_priority: Callable[[Sequence[GangId]], int | None] = lambda _: None
         #: Why gangs are not to be placed by us whatever their members say; empty if they may.

@@ -34,13 +34,11 @@ class Watcher(Protocol):
 
 
 class Phantom(msgspec.Struct, frozen=True, gc=False):
-    """A nominated member: it holds room on ``node`` against everything of lower priority than ``priority``."""
+    """A pod that may come to a node, and for which room is kept there."""
 
     pod: PodClass
     uid: str
     node: str
-    priority: int
-    group: str
 
 
 class Restriction(msgspec.Struct, frozen=True, eq=False):

@@ -43,25 +43,11 @@ WITHOUT_PODS = (JOB, JOBSET)
 _OWNER_OF_QUEUED = {QUEUED_JOB: JOB, QUEUED_JOBSET: JOBSET}
 
 
-class Room(msgspec.Struct):
-    """Room that is kept for the pods of a Job or JobSet, by the group with this key.
-
-    ``taken_by`` are UIDs of its pods; ``goes_on`` says that the cluster has shown that it is not suspended any more.
-    """
-
-    group: str
-    taken_by: set[str] = msgspec.field(default_factory=set)
-    goes_on: bool = False
-
-
 class SuspendedJobs:
-    """Keeps the stand-ins in line with what is known of Jobs, JobSets and their pods. ``rooms`` is by the UID of the
-    Job or JobSet.
-    """
+    """Keeps the stand-ins in line with what is known of Jobs, JobSets and their pods."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.rooms: dict[str, Room] = {}
         self._pods: dict[str, set[str]] = {}
         self._jobs_of: dict[str, dict[str, Job]] = {}
         self._standing: dict[OwnerKey, list[Pod]] = {}
@@ -152,14 +138,11 @@ class SuspendedJobs:
         """The Job or JobSet that a gang stands for, with its pods or without."""
         return self.find(_OWNER_OF_QUEUED.get(gang.family, gang.family), gang.namespace, gang.name)
 
-    def room_for(self, pod: Pod) -> Room | None:
-        """The room that is kept for the Job or JobSet of a pod."""
-        owner = self.owner_of(pod) if self.rooms else None
-        return self.rooms.get(owner.uid) if owner is not None else None
-
     def rooms_of(self, pods: Iterable[Pod]) -> set[str]:
-        """Keys of the groups that keep room for these pods."""
-        return {room.group for p in pods if (room := self.room_for(p)) is not None}
+        """Keys of the groups that keep room for these pods, because their Job or JobSet goes on."""
+        ledger = self._world.ledger
+        owners = {o.uid for p in pods if (o := self.owner_of(p)) is not None} if ledger.resumes else ()
+        return {made.holder for uid in owners if (made := ledger.kept_for(uid)) is not None}
 
     # -- stand-ins -----------------------------------------------------------------------------------------
 

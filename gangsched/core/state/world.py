@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.queueing.turns import Turns
 from gangsched.core.quota.known import Known
 from gangsched.core.quota.managed import Managed
@@ -40,14 +41,14 @@ _SPARE_SHAPES = 1024
 
 
 class World:
-    """Nodes, pods, gangs, budgets, and the room that is held.
+    """Nodes, pods, gangs and budgets, as observed.
 
     Bound pods are charged to their node until they are gone or finished; pods that we are binding (*assumed*)
-    are charged to the node they are going to. ``binding`` are the gangs whose bindings are on their way. ``held``
-    has, by group key, the nominated members of a gang. ``awaited`` has, by UID, the keys of the groups
-    that wait for a pod to be gone; ``suspended`` knows the Jobs that wait to go on. ``turns`` knows the gangs that do
-    not fit; with ``strict_order`` they keep their nodes from those behind them. ``managed`` knows the gangs that need
-    quota; ``fair_sharing`` weighs their queues by their share.
+    are charged to the node they are going to. ``suspended`` knows the Jobs that wait to go on. ``managed`` knows the
+    gangs that need quota; ``fair_sharing`` weighs their queues by their share.
+
+    What is intended is not here: ``ledger`` and ``turns`` (the gangs that do not fit; with ``strict_order`` they keep
+    their nodes from those behind them) are those of :meth:`intend`.
     """
 
     def __init__(
@@ -65,21 +66,16 @@ class World:
         self.suspended = SuspendedJobs(self)
         self.kueue = AdmittedByKueue()
         self.classes: dict[str, PriorityClass] = {}
-        self.held: dict[str, list[Phantom]] = {}
-        self.awaited: dict[str, set[str]] = {}
-        #: UIDs of terminating pods that a gang has waited for in vain: nobody counts on them to leave any more.
-        self.stuck: set[str] = set()
         #: The time of the call that is being served (seconds, by the scheduler's clock).
         self.now = 0.0
         self.sightings = Sightings()
-        self.binding: set[GangId] = set()
-        self.turns = Turns(strict_order)
+        self.ledger = Ledger()
+        self.turns = Turns(strict_order, self.ledger)
         self.pods: dict[str, Pod] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
         self._charged: dict[str, str] = {}
-        self._assumed: dict[str, str] = {}
         self._told_apart = 0
-        self.membership.assumed = self._assumed
+        self.membership.assumed = self.ledger.assumed
         self.managed = Managed(
             Known(
                 self.membership,
@@ -87,8 +83,9 @@ class World:
                 self.suspended.queue_of_pod,
                 self.node,
                 self.snapshot.namespaces,
-                self.held,
-                self._assumed,
+                self._holders,
+                self._promised,
+                self.assumed,
                 self.suspended.rooms_of,
                 self._kueue_admits,
             ),
@@ -104,6 +101,22 @@ class World:
         self.snapshot.settle()
         row = self.snapshot.row_of.get(name)
         return self.snapshot.nodes[row] if row is not None else None
+
+    def _holders(self) -> Collection[str]:
+        return self.ledger.holders()
+
+    def _promised(self, holder: str) -> Sequence[Phantom]:
+        return self.ledger.pods_of(holder)
+
+    def intend(self, ledger: Ledger) -> None:
+        """From now on this is what is intended, and nothing that was before."""
+        before, self.ledger = self.ledger, ledger
+        self.turns = Turns(self.turns.strict, ledger)
+        self.membership.assumed, self.membership.begun = ledger.assumed, ledger.begun
+        for uid in before.assumed:
+            if uid in self.pods:
+                self._assumed_changed(self.pods[uid])
+        self.snapshot.volumes.forget_all()
 
     # -- what Kueue admits ---------------------------------------------------------------------------------
 
@@ -304,14 +317,14 @@ class World:
         if len(self.snapshot.shapes) > 2 * len(self.pods) + _SPARE_SHAPES:
             self.snapshot.keep_shapes(p.shape for p in self.pods.values())
         if pod.node:
-            self._assumed.pop(pod.uid, None)
+            self.ledger.assumed.pop(pod.uid, None)
         self._recharge(pod)
         return old
 
     def drop_pod(self, uid: str) -> Pod | None:
         """Remove a pod; returns its last record."""
         pod = self.pods.pop(uid, None)
-        self._assumed.pop(uid, None)
+        self.ledger.assumed.pop(uid, None)
         self.sightings.gone(uid)
         if pod is None:
             return None
@@ -339,11 +352,7 @@ class World:
         """
         while self._told_apart != self.snapshot.told_apart:
             self._told_apart = self.snapshot.told_apart
-            for key, room in self.held.items():
-                self.held[key] = list(map(self._of_its_class, room))
-            for gang in self.turns.reserving():
-                room_now = tuple(map(self._of_its_class, gang.room))
-                self.turns.put(msgspec.structs.replace(gang, room=room_now))
+            self.ledger.reclass(self._of_its_class)
 
     def _of_its_class(self, held: Phantom) -> Phantom:
         pod = self.pods.get(held.uid)
@@ -351,10 +360,13 @@ class World:
 
     def assume(self, uid: str, node: str) -> None:
         """Our binding of this pod is on its way: it takes room on ``node`` from now on."""
-        self._assumed[uid] = node
-        self.membership.assumed_changed(self.pods[uid])
-        self._recharge(self.pods[uid])
-        self.managed.touch(self.pods[uid].gang)
+        self.ledger.assumed[uid] = node
+        self._assumed_changed(self.pods[uid])
+
+    def _assumed_changed(self, pod: Pod) -> None:
+        self.membership.assumed_changed(pod)
+        self._recharge(pod)
+        self.managed.touch(pod.gang)
 
     def still_takes(self, uid: str, node: str, ignores: Callable[[str], bool]) -> bool:
         """Is there still room on ``node`` for a pod that is assumed there? What others did meanwhile may have taken it,
@@ -373,27 +385,19 @@ class World:
 
     def forget(self, uid: str) -> None:
         """The binding failed or was not needed: the room is free again unless the pod is bound after all."""
-        if self._assumed.pop(uid, None) is not None and uid in self.pods:
-            self.membership.assumed_changed(self.pods[uid])
-            self._recharge(self.pods[uid])
-            self.managed.touch(self.pods[uid].gang)
-
-    def forget_all(self) -> None:
-        """None of our bindings, of pods or claims, is on its way any more."""
-        for uid in list(self._assumed):
-            self.forget(uid)
-        self.snapshot.volumes.forget_all()
+        if self.ledger.assumed.pop(uid, None) is not None and uid in self.pods:
+            self._assumed_changed(self.pods[uid])
 
     def assumed(self, uid: str) -> bool:
         """Is our binding of this pod still unconfirmed by the cluster?"""
-        return uid in self._assumed
+        return uid in self.ledger.assumed
 
     def assumed_on(self, uid: str) -> str:
         """The node to which our unconfirmed binding takes the pod; empty without one."""
-        return self._assumed.get(uid, "")
+        return self.ledger.assumed.get(uid, "")
 
     def _recharge(self, pod: Pod) -> None:
-        node = "" if pod.finished else pod.node or self._assumed.get(pod.uid, "")
+        node = "" if pod.finished else pod.node or self.ledger.assumed.get(pod.uid, "")
         before = self._charged.get(pod.uid, "")
         flags = self._flags(pod)
         if before == node:

@@ -1,0 +1,1 @@
+"""What this process intends and the cluster does not show yet."""

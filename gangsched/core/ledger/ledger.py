@@ -1,0 +1,163 @@
+"""The ledger: room that is kept, bindings on their way, and who waits for which pod to be gone.
+
+Nothing in it can be read off the cluster. A process that loses its leadership begins a new one, and so forgets all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+
+import msgspec
+
+from gangsched.core.ledger.reservations import Kind, Reservation, Turn
+from gangsched.core.state.simulation import Phantom
+from gangsched.model.records import GangId
+
+
+class Ledger:
+    """What is intended; see each attribute.
+
+    Room that is *assumed* is charged to its node, and no priority takes it. All other room is a :class:`Reservation`:
+    a holder has one for its members, whatever the reason, and another one for its turn.
+    """
+
+    def __init__(self) -> None:
+        #: By UID the node to which our binding of a pod is on its way.
+        self.assumed: dict[str, str] = {}
+        #: The gangs whose bindings are on their way.
+        self.binding: set[GangId] = set()
+        #: By UID the keys of the groups that wait for a pod to be gone.
+        self.awaited: dict[str, set[str]] = {}
+        #: UIDs of terminating pods that a gang has waited for in vain.
+        self.stuck: set[str] = set()
+        #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
+        self.begun: set[str] = set()
+        #: UIDs of Jobs and JobSets for whose pods room is kept, and of which the cluster has shown that they go on.
+        self.resumed: set[str] = set()
+        self._rooms: dict[str, Reservation] = {}
+        self._turns: dict[str, Reservation] = {}
+        self._owners: dict[str, str] = {}
+
+    # -- reservations --------------------------------------------------------------------------------------
+
+    def hold(self, made: Reservation) -> None:
+        """From now on exactly this is kept for its holder, beside what is kept for its turn; or for its turn."""
+        if made.kind is Kind.BACKFILL:
+            self._turns[made.holder] = made
+            return
+        self.release(made.holder)
+        self._rooms[made.holder] = made
+        if made.owner:
+            self._owners[made.owner] = made.holder
+
+    def release(self, holder: str) -> tuple[Phantom, ...]:
+        """Nothing is kept for this holder any more, what is kept for its turn aside; returns what was."""
+        made = self._rooms.pop(holder, None)
+        if made is None:
+            return ()
+        if made.owner:
+            self._owners.pop(made.owner, None)
+            self.resumed.discard(made.owner)
+        return made.pods
+
+    def end_turn(self, holder: str) -> tuple[Phantom, ...]:
+        """Nothing is kept for the turn of this holder any more; returns what was."""
+        made = self._turns.pop(holder, None)
+        return made.pods if made is not None else ()
+
+    def move_turn(self, holder: str, turn: Turn) -> None:
+        """The place of this holder in the queue is another now."""
+        made = self._turns.get(holder)
+        if made is not None:
+            self._turns[holder] = msgspec.structs.replace(made, turn=turn)
+
+    def resume(self, holder: str, owner: str) -> None:
+        """What is kept for this holder is for the pods of a Job or JobSet (UID) that goes on."""
+        made = self._rooms.get(holder)
+        if made is not None:
+            self.hold(msgspec.structs.replace(made, kind=Kind.RESUMED, owner=owner))
+
+    def adopt(self, owner: str, uid: str, node: str) -> Phantom | None:
+        """A pod of a Job or JobSet that goes on takes room on a node: as much is no longer kept for it, there if
+        possible. Returns what that was; None when nothing is kept for this pod.
+        """
+        made = self.kept_for(owner)
+        if made is None or not made.pods or uid in made.adopted:
+            return None
+        index = next((i for i, p in enumerate(made.pods) if p.node == node), len(made.pods) - 1)
+        pods = (*made.pods[:index], *made.pods[index + 1 :])
+        self._rooms[made.holder] = msgspec.structs.replace(made, pods=pods, adopted=made.adopted | {uid})
+        return made.pods[index]
+
+    def kept_for(self, owner: str) -> Reservation | None:
+        """What is kept for the pods of a Job or JobSet (UID) that goes on."""
+        return self._rooms.get(self._owners.get(owner, ""))
+
+    @property
+    def resumes(self) -> bool:
+        """Is room kept for any Job or JobSet that goes on?"""
+        return bool(self._owners)
+
+    def holders(self) -> Collection[str]:
+        """The holders for which room is kept, what is kept for their turns aside."""
+        return self._rooms.keys()
+
+    def of(self, holder: str) -> Reservation | None:
+        """What is kept for this holder, what is kept for its turn aside."""
+        return self._rooms.get(holder)
+
+    def pods_of(self, holder: str) -> tuple[Phantom, ...]:
+        """The pods for which that is."""
+        made = self._rooms.get(holder)
+        return made.pods if made is not None else ()
+
+    def turns(self) -> Collection[str]:
+        """The holders of which something is kept for their turn."""
+        return self._turns.keys()
+
+    def turn_of(self, holder: str) -> tuple[Phantom, ...]:
+        """What is kept for the turn of this holder."""
+        made = self._turns.get(holder)
+        return made.pods if made is not None else ()
+
+    def seen_by(self, priority: int, turn: Turn | None, own: Container[str]) -> Iterator[Phantom]:
+        """The pods whose room is taken as far as this gang is concerned; see :meth:`Reservation.binds`."""
+        for holder in sorted(self._rooms):
+            if self._rooms[holder].binds(priority, turn, own):
+                yield from self._rooms[holder].pods
+        for made in sorted(self._turns.values(), key=lambda r: r.turn or (0, 0.0, "")):
+            if made.binds(priority, turn, own):
+                yield from made.pods
+
+    def weaker(self, priority: int, nodes: Container[str]) -> Iterator[str]:
+        """The holders for which room is kept on these nodes that this priority may take."""
+        for holder, made in self._rooms.items():
+            if made.pods and made.priority < priority and any(p.node in nodes for p in made.pods):
+                yield holder
+
+    @property
+    def empty(self) -> bool:
+        """Is no room kept for anybody?"""
+        return not self._rooms and not self._turns
+
+    def reclass(self, of_its_class: Callable[[Phantom], Phantom]) -> None:
+        """Pods that were alike are told apart from now on."""
+        for made in (*self._rooms.values(), *self._turns.values()):
+            store = self._turns if made.kind is Kind.BACKFILL else self._rooms
+            store[made.holder] = msgspec.structs.replace(made, pods=tuple(map(of_its_class, made.pods)))
+
+    # -- who waits for whom --------------------------------------------------------------------------------
+
+    def wait_for(self, uid: str, key: str) -> None:
+        """The group with this key waits for a pod to be gone."""
+        self.awaited.setdefault(uid, set()).add(key)
+
+    def no_longer_waits(self, uid: str, keys: Iterable[str]) -> bool:
+        """These groups do not wait for the pod any more. True when nobody does since now."""
+        waiting = self.awaited.get(uid)
+        if waiting is None:
+            return False
+        waiting.difference_update(keys)
+        if not waiting:
+            del self.awaited[uid]
+        return not waiting
