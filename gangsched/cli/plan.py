@@ -207,7 +207,7 @@ def entry(decision: Decision, milliseconds: float) -> dict[str, Any]:
         "outcome": decision.outcome,
         "placements": {p.key: p.node for p in decision.placements},
         "unplaced": [{"pod": u.pod, "reasons": list(u.reasons)} for u in decision.unplaced],
-        "awaiting": [{"pod": a.pod, "node": a.node} for a in decision.awaiting],
+        "awaiting": [{"pod": a.pod, "node": a.node, "plan": a.plan} for a in decision.awaiting],
         "victims": [_victim(v) for v in decision.victims],
         "spared": [{"unit": _unit(s.unit), "reason": s.reason} for s in decision.spared],
         "blockers": list(decision.blockers),

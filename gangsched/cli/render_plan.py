@@ -145,7 +145,8 @@ def _sentence(decision: Decision) -> str:
         case "wait":
             leaving = len(decision.awaiting)
             are = "is" if leaving == 1 else "are"
-            return f"{members} can start when {_count(leaving, 'terminating pod')} {are} gone{more}"
+            pods = _count(leaving, "pod" if any(a.plan for a in decision.awaiting) else "terminating pod")
+            return f"{members} can start when {pods} {are} gone{more}"
         case "preempt":
             victims = len(decision.victims)
             return f"{members} can start after {_count(victims, 'pod')} {'has' if victims == 1 else 'have'} left{more}"
@@ -170,11 +171,16 @@ def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
         yield "within", [Text(clean(decision.topology_domain))]
     yield "members", _two_columns((p.key, f"→ {p.node}") for p in decision.placements)
     yield "victims", _victims(decision.victims)
-    yield "awaited", _two_columns((a.pod, f"is leaving {a.node}") for a in decision.awaiting)
+    yield "awaited", _two_columns((a.pod, f"is leaving {a.node}" + _for(a.plan)) for a in decision.awaiting)
     yield "spared", _grouped((f"{s.unit.kind} {s.unit.name}", _words(s.reason)) for s in decision.spared)
     yield "blockers", [Text(clean(b)) for b in decision.blockers]
     yield "not placed", _grouped((u.pod, "; ".join(u.reasons)) for u in decision.unplaced)
     yield "warnings", [Text(clean(w), style="yellow") for w in decision.warnings]
+
+
+def _for(plan: str | None) -> str:
+    """For whom a pod leaves, where that is known."""
+    return f" for {clean(plan)}" if plan else ""
 
 
 def _quota(use: QuotaUse) -> str:

@@ -183,7 +183,8 @@ class Teller:
             case outcome if outcome == BIND:
                 text = f"{name} fits: {_count(len(decision.placements), 'member')} can start now."
             case outcome if outcome == WAIT:
-                text = f"{name} fits when {_count(len(decision.awaiting), 'terminating pod')} are gone."
+                kind = "pod" if any(a.plan for a in decision.awaiting) else "terminating pod"
+                text = f"{name} fits when {_count(len(decision.awaiting), kind)} are gone."
             case _:
                 text = f"{name}: {decision.message or decision.outcome}"
         self._head(at_seconds, "DECIDE", "bold", text)

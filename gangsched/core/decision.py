@@ -69,11 +69,14 @@ class Unplaced(msgspec.Struct, frozen=True):
 
 
 class Awaited(msgspec.Struct, frozen=True):
-    """A terminating pod whose room the plan needs. ``uid`` is the incarnation meant."""
+    """A pod that leaves anyway and whose room the plan needs. ``uid`` is the incarnation meant; ``plan`` is the
+    ``namespace/name`` of the gang whose plan removes it, None where there is none.
+    """
 
     pod: str
     node: str
     uid: str = ""
+    plan: str | None = None
 
 
 #: Outcomes of a decision, in the words of the plan contract.

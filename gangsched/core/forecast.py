@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
-from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
+from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Victim
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.identity import group_key
+from gangsched.core.identity import group_key, names_of
 from gangsched.core.ledger.reservations import Kind, Reservation
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Verdict, gathering
 from gangsched.core.preemption.drained import Leaving, all_leaving
-from gangsched.core.preemption.explain import lost_by_job
 from gangsched.core.queueing.blocking import block, likeness
 from gangsched.core.queueing.queue import queue_order
 from gangsched.core.scheduler import Scheduler
@@ -29,13 +26,13 @@ def forecast(
 ) -> Iterator[Decision]:
     """Yield one decision per pending gang of our scheduler names, in queue order.
 
-    Placed members hold their room and victims are gone for the decisions that follow; under the strict queue policy
-    those that do not fit keep their nodes. No room is reserved for gangs that starve: how long they have been waiting
-    cannot be seen from outside. Nothing is decided twice and nothing is executed; the gangs of a GangGroup follow one
-    another.
+    Placed members hold their room and victims are condemned for the decisions that follow, in the ledger that ``run``
+    keeps too; under the strict queue policy those that do not fit keep their nodes. No room is reserved for gangs that
+    starve: how long they have been waiting cannot be seen from outside. Nothing is decided twice and nothing is
+    executed; the gangs of a GangGroup follow one another.
 
-    Before all that those leave whose queue is drained: their pods terminate already for every decision. They are put
-    into ``drained``, if it is given, with those that cannot leave now.
+    Before all that those leave whose queue is drained: their pods are condemned for every decision. They are put into
+    ``drained``, if it is given, with those that cannot leave now.
     """
     scheduler = Scheduler(options)
     scheduler.handle([*events], now)  # without leadership: what is under way is neither finished nor taken back
@@ -43,9 +40,8 @@ def forecast(
     for each in list(all_leaving(world, options)):
         if drained is not None:
             drained.append(each)
-        for victim in each.victims:
-            pod = world.pods[victim.uid]
-            world.set_pod(msgspec.structs.replace(pod, deleting_since=now + pod.grace_seconds))
+        world.ledger.condemned.begin(f"drain {each.uid}", "", waits=False)
+        _condemn(world, f"drain {each.uid}", each.victims)
     for gangs in _queue_order(world):
         problem = world.membership.problem(gangs)
         verdict = gathering(world, gangs, problem) if problem else decider.decide(gangs, group_key(gangs), now)
@@ -53,8 +49,15 @@ def forecast(
         _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler), now)
 
 
+def _condemn(world: World, key: str, victims: Iterable[Victim]) -> None:
+    """These pods are to leave for a plan, or for a queue that is drained."""
+    for pod in (world.pods[v.uid] for v in victims):
+        world.ledger.condemned.add(pod, key)
+        world.managed.touch(pod.gang)
+
+
 def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: Pipeline, now: float = 0.0) -> None:
-    """Change the world as the verdict would: victims gone, members bound or their room held."""
+    """Intend what the verdict says: victims are to leave, members are being bound or their room is held."""
     for decision in verdict.decisions:
         if decision.quota is not None:
             world.managed.choose(decision.quota.by_pod, now)
@@ -62,12 +65,8 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
     key = group_key(gangs)
     if verdict.outcome == UNSCHEDULABLE and not verdict.short_of_quota:
         block(world, gangs, likeness(world, gangs), pipeline)
-    for name, count in lost_by_job(verdict.victims, world).items():
-        job = world.jobs.get(name)
-        if job is not None and not job.ignores_disruption:
-            world.jobs[name] = msgspec.structs.replace(job, failed=job.failed + count)
-    for victim in verdict.victims:
-        world.drop_pod(victim.uid)
+    world.ledger.condemned.begin(key, names_of(gangs))
+    _condemn(world, key, verdict.victims)
     claims = assign(world, verdict.placements) if verdict.outcome == BIND else ()
     for binding in claims if not isinstance(claims, str) else ():
         world.snapshot.volumes.assume(binding.key, binding.target)

@@ -173,6 +173,7 @@ class Scheduler:
                 self._gang_changed(family, namespace, name, gone)
             case ev.BudgetChanged(budget):
                 self.world.budgets[(budget.namespace, budget.name)] = budget
+                self.world.ledger.condemned.counted(budget)
                 self._note(Hint.BUDGET)
             case ev.BudgetGone(namespace, name):
                 self.world.budgets.pop((namespace, name), None)

@@ -163,9 +163,9 @@ def test_later_gangs_see_what_earlier_ones_take() -> None:
     assert [found[k].outcome for k in ("d/a", "d/b")] == [BIND, UNSCHEDULABLE]
 
 
-@pytest.mark.parametrize(("later", "outcome"), [(3, UNSCHEDULABLE), (1, BIND)])
+@pytest.mark.parametrize(("later", "outcome"), [(3, UNSCHEDULABLE), (1, WAIT)])
 def test_room_held_for_a_preemptor_is_taken_and_the_excess_is_not(later: float, outcome: str) -> None:
-    """Victims of four cores for a member of two: the other two are free for whoever comes next."""
+    """Victims of four cores for a member of two: the other two are for whoever comes next, when they are gone."""
     found = plan(
         node("n1"), pod("v").cpu(4), pod("v").cpu(4).on("n1"), pod("a").cpu(2).priority(5), pod("b").cpu(later)
     )

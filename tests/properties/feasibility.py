@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import combinations
 
 from gangsched.cli.simulate import Simulation
@@ -63,14 +63,30 @@ def held_by_others(run: Simulation, position: int) -> list[Placement]:
     return out
 
 
-def room_for(now: Moment, decision: Decision, held: Sequence[Placement], stay: set[str]) -> dict[str, Amounts]:
+def condemned_by_others(run: Simulation, position: int) -> set[str]:
+    """The victims (UIDs) of plans of other gangs that are under way when the decision at this position is made."""
+    number, decision = run.decisions[position]
+    withdrawn = {e.uid: e.number for e in run.history.entries[:number] if e.verb == WITHDRAW}
+    newest = {d.gang: (n, d) for n, d in run.decisions[:position] if d.gang != decision.gang}
+    return {
+        victim.uid
+        for decided_at, other in newest.values()
+        if other.outcome == PREEMPT and all(withdrawn.get(p.uid, -1) < decided_at for p in other.placements)
+        for victim in other.victims
+    }
+
+
+def room_for(
+    now: Moment, decision: Decision, held: Sequence[Placement], stay: set[str], condemned: Collection[str] = ()
+) -> dict[str, Amounts]:
     """What would be free on each node for the decided gang, with the pods ``stay`` (UIDs) besides it.
 
-    Terminating pods are on their way out, whether or not this decision wants them to be.
+    Terminating pods and those that others remove are on their way out, whether or not this decision wants them to be.
     """
     free = {n.name: dict(n.allocatable) for n in now.nodes.values() if not n.unschedulable and n.ready}
     ours = {v.uid for v in decision.victims}
     gone = {p.uid for p in now.pods.values() if p.deleting_since is not None} | (ours - stay)
+    gone.update(condemned)
     for pod in now.pods.values():
         if pod.bound and pod.uid not in gone:
             _take(free, pod.node, wants(pod))

@@ -17,7 +17,7 @@ from gangsched.core.decision import PREEMPT, Decision, UnitRef, Victim
 from gangsched.core.options import Options
 from tests.cluster.sim.objects import event, node, pod
 from tests.generators import cluster
-from tests.properties.feasibility import held_by_others, room_for, some_members_fit
+from tests.properties.feasibility import condemned_by_others, held_by_others, room_for, some_members_fit
 
 CLUSTERS = 200
 
@@ -106,11 +106,12 @@ def needless_victims(run: Simulation) -> list[str]:
         members = [
             p for p in now.pods.values() if p.gang == decision.gang and p.live and not p.node and p.phase == "Pending"
         ]
-        nothing_back = room_for(now, decision, held, set())
+        condemned = condemned_by_others(run, position)
+        nothing_back = room_for(now, decision, held, set(), condemned)
         if not some_members_fit(members, decision.required, nothing_back):
             out.append(f"{decision.gang.key}: does not fit although all victims leave")
         for unit in units_of(decision):
-            free = room_for(now, decision, held, {v.uid for v in unit})
+            free = room_for(now, decision, held, {v.uid for v in unit}, condemned)
             if some_members_fit(members, decision.required, free):
                 out.append(f"{decision.gang.key}: fits although {', '.join(v.key for v in unit)} stays")
     return out

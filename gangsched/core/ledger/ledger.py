@@ -1,14 +1,15 @@
-"""The ledger: room that is kept, bindings on their way, and who waits for which pod to be gone.
+"""The ledger: room that is kept, bindings on their way, pods that are to leave, and who waits for which to be gone.
 
 Nothing in it can be read off the cluster. A process that loses its leadership begins a new one, and so forgets all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 
 import msgspec
 
+from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.ledger.reservations import Kind, Reservation, Turn
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import GangId
@@ -34,6 +35,7 @@ class Ledger:
         self.begun: set[str] = set()
         #: UIDs of Jobs and JobSets for whose pods room is kept, and of which the cluster has shown that they go on.
         self.resumed: set[str] = set()
+        self.condemned = Condemned()
         self._rooms: dict[str, Reservation] = {}
         self._turns: dict[str, Reservation] = {}
         self._owners: dict[str, str] = {}
@@ -152,12 +154,14 @@ class Ledger:
         """The group with this key waits for a pod to be gone."""
         self.awaited.setdefault(uid, set()).add(key)
 
-    def no_longer_waits(self, uid: str, keys: Iterable[str]) -> bool:
-        """These groups do not wait for the pod any more. True when nobody does since now."""
+    def no_longer_waits(self, uid: str, key: str) -> None:
+        """That group does not wait for the pod any more."""
         waiting = self.awaited.get(uid)
-        if waiting is None:
-            return False
-        waiting.difference_update(keys)
-        if not waiting:
-            del self.awaited[uid]
-        return not waiting
+        if waiting is not None:
+            waiting.discard(key)
+            if not waiting:
+                del self.awaited[uid]
+
+    def in_vain(self, uid: str) -> Iterator[str]:
+        """The keys of the groups that wait for a pod which they may not count on (any more)."""
+        return (key for key in self.awaited.get(uid, ()) if not self.condemned.counts_on(uid, key))

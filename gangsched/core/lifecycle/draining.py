@@ -22,7 +22,8 @@ from gangsched.core.actions import Action, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
 from gangsched.core.identity import names_of
-from gangsched.core.lifecycle import admission, report, shared_marks, suspension
+from gangsched.core.ledger.condemned import NOBODY
+from gangsched.core.lifecycle import admission, condemning, report, shared_marks, suspension
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Signal, State
 from gangsched.core.preemption.budgets import Budgets
@@ -288,7 +289,8 @@ class Drains:
         if not pods or not movable(pods, self._steps.options):
             return None
         if self._budgets is None:
-            self._budgets = budgets_of(self._world)
+            theirs = {uid for each in self._open.values() for uid in each.marked}
+            self._budgets = budgets_of(self._world, theirs)  # each of these is charged below where it is to be
         also = self._others(drain) if self._budgets else ()
         return leaving(self._world, self._steps.options, drain.uid, drain.stop, pods, self._budgets, also)
 
@@ -331,6 +333,8 @@ class Drains:
         self._steps.marks.add(uid)
         self._steps.mark_texts.asked(uid, drain.key, text)
         self._world.ledger.wait_for(uid, drain.key)
+        self._world.ledger.condemned.begin(drain.key, "", waits=False)
+        condemning.condemn(self._steps, drain.key, (uid,))
 
     def _text(self, drain: Drain) -> str:
         return report.drain_message(_first(self._steps), drain.stop, drain.name)
@@ -401,6 +405,8 @@ class Drains:
         self._open.pop(drain.uid, None)
         for uid in drain.marked:
             self._steps.no_longer_awaited(uid, drain.key)
+            self._world.ledger.condemned.sent(uid, drain.key, self._steps.now)
+        self._world.ledger.condemned.end(drain.key)
 
     def _write(self, drain: Drain, action: Action, action_id: int, uid: str) -> None:
         self._steps.writes.add(action_id, drain.key, action)
@@ -437,6 +443,7 @@ class Drains:
             uids, said = [action.pod.uid], report.queue_of(action.mark)
         reason = stopping.STOPPED[said.partition(" ")[0]]
         for uid in uids:
+            condemning.spare(self._steps, uid, NOBODY)
             if uid in self._steps.marks and uid in self._world.pods:
                 shared_marks.given_up(self._steps, uid, key, "", report.drain_over(said), reason)
         return True

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
-from gangsched.core.decision import BIND, UNSCHEDULABLE
+from gangsched.core.decision import BIND, UNSCHEDULABLE, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
+from gangsched.core.ledger.condemned import NOBODY
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle import admission, bindings, nominations, report, rollback, telling
+from gangsched.core.lifecycle import admission, bindings, condemning, nominations, report, rollback, telling
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
 from gangsched.core.lifecycle.following import Following
@@ -22,7 +23,7 @@ from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import HOLDING, Do, Signal, State
 from gangsched.core.lifecycle.takeover import Takeover
 from gangsched.core.lifecycle.underway import UnderWay
-from gangsched.core.lifecycle.validity import overdue
+from gangsched.core.lifecycle.validity import may_leave, overdue
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.queueing.queue import Queue, queue_order
@@ -118,12 +119,14 @@ class Executor:
     def unsettled(self) -> bool:
         """Is there anything left to follow up?"""
         steps = self.steps
-        return bool(steps.check or steps.changes or steps.taken_from or steps.losing or steps.losses.unsettled())
+        left = steps.check or steps.changes or steps.taken_from or steps.losing or steps.spared
+        return bool(left or steps.losses.unsettled())
 
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
         steps = self.steps
-        others = (steps.repeats.wake_at(), steps.losses.wake_at(), self.drains.wake_at())
+        condemned = self.world.ledger.condemned
+        others = (steps.repeats.wake_at(), steps.losses.wake_at(), self.drains.wake_at(), condemned.wake_at())
         times = (self._under_way.clock.next(), self.queue.wake_at(), *others)
         return min((t for t in times if t is not None), default=None)
 
@@ -146,7 +149,8 @@ class Executor:
         self.steps.losses.follow(self.steps, self.groups, self.drains.holds)
 
     def plans_at_risk(self) -> None:
-        """Plans whose nodes changed are checked again."""
+        """Plans whose nodes changed are checked again; those that have counted on a pod which stays are made anew."""
+        self._counted_on_in_vain()
         changed, self.nodes_changed = self.nodes_changed, set()
         fuller, self.nodes_fuller = self.nodes_fuller, set()
         taken, self.steps.taken_from = self.steps.taken_from, set()
@@ -163,6 +167,19 @@ class Executor:
             at_risk = key in taken or not risky.isdisjoint(group.plan.node_of.values())
             if at_risk and not self.phases.still_holds(group, group.plan):
                 self._signal(group, Signal.TAKEN_OVER if key in taken else Signal.PLAN_BROKEN)
+
+    def _counted_on_in_vain(self) -> None:
+        spared, self.steps.spared = self.steps.spared, set()
+        ledger, pods = self.world.ledger, self.world.pods
+        staying = [uid for uid in spared if (pod := pods.get(uid)) is not None and pod.live]
+        keys = {key for uid in staying for key in ledger.in_vain(uid)}
+        for key in sorted(keys):
+            group = self.groups.get(key)
+            if group is None or group.plan is None or group.state not in HOLDING:
+                continue
+            if any(uid in group.plan.waiting and uid not in group.plan.victims for uid in staying):
+                group.message = "a pod that was to leave stays"
+                self._signal(group, Signal.PLAN_BROKEN)
 
     def volumes_changed(self) -> None:
         """Gangs that wait for their volumes are looked at again."""
@@ -182,6 +199,8 @@ class Executor:
                 self._signal(group, Signal.PLAN_BROKEN)
         for gang in self.steps.repeat():
             self.following.refresh(gang)
+        for uid in self.world.ledger.condemned.unseen(self.now):
+            condemning.spare(self.steps, uid, NOBODY)
         for group in self._under_way.clock.due("tell_at", self.now):
             group.tell_at = None
             telling.where_it_stands(self.steps, group)
@@ -234,19 +253,42 @@ class Executor:
 
     def adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
-        ident = self._new_ident()
         tell = admission.preempting if signal is Signal.PLAN else admission.reserved
         tell(self.steps, group, verdict)
         self.steps.follow(group, verdict)
-        group.plan = Plan(ident, verdict.placements, verdict.victims, [a.uid for a in verdict.awaiting])
+        awaited = [a.uid for a in verdict.awaiting]
+        group.plan = Plan(self._new_ident(), verdict.placements, self._owned(group, verdict), awaited)
         group.plan.required = self.world.membership.lacking(group.gangs)
         if signal is Signal.PLAN:
             self.steps.look_around(group.plan)
+            condemning.begin(self.steps, group, group.plan)
             hold(self.steps, group, group.plan)
         self._signal(group, self.phases.onward(group, signal, group.plan))
 
     def _new_ident(self) -> str:
         return f"{int(self.now * 1000):x}-{next(self._plans)}"
+
+    def _owned(self, group: Group, verdict: Verdict) -> list[Victim]:
+        """The victims, and those of weaker plans on which this one counts: its room may be theirs, and then they give
+        up. What leaves together is owned together. On what stronger plans remove it only depends.
+        """
+        world, unprotected = self.world, self.options.evict_daemonset_pods
+        priority = world.membership.preemptor_priority(group.gangs)
+        found = {v.uid: v for v in verdict.victims}
+        for uid in (a.uid for a in verdict.awaiting):
+            owners = [self.groups.get(key) for key in sorted(world.ledger.condemned.owners(uid))]
+            weaker = [o for o in owners if o is not None and world.membership.preemptor_priority(o.gangs) < priority]
+            if not weaker or len(weaker) < len(owners) or not world.pods[uid].live:
+                continue
+            plan = weaker[0].plan
+            theirs = plan.victims.get(uid) if plan is not None else None
+            if plan is None or theirs is None:
+                continue
+            whole = [theirs] if theirs.partial else [v for v in plan.victims.values() if v.unit == theirs.unit]
+            live = [v for v in whole if v.uid in world.pods and world.pods[v.uid].live]
+            if all(may_leave(world, world.pods[v.uid], group.gangs, unprotected) for v in live):
+                found.update((v.uid, v) for v in live if v.uid not in found)
+        return list(found.values())
 
     def roll_back(self, group: Group, verdict: Verdict) -> bool:
         """If a decided gang is to leave as a whole, because it is bound in part and cannot be whole, start on that."""
@@ -260,6 +302,7 @@ class Executor:
             return False
         group.plan = Plan(self._new_ident(), (), leaving, ())
         group.plan.waiting.clear()
+        condemning.begin(self.steps, group, group.plan)
         group.message = verdict.message
         self._signal(group, Signal.ROLL_BACK)
         return True
@@ -310,6 +353,7 @@ class Executor:
 
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan
+        condemning.begin(self.steps, group, plan)
         group.rounds = int(plan.announced)
         group.message = f"finishing plan {plan.ident} of an earlier process"
         self.steps.look_around(plan)

@@ -75,8 +75,8 @@ class Following:
 
     def _losing(self, gangs: Sequence[GangId]) -> str:
         """Why members that wait may not join those that run: these are about to be evicted."""
-        awaited, without = self._world.ledger.awaited, self._world.membership.without
-        return next((text for gang in gangs if (text := without(gang, awaited))), "") if awaited else ""
+        condemned, without = self._world.ledger.condemned, self._world.membership.without
+        return next((text for gang in gangs if (text := without(gang, condemned))), "") if condemned else ""
 
     def _follow(self, group: Group, problem: str, pending: bool, other: bool) -> None:
         """A group that is known was touched; ``other`` says that its gangs are not what they were."""
@@ -150,6 +150,7 @@ class Following:
         self._steps.mark_texts.forget(uid)
         self._steps.mark_texts.settled(uid)
         self._world.ledger.stuck.discard(uid)
+        self._world.ledger.condemned.gone(uid, self._steps.now)
         now = self._world.pods.get(uid)
         ended = now is not None and now.finished and now.deleting_since is None
         for key in self._world.ledger.awaited.pop(uid, ()):
@@ -165,6 +166,8 @@ class Following:
         if not pod.live and not pod.finished:
             self._lost(old, leaving=True)
             self._steps.mark_texts.settled(pod.uid)
+            self._world.ledger.condemned.leaves(pod.uid, self._steps.now)
+            self._steps.check.update(self._world.ledger.awaited.get(pod.uid, ()))
         if pod.node:
             suspension.take_room(self._steps, pod, pod.node)
         if old is None or self._under_way.of(old.gang) is not None:

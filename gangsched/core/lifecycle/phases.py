@@ -12,6 +12,7 @@ from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import (
     admission,
     bindings,
+    condemning,
     elsewhere,
     nominations,
     prebind,
@@ -152,6 +153,8 @@ class Phases:
             group = self._groups.get(key)
             if group is None or not group.barrier.complete or group.plan is None or group.retry_at is not None:
                 continue
+            if group.state is State.NOMINATED and condemning.depends(self._steps, group.plan):
+                continue  # whoever makes them leave may think better of it
             if group.state is State.WAITING:
                 if not group.plan.waiting:
                     self._room_freed(group, group.plan)
@@ -342,6 +345,7 @@ class Phases:
             return
         admission.reserved(self._steps, group, verdict)
         moved = nominations.withdraw_moved(self._steps, plan, verdict.placements)
+        condemning.end(self._steps, group, plan)
         group.plan = Plan(plan.ident, verdict.placements, (), ())
         group.plan.nominated = plan.nominated - moved
         self._steps.follow(group, verdict)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gangsched.core.actions import MARK_REASON, Mark, Unmark
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group
-from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle import condemning, report
 
 if TYPE_CHECKING:
     from gangsched.core.lifecycle.steps import Steps
@@ -85,6 +85,7 @@ def given_up(steps: Steps, uid: str, key: str, preemptor: str, text: str = "", r
     Others need it to leave while they wait for that, and from their marks until they give up or it is gone: a rollback
     waits for nobody, and a removal that was accepted may not have shown yet.
     """
+    condemning.spare(steps, uid, key)
     was_ours = steps.mark_texts.given_up(uid, key)
     if not steps.mark_texts.of(uid) and steps.world.ledger.awaited.get(uid, set()) <= {key}:
         steps.unmark(uid, preemptor, text, reason)

@@ -22,9 +22,11 @@ from gangsched.core.actions import (
 from gangsched.core.decision import Verdict
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
+from gangsched.core.ledger.condemned import NOBODY
 from gangsched.core.lifecycle import (
     admission,
     bindings,
+    condemning,
     nominations,
     prebind,
     report,
@@ -50,13 +52,13 @@ class Steps:
 
     ``writes`` are the writes without an answer yet; ``losing`` are the gangs of pods that somebody waits for since now,
     or no more. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of
-    higher priority may have taken. ``marks`` are the UIDs of victims that bear a mark, by whichever plan. ``repeats``
-    are writes that are no part of a phase and go on until they succeed; ``withdrawals`` clear nominations as soon as no
-    write of their group (key) is on its way any more. ``losses`` is what gangs that run have lost. ``statuses`` are those of group objects
-    that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang will tell of, by the key of
-    the group whose writes they are part of. ``reserved`` are groups that have their quota and do not run yet, by key:
-    the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as
-    well.
+    higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more. ``marks`` are
+    the UIDs of victims that bear a mark, by whichever plan. ``repeats`` are writes that are no part of a phase and go
+    on until they succeed; ``withdrawals`` clear nominations as soon as no write of their group (key) is on its way any
+    more. ``losses`` is what gangs that run have lost. ``statuses`` are those of group objects that were told last.
+    ``unsaid`` are bindings that succeeded and that one Event per gang will tell of, by the key of the group whose
+    writes they are part of. ``reserved`` are groups that have their quota and do not run yet, by key: the ClusterQueue,
+    and since when. ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as well.
     """
 
     def __init__(self, world: World, options: Options, ids: Iterator[int]) -> None:
@@ -71,6 +73,7 @@ class Steps:
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
+        self.spared: set[str] = set()
         self.losing: set[GangId] = set()
         self.repeats = Repeats()
         self.losses = Losses(world)
@@ -124,14 +127,12 @@ class Steps:
         for uid in uids:
             plan.waiting.add(uid)
             self.world.ledger.wait_for(uid, group.key)
-            self._touched(uid)
 
     def no_longer_awaited(self, uid: str, key: str) -> None:
         """Whoever has this key does not wait for the pod to be gone any more."""
-        if self.world.ledger.no_longer_waits(uid, (key,)):
-            self._touched(uid)
+        self.world.ledger.no_longer_waits(uid, key)
 
-    def _touched(self, uid: str) -> None:
+    def pod_touched(self, uid: str) -> None:
         """The gang of this pod may lose it, or keep it after all: what that means for its other members is seen
         anew.
         """
@@ -259,6 +260,7 @@ class Steps:
         """A removal has failed that no plan of this group follows any more: its victim stays, unless another plan needs
         it to leave.
         """
+        condemning.spare(self, action.pod.uid, NOBODY)
         mark = report.read_mark(action.mark)
         if mark is not None and action.pod.uid in self.marks:
             shared_marks.given_up(self, action.pod.uid, key, mark.preemptor)
@@ -280,6 +282,7 @@ class Steps:
         plan, group.plan = group.plan, None
         self.recall(group.key, self.writes.removals(group.key))
         if plan is not None:
+            condemning.end(self, group, plan)
             bindings.keep_unsure(self, group, plan)
             prebind.forget_claims(self, plan)
         group.retry_at = None

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import Ints
 from gangsched.core.decision import (
     BIND,
     PREEMPT,
@@ -34,7 +35,6 @@ from gangsched.core.preemption.planner import Choice, Search
 from gangsched.core.preemption.removal import SUSPEND, by_suspension
 from gangsched.core.preemption.units import Units
 from gangsched.core.queueing.turns import both, waits_behind
-from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools
 from gangsched.model.records import GangId, Pod
@@ -47,11 +47,32 @@ class Attempt(Trial):
 
     def without_evictions(self, outcome: str) -> Verdict | None:
         """The members in room that is there (``bind``) or that terminating pods are giving up (``wait``)."""
-        leaving = self.terminating() if outcome == WAIT else NOBODY
+        leaving = self.terminating()
         if outcome == WAIT and not len(leaving):
             return None
-        found = self.fit(leaving)
-        return self.placed(outcome, *found) if found is not None else None
+        found = self.fit(leaving if outcome == WAIT else NOBODY)
+        if found is None or (outcome == BIND and not self._stays(found[1], leaving)):
+            return None
+        return self.placed(outcome, *found)
+
+    def _stays(self, placed: Placed, leaving: Ints) -> bool:
+        """Do members that fit now still fit where they are when these pods (slots) are gone, which they may want beside
+        them?
+        """
+        pending = {p.uid: p for g in self.gangs for p in self.census[g].pending}
+        members = [
+            (row, self.world.snapshot.class_of(pending[uid])) for uid, row in placed.rows.items() if uid in pending
+        ]
+        sim = self.simulation()
+        pipeline = self.placer.pipeline
+        if not len(leaving) or all(pipeline.only_counts(c, sim) for c in {c.ident: c for _, c in members}.values()):
+            return True
+        sim.lift_all(leaving)
+        for row, pod in members:
+            if not pipeline.mask(pod, sim)[row]:
+                return False
+            sim.place(pod, row)
+        return True
 
     def behind(self, found: Verdict) -> Verdict:
         """A verdict that the gang does not fit, with the gangs ahead named if it would fit but for what they keep."""
@@ -138,6 +159,7 @@ class Attempt(Trial):
             self.patience,
             self.now,
             queued,
+            self.condemned() if self.world.ledger.condemned else (),
         )
 
     def _unbreakable(self, budgets: Budgets) -> frozenset[int]:
@@ -160,13 +182,18 @@ class Attempt(Trial):
         return usable
 
     def budgets(self) -> Budgets:
-        """The disruption budgets, those without a status computed from the pods that run now."""
-        table = self.world.snapshot.table
-        known = self.world.budgets.values()
+        """The disruption budgets, those without a status computed from the pods that run now; charged for those that
+        are to leave and are not counted yet.
+        """
+        table, world = self.world.snapshot.table, self.world
+        known = world.budgets.values()
         pods: Iterable[Pod] = ()
         if any(b.allowed is None for b in known):
             pods = (p for p in table.pods if p is not None and p.live)
-        return Budgets(known, pods)
+        found = Budgets(known, pods)
+        if found:
+            found.count(world.ledger.condemned.charges((), world.now))
+        return found
 
     def cluster(self) -> Mapping[str, float]:
         """Allocatable of each resource in the whole cluster."""
@@ -383,19 +410,19 @@ class Attempt(Trial):
 
     def _awaiting(self, rows: Mapping[str, int], gone: set[str] | None = None) -> tuple[Awaited, ...]:
         """The terminating pods that keep members from fitting where they are placed; ``gone`` (UIDs) do not."""
-        table = self.world.snapshot.table
-        if not (table.flags[table.occupied()] & TERMINATING).any():
+        table, leaving = self.world.snapshot.table, self.terminating()
+        if not len(leaving):
             return ()
         for_quota = self.gate.awaited if self.gate is not None else ()
         sim = self.simulation()
         sim.lift_all(np.array(sorted(table.slot_of[uid] for uid in gone or ()), dtype=np.int64))
         pending = {pod.uid: pod for gang in self.gangs for pod in self.census[gang].pending}
         members = [(row, pending[uid]) for uid, row in rows.items() if uid in pending]
-        found = awaited(sim, self.placer.pipeline, members)
-        if not for_quota:
-            return found
+        found = awaited(sim, self.placer.pipeline, members, set(leaving.tolist()))
         known = {a.uid for a in found}
-        return (*found, *(a for a in for_quota if a.uid not in known))
+        found = (*found, *(a for a in for_quota if a.uid not in known))
+        removed_for = self.world.ledger.condemned.removed_for
+        return tuple(msgspec.structs.replace(a, plan=removed_for(a.uid)) for a in found)
 
     def _verdict(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from gangsched.core.decision import Awaited
 from gangsched.core.framework.pipeline import Pipeline
@@ -11,15 +11,15 @@ from gangsched.core.state.simulation import Simulation
 from gangsched.model.records import Pod
 
 
-def awaited(sim: Simulation, pipeline: Pipeline, members: Sequence[tuple[int, Pod]]) -> tuple[Awaited, ...]:
-    """The terminating pods that have to be gone; members and simulation as :func:`needed` has them."""
-    found = needed(sim, pipeline, members, _terminates)
+def awaited(
+    sim: Simulation, pipeline: Pipeline, members: Sequence[tuple[int, Pod]], leaving: Container[int]
+) -> tuple[Awaited, ...]:
+    """Those that have to be gone of the pods that leave anyway (slots); members and simulation as :func:`needed` has
+    them.
+    """
     table, nodes = sim.snapshot.table, sim.snapshot.nodes
+    found = needed(sim, pipeline, members, lambda pod: table.slot_of[pod.uid] in leaving)
     return tuple(Awaited(p.key, nodes[int(table.row[table.slot_of[p.uid]])].name, p.uid) for p in found)
-
-
-def _terminates(pod: Pod) -> bool:
-    return pod.deleting_since is not None
 
 
 def needed(

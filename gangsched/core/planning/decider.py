@@ -327,10 +327,12 @@ class Decider:
             return False
         if terminating_leave:
             job.lift_terminating(sim)
-        table = self.world.snapshot.table
+        table, lifted = self.world.snapshot.table, set(sim.lifted().tolist())
         for uid in victims:
             slot = table.slot_of.get(uid)
-            if slot is not None and table.row[slot] >= 0 and not table.flags[slot] & TERMINATING:
+            if slot is None or slot in lifted:
+                continue
+            if table.row[slot] >= 0 and not table.flags[slot] & TERMINATING:
                 sim.lift(slot)
         pending = {p.uid: p for census in job.census.values() for p in census.pending}
         for place in placements:

@@ -125,7 +125,7 @@ class QueuedAttempt(Attempt):
     def _leaving_anyway(self, uids: Mapping[str, str]) -> Iterator[Awaited]:
         for uid in sorted(uids):
             for pod in self.gate.managed.pods_of(uid):
-                if pod.deleting_since is not None and pod.node:
+                if pod.node and (pod.deleting_since is not None or pod.uid in self.world.ledger.condemned):
                     yield Awaited(pod.key, pod.node, pod.uid)
 
     def victims_leave_anyway(self, choice: Choice) -> Verdict | None:

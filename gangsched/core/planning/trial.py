@@ -105,12 +105,25 @@ class Trial:
         return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited)
 
     def lift_terminating(self, sim: Simulation) -> bool:
-        """Take the pods that are on their way out off their nodes; False when there are none."""
+        """Take the pods off their nodes that are not there in the planned future; False when there are none."""
         leaving = self.terminating()
         sim.lift_all(leaving)
         return bool(len(leaving))
 
+    def condemned(self) -> Ints:
+        """Slots of the pods that plans under way remove, as far as this gang may count on them."""
+        table, uids = self.world.snapshot.table, self.world.ledger.condemned.gone_for(self.group)
+        slots = (slot for uid in uids if (slot := table.slot_of.get(uid)) is not None and table.row[slot] >= 0)
+        return np.array(sorted(s for s in slots if not table.flags[s] & TERMINATING), dtype=np.int64)
+
     def terminating(self) -> Ints:
+        """Slots of the pods that are not there in the planned future: those on their way out, and the condemned."""
+        leaving = self._terminating()
+        if not self.world.ledger.condemned:
+            return leaving
+        return np.sort(np.concatenate([leaving, self.condemned()]))
+
+    def _terminating(self) -> Ints:
         """Slots of the pods that are on their way out, and not stuck there."""
         table = self.world.snapshot.table
         slots = table.occupied()

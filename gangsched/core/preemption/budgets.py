@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from gangsched.core.ledger.condemned import Charge
 from gangsched.model.records import Budget, Labels, Pod
 from gangsched.model.selectors import selector_matches
 
@@ -26,6 +27,7 @@ class Budgets:
                 self._charged.add(budget.namespace)
         self._matches: dict[tuple[str, int], tuple[Labels, tuple[Budget, ...], tuple[str, ...]]] = {}
         unknown = {b.key: b for group in self._by_namespace.values() for b in group if b.allowed is None}
+        self._without_status = frozenset(unknown)
         healthy = dict.fromkeys(unknown, 0)
         if unknown:
             for pod in pods:
@@ -82,6 +84,15 @@ class Budgets:
         """These pods leave: so much less is allowed from now on."""
         for key, count in self.draws(pods).items():
             self.allowed[key] -= count
+
+    def count(self, leaving: Iterable[Charge]) -> None:
+        """Charge what no status counts yet. A budget without a status does not count pods that have been seen to
+        leave.
+        """
+        for charge in leaving:
+            for key in self.keys(charge.pod):
+                if key not in charge.counted and (charge.left is None or key not in self._without_status):
+                    self.allowed[key] = max(0, self.allowed[key] - 1)
 
     def unbreakable(self, pods: Iterable[Pod]) -> set[str]:
         """UIDs of the pods that the eviction API lets go under no circumstances: those whose budget allows nothing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -62,9 +62,14 @@ def movable(pods: Sequence[Pod], options: Options) -> bool:
     return not any(p.static for p in pods) and (options.evict_daemonset_pods or not any(daemons))
 
 
-def budgets_of(world: World) -> Budgets:
-    """The budgets as they are now. Where one has no status, all pods are walked: nothing to be done per workload."""
-    return Budgets(world.budgets.values(), (p for p in world.pods.values() if p.bound and p.live))
+def budgets_of(world: World, but: Container[str] = ()) -> Budgets:
+    """The budgets as they are now, charged for what is to leave, other than these pods (UIDs). Where one has no status,
+    all pods are walked: nothing to be done per workload.
+    """
+    found = Budgets(world.budgets.values(), (p for p in world.pods.values() if p.bound and p.live))
+    if found:
+        found.count(world.ledger.condemned.charges(but, world.now))
+    return found
 
 
 def leaving(

@@ -14,7 +14,7 @@ from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.planner import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.preemption import REASON_TEXT
-from gangsched.model.records import Pod
+from gangsched.model.records import Job, Pod
 from gangsched.model.times import render_time
 
 if TYPE_CHECKING:
@@ -193,13 +193,13 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
     members = _count(placed, "member")
     if outcome == BIND:
         return f"{members} can be bound now"
-    waits = f"{_count(len(awaiting), 'terminating pod')} to leave"
+    waits = _count(len(awaiting), "pod" if any(a.plan for a in awaiting) else "terminating pod")
     if outcome == WAIT:
-        return f"{members} can be bound when {waits.replace(' to leave', '')} left"
+        return f"{members} can be bound when {waits} left"
     if outcome == PREEMPT:
         units = {(v.unit.kind, v.unit.name) for v in gone}
         text = f"{members} can be bound after evicting {_count(len(gone), 'pod')} of {_count(len(units), 'unit')}"
-        return text + (f" and waiting for {waits}" if awaiting else "")
+        return text + (f" and waiting for {waits} to leave" if awaiting else "")
     return ""
 
 
@@ -212,11 +212,18 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
             continue
         if job.fails_on_disruption:
             out.append(f"Job {job.key} would fail: its podFailurePolicy says so for evicted pods")
-        elif job.failed + count > job.backoff_limit:
+        elif job.failed + count + _others_leaving(job, gone, world) > job.backoff_limit:
             exceed = "exceeds" if count == 1 else "exceed"
             more = f"{_count(count, 'more failed pod')} {exceed}"
             out.append(f"Job {job.key} would fail: {more} its backoffLimit of {job.backoff_limit}")
     return tuple(out)
+
+
+def _others_leaving(job: Job, gone: Sequence[Victim], world: World) -> int:
+    """How many other pods of a Job leave, which it will count too."""
+    mine = {v.uid for v in gone}
+    pods = world.suspended.pods_of(job) if world.ledger.condemned else ()
+    return sum(p.uid in world.ledger.condemned and p.uid not in mine for p in pods)
 
 
 def lost_by_job(gone: Sequence[Victim], world: World) -> dict[tuple[str, str], int]:

@@ -116,7 +116,9 @@ def _quota_reason(victim: Victim, world: World, gangs: Sequence[GangId]) -> str:
 
 def staying(job: Suspendable, world: World, leaving: Container[str]) -> list[Pod]:
     """The pods of a Job or JobSet that run and are not among those that leave (UIDs)."""
-    return [p for p in world.suspended.pods_of(job) if p.bound and p.live and p.uid not in leaving]
+    going = world.ledger.condemned
+    pods = world.suspended.pods_of(job)
+    return [p for p in pods if p.bound and p.live and p.uid not in leaving and p.uid not in going]
 
 
 def incomplete(victims: Iterable[Victim], world: World) -> bool:
@@ -163,7 +165,7 @@ def _would_fail(job: Job, chosen: Sequence[Victim], world: World) -> bool:
         return False
     mine = {v.uid for v in chosen}
     leaving = sum(
-        p.uid not in mine and (not p.live or p.uid in world.ledger.awaited) for p in world.suspended.pods_of(job)
+        p.uid not in mine and (not p.live or p.uid in world.ledger.condemned) for p in world.suspended.pods_of(job)
     )
     return job.fails_on_disruption or job.failed + leaving + len(chosen) > job.backoff_limit
 

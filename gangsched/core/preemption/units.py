@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import isin
 from gangsched.core.decision import UnitRef
 from gangsched.core.options import Options
 from gangsched.core.preemption.harm import Loss
@@ -98,9 +99,9 @@ class Units:
 
     ``priority`` is the preemptor's; only strictly lower ones are taken. ``usable`` is ``(N,)``: nodes that some
     member could use; pods elsewhere are taken only as part of a whole unit. ``inviolable`` are slots of pods that
-    their disruption budgets do not let go. ``binding`` are gangs of ours whose bindings are on their way. ``patience``
-    says which pods have not run long enough at ``now``; ``eligible_at`` is then the first moment at which more may be
-    taken, and ``later`` the number of units that wait for such a moment.
+    their disruption budgets do not let go, ``condemned`` those that are to leave anyway. ``binding`` are gangs of ours
+    whose bindings are on their way. ``patience`` says which pods have not run long enough at ``now``; ``eligible_at``
+    is then the first moment at which more may be taken, and ``later`` the number of units that wait for such a moment.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Units:
         patience: Patience | None = None,
         now: float = 0.0,
         queued: Collection[GangId] = (),
+        condemned: Collection[int] = (),
     ) -> None:
         self.snapshot = snapshot
         self.membership = membership
@@ -146,6 +148,7 @@ class Units:
         self.reasons: dict[int, str] = {}
         self.added: dict[int, Block] = {}
         self._queued = queued
+        self._condemned = frozenset(map(int, condemned))
         self._build()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -157,6 +160,9 @@ class Units:
         rows = table.row[slots]
         healthy = columns.flag("ready") & ~columns.flag("deleting")
         flags = table.flags[slots]
+        if self._condemned:  # to a choice they terminate already
+            gone = isin(slots, sorted(self._condemned))
+            flags = np.where(gone, flags | TERMINATING, flags)
         takeable = (
             (table.priority[slots] < self.priority)
             & ((flags & (TERMINATING | PROTECTED | ASSUMED)) == 0)
@@ -186,7 +192,8 @@ class Units:
         if len(numbers):
             count = int(numbers[-1]) + 1
             whole = np.bincount(gangs[ok], minlength=count)[numbers] == np.bincount(gangs[live])[numbers]
-            self._gangs(numbers.tolist(), set(numbers[whole].tolist()), slots[live])
+            halved = {int(table.gang[slot]) for slot in self._condemned}
+            self._gangs(numbers.tolist(), set(numbers[whole].tolist()) - halved, slots[live])
 
     def _find_young(self, slots: Ints, patience: Patience) -> None:
         """Note which of these pods have not run long enough: none may be taken, nor a whole with one of them."""
@@ -299,7 +306,8 @@ class Units:
         table = self.snapshot.table
         members = self.membership.members.get(gang, {})
         found = [table.slot_of[uid] for uid in members if uid in table.slot_of]
-        return np.array([s for s in found if table.row[s] >= 0 and not table.flags[s] & TERMINATING], dtype=np.int64)
+        found = [s for s in found if table.row[s] >= 0 and not table.flags[s] & TERMINATING]
+        return np.array([s for s in found if s not in self._condemned], dtype=np.int64)
 
     def pod(self, slot: int) -> Pod:
         """The record in a slot that is in use."""

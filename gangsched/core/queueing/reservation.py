@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gangsched.core.arrays import Ints
+from gangsched.core.arrays import Ints, isin
 from gangsched.core.groups import Group
 from gangsched.core.ledger.reservations import Kind, Reservation
 from gangsched.core.planning.attempt import Attempt
@@ -76,11 +76,11 @@ def _rows(job: Attempt, leaving: Ints, ending: Ints) -> dict[str, int] | None:
 def _leaving(job: Attempt, world: World) -> tuple[Ints, Ints]:
     """Slots of the pods that are on their way out, and of those that end by themselves, the longest running first."""
     table = world.snapshot.table
-    slots = table.occupied()
-    terminating = (table.flags[slots] & TERMINATING) != 0
-    others = [s for s in slots[~terminating].tolist() if _ends(table.pods[s], job)]
+    slots, leaving = table.occupied(), job.terminating()
+    staying = slots[((table.flags[slots] & TERMINATING) == 0) & ~isin(slots, leaving)]
+    others = [s for s in staying.tolist() if _ends(table.pods[s], job)]
     others.sort(key=lambda s: (float(table.started[s]), _key(table.pods[s])))
-    return slots[terminating], np.array(others, dtype=np.int64)
+    return leaving, np.array(others, dtype=np.int64)
 
 
 def _ends(pod: Pod | None, job: Attempt) -> bool:

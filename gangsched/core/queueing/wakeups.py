@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import isin
 from gangsched.core.filters.base import Filter
 from gangsched.core.filters.ports import clash
 from gangsched.core.framework.guard import PluginError
@@ -34,7 +35,6 @@ from gangsched.core.queueing.likeness import Likeness
 from gangsched.core.quota.forms import in_flavors
 from gangsched.core.quota.holders import Holder
 from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.terms import Selection, selection_of
 from gangsched.core.state.world import World
@@ -263,7 +263,7 @@ class _Judge:
             return True  # room or not, a claim that has turned up is not "not found" any more
         table = self.sim.snapshot.table
         slots = table.occupied()
-        leave = (table.flags[slots] & TERMINATING) != 0
+        leave = isin(slots, self.job.terminating())
         if self.preempts:
             leave |= table.priority[slots] < self.job.priority
         mark = self.sim.mark()
@@ -294,7 +294,8 @@ class _Judge:
         free = sim.free[:, row].copy()
         for other in sim.snapshot.pods_on(node):
             leaves = other.priority < self.job.priority or (self.may_leave is not None and self.may_leave(other))
-            if other.deleting_since is not None or (self.preempts and leaves):
+            going = other.deleting_since is not None or other.uid in self.job.world.ledger.condemned
+            if going or (self.preempts and leaves):
                 used, units = sim.snapshot.vector(other.shape)
                 np.add.at(free, used, units)
             elif pod.shape.host_ports and clash(pod.shape.host_ports, other.shape.host_ports):

@@ -16,6 +16,7 @@ class Known(msgspec.Struct, frozen=True):
 
     ``queue_of_gang`` and ``queue_of_pod`` have the labels of the Job or JobSet that a gang stands for, or that owns a
     pod. ``holders`` are the keys of the groups for which room is kept, ``promised`` has the pods that this is for.
+    ``assumed`` and ``leaves`` say of a pod (UID) whether our binding of it is on its way, or it is to be evicted.
     ``rooms_of`` has the keys of the groups that keep room for pods of a Job that goes on. ``kueue_admits`` says in
     words how it is known that Kueue admits these gangs as well; empty if it is not.
     """
@@ -28,5 +29,6 @@ class Known(msgspec.Struct, frozen=True):
     holders: Callable[[], Collection[str]]
     promised: Callable[[str], Sequence[Phantom]]
     assumed: Callable[[str], bool]
+    leaves: Callable[[str], bool]
     rooms_of: Callable[[Iterable[Pod]], set[str]]
     kueue_admits: Callable[[Sequence[GangId]], str]

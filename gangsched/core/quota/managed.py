@@ -450,7 +450,7 @@ class Managed:
         for shape, flavors in holding:
             for cell, units in used(shape, flavors):
                 usage[cell] = usage.get(cell, 0) + units
-        evicted = not promised and all(p.deleting_since is not None for p in pods)
+        evicted = not promised and all(p.deleting_since is not None or self._known.leaves(p.uid) for p in pods)
         amounts: Amounts = tuple(sorted((c, u) for c, u in usage.items() if u))
         admission = Admission(workload, amounts, min(since, default=0.0), evicted)
         before = self.quota.admissions.get(workload.uid)

@@ -86,6 +86,7 @@ class World:
                 self._holders,
                 self._promised,
                 self.assumed,
+                self._leaves,
                 self.suspended.rooms_of,
                 self._kueue_admits,
             ),
@@ -107,6 +108,9 @@ class World:
 
     def _promised(self, holder: str) -> Sequence[Phantom]:
         return self.ledger.pods_of(holder)
+
+    def _leaves(self, uid: str) -> bool:
+        return uid in self.ledger.condemned
 
     def intend(self, ledger: Ledger) -> None:
         """From now on this is what is intended, and nothing that was before."""

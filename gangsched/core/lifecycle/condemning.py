@@ -1,0 +1,61 @@
+"""What the ledger hears of plans: which pods they make leave, and which not any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gangsched.core.queueing.queue import Change, Hint
+
+if TYPE_CHECKING:
+    from gangsched.core.groups import Group, Plan
+    from gangsched.core.lifecycle.steps import Steps
+
+
+def begin(steps: Steps, group: Group, plan: Plan) -> None:
+    """The group's plan makes its victims leave."""
+    steps.world.ledger.condemned.begin(group.key, group.name)
+    condemn(steps, group.key, plan.victims)
+
+
+def condemn(steps: Steps, key: str, uids: Iterable[str]) -> None:
+    """The plan with this key makes these pods leave. Their room may help others."""
+    world = steps.world
+    for uid in uids:
+        pod = world.pods.get(uid)
+        if pod is not None and pod.bound and world.ledger.condemned.add(pod, key):
+            steps.pod_touched(uid)
+            world.managed.touch(pod.gang)
+            steps.changes.append(Change(Hint.ROOM, pod.node, pod))
+
+
+def spare(steps: Steps, uid: str, key: str) -> None:
+    """The plan with this key does not need the pod to leave. If nobody's does, it may be a victim again, and whoever
+    has counted on it decides anew.
+    """
+    world = steps.world
+    if world.ledger.condemned.spare(uid, key):
+        pod = world.pods.get(uid)
+        if pod is not None:
+            steps.pod_touched(uid)
+            world.managed.touch(pod.gang)
+            steps.changes.append(Change(Hint.VICTIMS, pod.node, pod))
+    steps.spared.add(uid)
+
+
+def end(steps: Steps, group: Group, plan: Plan) -> None:
+    """The group gives up its plan: those of its victims stay whose removal has not been sent, or has failed."""
+    condemned, failed = steps.world.ledger.condemned, {f.uid for f in group.barrier.failed}
+    failed = {pod for uid in failed for pod in plan.meant(uid)}
+    for uid in plan.victims:
+        if uid in plan.removed and uid not in failed:
+            condemned.sent(uid, group.key, steps.now)
+        else:
+            spare(steps, uid, group.key)
+    condemned.end(group.key)
+
+
+def depends(steps: Steps, plan: Plan) -> bool:
+    """Does the plan count on pods that others make leave, and that do not terminate yet? It removes nobody before."""
+    pods = steps.world.pods
+    return any(uid not in plan.victims and (pod := pods.get(uid)) is not None and pod.live for uid in plan.waiting)
