@@ -40,7 +40,7 @@ def forecast(
     for each in list(all_leaving(world, options)):
         if drained is not None:
             drained.append(each)
-        world.ledger.condemned.begin(f"drain {each.uid}", "", waits=False)
+        world.ledger.condemned.begin(f"drain {each.uid}")
         _condemn(world, f"drain {each.uid}", each.victims)
     for gangs in _queue_order(world):
         problem = world.membership.problem(gangs)
@@ -65,7 +65,7 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
     key = group_key(gangs)
     if verdict.outcome == UNSCHEDULABLE and not verdict.short_of_quota:
         block(world, gangs, likeness(world, gangs), pipeline)
-    world.ledger.condemned.begin(key, names_of(gangs))
+    world.ledger.condemned.begin(key, names_of(gangs), priority)
     _condemn(world, key, verdict.victims)
     claims = assign(world, verdict.placements) if verdict.outcome == BIND else ()
     for binding in claims if not isinstance(claims, str) else ():

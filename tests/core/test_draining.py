@@ -221,7 +221,7 @@ def test_budgets_are_read_once_for_all_that_leave(monkeypatch: pytest.MonkeyPatc
 
     def counted(world: World, but: Container[str] = ()) -> Budgets:
         built[-1] += 1
-        return budgets_of(world, but)
+        return budgets_of(world, but=but)
 
     monkeypatch.setattr(draining, "budgets_of", counted)
     for count in (2, AT_ONCE):

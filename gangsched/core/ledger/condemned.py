@@ -32,6 +32,7 @@ class Charge(msgspec.Struct):
 class _Plan(msgspec.Struct, frozen=True):
     number: int
     name: str
+    priority: float
 
 
 class Condemned:
@@ -51,12 +52,13 @@ class Condemned:
 
     # -- plans ---------------------------------------------------------------------------------------------
 
-    def begin(self, key: str, name: str, *, waits: bool = True) -> None:
-        """There is a plan with this key from now on; ``name`` is that of whoever it is for, empty for nobody. One that
-        never ``waits`` for what others remove comes before all that do.
+    def begin(self, key: str, name: str = "", priority: float | None = None) -> None:
+        """There is a plan with this key from now on. ``name`` and ``priority`` are those of whoever it is for; a plan
+        for nobody waits for no other, and none takes its room.
         """
-        self._begun += waits
-        self._plans[key] = _Plan(self._begun if waits else 0, name)
+        self._begun += priority is not None
+        number, weight = (0, math.inf) if priority is None else (self._begun, priority)
+        self._plans[key] = _Plan(number, name, weight)
 
     def end(self, key: str) -> None:
         """There is no plan with this key any more, and it owns nothing."""
@@ -147,19 +149,32 @@ class Condemned:
 
     def counts_on(self, uid: str, key: str) -> bool:
         """May the plan with this key, or who has none yet, count on the pod to be gone?"""
-        below = self._number(key)
-        return any(o == NOBODY or (o != key and self._number(o) < below) for o in self._owners.get(uid, ()))
+        mine = self._plans.get(key)
+        below = mine.number if mine is not None else math.inf
+        for owner in self._owners.get(uid, ()):
+            plan = self._plans.get(owner)
+            if owner == NOBODY or (owner != key and plan is not None and plan.number < below):
+                return True
+        return False
 
-    def _number(self, key: str) -> float:
-        plan = self._plans.get(key)
-        return plan.number if plan is not None else math.inf
+    def gone_for(self, key: str, priority: float = -math.inf) -> list[str]:
+        """UIDs of the pods on whose leaving that plan may count, by plans of at least this priority."""
+        return [uid for uid in self._owners if self._by(uid, priority) and self.counts_on(uid, key)]
 
-    def gone_for(self, key: str) -> Iterator[str]:
-        """UIDs of the pods on whose leaving that plan may count."""
-        return (uid for uid in self._owners if self.counts_on(uid, key))
+    def _by(self, uid: str, priority: float) -> bool:
+        plans = (self._plans.get(owner) for owner in self._owners[uid])
+        return priority == -math.inf or any(plan is None or plan.priority >= priority for plan in plans)
 
-    def charges(self, but: Container[str], now: float) -> Iterator[Charge]:
-        """What budgets have to be charged for, other than for these pods (UIDs)."""
+    def has_plan(self, key: str) -> bool:
+        """Is there a plan with this key?"""
+        return key in self._plans
+
+    def charges(self, key: str, but: Container[str], now: float) -> Iterator[Charge]:
+        """What budgets have to be charged for before the plan with this key, or whoever has none yet; these pods (UIDs)
+        aside. What a later plan takes of a budget is not taken from an earlier one.
+        """
         while self._left and self._left[0][0] + UNSEEN_SECONDS <= now:
             self._charges.pop(self._left.popleft()[1], None)
-        yield from (charge for uid, charge in self._charges.items() if uid not in but)
+        for uid, charge in self._charges.items():
+            if uid not in but and (charge.left is not None or self.counts_on(uid, key)):
+                yield charge

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def begin(steps: Steps, group: Group, plan: Plan) -> None:
     """The group's plan makes its victims leave."""
-    steps.world.ledger.condemned.begin(group.key, group.name)
+    priority = steps.world.membership.preemptor_priority(group.gangs)
+    steps.world.ledger.condemned.begin(group.key, group.name, priority)
     condemn(steps, group.key, plan.victims)
 
 

@@ -290,7 +290,7 @@ class Drains:
             return None
         if self._budgets is None:
             theirs = {uid for each in self._open.values() for uid in each.marked}
-            self._budgets = budgets_of(self._world, theirs)  # each of these is charged below where it is to be
+            self._budgets = budgets_of(self._world, but=theirs)  # each of these is charged below where it is to be
         also = self._others(drain) if self._budgets else ()
         return leaving(self._world, self._steps.options, drain.uid, drain.stop, pods, self._budgets, also)
 
@@ -333,7 +333,7 @@ class Drains:
         self._steps.marks.add(uid)
         self._steps.mark_texts.asked(uid, drain.key, text)
         self._world.ledger.wait_for(uid, drain.key)
-        self._world.ledger.condemned.begin(drain.key, "", waits=False)
+        self._world.ledger.condemned.begin(drain.key)
         condemning.condemn(self._steps, drain.key, (uid,))
 
     def _text(self, drain: Drain) -> str:

@@ -113,7 +113,9 @@ class Rechecks:
         """
         if group.budget_round == group.rounds or not self._world.budgets or now.begun:
             return False
-        beyond = budgets_of(self._world, plan.victims).beyond([self._world.pods[uid] for uid in now.standing])
+        beyond = budgets_of(self._world, group.key, plan.victims).beyond(
+            [self._world.pods[uid] for uid in now.standing]
+        )
         return any(not plan.victims[uid].over_budget for uid in beyond)
 
     # -- while removals are on their way -------------------------------------------------------------------

@@ -46,14 +46,18 @@ class Attempt(Trial):
     # -- without evictions ---------------------------------------------------------------------------------
 
     def without_evictions(self, outcome: str) -> Verdict | None:
-        """The members in room that is there (``bind``) or that terminating pods are giving up (``wait``)."""
-        leaving = self.terminating()
-        if outcome == WAIT and not len(leaving):
-            return None
-        found = self.fit(leaving if outcome == WAIT else NOBODY)
-        if found is None or (outcome == BIND and not self._stays(found[1], leaving)):
-            return None
-        return self.placed(outcome, *found)
+        """The members in room that is there (``bind``) or that others are giving up (``wait``): those that terminate,
+        or else those that plans under way remove.
+        """
+        if outcome == BIND:
+            found = self.fit(NOBODY)
+            stays = found is not None and self._stays(found[1], self.terminating())
+            return self.placed(BIND, *found) if found is not None and stays else None
+        for leaving in self.futures():
+            found = self.fit(leaving) if len(leaving) else None
+            if found is not None:
+                return self.placed(WAIT, *found)
+        return None
 
     def _stays(self, placed: Placed, leaving: Ints) -> bool:
         """Do members that fit now still fit where they are when these pods (slots) are gone, which they may want beside
@@ -192,7 +196,7 @@ class Attempt(Trial):
             pods = (p for p in table.pods if p is not None and p.live)
         found = Budgets(known, pods)
         if found:
-            found.count(world.ledger.condemned.charges((), world.now))
+            found.count(world.ledger.condemned.charges(self.group, (), world.now))
         return found
 
     def cluster(self) -> Mapping[str, float]:

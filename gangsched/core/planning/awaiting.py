@@ -62,7 +62,7 @@ def _on_their_nodes(
         places = [(row, member) for member in by_row[row]]
         if _all_hold(sim, pipeline, places):
             leaving = []
-        leaving.sort(key=lambda p: p.key)
+        leaving.sort(key=lambda p: (p.deleting_since is not None, p.key))  # rather for those that leave for certain
         for pod in leaving:
             sim.lift(slot_of[pod.uid])
         for pod in leaving:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -110,18 +111,31 @@ class Trial:
         sim.lift_all(leaving)
         return bool(len(leaving))
 
-    def condemned(self) -> Ints:
-        """Slots of the pods that plans under way remove, as far as this gang may count on them."""
-        table, uids = self.world.snapshot.table, self.world.ledger.condemned.gone_for(self.group)
+    def condemned(self, *, weaker: bool = True) -> Ints:
+        """Slots of the pods that plans under way remove, as far as this gang may count on them; unless ``weaker``,
+        other than for plans whose room it could take. With a plan of its own it has taken what it needs of that.
+        """
+        known = self.world.ledger.condemned
+        least = -math.inf if weaker and not known.has_plan(self.group) else self.priority
+        table, uids = self.world.snapshot.table, known.gone_for(self.group, least)
         slots = (slot for uid in uids if (slot := table.slot_of.get(uid)) is not None and table.row[slot] >= 0)
         return np.array(sorted(s for s in slots if not table.flags[s] & TERMINATING), dtype=np.int64)
 
     def terminating(self) -> Ints:
         """Slots of the pods that are not there in the planned future: those on their way out, and the condemned."""
-        leaving = self._terminating()
-        if not self.world.ledger.condemned:
-            return leaving
-        return np.sort(np.concatenate([leaving, self.condemned()]))
+        return self.futures()[-1]
+
+    def futures(self) -> list[Ints]:
+        """The same in parts, each with those before it: first those that terminate, then those whose plans this gang
+        cannot break, then all.
+        """
+        out = [self._terminating()]
+        if self.world.ledger.condemned:
+            for slots in (self.condemned(weaker=False), self.condemned()):
+                known = np.sort(np.concatenate([out[0], slots]))
+                if len(known) > len(out[-1]):
+                    out.append(known)
+        return out
 
     def _terminating(self) -> Ints:
         """Slots of the pods that are on their way out, and not stuck there."""

@@ -62,13 +62,13 @@ def movable(pods: Sequence[Pod], options: Options) -> bool:
     return not any(p.static for p in pods) and (options.evict_daemonset_pods or not any(daemons))
 
 
-def budgets_of(world: World, but: Container[str] = ()) -> Budgets:
-    """The budgets as they are now, charged for what is to leave, other than these pods (UIDs). Where one has no status,
-    all pods are walked: nothing to be done per workload.
+def budgets_of(world: World, key: str = "", but: Container[str] = ()) -> Budgets:
+    """The budgets as they are now for the plan with this key, charged for what is to leave before, other than these
+    pods (UIDs). Where one has no status, all pods are walked: nothing to be done per workload.
     """
     found = Budgets(world.budgets.values(), (p for p in world.pods.values() if p.bound and p.live))
     if found:
-        found.count(world.ledger.condemned.charges(but, world.now))
+        found.count(world.ledger.condemned.charges(key, but, world.now))
     return found
 
 
