@@ -99,6 +99,9 @@ def render(verdicts: list[Verdict]) -> str:
     return table(("without", "noticed", "by", "s"), rows)
 
 
+_BUDGETS = "gangsched/core/preemption/budgets.py"
+_CONDEMNED = "gangsched/core/ledger/condemned.py"
+_EXECUTOR = "gangsched/core/lifecycle/executor.py"
 _ADAPTER = "gangsched/cluster/kube/adapter.py"
 _BODIES = "gangsched/cluster/kube/bodies.py"
 _INBOX = "gangsched/cluster/kube/inbox.py"
@@ -221,6 +224,32 @@ MUTANTS = (
         "nominated room is not held",
         ((_TRIAL, "held = self.world.ledger.seen_by(self.priority, self._turn, self._mine)", "held = ()"),),
         ("tests/core/test_scheduler.py::test_held_room_is_for_its_gang",),
+    ),
+    Mutant(
+        "plans do not know of each other's victims",
+        ((_CONDEMNED, "return [uid for uid in self._owners if", "return [uid for uid in () if"),),
+        ("tests/core/test_condemned.py::test_what_is_left_of_an_evicted_gang_is_for_the_next",),
+    ),
+    Mutant(
+        "budgets are not charged for what plans under way remove",
+        ((_BUDGETS, "self.allowed[key] = max(0, self.allowed[key] - 1)", "pass"),),
+        ("tests/core/test_condemned.py::test_ten_preemptors_take_one_replica",),
+    ),
+    Mutant(
+        "a plan does not wait for what it depends on",
+        ((_PHASES, "condemning.depends(self._steps, group.plan)", "False"),),
+        ("tests/core/test_condemned.py::test_a_plan_marks_and_removes_nobody_before_what_it_depends_on_leaves",),
+    ),
+    Mutant(
+        "a plan goes on that has counted on a pod which stays",
+        (
+            (
+                _EXECUTOR,
+                "if any(uid in group.plan.waiting and uid not in group.plan.victims for uid in staying):",
+                "if False:",
+            ),
+        ),
+        ("tests/core/test_condemned.py::test_a_plan_is_made_anew_when_what_it_depends_on_is_spared",),
     ),
     Mutant(
         "the room of members that were lost is not held",

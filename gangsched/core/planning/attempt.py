@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Ints
 from gangsched.core.decision import (
     BIND,
     PREEMPT,
@@ -51,26 +50,27 @@ class Attempt(Trial):
         """
         if outcome == BIND:
             found = self.fit(NOBODY)
-            stays = found is not None and self._stays(found[1], self.terminating())
-            return self.placed(BIND, *found) if found is not None and stays else None
+            return self.placed(BIND, *found) if found is not None and self._stays(*found) else None
         for leaving in self.futures():
             found = self.fit(leaving) if len(leaving) else None
             if found is not None:
                 return self.placed(WAIT, *found)
         return None
 
-    def _stays(self, placed: Placed, leaving: Ints) -> bool:
-        """Do members that fit now still fit where they are when these pods (slots) are gone, which they may want beside
-        them?
+    def _stays(self, now: Simulation, placed: Placed) -> bool:
+        """Do members that fit now still fit where they are in the planned future? They may want somebody beside them
+        who leaves.
         """
         pending = {p.uid: p for g in self.gangs for p in self.census[g].pending}
-        members = [
-            (row, self.world.snapshot.class_of(pending[uid])) for uid, row in placed.rows.items() if uid in pending
-        ]
-        sim = self.simulation()
-        pipeline = self.placer.pipeline
-        if not len(leaving) or all(pipeline.only_counts(c, sim) for c in {c.ident: c for _, c in members}.values()):
+        class_of, pipeline = self.world.snapshot.class_of, self.placer.pipeline
+        members = [(row, class_of(pending[uid])) for uid, row in placed.rows.items() if uid in pending]
+        classes = {pod.ident: pod for _, pod in members}
+        if all(pipeline.only_counts(pod, now) for pod in classes.values()):
             return True
+        leaving = self.terminating()
+        if not len(leaving):
+            return True
+        sim = self.simulation()
         sim.lift_all(leaving)
         for row, pod in members:
             if not pipeline.mask(pod, sim)[row]:
