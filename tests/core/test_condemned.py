@@ -74,13 +74,13 @@ def test_ten_preemptors_take_one_replica(status: int | None) -> None:
     assert len(victims) == 10
     assert len([name for name in victims if name.startswith("web")]) == 1
     assert evicted(to_the_end(objects)) == victims
-    if status is None:  # else nobody keeps it up to date
+    if status is None:  # else it is not kept up to date
         gone = simulated(objects)
         assert (len(gone), len([name for name in gone if name.startswith("web")])) == (10, 1)
 
 
 def test_with_strict_budgets_the_others_wait() -> None:
-    """Where there is nobody else to evict, the second preemptor does not break the budget that the first used up."""
+    """Where no other pod can be evicted, the second preemptor does not break the budget that the first used up."""
     objects = replicas(1, others=0)
     cluster = Cluster(*objects, strict_budgets=True)
     cluster.run()
@@ -165,7 +165,7 @@ def depending() -> Cluster:
     return cluster
 
 
-def test_a_plan_marks_and_removes_nobody_before_what_it_depends_on_leaves() -> None:
+def test_a_plan_removes_nothing_before_what_it_depends_on_leaves() -> None:
     """It nominates and holds its room; when the other's victim terminates it goes on."""
     cluster = depending()
     assert {name for kind, name in writes(cluster.log) if kind == "Nominate"} == {"first", "s0", "s1"}
@@ -181,7 +181,7 @@ def test_a_plan_marks_and_removes_nobody_before_what_it_depends_on_leaves() -> N
 
 
 def test_a_plan_is_made_anew_when_what_it_depends_on_is_spared() -> None:
-    """The first preemptor is deleted: the other decides again, and evicts nobody that it does not need itself."""
+    """The first preemptor is deleted: the other decides again, and evicts no pod that it does not need itself."""
     cluster = Cluster(
         node("n1"), node("n2"), pod("v").cpu(4).on("n1"), pod("w").cpu(4).on("n2").priority(1),
         pod("first").cpu(3).priority(5), pod("second").cpu(1).priority(4),
@@ -228,7 +228,7 @@ def test_a_stronger_gang_owns_the_victims_of_the_plan_whose_room_it_takes() -> N
     assert [name for kind, name in writes(cluster.log) if kind == "Remove"] == ["v"]
 
 
-def test_a_standby_condemns_nobody() -> None:
+def test_a_standby_condemns_no_pod() -> None:
     """With the leadership all that was to leave is forgotten."""
     cluster = depending()
     assert cluster.core.world.ledger.condemned
@@ -240,7 +240,7 @@ def test_a_standby_condemns_nobody() -> None:
 
 
 @pytest.mark.parametrize("leaves", ["terminates", "condemned"])
-def test_nobody_is_bound_beside_a_pod_that_leaves(leaves: str) -> None:
+def test_no_member_is_bound_beside_a_pod_that_leaves(leaves: str) -> None:
     """A member that must run beside a pod is not bound to one that is about to be gone."""
     near = pod("near").cpu(1).priority(3).created(9).shape(affinity=BESIDE)
     if leaves == "terminates":

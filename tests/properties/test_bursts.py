@@ -1,4 +1,4 @@
-"""Bursts: many gangs that evict at once, decided before anybody has left, or coming one after another."""
+"""Bursts: many gangs that evict at once, decided before any pod has left, or coming one after another."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def evicted(cluster: Cluster) -> set[str]:
 
 
 def let_leave(cluster: Cluster) -> None:
-    """Until nobody terminates any more."""
+    """Until no pod terminates any more."""
     for _ in range(30):
         cluster.leave()
         cluster.run(400)
@@ -73,7 +73,7 @@ def let_leave(cluster: Cluster) -> None:
 def test_run_evicts_what_plan_says(first: int) -> None:
     """All gangs are there before the first decision: the victims are the same, at once and in the end.
 
-    They may be fewer: a plan that waits for another's victims removes nobody, and is made anew when more leave by then
+    They may be fewer: a plan that waits for another's victims removes no pod, and is made anew when more leave by then
     than it had counted on.
     """
     some = fewer = 0
@@ -94,7 +94,7 @@ def test_run_evicts_what_plan_says(first: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, 100, 20))
 def test_gangs_that_come_in_any_order_come_to_rest(first: int) -> None:
-    """While writes are slow and preemptors are deleted: in the end nobody is to leave, or waited for, any more."""
+    """While writes are slow and preemptors are deleted: in the end no pod is to leave, or waited for, any more."""
     for seed in range(first, first + 20):
         burst, chance = Burst(seed), random.Random(seed)
         cluster = Cluster(*burst.there, **burst.options)

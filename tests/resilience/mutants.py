@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         "plans do not know of each other's victims",
-        ((_CONDEMNED, "return [uid for uid in self._owners if", "return [uid for uid in () if"),),
+        ((_CONDEMNED, "return [uid for uid in self._standing if", "return [uid for uid in () if"),),
         ("tests/core/test_condemned.py::test_what_is_left_of_an_evicted_gang_is_for_the_next",),
     ),
     Mutant(
@@ -238,7 +238,7 @@ MUTANTS = (
     Mutant(
         "a plan does not wait for what it depends on",
         ((_PHASES, "condemning.depends(self._steps, group.plan)", "False"),),
-        ("tests/core/test_condemned.py::test_a_plan_marks_and_removes_nobody_before_what_it_depends_on_leaves",),
+        ("tests/core/test_condemned.py::test_a_plan_removes_nothing_before_what_it_depends_on_leaves",),
     ),
     Mutant(
         "a plan goes on that has counted on a pod which stays",

@@ -13,15 +13,15 @@ from gangsched.model.records import Budget, Pod
 #: A removal that was sent shows within this time (seconds), and a budget's status counts it. What does not is not
 #: counted on any more.
 UNSEEN_SECONDS = 30.0
-#: The owner of what nobody's plan needs any more, and whose removal has been sent all the same.
-NOBODY = ""
+#: The owner of what no plan needs any more, and whose removal has been sent all the same.
+NO_PLAN = ""
 
 
 class Charge(msgspec.Struct):
     """What the leaving of a pod costs budgets that do not count it yet.
 
     ``left`` is when it was seen to terminate or to be gone (seconds); None: neither. ``counted`` are the budgets (keys)
-    whose status has been told since.
+    whose status has arrived since.
     """
 
     pod: Pod
@@ -46,6 +46,7 @@ class Condemned:
         self._plans: dict[str, _Plan] = {}
         self._begun = 0
         self._owners: dict[str, set[str]] = {}
+        self._standing: set[str] = set()  # those of them that do not terminate yet
         self._until: dict[str, float] = {}
         self._charges: dict[str, Charge] = {}
         self._left: deque[tuple[float, str]] = deque()
@@ -53,8 +54,8 @@ class Condemned:
     # -- plans ---------------------------------------------------------------------------------------------
 
     def begin(self, key: str, name: str = "", priority: float | None = None) -> None:
-        """There is a plan with this key from now on. ``name`` and ``priority`` are those of whoever it is for; a plan
-        for nobody waits for no other, and none takes its room.
+        """There is a plan with this key from now on. ``name`` and ``priority`` are those of the gang it is for; a plan
+        without either waits for no other, and none takes its room.
         """
         self._begun += priority is not None
         number, weight = (0, math.inf) if priority is None else (self._begun, priority)
@@ -65,24 +66,27 @@ class Condemned:
         self._plans.pop(key, None)
 
     def add(self, pod: Pod, key: str) -> bool:
-        """The plan makes this pod leave. True when nobody's did until now."""
+        """The plan makes this pod leave. True when no other did until now."""
         new = pod.uid not in self._owners
         self._owners.setdefault(pod.uid, set()).add(key)
-        if pod.uid not in self._charges:
-            self._charges[pod.uid] = Charge(pod)
+        if pod.live:
+            self._standing.add(pod.uid)
+            if pod.uid not in self._charges:
+                self._charges[pod.uid] = Charge(pod)
         return new
 
     def spare(self, uid: str, key: str) -> bool:
-        """The plan does not need this pod to leave. True when nobody makes it leave since now."""
+        """The plan does not need this pod to leave. True when none does any more."""
         owners = self._owners.get(uid)
         if owners is None or key not in owners:
             return False
         owners.discard(key)
-        if key == NOBODY:
+        if key == NO_PLAN:
             self._until.pop(uid, None)
         if owners:
             return False
         del self._owners[uid]
+        self._standing.discard(uid)
         charge = self._charges.get(uid)
         if charge is not None and charge.left is None:
             del self._charges[uid]
@@ -93,7 +97,7 @@ class Condemned:
         owners = self._owners.get(uid)
         if owners is not None and key in owners:
             owners.discard(key)
-            owners.add(NOBODY)
+            owners.add(NO_PLAN)
             self._until[uid] = now + UNSEEN_SECONDS
 
     def unseen(self, now: float) -> list[str]:
@@ -108,6 +112,7 @@ class Condemned:
 
     def leaves(self, uid: str, now: float) -> None:
         """The pod has been seen to terminate."""
+        self._standing.discard(uid)
         charge = self._charges.get(uid)
         if charge is not None and charge.left is None:
             charge.left = now
@@ -120,7 +125,7 @@ class Condemned:
         self._until.pop(uid, None)
 
     def counted(self, budget: Budget) -> None:
-        """The status of a budget has been told: it counts those that have been seen to leave before, and those that it
+        """The status of a budget has arrived: it counts those that have been seen to leave before, and those that it
         names.
         """
         for charge in self._charges.values():
@@ -142,24 +147,26 @@ class Condemned:
         return self._owners.get(uid, ())
 
     def removed_for(self, uid: str) -> str | None:
-        """The name of whoever's plan makes a pod leave, the first plan of several; None if nobody's is known."""
+        """The name of the gang whose plan makes a pod leave, the first plan of several; None if none is known."""
         found = [self._plans[key] for key in self._owners.get(uid, ()) if key in self._plans]
         first = min(found, key=lambda plan: plan.number, default=None)
         return first.name or None if first is not None else None
 
     def counts_on(self, uid: str, key: str) -> bool:
-        """May the plan with this key, or who has none yet, count on the pod to be gone?"""
+        """May the plan with this key, or a gang without a plan, count on the pod to be gone?"""
         mine = self._plans.get(key)
         below = mine.number if mine is not None else math.inf
         for owner in self._owners.get(uid, ()):
             plan = self._plans.get(owner)
-            if owner == NOBODY or (owner != key and plan is not None and plan.number < below):
+            if owner == NO_PLAN or (owner != key and plan is not None and plan.number < below):
                 return True
         return False
 
     def gone_for(self, key: str, priority: float = -math.inf) -> list[str]:
-        """UIDs of the pods on whose leaving that plan may count, by plans of at least this priority."""
-        return [uid for uid in self._owners if self._by(uid, priority) and self.counts_on(uid, key)]
+        """UIDs of the pods on whose leaving that plan may count, by plans of at least this priority; in no order. Those
+        that terminate already are left out.
+        """
+        return [uid for uid in self._standing if self._by(uid, priority) and self.counts_on(uid, key)]
 
     def _by(self, uid: str, priority: float) -> bool:
         plans = (self._plans.get(owner) for owner in self._owners[uid])
@@ -170,8 +177,8 @@ class Condemned:
         return key in self._plans
 
     def charges(self, key: str, but: Container[str], now: float) -> Iterator[Charge]:
-        """What budgets have to be charged for before the plan with this key, or whoever has none yet; these pods (UIDs)
-        aside. What a later plan takes of a budget is not taken from an earlier one.
+        """What budgets have to be charged for before the plan with this key, or a gang without a plan; these pods
+        (UIDs) aside. What a later plan takes of a budget is not taken from an earlier one.
         """
         while self._left and self._left[0][0] + UNSEEN_SECONDS <= now:
             self._charges.pop(self._left.popleft()[1], None)

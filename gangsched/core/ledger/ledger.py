@@ -139,7 +139,7 @@ class Ledger:
 
     @property
     def empty(self) -> bool:
-        """Is no room kept for anybody?"""
+        """Is no room kept?"""
         return not self._rooms and not self._turns
 
     def reclass(self, of_its_class: Callable[[Phantom], Phantom]) -> None:

@@ -31,8 +31,8 @@ def condemn(steps: Steps, key: str, uids: Iterable[str]) -> None:
 
 
 def spare(steps: Steps, uid: str, key: str) -> None:
-    """The plan with this key does not need the pod to leave. If nobody's does, it may be a victim again, and whoever
-    has counted on it decides anew.
+    """The plan with this key does not need the pod to leave. If none does, it may be a victim again, and plans that
+    have counted on it are made anew.
     """
     world = steps.world
     if world.ledger.condemned.spare(uid, key):
@@ -57,6 +57,6 @@ def end(steps: Steps, group: Group, plan: Plan) -> None:
 
 
 def depends(steps: Steps, plan: Plan) -> bool:
-    """Does the plan count on pods that others make leave, and that do not terminate yet? It removes nobody before."""
+    """Does the plan count on pods that others make leave, and that do not terminate yet? It removes no pod before."""
     pods = steps.world.pods
     return any(uid not in plan.victims and (pod := pods.get(uid)) is not None and pod.live for uid in plan.waiting)

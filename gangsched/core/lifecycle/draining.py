@@ -22,7 +22,7 @@ from gangsched.core.actions import Action, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
 from gangsched.core.identity import names_of
-from gangsched.core.ledger.condemned import NOBODY
+from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.lifecycle import admission, condemning, report, shared_marks, suspension
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, Signal, State
@@ -443,7 +443,7 @@ class Drains:
             uids, said = [action.pod.uid], report.queue_of(action.mark)
         reason = stopping.STOPPED[said.partition(" ")[0]]
         for uid in uids:
-            condemning.spare(self._steps, uid, NOBODY)
+            condemning.spare(self._steps, uid, NO_PLAN)
             if uid in self._steps.marks and uid in self._world.pods:
                 shared_marks.given_up(self._steps, uid, key, "", report.drain_over(said), reason)
         return True

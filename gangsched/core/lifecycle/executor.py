@@ -10,7 +10,7 @@ from gangsched.core.actions import Action, Report
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.ledger.condemned import NOBODY
+from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import admission, bindings, condemning, nominations, report, rollback, telling
 from gangsched.core.lifecycle.draining import Drains
@@ -45,7 +45,7 @@ class Executor:
     a new one. ``ids`` are the numbers of writes and plans, of which none is used twice in the life of a process.
 
     ``nodes_changed``, ``nodes_fuller`` and ``noted`` are filled by the caller too: nodes that are not what they were,
-    nodes on which pods take room that we have not put there, and events that may help somebody. ``following`` is told
+    nodes on which pods take room that we have not put there, and events that may help a gang. ``following`` is told
     of every gang and pod that is touched, ``phases`` of every answer to a write; ``groups`` has the gangs under way, by
     key.
     """
@@ -200,7 +200,7 @@ class Executor:
         for gang in self.steps.repeat():
             self.following.refresh(gang)
         for uid in self.world.ledger.condemned.unseen(self.now):
-            condemning.spare(self.steps, uid, NOBODY)
+            condemning.spare(self.steps, uid, NO_PLAN)
         for group in self._under_way.clock.due("tell_at", self.now):
             group.tell_at = None
             telling.where_it_stands(self.steps, group)

@@ -154,7 +154,7 @@ class Phases:
             if group is None or not group.barrier.complete or group.plan is None or group.retry_at is not None:
                 continue
             if group.state is State.NOMINATED and condemning.depends(self._steps, group.plan):
-                continue  # whoever makes them leave may think better of it
+                continue  # they may be spared yet
             if group.state is State.WAITING:
                 if not group.plan.waiting:
                     self._room_freed(group, group.plan)

@@ -22,7 +22,7 @@ from gangsched.core.actions import (
 from gangsched.core.decision import Verdict
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.ledger.condemned import NOBODY
+from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.lifecycle import (
     admission,
     bindings,
@@ -50,8 +50,8 @@ from gangsched.model.records import SINGLE, GangId, Pod
 class Steps:
     """Carries out single steps for one gang at a time; it never changes a gang's state.
 
-    ``writes`` are the writes without an answer yet; ``losing`` are the gangs of pods that somebody waits for since now,
-    or no more. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of
+    ``writes`` are the writes without an answer yet; ``losing`` are the gangs of pods that have been condemned or
+    spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of
     higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more. ``marks`` are
     the UIDs of victims that bear a mark, by whichever plan. ``repeats`` are writes that are no part of a phase and go
     on until they succeed; ``withdrawals`` clear nominations as soon as no write of their group (key) is on its way any
@@ -260,7 +260,7 @@ class Steps:
         """A removal has failed that no plan of this group follows any more: its victim stays, unless another plan needs
         it to leave.
         """
-        condemning.spare(self, action.pod.uid, NOBODY)
+        condemning.spare(self, action.pod.uid, NO_PLAN)
         mark = report.read_mark(action.mark)
         if mark is not None and action.pod.uid in self.marks:
             shared_marks.given_up(self, action.pod.uid, key, mark.preemptor)

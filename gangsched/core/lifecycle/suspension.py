@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
 from gangsched.core.hints import Change, Hint
-from gangsched.core.ledger.condemned import NOBODY
+from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.lifecycle import condemning, report, shared_marks
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.permit import Barrier
@@ -78,7 +78,7 @@ def not_suspended(steps: Steps, key: str, action: SuspendJob) -> None:
     if job is None or job.uid != action.job.uid or job.suspended:
         return
     for pod in steps.world.suspended.pods_of(job):
-        condemning.spare(steps, pod.uid, NOBODY)
+        condemning.spare(steps, pod.uid, NO_PLAN)
         if pod.uid in steps.marks:
             shared_marks.given_up(steps, pod.uid, key, action.preemptor)
 

@@ -58,8 +58,8 @@ class Attempt(Trial):
         return None
 
     def _stays(self, now: Simulation, placed: Placed) -> bool:
-        """Do members that fit now still fit where they are in the planned future? They may want somebody beside them
-        who leaves.
+        """Do members that fit now still fit where they are in the planned future? They may want a pod beside them that
+        leaves.
         """
         pending = {p.uid: p for g in self.gangs for p in self.census[g].pending}
         class_of, pipeline = self.world.snapshot.class_of, self.placer.pipeline

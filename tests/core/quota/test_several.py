@@ -78,7 +78,7 @@ def test_two_preemptors_with_victims_of_their_own():
 
 
 def test_two_preemptors_that_need_the_same_victim():
-    """One large victim makes room for both: the second waits for it too, and evicts nobody."""
+    """One large victim makes room for both: the second waits for it too, and has no victims."""
     world = shared("a", "b")
     world.runs("g", "greedy", cpu=4)
     assert preemptors(world, "a", "b") == {"pa": ["g"], "pb": []}
