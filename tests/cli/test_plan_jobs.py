@@ -89,9 +89,9 @@ def test_a_job_that_would_fail_is_named(plan, spec, failed, expected):
     With its pods deleted it is warned of; by default exactly such Jobs are suspended instead.
     """
     (decision,) = plan(BASE, JOB % (spec, failed), *PODS, NEW % ("new", 2))
-    assert [v["unit"] for v in decision["victims"]] == [
-        {"kind": "Pod", "name": f"default/{name}"} for name in ("train-a", "train-b")
-    ]
+    pods = [{"kind": "Pod", "name": f"default/{name}"} for name in ("train-a", "train-b")]
+    whole = [{"kind": "Job", "name": "default/train"}] * 2
+    assert [v["unit"] for v in decision["victims"]] == (whole if expected else pods)
     assert decision["warnings"] == expected
     assert {v["method"] for v in decision["victims"]} == {"delete"}
     (decision,) = plan(BASE, JOB % (spec, failed), *PODS, NEW % ("new", 2), jobs="suspend")

@@ -136,19 +136,19 @@ def job(pods: int, **fields: Any) -> Job:
 
 
 def members_beyond_the_minimum() -> Cluster:
-    """Of a GangGroup of two gangs that live with one member each; the Job of all would not survive it."""
+    """Of a GangGroup of two gangs that live with one member each; the Job of all survives it."""
     keys = ("d/a", "d/b")
     pods = [owned("a", 1).gang("a"), owned("a", 2).gang("a"), owned("a", 3, 2).gang("a"), owned("b", 4, 2).gang("b")]
     gangs = [gang(name).group(*keys).min(1) for name in ("a", "b")]
-    return held_back(*(node(f"n{n}") for n in (1, 2, 3, 4)), *gangs, *pods, job(4, backoff_limit=0))
+    return held_back(*(node(f"n{n}") for n in (1, 2, 3, 4)), *gangs, *pods, job(4, backoff_limit=2))
 
 
 def others_with_a_budget() -> Cluster:
-    """The third pod of the Job may not be evicted, so it is not suspended over its head."""
+    """The third pod of the Job may not be evicted, and need not be: the Job survives the loss of the others."""
     pods = [owned("a", 1), owned("a", 2), owned("a", 3, 2).label(app="x")]
     budget = pdb("b").selects(app="x").allows(0)
     nodes = [node(f"n{n}") for n in (1, 2, 3)]
-    return held_back(*nodes, *pods, budget, job(3, backoff_limit=0), strict_budgets=True)
+    return held_back(*nodes, *pods, budget, job(3, backoff_limit=2), strict_budgets=True)
 
 
 def a_job_that_has_counted() -> Cluster:

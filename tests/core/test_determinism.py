@@ -111,7 +111,6 @@ def test_the_order_does_not_show_in_what_is_spared(pods: int, cores: int, outcom
     assert len(plans) == 1
 
 
-@pytest.mark.xfail(reason="which of equal members of a gang leave depends on the order in which they were seen")
 def test_the_order_does_not_show_in_a_large_cluster() -> None:
     """Not in the victims, either."""
     case = generate_large.case(2, mixed=False)

@@ -90,6 +90,32 @@ def test_a_jobset_leaves_as_a_whole_when_one_of_its_jobs_would_end() -> None:
     assert not made.spared
 
 
+@pytest.mark.parametrize("options", [{}, {"suspend_jobs": False}])
+def test_a_jobset_counts_with_all_of_its_jobs(options: dict[str, Any]) -> None:
+    """Four pods of one Job would do, and end eight: seven single pods leave instead, suspended or not."""
+    others = [pod(f"other-{i}").cpu(0.5).on("n3") for i in range(7)]
+    known = (*nodes(), node("n3").cpu(4), jobset(), *running(), *others, wide())
+    made = plan(*known, *jobs(), **options)["d/vip"]
+    assert victims(made) == [f"other-{i}" for i in range(7)]
+    made = plan(*known, *jobs(backoff_limit=4), **options)["d/vip"]
+    assert len(made.victims) == 4
+    assert {v.method for v in made.victims} == {"delete"}
+
+
+def test_a_pod_that_may_not_be_evicted_keeps_its_jobset() -> None:
+    """It is of another Job, which the JobSet takes along: of its own Job as many pods leave as that survives."""
+    pods = running()
+    pods[-1] = msgspec.structs.replace(pods[-1], priority=900)
+    made = plan(*nodes(), jobset(), *jobs(), *pods, wide())["d/vip"]
+    assert made.outcome == "unschedulable"
+    why = "it would end if any of its pods were evicted, and has one that may not be"
+    assert [(s.unit.kind, s.unit.name, s.reason) for s in made.spared] == [("JobSet", "d/train", why)]
+    first, second = jobs()
+    survives = msgspec.structs.replace(first, backoff_limit=4)
+    made = plan(*nodes(), jobset(), survives, second, *pods, wide())["d/vip"]
+    assert victims(made) == [f"train-w-0-{i}" for i in range(MEMBERS)]
+
+
 def test_a_jobset_whose_jobs_would_survive_loses_single_pods() -> None:
     """Four deleted pods are within the backoffLimit of the Job."""
     assert {m for m, _, _ in methods(*nodes(), jobset(), *jobs(backoff_limit=6), *running(), wide())} == {"delete"}

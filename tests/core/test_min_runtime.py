@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core import events as ev
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision
-from gangsched.core.preemption.units import LOOSE_PODS, MANY_YOUNG
+from gangsched.core.preemption.units import MANY_YOUNG
 from gangsched.model.records import Condition, PriorityClass
 from tests.builders import UPSTREAM, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, placed, plan, victims, writes
@@ -159,8 +159,8 @@ def test_a_protected_member_is_the_reason_that_is_told() -> None:
 
 
 def test_a_great_many_pods_are_spared_like_few() -> None:
-    """Beyond the number that is handled one by one, the young ones still stay, and only some are listed."""
-    count = LOOSE_PODS + 200
+    """Of more than a thousand the young ones stay as of ten, and only some are listed."""
+    count = 12 * MANY_YOUNG
     pods = [pod(f"p{i:04}").cpu(0.001).priority(1).on("n1", 900 if i % 2 else 0) for i in range(count)]
     found = decided(
         node("n1").cpu(count / 1000).pods(2 * count),

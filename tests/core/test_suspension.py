@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark
+from gangsched.core.decision import UnitRef
 from gangsched.core.events import JobGone, KueueAdmits, Outcome, PriorityClassChanged
 from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, Job, Owner, Pod, PodTerm, PriorityClass, QueueLabels
@@ -90,7 +91,7 @@ def test_a_gang_that_needs_a_pod_that_would_leave_with_its_job_does_not_fit() ->
     wants = pod("vip").cpu(4).priority(10).selector(k="x").shape(affinity=(beside,))
     made = plan(*zone, job(backoff_limit=0), member(0).on("n1"), cache, wants)["d/vip"]
     assert (made.outcome, made.victims) == ("unschedulable", ())
-    assert "the gang does not fit without pods that would leave with their Job" in made.message
+    assert [(s.unit.name, s.reason) for s in made.spared] == [("d/train", "evicting it would not make the gang fit")]
 
 
 def test_a_gang_that_leaves_in_part_with_its_job_leaves_whole() -> None:
@@ -149,28 +150,123 @@ def test_further_jobs_that_are_suspended(fields: dict[str, Any]) -> None:
     assert set(methods(*nodes(), job(**fields), *running(), wide()).values()) == {"suspend"}
 
 
-def test_members_beyond_the_minimum_are_deleted() -> None:
-    """A gang that goes on without them is not suspended for them."""
+def test_members_beyond_the_minimum_are_deleted_as_long_as_the_job_survives_it() -> None:
+    """A gang can spare four members; where its Job ends with the next one that is deleted, it leaves whole."""
     pods = [member(i).gang("g").on(f"n{i // 4 + 1}").obj() for i in range(MEMBERS)]
-    made = plan(*nodes(), job(failed=6), gang("g").min(4), *pods, wide())["d/vip"]
-    assert {(v.method, v.partial) for v in made.victims} == {("delete", True)}
-    assert made.warnings == ("Job d/train would fail: 4 more failed pods exceed its backoffLimit of 6",)
+    made = plan(*nodes(), job(failed=2), gang("g").min(4), *pods, wide())["d/vip"]
+    assert [(v.method, v.partial) for v in made.victims] == [("delete", True)] * 4
+    assert made.warnings == ()
+    made = plan(*nodes(), job(failed=3), gang("g").min(4), *pods, wide())["d/vip"]
+    assert [(v.method, v.partial) for v in made.victims] == [("suspend", False)] * MEMBERS
+    assert {(v.unit.kind, v.unit.name) for v in made.victims} == {("PodGroup", "d/g")}
+    assert made.warnings == ()
 
 
-def test_a_pod_that_may_not_be_evicted_keeps_its_job() -> None:
-    """The Job is not suspended over the head of a protected pod."""
-    pods = running()
+def kept(pods: list[Pod], how: str) -> list[Pod]:
+    """The same with the last one protected, or of a priority that is not lower than that of ``d/vip``."""
     label = {"scheduling.koordinator.sh/disable-preemptible": "true"}
-    pods[7] = msgspec.structs.replace(pods[7], labels=label)
-    assert set(methods(*nodes(), job(failed=6), *pods, wide()).values()) == {"delete"}
+    change: dict[str, Any] = {"labels": label} if how == "protected" else {"priority": 900}
+    return [*pods[:-1], msgspec.structs.replace(pods[-1], **change)]
+
+
+@pytest.mark.parametrize("how", ["protected", "driver"])
+@pytest.mark.parametrize("options", [{}, {"suspend_jobs": False}])
+def test_a_pod_that_may_not_be_evicted_keeps_its_job(how: str, options: dict[str, Any]) -> None:
+    """The Job does not end over the head of a protected pod, or of a driver of high priority, whether it would be
+    suspended or fail: none of its pods leaves.
+    """
+    made = plan(*nodes(), job(failed=6), *kept(running(), how), wide(), **options)["d/vip"]
+    assert (made.outcome, made.victims) == ("unschedulable", ())
+    why = "it would end if any of its pods were evicted, and has one that may not be"
+    assert [(s.unit.kind, s.unit.name, s.reason) for s in made.spared] == [("Job", "d/train", why)]
+
+
+@pytest.mark.parametrize("how", ["protected", "driver"])
+def test_beside_a_pod_that_may_not_be_evicted_so_many_leave_as_the_job_survives(how: str) -> None:
+    """Four of it may be deleted; where it is three, another pod has to help, be its priority what it may."""
+    other = pod("other").cpu(1).priority(5).on("n1")
+    pods = kept([member(i).on(f"n{(i + 1) // 4 + 1}").obj() for i in range(MEMBERS - 1)], how)
+    made = plan(*nodes(), job(failed=2), *pods, other, wide())["d/vip"]
+    assert victims(made) == ["other", "train-0", "train-1", "train-2"]
+    made = plan(*nodes(), job(failed=4), *pods, other, wide())["d/vip"]
+    assert made.outcome == "unschedulable"
+    why = "it would end if more of its pods were evicted, and has one that may not be"
+    assert (UnitRef("Job", "d/train"), why) in [(s.unit, s.reason) for s in made.spared]
+
+
+def test_the_priority_of_a_driver_counts_for_its_whole_job() -> None:
+    """A pod of priority 20 leaves before a Job whose workers have none, and whose driver has 900."""
+    workers = [member(i).on("n1").obj() for i in range(4)]
+    driver = member(4).priority(900).on("n2").obj()
+    other = pod("other").cpu(4).priority(20).on("n3")
+    made = plan(*nodes(3), job(backoff_limit=0), *workers, driver, other, wide(priority=1000))["d/vip"]
+    assert victims(made) == ["other"]
+    assert (made.optimal, made.gap) == (True, None)
+
+
+@pytest.mark.parametrize("options", [{}, {"suspend_jobs": False}])
+def test_the_budgets_of_all_pods_of_a_job_count(options: dict[str, Any]) -> None:
+    """A worker that no budget covers would take along one that does: another pod of the same priority leaves."""
+    workers = [member(i).on("n1").obj() for i in range(4)]
+    covered = member(4).label(app="ps").on("n2").obj()
+    others = [pod(f"other-{i}").cpu(0.5).on("n3") for i in range(8)]
+    known = (*nodes(3), *workers, covered, pdb("b").selects(app="ps").allows(0), *others, wide())
+    made = plan(*known, job(backoff_limit=0), **options)["d/vip"]
+    assert victims(made) == [f"other-{i}" for i in range(8)]
+    assert not any(v.over_budget for v in made.victims)
+    assert victims(plan(*known, job(), **options)["d/vip"]) == [f"train-{i}" for i in range(4)]
+
+
+def test_all_pods_of_a_job_that_ends_without_being_suspended_count() -> None:
+    """Eight pods of a Job that would fail, four of them for nothing, are more than five single ones."""
+    others = [pod(f"other-{i}").cpu(0.75).on("n3") for i in range(5)]
+    known = (*nodes(3), *running(), *others, wide())
+    for limit, kind, count in ((0, "other", 5), (4, "train", 4)):
+        made = plan(*known, job(backoff_limit=limit), suspend_jobs=False)["d/vip"]
+        assert [v.name.split("-")[0] for v in made.victims] == [kind] * count
+        assert made.warnings == ()
+    alone = plan(*nodes(), *running(), job(backoff_limit=0), wide(), suspend_jobs=False)["d/vip"]
+    assert [(v.name, v.method) for v in alone.victims] == [(f"train-{i}", "delete") for i in range(MEMBERS)]
+    assert alone.warnings == ("Job d/train would fail: 8 more failed pods exceed its backoffLimit of 0",)
+
+
+@pytest.mark.parametrize("survived", range(6))
+def test_as_many_pods_leave_singly_as_their_job_survives(survived: int) -> None:
+    """Where a gang of so many wants one node each and more than the Job survives, all of it leaves."""
+    pods = [member(i).on(f"n{i + 1}").obj() for i in range(5)]
+    members = [pod(f"m{i}").cpu(1).priority(10).gang("vip") for i in range(3)]
+    small = [node(f"n{i + 1}").cpu(1) for i in range(5)]
+    made = plan(*small, gang("vip").min(3), *members, *pods, job(backoff_limit=survived))["d/vip"]
+    assert len(made.victims) == (3 if survived >= 3 else 5)
+    assert {v.method for v in made.victims} == ({"delete"} if survived >= 3 else {"suspend"})
+
+
+def test_a_job_takes_pods_along_that_are_not_in_its_gang() -> None:
+    """A gang of the Job's workers leaves with the driver, which is in no gang; the Job is the unit."""
+    workers = [member(i).gang("g").on("n1").obj() for i in range(4)]
+    driver = member(4).priority(3).on("n2").obj()
+    made = plan(*nodes(), job(backoff_limit=0), gang("g").min(4), *workers, driver, wide())["d/vip"]
+    assert victims(made) == [f"train-{i}" for i in range(5)]
+    assert {(v.unit.kind, v.unit.name, v.method) for v in made.victims} == {("Job", "d/train", "suspend")}
+    driver, other = msgspec.structs.replace(driver, priority=900), pod("other").cpu(4).priority(5).on("n3")
+    made = plan(*nodes(3), job(backoff_limit=0), gang("g").min(4), *workers, driver, other, wide())["d/vip"]
+    assert victims(made) == ["other"]
+
+
+def test_pods_on_nodes_that_are_gone_leave_with_their_job() -> None:
+    """They make no room, and are suspended with the others all the same."""
+    made = plan(*nodes(1), job(backoff_limit=0), *running(), wide())["d/vip"]
+    assert victims(made) == [f"train-{i}" for i in range(MEMBERS)]
 
 
 def test_budgets_that_may_not_be_broken_count_the_other_pods() -> None:
-    """Four evictions are allowed, eight are not."""
+    """Four evictions are allowed, and the Job would be eight; it survives none."""
     pods = [member(i).label(app="t").on(f"n{i // 4 + 1}").obj() for i in range(MEMBERS)]
-    for allowed, method in ((4, "evict"), (8, "suspend")):
+    for allowed, method in ((4, set()), (8, {"suspend"})):
         objects = (*nodes(), job(failed=6), *pods, pdb("b").selects(app="t").allows(allowed), wide())
-        assert set(methods(*objects, strict_budgets=True).values()) == {method}
+        assert set(methods(*objects, strict_budgets=True).values()) == method
+    objects = (*nodes(), job(failed=2), *pods, pdb("b").selects(app="t").allows(4), wide())
+    assert list(methods(*objects, strict_budgets=True).values()) == ["evict"] * 4
 
 
 def test_what_other_plans_take_counts() -> None:

@@ -38,8 +38,9 @@ def units_of(core: Scheduler, unusable: tuple[str, ...] = (), own: str = "own") 
 
 
 def told(units: Units) -> dict[str, tuple[list[str], list[str], int]]:
-    """Per unit: pods of the whole, pods that may go singly, and how many of those."""
-    return {
+    """Per unit, pods without a group included: pods of the whole, pods that may go singly, and how many of those."""
+    alone = (units.pod(s) for s in units.loose.tolist())
+    return {p.key: ([], [p.name], 1) for p in alone} | {
         b.ref.name: (
             sorted(units.pod(s).name for s in b.whole),
             sorted(units.pod(s).name for s in b.singles),
@@ -120,7 +121,7 @@ def test_daemonset_pods_when_configured() -> None:
 
 def test_finished_pods_are_no_victims() -> None:
     """They take no room."""
-    assert not found(pod("v").on("n1").phase("Succeeded")).blocks
+    assert found(pod("v").on("n1").phase("Succeeded")).empty
 
 
 def test_pods_on_nodes_that_are_not_ready_or_going_are_not_taken_singly() -> None:

@@ -71,7 +71,6 @@ def nodes(cores: float) -> list[Built]:
         pytest.param(
             PREEMPT,
             [*nodes(2), pod("low").cpu(1).on("n-b")],
-            marks=pytest.mark.xfail(reason="the search for victims sorts by np.unique; arrays.distinct does it"),
         ),
     ],
 )

@@ -16,9 +16,9 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.suspension import is_suspended_job
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.removal import as_begun, incomplete
-from gangsched.core.preemption.units import ATOMIC, ELASTIC, mode_of
 from gangsched.core.state.world import World
 from gangsched.model.records import SINGLE, GangId, Pod
 

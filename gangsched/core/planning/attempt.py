@@ -24,14 +24,13 @@ from gangsched.core.decision import (
 from gangsched.core.planning.awaiting import awaited, needed
 from gangsched.core.planning.placement import Placed
 from gangsched.core.planning.refusal import priority_warnings
-from gangsched.core.planning.sparing import needless
 from gangsched.core.planning.topology import Domain, least_harmful
 from gangsched.core.planning.trial import NOBODY, Trial
 from gangsched.core.preemption import explain, protected
 from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.fit import fit_for
-from gangsched.core.preemption.planner import Choice, Search
-from gangsched.core.preemption.removal import SUSPEND, by_suspension
+from gangsched.core.preemption.owners import Owners
+from gangsched.core.preemption.removal import by_suspension
+from gangsched.core.preemption.search import Choice, Search
 from gangsched.core.preemption.units import Units
 from gangsched.core.queueing.turns import both, waits_behind
 from gangsched.core.state.simulation import Simulation
@@ -116,7 +115,8 @@ class Attempt(Trial):
             return units, None
         demand, slots = self._demand(sim), units.everything()
         widest_first = reversed(range(len(self.topology.levels)))
-        ranked = [self.topology.evictable(n, demand, sim.free, slots, sim.snapshot) for n in widest_first]
+        price = self._searching(units, sim, budgets, 0).price_by_domain
+        ranked = [self.topology.evictable(n, demand, sim.free, slots, sim.snapshot, price) for n in widest_first]
 
         def search(domain: Domain, steps: int) -> tuple[Units, Choice | None, int]:
             self.domain = domain
@@ -136,14 +136,17 @@ class Attempt(Trial):
         units = self._units(self._usable(base), budgets)
         if units.empty:
             return units, None, 0
-        fit = fit_for(base, self.placer, self.wants)
-        search = Search(units, fit, budgets, self.cluster(), self.now, max_steps, self.watchdog)
+        search = self._searching(units, base, budgets, max_steps)
         choice = search.run()
         self.left_out |= units.cut_short
-        if choice is not None and self.options.strict_budgets and choice.harm.beyond_budget:
-            units.over_budgets = explain.broken(units, choice, budgets)
-            choice = None
-        return units, choice, search.steps + search.fit.steps
+        return units, choice, search.spent
+
+    def _searching(self, units: Units, sim: Simulation, budgets: Budgets, max_steps: int) -> Search:
+        """The search among these units, not yet begun."""
+        cluster, strict = self.cluster(), self.options.strict_budgets
+        return Search(
+            units, sim, self.placer, self.wants, budgets, cluster, self.now, max_steps, self.watchdog, strict=strict
+        )
 
     def _units(self, usable: Bools, budgets: Budgets) -> Units:
         """Whoever may be taken."""
@@ -151,6 +154,7 @@ class Attempt(Trial):
 
     def _units_beside(self, queued: Collection[GangId], usable: Bools, budgets: Budgets) -> Units:
         """The same without the gangs ``queued``, of which quota decides who may be taken."""
+        condemned = self.condemned() if self.world.ledger.condemned else ()
         return Units(
             self.world.snapshot,
             self.world.membership,
@@ -163,7 +167,8 @@ class Attempt(Trial):
             self.patience,
             self.now,
             queued,
-            self.condemned() if self.world.ledger.condemned else (),
+            condemned,
+            Owners(self.world, condemned) if self.world.jobs else None,
         )
 
     def _unbreakable(self, budgets: Budgets) -> frozenset[int]:
@@ -248,9 +253,11 @@ class Attempt(Trial):
 
     def preempt(self, units: Units, choice: Choice) -> Verdict:
         """The victims are known: place the members in the room that they leave."""
-        choice, victims = self._leaving(units, choice)
+        budgets = self.budgets()
+        found = explain.victims(units, choice, budgets, self.options)
+        victims = by_suspension(found, self.world, self.options, self.priority, budgets)
         sim, waits, placed = self._room_of(victims, choice)
-        if not placed.complete:  # the search has placed them beside the others of a Job that is suspended as a whole
+        if not placed.complete:  # quota counts no pods that leave with a Job without being of the workload
             return self.unschedulable("the gang does not fit without pods that would leave with their Job", units)
         leaving = {("Pod", v.key) for v in victims}  # those that only leave with their owner too
         gone = {v.uid for v in victims}
@@ -270,6 +277,7 @@ class Attempt(Trial):
             warnings=explain.warnings(victims, self.world),
             stopped=choice.stopped,
             steps=choice.steps,
+            choice=choice,
         )
 
     def _room_of(self, victims: Iterable[Victim], choice: Choice) -> tuple[Simulation, bool, Placed]:
@@ -281,30 +289,6 @@ class Attempt(Trial):
         slot_of = self.world.snapshot.table.slot_of
         sim.lift_all(np.array(sorted(slot_of[v.uid] for v in victims), dtype=np.int64))
         return sim, waits, self.placer.required(self.wants, sim, choice.rows or self.nominated(sim))
-
-    def _leaving(self, units: Units, choice: Choice) -> tuple[Choice, tuple[Victim, ...]]:
-        """Who leaves when these were chosen, and how. Where more pods leave with their Job, others that were chosen may
-        stay.
-        """
-        budgets, slot_of = self.budgets(), self.world.snapshot.table.slot_of
-
-        def leaving(staying: frozenset[str]) -> tuple[Choice, tuple[Victim, ...]]:
-            left = choice.taken.difference(slot_of[uid] for uid in staying)
-            fewer = msgspec.structs.replace(choice, taken=left)
-            victims = explain.victims(units, fewer, budgets, self.options)
-            return fewer, by_suspension(victims, self.world, self.options, self.priority, budgets)
-
-        def fits_without(staying: frozenset[str]) -> bool:
-            victims = leaving(staying)[1]
-            same = with_job == {v.uid for v in victims if v.method == SUSPEND}
-            return same and self._room_of(victims, choice)[2].complete
-
-        _, victims = leaving(frozenset())
-        if len(victims) == len(choice.taken) or self.gate is not None:
-            return choice, victims
-        with_job = {v.uid for v in victims if v.method == SUSPEND}
-        torn = {v.unit for v in victims if v.method == SUSPEND}  # others of these leave without a Job
-        return leaving(needless([v for v in victims if v.unit not in torn], fits_without))
 
     def unschedulable(self, why_not: str, units: Units | None) -> Verdict:
         """Say for every member why it has no node, and for the gang why evictions would not help."""
@@ -445,6 +429,7 @@ class Attempt(Trial):
         blockers: tuple[str, ...] = (),
         stopped: bool = False,
         steps: int = 0,
+        choice: Choice | None = None,
     ) -> Verdict:
         if not unplaced and failed:
             unplaced = [Unplaced(p.key, self._texts(p, sim)) for p in failed]
@@ -455,6 +440,8 @@ class Attempt(Trial):
         label = self.topology.label_of(rows) if rows else None
         quota = self.gate.use(p.uid for p in placements) if self.gate is not None else None
         decisions = []
+        known = choice is not None and choice.floor is not None
+        gap = choice.gap if choice is not None else None
         alone = len(self.gangs) == 1
         for gang in self.gangs:
             spec = self.world.membership.spec(gang)
@@ -479,6 +466,8 @@ class Attempt(Trial):
                     topology_domain=label,
                     stopped=stopped or self.left_out,
                     steps=steps,
+                    optimal=gap is None if known else None,
+                    gap=gap,
                     quota=quota,
                 )
             )

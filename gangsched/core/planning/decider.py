@@ -31,7 +31,7 @@ from gangsched.core.planning.placement import Placer
 from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.patience import delayed
-from gangsched.core.preemption.planner import Choice
+from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.flavors import Mode
 from gangsched.core.quota.forms import Nominated

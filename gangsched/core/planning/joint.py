@@ -17,11 +17,12 @@ from gangsched.core.decision import BIND, UNSCHEDULABLE, WAIT, Awaited, Verdict
 from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.refusal import without_quota
 from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.explain import broken
 from gangsched.core.preemption.fit import fit_for
-from gangsched.core.preemption.inorder import InOrder
-from gangsched.core.preemption.planner import Choice
+from gangsched.core.preemption.in_order import InOrder
 from gangsched.core.preemption.queued import add_workload
+from gangsched.core.preemption.search import Choice, work_lost
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.quota.gate import Gate
@@ -81,10 +82,11 @@ class QueuedAttempt(Attempt):
         self, units: Units, base: Simulation, budgets: Budgets, max_steps: int, *, within_budgets: bool
     ) -> tuple[Units, Choice | None, int]:
         managed = self.gate.managed
+        demand = demands_of(base, self.placer.pipeline, self.wants)[0]
         with managed.for_one(self.gate.managed.promised()):
             search = InOrder(
                 units,
-                fit_for(base, self.placer, self.wants),
+                fit_for(base, self.placer, self.wants, demand),
                 budgets,
                 self.cluster(),
                 self.now,
@@ -92,14 +94,15 @@ class QueuedAttempt(Attempt):
                 self.watchdog,
                 managed.quota.candidates(self.gate.workload, self.gate.assignment),
                 self._slots_of(units),
-                within_budgets,
+                work_lost(units.snapshot, self.cluster(), self.now),
+                within_budgets=within_budgets,
             )
             found = search.run()
         spent = search.steps + search.fit.steps
         if found is None:
             self.left_out |= units.cut_short
             return units, None, spent
-        choice = Choice(found.slots, found.harm, spent, search.stopped, search.fit.rows(found.slots))
+        choice = Choice(found.slots, found.harm, spent, search.stopped, found.rows)
         if self.options.strict_budgets and choice.harm.beyond_budget:
             units.over_budgets = broken(units, choice, budgets)
             return units, None, spent

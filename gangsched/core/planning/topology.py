@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.planning.placement import Want
-from gangsched.core.preemption.planner import Choice
+from gangsched.core.preemption.lower_bound import Floor
+from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Restriction, Simulation
@@ -257,32 +259,29 @@ class Topology:
         best = numbers[np.lexsort((-capacity.room[numbers], -capacity.members[numbers]))[0]]
         return self.domain(len(self.levels) - 1, int(best))
 
-    def evictable(self, level: int, demand: Demand, free: Floats, slots: Ints, snapshot: Snapshot) -> Ranked:
+    def evictable(
+        self, level: int, demand: Demand, free: Floats, slots: Ints, snapshot: Snapshot, price: PriceByDomain
+    ) -> Ranked:
         """Domains of a level that might hold the gang when pods in ``slots`` leave, the least harmful first as far as
-        counting can tell.
-
-        A domain is judged by the lowest priority up to which all pods have to be thought away before there is room
-        enough, then by how many members are without room until then.
+        room alone can tell: by their price, and by the lowest priority up to which all pods have to leave before there
+        is room enough.
         """
         found = self.levels[level]
         if not found.keys:
             return Ranked([Candidate(_NOBODY, self.domain(level, 0))], None)
         free = free.copy()
         capacity = demand.capacity(found, free)
-        missing = demand.needed - capacity.members
         priority = np.full(len(found.names), _NOBODY)
         enough = capacity.enough.copy()
-        short = missing
         for group, lowest in _steps(snapshot.table.priority[slots]):
             _add(free, slots[group], snapshot)
             capacity = demand.capacity(found, free)
             new = capacity.enough & ~enough
             priority[new] = lowest
-            missing = np.where(new, short, missing)
-            short = demand.needed - capacity.members
             enough |= new
         numbers = np.flatnonzero(enough & self._open(found))
-        order = numbers[np.lexsort((missing[numbers], priority[numbers]))]
+        prices = price(found.codes, len(found.names))[numbers] if len(numbers) > 1 else np.zeros(len(numbers))
+        order = numbers[np.lexsort((numbers, priority[numbers], prices.imag, prices.real))]
         chosen = [Candidate(int(priority[n]), self.domain(level, n)) for n in order[:MAX_SEARCHES].tolist()]
         return Ranked(chosen, int(priority[order[MAX_SEARCHES]]) if len(order) > MAX_SEARCHES else None)
 
@@ -319,6 +318,8 @@ class Plan(NamedTuple):
     choice: Choice
 
 
+#: The least price of places in each domain, ``(domains,)``, from a node's domain ``(N,)`` (-1: none) and their number.
+PriceByDomain = Callable[[Ints, int], npt.NDArray[np.complex128]]
 #: Searches one domain with so many steps: the units, the choice if there is one, and the steps spent.
 SearchIn = Callable[[Domain, int], tuple[Units, Choice | None, int]]
 
@@ -332,9 +333,10 @@ def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) ->
     """
     left = max_steps
     waiting = sum(len(level.candidates) for level in levels)
-    stopped = left_out = False
+    stopped = left_out = unknown = False
     best: Plan | None = None
-    for level in levels:
+    floors: list[Floor] = []
+    for turn, level in enumerate(levels):
         found: Plan | None = None
         for candidate in level.candidates:
             waiting -= 1
@@ -345,18 +347,24 @@ def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) ->
             units, choice, spent = search(candidate.domain, max(1, share))
             left = max(0, left - spent)
             if choice is None:
+                unknown |= turn == 0 and units.unproven
                 continue
             stopped |= choice.stopped
+            if turn == 0 and choice.floor is not None:
+                floors.append(choice.floor)
             if found is None or choice.harm < found.choice.harm:
                 found = Plan(candidate.domain, units, choice)
         left_out |= level.rest is not None and not _is_worse(level.rest, found or best)
+        unknown |= turn == 0 and left_out
         if found is None and best is None:
             break  # what does not fit in the wider domains does not fit in a part of one
         if best is None or (found is not None and found.choice.harm[:3] <= best.choice.harm[:3]):
             best = found
     if best is None:
         return None, left_out
-    choice = msgspec.structs.replace(best.choice, steps=max_steps - left, stopped=stopped)
+    # What is required is one of the domains of the first level: the least of all of them bounds the harm.
+    floor = Floor(0, ()) if unknown else min(floors, default=None)
+    choice = msgspec.structs.replace(best.choice, steps=max_steps - left, stopped=stopped, floor=floor)
     return Plan(best.domain, best.units, choice), left_out
 
 

@@ -6,7 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from gangsched.core.arrays import Ints, distinct
 from gangsched.core.ledger.condemned import Charge
+from gangsched.core.state.podtable import PodTable
 from gangsched.model.records import Budget, Labels, Pod
 from gangsched.model.selectors import selector_matches
 
@@ -59,6 +63,22 @@ class Budgets:
         found = self._matches.get((pod.namespace, id(pod.labels)))
         return found[2] if found is not None else self._selecting(pod)[1]
 
+    def by_budget(self, table: PodTable, slots: Ints) -> dict[str, Ints]:
+        """Of these slots, those whose disruption each budget would be charged for, by its key; in key order."""
+        kins = table.kin[slots]
+        found: dict[str, list[Ints]] = {}
+        for kin in distinct(kins).tolist():
+            namespace, labels = table.kins[kin]
+            for budget in self._matching(namespace, labels)[0]:
+                mine = slots[kins == kin]
+                if budget.disrupted:  # charged already: the API server counts these as gone
+                    names = ((s, table.pods[s]) for s in mine.tolist())
+                    mine = np.array(
+                        [s for s, p in names if p is None or p.name not in budget.disrupted], dtype=np.int64
+                    )
+                found.setdefault(budget.key, []).append(mine)
+        return {key: np.concatenate(found[key]) for key in sorted(found)}
+
     def draws(self, pods: Iterable[Pod]) -> Counter[str]:
         """How many of these pods each budget would be charged for."""
         out: Counter[str] = Counter()
@@ -68,16 +88,19 @@ class Budgets:
         return out
 
     def _selecting(self, pod: Pod) -> tuple[tuple[Budget, ...], tuple[str, ...]]:
-        """The budgets whose selector selects the pod, and their keys."""
-        group = self._by_namespace.get(pod.namespace)
+        return self._matching(pod.namespace, pod.labels)
+
+    def _matching(self, namespace: str, labels: Labels) -> tuple[tuple[Budget, ...], tuple[str, ...]]:
+        """The budgets of this namespace whose selector selects these labels, and their keys."""
+        group = self._by_namespace.get(namespace)
         if not group:
             return (), ()
-        key = (pod.namespace, id(pod.labels))
+        key = (namespace, id(labels))
         found = self._matches.get(key)
         if found is None:
-            matching = tuple(b for b in group if selector_matches(b.selector, pod.labels))
+            matching = tuple(b for b in group if selector_matches(b.selector, labels))
             # The labels are kept so that their id stays their own.
-            found = self._matches[key] = pod.labels, matching, tuple(b.key for b in matching)
+            found = self._matches[key] = labels, matching, tuple(b.key for b in matching)
         return found[1], found[2]
 
     def charge(self, pods: Iterable[Pod]) -> None:

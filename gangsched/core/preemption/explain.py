@@ -10,8 +10,9 @@ import numpy as np
 from gangsched.core.arrays import isin
 from gangsched.core.decision import BIND, PREEMPT, WAIT, Awaited, Reason, Spared, UnitRef, Victim
 from gangsched.core.options import Options
+from gangsched.core.preemption.blocks import Block
 from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.planner import Choice
+from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.model.records import Job, Pod
@@ -45,6 +46,15 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
         reason = units.reasons.get(block.number, LOWER_PRIORITY)
         for part in block.parts:
             gone = [s for s in part.bound if s in taken]
+            if not whole and not part.grouped:  # pods of a Job that survives this
+                out += [
+                    as_victim(
+                        pod, ref, options, _why(ref, False, False, pod.priority, units.priority), over_budget=over
+                    )
+                    for pod in map(units.pod, gone)
+                    for ref, over in ((UnitRef("Pod", pod.key), pod.uid in beyond),)
+                ]
+                continue
             unit, partial = (block.ref, False) if whole else (part.ref, len(gone) < len(part.bound))
             texts: dict[int, str] = {}
             for slot in gone:
@@ -108,12 +118,18 @@ def spared(units: Units, choice: Choice) -> tuple[Spared, ...]:
     taken = set(choice.taken)
     touched = units.touched(taken)
     partly = [b for b in touched if b.whole and not units.is_whole(b, taken)]
-    out = [Spared(b.ref, "only members beyond its minimum leave") for b in partly]
+    out = [Spared(b.ref, _only_some(b)) for b in partly]
     out += [Spared(ref, reason) for ref, reason in units.spared]
     numbers = {b.number for b in touched}
     out += [Spared(b.ref, "the gang fits without its room") for b in units.blocks if b.number not in numbers]
     out += _loose(units, taken, "the gang fits without its room")
     return _listed(out)
+
+
+def _only_some(block: Block) -> str:
+    if all(part.grouped for part in block.parts):
+        return "only members beyond its minimum leave"
+    return "only pods leave whose loss it survives"
 
 
 def _loose(units: Units, taken: Collection[int], reason: str) -> list[Spared]:
@@ -155,11 +171,16 @@ def _why_none(units: Units) -> str:
 def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
     """Why there is no set of victims. ``budgets`` are given where they may not be broken."""
     if units is not None and units.over_budgets:
-        text = f"the gang would fit only if more pods were evicted than {_budgets(units.over_budgets)}"
+        allowed = _budgets(units.over_budgets)
+        text = f"the gang would fit only if more pods were evicted than {allowed}"
+        if units.unproven:
+            text = f"no victims were found within what {allowed}"
     elif units is None or units.empty:
         text = "no lower-priority pods that may be evicted where the gang could run"
     elif units.cut_short:
         text = "the search for victims was cut short before it found any that would make the gang fit"
+    elif units.unproven:
+        text = "no victims were found that would make the gang fit"
     else:
         count = len(units.everything())
         text = f"the gang would not fit even if all {count} lower-priority pods were evicted"

@@ -1,42 +1,37 @@
-"""Would the gang run if these pods left? Several ways to know; the cheapest that is right for the gang is taken.
+"""Would the gang run if these pods left? Counted where that is exact, placed for real by all filters where it is not.
 
-Members that are alike are counted: a node holds so many, the sum must reach the number of members (:mod:`.counted`),
-also when a domain may hold one or an even share only (:mod:`.domains`). That is exact. A large gang of several shapes
-is packed, and the packing repaired (:mod:`.packed`). Everything else is placed for real in the simulation.
+Members that are alike are counted: a node holds so many, rules between them say how many count (:mod:`.rules`), and the
+sum must reach their number. Everything else is placed in the simulation, as it will be when the gang is bound; counting
+each kind of members by itself then says at once that some pod cannot come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 
-from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.arrays import Bools, Floats, Ints, isin
 from gangsched.core.planning.arrangement import MAX_MEMBERS
 from gangsched.core.planning.placement import Placer, Want
-from gangsched.core.preemption.apart import apart_fit
-from gangsched.core.preemption.arranged import arranged_fit
-from gangsched.core.preemption.counted import CountedFit
-from gangsched.core.preemption.domains import domain_fit
-from gangsched.core.preemption.estimate import GUESSED_PER_STEP, PART, Estimate
-from gangsched.core.preemption.fewest import Room
-from gangsched.core.preemption.packed import PackedFit
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.preemption.demand import Demand
+from gangsched.core.preemption.free import FreeRoom
+from gangsched.core.preemption.rules import Span
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.snapshot import Floats, Ints
-from gangsched.model.records import Pod
 
-#: Pods that are lifted from the simulation or dropped into it, one by one, in about one step.
-_MOVED_PER_STEP = 20
-#: From so many moves on the simulation is built up anew.
-_JOURNAL = 20_000
+#: Pods that are lifted from a simulation one by one, because a filter follows each, in about one search step.
+_LIFTED_PER_STEP = 20
+#: Weight of a part of a member among whole ones.
+_HINT = 1e-3
 
 
 class Fit(Protocol):
-    """A simulated cluster from which pods are taken and to which they are given back."""
+    """A simulated cluster from which pods (slots) are taken and to which they are given back."""
 
     steps: int  # search steps spent in here beside one per question
+    exact: bool  # an answer is the same however it was come by
     monotone: bool  # taking more pods never makes the gang fit less
 
     def take(self, slots: Ints) -> None:
@@ -48,22 +43,14 @@ class Fit(Protocol):
     def fits(self) -> bool:
         """Does the gang fit now?"""
 
-    def shortfall(self) -> float:
-        """How far the gang is from fitting; 0 or less when it fits. Smaller is better, fractions count progress."""
+    def may_return(self, options: Sequence[Ints]) -> Bools:
+        """``(options,)``: False where the gang, which fits now, would certainly not fit with this option back."""
 
-    def lacking(self) -> Room | None:
-        """The room for equal members that is missing; None where room is not all that counts."""
+    def hint(self, rows: Mapping[str, int]) -> None:
+        """Rows to try first for members (UIDs)."""
 
-    def holds(self, slot: int) -> tuple[float, ...]:
-        """What one pod holds of the resources that :meth:`lacking` counts, in the same order."""
-
-    def gains(self, options: Sequence[Ints], most_steps: int) -> Floats:
-        """By how much taking each option alone would reduce the shortfall, ``(len(options),)``; an estimate where
-        finding out would cost too much of ``most_steps``.
-        """
-
-    def rows(self, taken: frozenset[int]) -> dict[str, int]:
-        """Rows that members (by UID) are known to fit on with these slots taken; empty where any will do."""
+    def rows(self) -> dict[str, int]:
+        """Rows on which members (by UID) fit now; empty where placing them is no search."""
 
     def save(self) -> Any:
         """The present state, for :meth:`restore`."""
@@ -72,155 +59,274 @@ class Fit(Protocol):
         """Back to a saved state."""
 
 
+class CountedFit(FreeRoom):
+    """For members that are alike: ``needed`` of those of kind ``kind`` of the demand."""
+
+    def __init__(self, sim: Simulation, demand: Demand, kind: int = 0, *, alone: bool = True) -> None:
+        super().__init__(sim, demand.index)
+        self.steps = 0
+        self.exact = True
+        self._amounts = demand.request[kind]
+        self._allowed = demand.mask[kind]
+        self._needed = demand.need[kind]
+        rules = demand.rules
+        bars = [bar for bar in rules.bars if bar.of == kind and (alone or not bar.company)]
+        self._bars = [msgspec.structs.replace(bar, counts=bar.counts.copy()) for bar in bars]
+        self._span: Span | None = None
+        if alone and rules.span is not None:
+            self._span = msgspec.structs.replace(rules.span, counts=rules.span.counts.copy())
+        self._most = np.inf if not rules.exclusive[kind, kind] else 1.0
+        self.monotone = rules.monotone
+        self._rowed = self._table.row
+        self._count_all()
+
+    def _count(self, free: Floats, allowed: Bools) -> Floats:
+        """Whole members that fit per node."""
+        used = self._amounts > 0
+        room = (free[used] / self._amounts[used, None]).min(axis=0) if used.any() else np.full(free.shape[1], np.inf)
+        room = np.floor(np.clip(room, 0.0, min(self._most, float(self._needed))))
+        return np.asarray(np.where(allowed, room, 0.0))
+
+    def _count_all(self) -> None:
+        self._room = self._count(self.free, self._allowed)
+        self._closed()
+
+    def _closed(self) -> None:
+        """What holds when bars have opened or closed."""
+        self._open = np.ones(len(self._room), dtype=np.bool_)
+        for bar in self._bars:
+            self._open &= bar.open()
+
+    def take(self, slots: Ints) -> None:
+        self._move(slots, +1)
+
+    def give_back(self, slots: Ints) -> None:
+        self._move(slots, -1)
+
+    def _move(self, slots: Ints, sign: int) -> None:
+        if not len(slots):
+            return
+        rows, amounts = self.held(slots)
+        self.free[:, rows] += sign * amounts
+        self._room[rows] = self._count(self.free[:, rows], self._allowed[rows])
+        there = slots[self._rowed[slots] >= 0]
+        moved = [bar.shift(there, self._rowed[there], -sign) for bar in self._bars]
+        if any(moved):
+            self._closed()
+        if self._span is not None:
+            hit = there[self._span.hits[there]]
+            codes = self._span.code[self._rowed[hit]]
+            np.add.at(self._span.counts, codes[codes >= 0], -sign)
+
+    def room(self) -> Floats:
+        """``(N,)`` members that each node holds by itself."""
+        return np.where(self._open, self._room, 0.0)
+
+    def _held(self, room: Floats) -> float:
+        return self._span.held(room) if self._span is not None else float(room.sum())
+
+    def fits(self) -> bool:
+        return self._held(self.room()) >= self._needed
+
+    def missing(self) -> float:
+        """How many members do not fit now; less than 0 where more than enough do."""
+        return self._needed - self._held(self.room())
+
+    def gains(self, options: Sequence[Ints]) -> Floats:
+        """``(options,)`` how many more members nodes hold by themselves with each option gone; a part of the next one
+        counts a thousandth, as a sense of direction.
+        """
+        if not options:
+            return np.zeros(0)
+        pairs = self.pairs(options)
+        free = self.free[:, pairs.rows]
+        used = self._amounts > 0
+        asked = self._amounts[used, None]
+        most = min(self._most, float(self._needed))
+        now, then = ((f[used] / asked).min(axis=0).clip(0.0, most) for f in (free, free + pairs.amounts))
+        gain = np.floor(then) - np.floor(now) + _HINT * ((then % 1.0) - (now % 1.0))
+        gain[~self._allowed[pairs.rows]] = 0.0
+        return np.asarray(np.bincount(pairs.owner, weights=gain, minlength=len(options)), dtype=np.float64)
+
+    def may_return(self, options: Sequence[Ints]) -> Bools:
+        if not options:
+            return np.zeros(0, dtype=np.bool_)
+        pairs = self.pairs(options)
+        after = self._count(self.free[:, pairs.rows] - pairs.amounts, self._allowed[pairs.rows])
+        lost = np.where(self._open[pairs.rows], self._room[pairs.rows] - after, 0.0)
+        span = self._span
+        if span is None:
+            spare = float(self.room().sum()) - self._needed
+            return np.asarray(np.bincount(pairs.owner, weights=lost, minlength=len(options)) <= spare)
+        return self._by_domain(pairs.owner, pairs.rows, lost, len(options))
+
+    def _by_domain(self, owner: Ints, rows: Ints, lost: Floats, options: int) -> Bools:
+        """The same where a rule spans domains: options that lose the same in the same domains are asked about once.
+
+        Pods that the rule counts itself change more than room, and stay candidates.
+        """
+        span = self._span
+        assert span is not None
+        out = np.ones(options, dtype=np.bool_)
+        room = self.room()
+        inside = span.code >= 0
+        by_domain: Floats = np.bincount(span.code[inside], weights=room[inside], minlength=span.size).astype(np.float64)
+        outside = float(room[~inside].sum())
+        some = np.flatnonzero(lost > 0)
+        losses: dict[int, list[tuple[int, float]]] = {}
+        for n in some.tolist():
+            losses.setdefault(int(owner[n]), []).append((int(span.code[rows[n]]), float(lost[n])))
+        known: dict[tuple[tuple[int, float], ...], bool] = {}
+        for option, found in losses.items():
+            sums: dict[int, float] = {}
+            for code, amount in found:
+                sums[code] = sums.get(code, 0.0) + amount
+            key = tuple(sorted(sums.items()))
+            if key not in known:
+                left = by_domain.copy()
+                for code, amount in key:
+                    if code >= 0:
+                        left[code] -= amount
+                held = span.held_by_domain(left, outside - sums.get(-1, 0.0))
+                known[key] = held >= self._needed
+            out[option] = known[key]
+        return out
+
+    def hint(self, rows: Mapping[str, int]) -> None:
+        return
+
+    def rows(self) -> dict[str, int]:
+        return {}
+
+    def save(self) -> Any:
+        counts = [bar.counts.copy() for bar in self._bars]
+        return self.free.copy(), self._room.copy(), counts, None if self._span is None else self._span.counts.copy()
+
+    def restore(self, state: Any) -> None:
+        free, room, counts, span = state
+        self.free[:], self._room[:] = free, room
+        for bar, count in zip(self._bars, counts, strict=True):
+            bar.counts[:] = count
+        if self._span is not None:
+            self._span.counts[:] = span
+        self._closed()
+
+
 class PlacedFit:
-    """For gangs of several classes or with rules that see other pods: place all members, every time.
+    """For gangs of several kinds, or with rules that cannot be counted: the members are placed, every time."""
 
-    What is known is used: taking more than a set that is enough is enough, less than one that is not is not. That
-    holds unless members need other pods near them or spread over what is there.
-    """
-
-    def __init__(self, sim: Simulation, placer: Placer, wants: Sequence[Want]) -> None:
+    def __init__(self, sim: Simulation, placer: Placer, wants: Sequence[Want], demand: Demand) -> None:
         self._sim = sim
         self._placer = placer
         self._wants = wants
-        self._taken: set[int] = set()
-        self._lifted: set[int] = set()  # of them, what the simulation shows
-        self._base = sim.mark()
-        self._shortfall: dict[frozenset[int], float] = {}
-        self._rows: dict[frozenset[int], dict[str, int]] = {}
-        self._failed: list[frozenset[int]] = []
-        shapes = [p.shape for want in wants for p in want.members]
-        self.monotone = not any(shape.affinity or shape.spread for shape in shapes) and all(
-            placer.pipeline.monotone(sim.snapshot.class_of(p), sim) for p in _one_of_each(sim, _members(wants))
-        )
+        self._taken: Bools = np.zeros(sim.snapshot.table.size, dtype=np.bool_)
+        self._rows: dict[str, int] = {}
+        self._answer: bool | None = None
+        self._demand = demand
+        self._slack: Floats | None = None  # room beside the members where they were placed last
+        #: Large enough that moving members is looked at one by one.
+        self._large = sum(demand.need) > MAX_MEMBERS and demand.common is None
+        #: What each kind, or several together at their least, would need: necessary, and quick to count.
+        self._needs = [CountedFit(sim, part, alone=False) for part in demand.parts()]
+        self._follows = any(placer.pipeline.watching(c, sim) for c in demand.classes)
+        self.monotone = demand.rules.monotone
+        self.exact = False  # members that differ are placed in several orders, the first of which is where they were
         self.steps = 0
-        self._moved = 0  # pods that no step has been counted for yet
-        self._estimate = Estimate(sim, placer.pipeline, _members(wants))
 
     def take(self, slots: Ints) -> None:
-        self._taken.update(slots.tolist())
+        self._taken[slots] = True
+        self._answer = self._slack = None
+        for need in self._needs:
+            need.take(slots)
 
     def give_back(self, slots: Ints) -> None:
-        self._taken.difference_update(slots.tolist())
-
-    def _show(self) -> None:
-        """Have the simulation show what is taken: only when the members are placed, since most pods come and go."""
-        gone, back = self._taken - self._lifted, self._lifted - self._taken
-        journal = self._sim.mark() - self._base
-        moved = len(gone) + len(back)
-        if journal > _JOURNAL or journal + len(self._taken) < moved:  # it would grow with every test of a long search
-            self._sim.rollback(self._base)
-            moved = journal + len(self._taken)
-            gone, back = self._taken, set()
-        for slot in sorted(back):
-            self._sim.drop(slot)
-        for slot in sorted(gone):
-            self._sim.lift(slot)
-        self._lifted = set(self._taken)
-        self._moved += moved
-        self.steps += self._moved // _MOVED_PER_STEP
-        self._moved %= _MOVED_PER_STEP
+        self._taken[slots] = False
+        self._answer = self._slack = None
+        for need in self._needs:
+            need.give_back(slots)
 
     def fits(self) -> bool:
-        key = frozenset(self._taken)
-        if self.monotone and key not in self._shortfall:
-            if any(key.issuperset(known) for known in self._rows):
-                return True
-            if any(key.issubset(known) for known in self._failed):
-                return False
-        return self.shortfall() <= 0
+        if self._answer is None:
+            self._answer = all(need.fits() for need in self._needs) and self._place()
+        return self._answer
 
-    def shortfall(self) -> float:
-        key = frozenset(self._taken)
-        found = self._shortfall.get(key)
-        if found is None:
-            self._show()
-            before = self._placer.looks
-            mark = self._sim.mark()
-            placed = self._placer.required(self._wants, self._sim, {})
-            self._sim.rollback(mark)
-            self.steps += self._placer.looks - before
-            found = self._shortfall[key] = float(len(placed.failed))
-            if placed.complete:
-                self._rows[key] = dict(placed.rows)
-            else:
-                self._failed.append(key)
-        return found
+    def _place(self) -> bool:
+        sim = self._sim
+        slots = np.flatnonzero(self._taken)
+        if self._follows:
+            self.steps += len(slots) // _LIFTED_PER_STEP
+        looks = self._placer.looks
+        mark = sim.mark()
+        sim.lift_all(slots)
+        placed = self._placer.required(self._wants, sim, self._rows)
+        sim.rollback(mark)
+        self.steps += self._placer.looks - looks
+        if placed.complete:
+            self._rows = dict(placed.rows)
+            self._slack = None
+        return placed.complete
 
-    def rows(self, taken: frozenset[int]) -> dict[str, int]:
-        """Where the members went, by UID, when these slots were taken, or fewer that were enough."""
-        if taken in self._rows:
-            return self._rows[taken]
-        return next((rows for known, rows in self._rows.items() if self.monotone and known <= taken), {})
-
-    def lacking(self) -> None:
-        """Other rules than room count too."""
-        return
-
-    def holds(self, slot: int) -> tuple[float, ...]:
-        return ()
-
-    def gains(self, options: Sequence[Ints], most_steps: int) -> Floats:
-        now = self.shortfall()
-        if len(options) * self.steps > most_steps * PART * len(self._shortfall):
-            self.steps += 1 + len(options) // GUESSED_PER_STEP
-            return self._estimate.gains(options, np.array(sorted(self._taken), dtype=np.int64))
-        out = np.zeros(len(options))
-        for n, option in enumerate(options):
-            self.take(option)
-            out[n] = now - self.shortfall()
-            self.give_back(option)
+    def may_return(self, options: Sequence[Ints]) -> Bools:
+        out = np.ones(len(options), dtype=np.bool_)
+        for need in self._needs:
+            out &= need.may_return(options)
+        if self._large:
+            for n in np.flatnonzero(out).tolist():
+                out[n] = self._may_move(options[n])
         return out
 
+    def _may_move(self, option: Ints) -> bool:
+        """Could members that this option displaces go elsewhere, each by itself? Asked of large gangs only: placing
+        all of them anew takes long, and finds next to nothing that moving single members does not.
+        """
+        room = self._needs[0]
+        if self._slack is None:
+            self._slack = room.free.copy()
+            for k, there in enumerate(self._rows_of_kinds()):
+                members = np.bincount(there, minlength=self._slack.shape[1])
+                self._slack -= self._demand.request[k][:, None] * members
+        rows, held = room.held(option)
+        short = rows[(self._slack[:, rows] < held).any(axis=0)]
+        if not len(short):
+            return True
+        for k, there in enumerate(self._rows_of_kinds()):
+            if isin(there, short).any():
+                asked = self._demand.request[k][:, None]
+                fine = (self._slack >= asked).all(axis=0) & self._demand.mask[k]
+                fine[short] = False
+                if fine.any():
+                    return True
+        return False
+
+    def _rows_of_kinds(self) -> list[Ints]:
+        """The rows that members of each kind are on."""
+        rows = self._rows
+        return [np.array([rows[p.uid] for p in m if p.uid in rows], dtype=np.int64) for m in self._demand.members]
+
+    def hint(self, rows: Mapping[str, int]) -> None:
+        self._rows = dict(rows)
+        self._answer = self._slack = None
+
+    def rows(self) -> dict[str, int]:
+        return dict(self._rows) if self.fits() else {}
+
     def save(self) -> Any:
-        return set(self._taken)
+        return self._taken.copy(), dict(self._rows)
 
     def restore(self, state: Any) -> None:
-        self._taken = set(state)
+        taken, rows = state
+        self.give_back(np.flatnonzero(self._taken & ~taken))
+        self.take(np.flatnonzero(taken & ~self._taken))
+        self._rows = dict(rows)
 
 
-def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want]) -> Fit:
+def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want], demand: Demand, taken: Collection[int] = ()) -> Fit:
     """The cheapest exact way to answer for this gang. The simulation is the base to take pods from."""
-    members = [p for want in wants for p in want.members]
-    classes = {sim.snapshot.class_of(p).ident for p in members}
-    first = sim.snapshot.class_of(members[0])
-    each = [sim.snapshot.class_of(p) for p in _one_of_each(sim, members)]
-    counts = all(placer.pipeline.only_counts(c, sim) for c in each)
-    if counts and _interchangeable(each, placer.pipeline, sim):
-        needed = sum(want.required for want in wants)
-        return CountedFit(sim, first, placer.pipeline.static_mask(first, sim), needed)
-    if counts and len(members) > MAX_MEMBERS:
-        return PackedFit(sim, placer.pipeline, wants)
-    if not placer.pipeline.knows_company():
-        return PlacedFit(sim, placer, wants)
-    if len(classes) > 1:
-        several = arranged_fit if len(members) <= MAX_MEMBERS else apart_fit
-        exact = several(sim, placer.pipeline, wants)
-        if exact is not None:
-            return exact
-    if len(classes) == 1:
-        needed = sum(want.required for want in wants)
-        found = domain_fit(sim, placer.pipeline, first, placer.pipeline.static_mask(first, sim), needed)
-        if found is not None:
-            return found
-    return PlacedFit(sim, placer, wants)
-
-
-def _interchangeable(classes: Sequence[PodClass], pipeline: Pipeline, sim: Simulation) -> bool:
-    """Do pods of these classes, limited by resources alone, ask for the same and may they go to the same nodes? Members
-    that differ in their volumes only are like this.
-    """
-    first = classes[0]
-    if any(c.shape is not first.shape for c in classes):
-        return False
-    mask = pipeline.static_mask(first, sim)
-    return all(np.array_equal(mask, pipeline.static_mask(c, sim)) for c in classes[1:])
-
-
-def _members(wants: Sequence[Want]) -> list[Pod]:
-    return [p for want in wants for p in want.members]
-
-
-def _one_of_each(sim: Simulation, members: Sequence[Pod]) -> list[Pod]:
-    """One member of each class."""
-    return list({sim.snapshot.class_of(p).ident: p for p in members}.values())
+    fit: Fit
+    if len(demand.need) == 1 and demand.common is None and demand.rules.complete:
+        fit = CountedFit(sim, demand)
+    else:
+        fit = PlacedFit(sim, placer, wants, demand)
+    if taken:
+        fit.take(np.array(sorted(taken), dtype=np.int64))
+    return fit

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gangsched.core.decision import UnitRef
+from gangsched.core.preemption.blocks import Block, Part, ref_of
 from gangsched.core.preemption.patience import Patience, member_too_young
-from gangsched.core.preemption.units import Block, Part, Units
+from gangsched.core.preemption.units import Units
 from gangsched.core.state.podtable import ASSUMED, PROTECTED
 from gangsched.core.state.snapshot import Ints
 from gangsched.model.records import GangId
@@ -28,7 +29,7 @@ def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str) -> Block 
         spec = units.membership.spec(gang)
         ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
         parts.append(Part(gang, ref, slots.tolist(), [], 0, spec.min_member if spec is not None else len(slots)))
-    ref = units.ref_of(parts)
+    ref = ref_of(parts)
     if not units.binding.isdisjoint(gangs):
         units.spared.append((ref, "it is being bound"))
         return None

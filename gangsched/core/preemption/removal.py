@@ -17,6 +17,7 @@ import msgspec
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.owners import survives
 from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.quota.stopping import STOPPED
 from gangsched.core.state.suspended import LENIENT, Suspendable, family_of
@@ -33,12 +34,12 @@ SUSPEND = "suspend"
 def by_suspension(
     victims: Sequence[Victim], world: World, options: Options, priority: int, budgets: Budgets
 ) -> tuple[Victim, ...]:
-    """The victims with those that leave with their Job or JobSet, by namespace/name.
+    """The victims by namespace/name, with how they leave: with their Job or JobSet where it would end otherwise and all
+    of its pods are victims, or where nothing would be left of the JobSet.
 
-    That is so where deleting them would end the Job, which would end its other pods too: these become victims as well.
-    A JobSet also leaves so when all of its pods are victims anyway: none of them counts then, and it comes back whole.
-    If one of them may not be evicted for a preemptor of ``priority``, or its budgets do not allow it where they may not
-    be broken, the Job's pods are deleted after all. So are members of a gang that goes on without them.
+    With a workload that quota lets go, its Job is suspended in any case, and its other pods become victims too. If one
+    of them may not be evicted for a preemptor of ``priority``, or its budgets do not allow it where they may not be
+    broken, the pods of the workload are deleted after all.
     """
     jobs = _by_job(victims, world) if world.jobs else []
     if not jobs:
@@ -46,7 +47,7 @@ def by_suspension(
     out = {v.uid: v for v in victims}
     for job, chosen in jobs:
         whole = _as_a_whole(job, chosen, out, world, options, priority, budgets)
-        if whole is None:
+        if whole is None or (whole[0] and not _holds_quota(chosen)):
             continue
         others, beyond = whole
         for pod in others:
@@ -161,13 +162,11 @@ def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World) -> bo
 
 def _would_fail(job: Job, chosen: Sequence[Victim], world: World) -> bool:
     """Would the Job fail if these were deleted? Others that are leaving may not have been counted yet."""
-    if job.ignores_disruption:
-        return False
     mine = {v.uid for v in chosen}
-    leaving = sum(
-        p.uid not in mine and (not p.live or p.uid in world.ledger.condemned) for p in world.suspended.pods_of(job)
-    )
-    return job.fails_on_disruption or job.failed + leaving + len(chosen) > job.backoff_limit
+    condemned = world.ledger.condemned
+    leaving = sum(p.uid not in mine and (not p.live or p.uid in condemned) for p in world.suspended.pods_of(job))
+    limit = survives(job, leaving)
+    return limit is not None and len(chosen) > limit
 
 
 def _by_job(victims: Iterable[Victim], world: World) -> list[tuple[Suspendable, list[Victim]]]:
@@ -185,10 +184,10 @@ def _by_job(victims: Iterable[Victim], world: World) -> list[tuple[Suspendable, 
 
 def _with_job(victim: Victim, job: Suspendable) -> Victim:
     """A victim that leaves with its Job; if it has no group, the Job is its unit."""
-    if victim.unit.kind != "Pod":
+    unit = UnitRef(family_of(job), job.key)
+    if victim.unit.kind != "Pod" and victim.unit != unit:
         return msgspec.structs.replace(victim, method=SUSPEND)
-    why = f"{victim.why}; {_whole(job)}"
-    return msgspec.structs.replace(victim, method=SUSPEND, unit=UnitRef(family_of(job), job.key), why=why)
+    return msgspec.structs.replace(victim, method=SUSPEND, unit=unit, why=f"{victim.why}; {_whole(job)}")
 
 
 def _whole(job: Suspendable) -> str:

@@ -1,200 +1,419 @@
-"""The state of one search: what is taken, whether the gang fits, what it costs, what was spent."""
+"""The search for victims: a complete plan first, then a better one, and how good it is.
+
+1. Without any budget broken, and with as little as possible at high priorities: the lowest priority up to which pods
+   have to leave is found by counting, and places for the members are searched there (:mod:`.settle`), with gangs
+   interrupted where single pods are not enough (:mod:`.gangs`). This ends with a plan that works.
+2. As long as the budget of steps lasts, other gangs are tried, and all ways when there are few units.
+3. Whatever is not needed comes back (:mod:`.reprieve`), and :mod:`.lower_bound` says how far from the least harm that
+is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import Bools, Floats, Ints
+from gangsched.core.decision import Gap
+from gangsched.core.planning.placement import Placer, Want
 from gangsched.core.planning.watchdog import Watchdog
+from gangsched.core.preemption.branch_and_bound import BranchAndBound
 from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.fit import Fit
+from gangsched.core.preemption.candidates import Candidates
+from gangsched.core.preemption.demand import Demand, demands_of
+from gangsched.core.preemption.fit import CountedFit, Fit, fit_for
+from gangsched.core.preemption.gangs import Interruptions
 from gangsched.core.preemption.harm import Harm, harm, share_of
-from gangsched.core.preemption.units import Block, Units
-from gangsched.core.state.snapshot import Floats, Ints
+from gangsched.core.preemption.lower_bound import Floor, LowerBound, gap
+from gangsched.core.preemption.places import MAY, STAYS, Offer, Places
+from gangsched.core.preemption.prices import Prices, Tariff
+from gangsched.core.preemption.reprieve import Returnable, reprieve
+from gangsched.core.preemption.settle import Settled, Settler
+from gangsched.core.preemption.units import Units
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Snapshot
+
+#: Nodes x pods looked at in about one step.
+_PER_STEP = 3000
+#: Up to so many candidates, all sets of pods of a node are looked at in the end.
+_THOROUGH = 400
+#: Questions for less work lost, where it is proven that no other choice breaks or interrupts less.
+_WORK_LOOKS = 300
 
 
-class Item(msgspec.Struct, frozen=True):
-    """Something that is taken or given back at once: a whole block (``single`` = -1), or one pod."""
+class Choice(msgspec.Struct, frozen=True):
+    """The victims: slots of the pod table; what they cost; what it took to find them.
 
-    block: Block
-    level: int
-    slots: tuple[int, ...]
-    size: float
-    work: float
-    name: str
-    single: int = -1
+    ``rows`` are nodes on which members (by UID) are known to fit then; empty where placing them is no search. No plan
+    does less harm than ``floor``.
+    """
+
+    taken: frozenset[int]
+    harm: Harm
+    steps: int
+    stopped: bool
+    rows: dict[str, int]
+    floor: Floor | None = None
+
+    @property
+    def gap(self) -> Gap | None:
+        """How far the harm may be from the least; None if it is the least."""
+        return None if self.floor is None else gap(self.harm, self.floor)
 
 
-#: A step is one look at the cluster; looking at more pods than this at once counts as more steps.
-PODS_PER_STEP = 400
+def work_lost(snapshot: Snapshot, cluster: Mapping[str, float], now: float) -> Floats:
+    """``(slots,)`` the work that would be lost with each pod: share of the cluster x seconds."""
+    table = snapshot.table
+    shares = np.array([share_of(shape.requests, cluster) for shape in snapshot.shapes])
+    sizes = shares[table.shape[: table.size]] if len(shares) else np.zeros(table.size)
+    return np.asarray(sizes * np.maximum(0.0, now - table.started[: table.size]))
 
 
-class SearchState:
-    """``fit`` is a simulated cluster with nothing taken; ``max_steps`` and the ``watchdog`` bound the search."""
+class Search:
+    """One search for the least harmful choice of ``units`` that makes room for ``wants`` in the simulation ``sim``, in
+    which nothing has been taken. ``cluster`` has the allocatable amount of each resource; ``max_steps`` and the
+    ``watchdog`` bound what is tried beyond the first plan; with ``strict`` no budget is exceeded.
+    """
 
     def __init__(
         self,
         units: Units,
-        fit: Fit,
+        sim: Simulation,
+        placer: Placer,
+        wants: Sequence[Want],
         budgets: Budgets,
         cluster: Mapping[str, float],
         now: float,
         max_steps: int,
         watchdog: Watchdog,
+        *,
+        strict: bool = False,
     ) -> None:
         self.units = units
         self.budgets = budgets
         self.cluster = cluster
         self.now = now
         self.max_steps = max_steps
+        self.strict = strict
         self._watchdog = watchdog
-        self.steps = 0
         self.stopped = False
-        self.fit = fit
-        self.taken: set[int] = set()
-        self._wholes: dict[int, Item] = {}
-        self._sizes, self._works = self._columns()
+        self.steps = 0
+        self._demands = demands_of(sim, placer.pipeline, wants)
+        self.fit: Fit = fit_for(sim, placer, wants, self._demands[0])
+        demand = self._demands[0]
+        self._free: Floats = np.ascontiguousarray(sim.free[demand.index])
+        short = np.maximum(demand.request.max(axis=0)[:, None] - np.maximum(self._free, 0.0), 0.0)
+        self.works = work_lost(units.snapshot, cluster, now)
+        self.candidates = Candidates(units, budgets, demand.index, short, self.works)
+        self._sim = sim
+        self._proved_none = False
+        self._company: Bools = np.zeros(len(self.candidates), dtype=np.bool_)
+        self._looks = -1
+        self._places: list[Places] = []
+        self._workers: list[Places | Interruptions | LowerBound] = []
+        self._bound = LowerBound(self.candidates, demand, self._free)
+        self._workers.append(self._bound)
 
-    def _columns(self) -> tuple[Floats, Floats]:
-        """Per slot: the share of the cluster that the pod holds, and the work that would be lost with it."""
-        table = self.units.snapshot.table
-        shares = np.array([share_of(shape.requests, self.cluster) for shape in self.units.snapshot.shapes])
-        sizes = shares[table.shape[: table.size]] if len(shares) else np.zeros(table.size)
-        return sizes, sizes * np.maximum(0.0, self.now - table.started[: table.size])
+    # -- the whole search ----------------------------------------------------------------------------------
 
-    def _spend(self, steps: int) -> bool:
-        self.steps += steps
-        return not self._exhausted()
+    def run(self) -> Choice | None:
+        """The least harmful choice found; None when none was found. ``units`` says then what is known of why not."""
+        best: tuple[Harm, frozenset[int], dict[str, int]] | None = None
+        for found in self._found():
+            if best is None or found[0] < best[0]:
+                best = found
+        tried = self._tried(best)
+        if tried is None:
+            self._note_refusal()
+            return None
+        cost, taken, rows = tried
+        least = self._bound.floor(cost)
+        return Choice(taken, cost, self.spent, self.stopped, rows, least)
 
-    def _spent(self) -> int:
-        return self.steps + self.fit.steps
+    def _found(self) -> Iterator[tuple[Harm, frozenset[int], dict[str, int]]]:
+        """Plans that work and from which nothing can be put back."""
+        for demand in self._demands:
+            places = Places(self.candidates, demand, self._free)
+            self._places.append(places)
+            self._company |= places.company
+            self._workers.append(places)
+            for choices in self._settled(demand, places):
+                plans = [plan for one in choices if (plan := self._checked(demand, one)) is not None]
+                yield from plans
+                if plans:
+                    break
 
-    def _left(self) -> int:
-        """Steps that may still be spent."""
-        return max(0, self.max_steps - self._spent())
-
-    def _gains(self, options: Sequence[Ints]) -> Floats:
-        """By how much taking each option alone would reduce the shortfall, as far as the budget lets one look."""
-        self.steps += 1 + sum(map(len, options)) // PODS_PER_STEP
-        return self.fit.gains(options, self._left())
-
-    def _everything(self) -> tuple[Ints, Ints]:
-        """``(slots, levels)``: all that may leave at first, and the priority that each counts under."""
-        blocks, priority = self.units.blocks, self.units.snapshot.table.priority
-        wholes = [b for b in blocks if b.whole]
-        singles: Ints = np.array([s for b in blocks if not b.whole for s in self.surplus(b)], dtype=np.int64)
-        singles = np.concatenate([singles, self.units.loose])
-        slots = np.concatenate([*(b.array for b in wholes), singles])
-        levels = np.repeat([b.priority for b in wholes] or [0], [len(b.array) for b in wholes] or [0])
-        return slots, np.concatenate([levels, priority[singles]])
-
-    def _taken_items(self) -> list[Item]:
-        """What of the blocks is taken: whole blocks, and single pods of others."""
-        wholes = [b for b in self.units.blocks if b.whole and self.taken.issuperset(b.whole)]
-        self._weigh(wholes)
-        others = (b for b in self.units.blocks if not b.whole)
-        return [self._whole(b) for b in wholes] + [
-            self._single(b, s) for b in others for s in b.singles if s in self.taken
-        ]
-
-    def _loose_left(self) -> Ints:
-        """Of the pods that are kept as an array, those that are taken."""
-        return np.array(self.units.loose_taken(self.taken), dtype=np.int64)
-
-    def _whole(self, block: Block) -> Item:
-        if block.number not in self._wholes:
-            self._weigh([block])
-        return self._wholes[block.number]
-
-    def _weigh(self, blocks: Sequence[Block]) -> None:
-        """The items of these blocks as wholes, weighed in one go."""
-        if not blocks:
+    def _note_refusal(self) -> None:
+        """Say in ``units`` what is known of why there is no choice: that there is none, or that none was found."""
+        closed = self._closed()
+        if not self._fits_without(np.zeros_like(closed)):
             return
-        starts = np.cumsum([0] + [len(b.whole) for b in blocks])[:-1]
-        slots = np.concatenate([b.array for b in blocks])
-        sizes = np.add.reduceat(self._sizes[slots], starts).tolist()
-        works = np.add.reduceat(self._works[slots], starts).tolist()
-        for block, size, work in zip(blocks, sizes, works, strict=True):
-            self._wholes[block.number] = Item(block, block.priority, tuple(block.whole), size, work, block.ref.name)
+        if self.strict and closed.any() and not self._fits_without(closed):
+            self._proved_none = True
+        self.units.unproven = not self._proved_none
+        self.units.cut_short = self.units.unproven and self.stopped
+        if self.strict:
+            for demand, places in zip(self._demands, self._places, strict=True):
+                for choices in self._up_from(demand, places, places.company & False, hard=False):
+                    plan = self._checked(demand, choices[0])
+                    if plan is not None and plan[0].beyond_budget:
+                        self.units.over_budgets = self._exceeded(plan[1])
+                        return
 
-    def _single(self, block: Block, slot: int) -> Item:
-        pod = self.units.pod(slot)
-        return Item(block, pod.priority, (slot,), float(self._sizes[slot]), float(self._works[slot]), pod.key, slot)
+    def _exceeded(self, taken: frozenset[int]) -> tuple[str, ...]:
+        """The budgets (namespace/name) that these victims would exceed."""
+        pods = [self.units.pod(s) for s in sorted(taken)]
+        beyond = self.budgets.beyond(pods)
+        return tuple(sorted({key for p in pods if p.uid in beyond for key in self.budgets.keys(p)}))
 
-    def _single_of(self, slot: int) -> Item:
-        return self._single(self.units.block_of(slot), slot)
+    def _fits_without(self, stays: Bools) -> bool:
+        """Does the gang fit with everything gone that may leave, those that stay aside? Their units stay whole."""
+        c = self.candidates
+        gone = ~stays
+        for unit in c.units_of:
+            if unit.whole and stays[unit.pods].any():
+                gone[unit.pods] &= c.single[unit.pods]
+        offer = Offer(np.where(gone, MAY, STAYS), np.zeros(len(c), dtype=np.complex128))
+        if not any(places.possible(offer) for places in self._places):
+            return False
+        base = self.fit.save()
+        self.fit.take(c.slot[gone])
+        fits = self.fit.fits() or not self.fit.monotone
+        self.fit.restore(base)
+        return fits
 
-    def _loose_item(self, slot: int) -> Item:
-        return self._single(self.units.single_block(slot), slot)
+    def _closed(self) -> Bools:
+        """``(V,)``: pods under a budget that lets none go."""
+        closed = np.zeros(len(self.candidates), dtype=np.bool_)
+        for limited in self.candidates.limited:
+            if limited.budget and limited.limit <= 0:
+                closed[limited.pods] = True
+        return closed
 
-    def _is_taken(self, item: Item) -> bool:
-        return self.taken.issuperset(item.slots)
-
-    def surplus(self, block: Block) -> list[int]:
-        """Members that the block can do without, the least harmful and then the most useful first."""
-        rows = self.units.snapshot.table.row
-        crowd: dict[int, int] = {}
-        for slot in block.singles:
-            crowd[int(rows[slot])] = crowd.get(int(rows[slot]), 0) + 1
-        out: list[int] = []
-        for part in block.parts:
-            if not part.limit:
-                continue
-            ranked = part.single
-            if len(ranked) > part.limit:
-                ranked = sorted(
-                    ranked,
-                    key=lambda s: (
-                        self.units.pod(s).priority,
-                        -float(self._sizes[s]),
-                        -crowd[int(rows[s])],
-                        int(rows[s]),
-                        self.units.pod(s).key,
-                    ),
-                )
-            out.extend(ranked[: part.limit])
+    def price_by_domain(self, codes: Ints, domains: int) -> Prices:
+        """``(domains,)`` the least price of places in each domain as far as room tells: every pod by itself, a unit for
+        its pods' part. ``codes`` ``(N,)`` are the nodes' domains, -1 for none.
+        """
+        c = self.candidates
+        tariff = Tariff(c, np.ones(len(c), dtype=np.bool_))
+        price = tariff.pods + np.where(self._closed(), tariff.beyond, 0j)
+        sizes = np.array([len(u.slots) for u in c.units_of] + [1])
+        price = price + np.append(tariff.units, 0j)[c.unit] / sizes[c.unit]
+        offer = Offer(np.full(len(c), MAY), price, self._closed())
+        out: Prices = np.zeros(domains, dtype=np.complex128)
+        for part in self._demands[0].parts():
+            out = np.maximum(out, Places(c, part, self._free).price_by_domain(offer, codes, domains))
         return out
 
-    def _take(self, slots: Sequence[int], known: bool = False) -> None:
-        new = list(slots) if known else [s for s in slots if s not in self.taken]
-        self.taken.update(new)
-        self.fit.take(np.array(new, dtype=np.int64))
+    # -- places --------------------------------------------------------------------------------------------
 
-    def _give(self, slots: Sequence[int]) -> None:
-        there: Ints = np.array([s for s in slots if s in self.taken], dtype=np.int64)
-        self.taken.difference_update(there.tolist())
-        if len(there):
-            self.fit.give_back(there)
+    def _settled(self, demand: Demand, places: Places) -> Iterator[list[Settled]]:
+        """Choices of places, the first without a budget exceeded and with as little as possible at high priorities."""
+        c = self.candidates
+        limits = any(limited.budget for limited in c.limited)
+        for kept in (places.company, np.zeros_like(places.company)) if places.company.any() else (places.company,):
+            yield from self._up_from(demand, places, kept, hard=True)
+            if limits and not self.strict:
+                yield from self._up_from(demand, places, kept, hard=False)
 
-    def _give_back(self, slots: Sequence[int]) -> bool:
-        """Put these pods back if the gang still fits with them there; True when they stay."""
-        if not slots:
-            return True
-        if self._exhausted():
-            return False
-        self.steps += 1 + len(slots) // PODS_PER_STEP
-        array = np.array(slots, dtype=np.int64)
-        self.fit.give_back(array)
-        if self.fit.fits():
-            self.taken.difference_update(slots)
-            return True
-        self.fit.take(array)
-        return False
+    def _up_from(self, demand: Demand, places: Places, kept: Bools, *, hard: bool) -> Iterator[list[Settled]]:
+        """With pods up to ever higher priorities, those ``kept`` aside: the best choice; and where all filters may see
+        it differently the first too, so that a longer search is never worse than a shorter one.
+        """
+        c = self.candidates
+        closed = (self._closed() & hard) | kept
+        levels = np.sort(np.array(sorted(set(c.level.tolist())), dtype=np.int64))
+        if not len(levels):
+            levels = np.zeros(1, dtype=np.int64)
+        low, high = (0, len(levels) - 1) if hard else (len(levels) - 1, len(levels) - 1)
+        while low < high:
+            middle = (low + high) // 2
+            if self._possible(places, (c.level <= levels[middle]) & ~closed):
+                high = middle
+            else:
+                low = middle + 1
+        for level in levels[low:].tolist():
+            below = (c.level <= level) & ~closed
+            if not self._possible(places, below):
+                continue
+            tariff = Tariff(c, below)
+            settler = Settler(c, places, tariff, below, hard=hard)
+            usable = [
+                n for n, u in enumerate(c.units_of) if u.level <= level and not (u.whole and closed[u.pods].any())
+            ]
+            counts = [CountedFit(self._sim, part, alone=len(demand.need) == 1) for part in demand.parts()]
+            interruptions = Interruptions(settler, counts, self._late, self._proven)
+            self._workers.append(interruptions)
+            found = interruptions.search(usable)
+            if found is None:
+                continue
+            if places.ambiguous and len(c) <= _THOROUGH:
+                found = settler.refined(found)
+            first = interruptions.first
+            exact = len(demand.need) == 1 and demand.rules.complete
+            yield [found] if exact or first is None or first.units == found.units else [found, first]
 
-    def _fits(self) -> bool:
+    def _proven(self, settled: Settled) -> bool:
+        """Is it known that nothing breaks fewer budgets or interrupts less?"""
+        cost = settled.harm
+        if cost is None:
+            cost = self.harm_of(set(self.candidates.slots_of(settled.placing.gone, sorted(settled.units))))
+        return gap(cost, self._bound.floor(cost)) is None
+
+    def _possible(self, places: Places, below: Bools) -> bool:
+        return places.possible(Offer(np.where(below, MAY, STAYS), np.zeros(len(below), dtype=np.complex128)))
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def _checked(self, demand: Demand, settled: Settled) -> tuple[Harm, frozenset[int], dict[str, int]] | None:
+        """The plan with these places, with whatever is not needed put back; None when the members do not fit so."""
+        c, fit = self.candidates, self.fit
+        taken = c.slots_of(settled.placing.gone, sorted(settled.units))
+        base = fit.save()
+        fit.take(np.array(sorted(taken), dtype=np.int64))
+        fit.hint(_rows(demand, settled.placing.counts))
+        if not fit.fits():
+            taken = self._enlarged(settled, taken)
+        if not taken:
+            fit.restore(base)
+            return None
+        spent = fit.steps
+        back = reprieve(fit, self._returnable(taken))
+        fit.steps = spent
+        left = taken.difference(s for slots in back for s in slots.tolist())
+        rows = fit.rows()
+        fit.restore(base)
+        return self.harm_of(set(left)), left, rows
+
+    def _enlarged(self, settled: Settled, taken: frozenset[int]) -> frozenset[int]:
+        """More victims until all filters agree: single pods and then whole units, those on the nodes that are the
+        cheapest for members first; none if they never do.
+        """
+        c, fit = self.candidates, self.fit
+        legal = self._legal(settled)
+        legal = legal[~self._company[legal]] if not self._company[legal].all() else legal
+        price = np.zeros(len(c.count))
+        np.add.at(price, c.row[legal], 1.0 + 1e6 * (c.level[legal] - c.level.min(initial=0)))
+        used = settled.placing.counts.any(axis=0)
+        order = np.lexsort((np.arange(len(price)), price, ~used))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        closed = self._closed()
+        out = set(taken)
+        for units in ([], [u for u in c.units_of if u.whole and not (self.strict and closed[u.pods].any())]):
+            most = max(4, 2 * int(used.sum()))
+            while True:
+                more = set(c.slot[legal[rank[c.row[legal]] < most]].tolist())
+                for unit in units:
+                    if (rank[c.row[unit.pods]] < most).any():
+                        more.update(unit.slots.tolist())
+                fit.take(np.array(sorted(more - out), dtype=np.int64))
+                out |= more
+                if fit.fits():
+                    exceeded = self.strict and self.budgets.beyond([self.units.pod(s) for s in sorted(out)])
+                    return frozenset() if exceeded else frozenset(out)
+                if most >= len(order):
+                    break
+                most *= 4
+        return frozenset()
+
+    def _legal(self, settled: Settled) -> Ints:
+        """Indices of pods that may leave together with the units of this choice, within all limits."""
+        c = self.candidates
+        fine = c.single.copy()
+        freed = {n for u in settled.units for n in c.units_of[u].limited}
+        for number, limited in enumerate(c.limited):
+            if number not in freed and not (limited.budget and not self.strict):
+                first = np.argsort(~settled.placing.gone[limited.pods], kind="stable")
+                fine[limited.pods[first][limited.limit :]] = False
+        return np.flatnonzero(fine)
+
+    def _returnable(self, taken: frozenset[int]) -> list[Returnable]:
+        """The units of these victims as they can come back."""
+        units = self.units
+        table = units.snapshot.table
+        wholes = [b for b in units.touched(taken) if b.whole and units.is_whole(b, set(taken))]
+        beyond: set[str] = set()
+        if self.budgets:
+            beyond = self.budgets.beyond([units.pod(s) for s in sorted(taken)])
+        exceeds = {s for s in taken if units.pod(s).uid in beyond} if beyond else beyond
+        gone = {s for block in wholes for s in block.whole}
+        out = []
+        for block in wholes:
+            spared = set(units.surplus(block, self.works))
+            core = np.array([s for s in block.whole if s not in spared], dtype=np.int64)
+            work = float(self.works[block.array].sum())
+            order = (exceeds.isdisjoint(block.whole), -block.priority, 0, -len(block.whole), -work, block.ref.name)
+            out.append(Returnable(block.array, core if spared else core[:0], order))
+        singles = np.array(sorted(taken - gone), dtype=np.int64)
+        crowd = np.bincount(np.maximum(table.row[singles], 0), minlength=units.snapshot.size)
+        for slot in singles.tolist():
+            row = int(table.row[slot])
+            order = (
+                slot not in exceeds,
+                -int(table.priority[slot]),
+                1,
+                -int(crowd[row]),
+                -float(self.works[slot]),
+                f"{row:06d} {table.tie[slot]}",
+            )
+            out.append(Returnable(np.array([slot], dtype=np.int64), singles[:0], order))
+        return out
+
+    # -- few units -----------------------------------------------------------------------------------------
+
+    def _tried(
+        self, best: tuple[Harm, frozenset[int], dict[str, int]] | None
+    ) -> tuple[Harm, frozenset[int], dict[str, int]] | None:
+        """With few units, look through everything that could be better."""
+        exact = BranchAndBound(
+            self.units, self.fit, self.harm_of, self._look, self.works, self.budgets, strict=self.strict
+        )
+        if not exact.small:
+            return best
+        self._looks = _WORK_LOOKS if best is not None and gap(best[0], self._bound.floor(best[0])) is None else -1
+        cost, taken = exact.run(best[0] if best is not None else None, best[1] if best is not None else frozenset())
+        if cost is None:
+            self._proved_none = exact.complete
+            return None
+        if best is not None and taken == best[1]:
+            return best
+        base = self.fit.save()
+        self.fit.take(np.array(sorted(taken), dtype=np.int64))
+        rows = self.fit.rows()
+        self.fit.restore(base)
+        return cost, taken, rows
+
+    def _look(self) -> bool:
+        """One more question; False when the budget does not allow it."""
         self.steps += 1
-        return self.fit.fits()
+        self._looks -= 1
+        return self._looks != 0 and not self._late()
 
-    def _harm(self) -> Harm:
-        return self._harm_of(self.taken)
+    # -- what it costs -------------------------------------------------------------------------------------
 
-    def _harm_of(self, taken: set[int]) -> Harm:
+    def harm_of(self, taken: set[int]) -> Harm:
+        """The harm of these slots."""
         losses, interrupted = self.units.losses(taken)
         return harm(losses, interrupted, self.budgets, self.cluster, self.now)
 
-    def _exhausted(self) -> bool:
-        if self._spent() >= self.max_steps or self._watchdog.barks():
+    @property
+    def spent(self) -> int:
+        """Steps spent."""
+        return self.steps + self.fit.steps + sum(worker.work for worker in self._workers) // _PER_STEP
+
+    def _late(self) -> bool:
+        if self.spent >= self.max_steps or self._watchdog.barks():
             self.stopped = True
         return self.stopped
+
+
+def _rows(demand: Demand, counts: Ints) -> dict[str, int]:
+    """A row for each member: those of a kind by name, nodes in order."""
+    out: dict[str, int] = {}
+    for members, here in zip(demand.members, counts, strict=True):
+        rows = np.repeat(np.arange(len(here)), here).tolist()
+        out.update(zip((p.uid for p in members), rows, strict=False))
+    return out

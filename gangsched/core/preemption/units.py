@@ -1,107 +1,49 @@
-"""Victim units: what goes together or stays.
-
-A *block* is everything that may be taken of one gang (of one GangGroup, of one single pod): single pods up to a
-limit per gang, or the whole, everywhere in the cluster.
-"""
+"""Victim units: what goes together or stays."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Sequence
 
-import msgspec
 import numpy as np
 
-from gangsched.core.arrays import isin
+from gangsched.core.arrays import Bools, Floats, Ints, distinct, isin
 from gangsched.core.decision import UnitRef
 from gangsched.core.options import Options
+from gangsched.core.preemption.blocks import (
+    ELASTIC,
+    MINIMAL,
+    NO_SLOTS,
+    OFF,
+    Block,
+    Known,
+    Part,
+    by_key,
+    mode_of,
+    ref_of,
+)
 from gangsched.core.preemption.harm import Loss
+from gangsched.core.preemption.job_blocks import JobBlocks
+from gangsched.core.preemption.owners import Owners
 from gangsched.core.preemption.patience import Patience, member_too_young, too_young
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
-from gangsched.core.state.snapshot import Bools, Ints, Snapshot
+from gangsched.core.state.snapshot import Snapshot
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
 
-OFF, MINIMAL, ATOMIC, ELASTIC = "off", "minimal", "atomic", "elastic"
-
-
-#: More pods without a group than this are handled as an array.
-LOOSE_PODS = 1000
 #: At most so many pods without a group are listed as too young to be evicted.
 MANY_YOUNG = 100
-#: Up to so many numbers a set is quicker than sorting.
-_FEW = 200
-
-_NOTHING: Ints = np.zeros(0, dtype=np.int64)
-
-
-def _by_key(gang: GangId) -> tuple[str, str, str, str]:
-    return gang.namespace, gang.name, gang.family, gang.scheduler
-
-
-class Part(msgspec.Struct):
-    """One gang inside a block.
-
-    ``bound`` are the slots of its bound, live pods; ``single`` those of them that may be taken one by one, at
-    most ``limit`` of them; ``minimum`` is its min_member. ``counts`` is False where groups are ignored.
-    """
-
-    gang: GangId
-    ref: UnitRef
-    bound: list[int]
-    single: list[int]
-    limit: int
-    minimum: int
-    counts: bool = True
-
-
-class Block(msgspec.Struct):
-    """What may be taken together. ``whole`` are all its slots, or empty when it cannot be taken whole.
-
-    ``number`` is its own among all blocks; ``priority`` is that of the whole unit; ``ref`` names the whole unit. Blocks
-    are shared by decisions and not changed.
-    """
-
-    number: int
-    ref: UnitRef
-    parts: list[Part]
-    whole: list[int]
-    priority: int
-    array: Ints  # ``whole`` again, for array operations
-
-    @property
-    def singles(self) -> list[int]:
-        """Slots that may be taken one by one (each part up to its limit)."""
-        return [s for part in self.parts for s in part.single]
-
-
-class _Known(msgspec.Struct):
-    """The block of a gang all of whose live pods may be taken, as it was made from these settings and this group."""
-
-    options: Options
-    spec: Gang | None
-    block: Block
-
-
-def mode_of(spec: Gang | None, options: Options) -> str:
-    """How a gang may be taken apart: its own wish, as far as the options heed it, or what they say for all."""
-    mode = options.gang_mode
-    if spec is not None and spec.disruption == "gang":
-        return ATOMIC
-    if spec is not None and spec.disruption == "pod" and options.pod_disruption_mode == "honor":
-        return OFF if mode == OFF else MINIMAL
-    return mode
 
 
 class Units:
-    """The blocks that a preemptor may take from, and ``loose``: slots of pods without a group, if there are so many
-    that a block for each would cost more than the search.
+    """The blocks that a preemptor may take from, and ``loose``: slots of pods without a group, each a unit by itself.
 
     ``priority`` is the preemptor's; only strictly lower ones are taken. ``usable`` is ``(N,)``: nodes that some
     member could use; pods elsewhere are taken only as part of a whole unit. ``inviolable`` are slots of pods that
     their disruption budgets do not let go, ``condemned`` those that are to leave anyway. ``binding`` are gangs of ours
     whose bindings are on their way. ``patience`` says which pods have not run long enough at ``now``; ``eligible_at``
     is then the first moment at which more may be taken, and ``later`` the number of units that wait for such a moment.
+    ``owners`` says whose pods end together.
     """
 
     def __init__(
@@ -118,17 +60,20 @@ class Units:
         now: float = 0.0,
         queued: Collection[GangId] = (),
         condemned: Collection[int] = (),
+        owners: Owners | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.membership = membership
         self.options = options
         self.priority = priority
-        self._own = frozenset(own)
+        self.own = frozenset(own)
         self.inviolable = inviolable
         #: Budgets without which there would be a choice, where they may not be broken.
         self.over_budgets: tuple[str, ...] = ()
         #: The search ended before it had found a choice, or that there is none.
         self.cut_short = False
+        #: Nothing was found, and it is not proven that there is nothing.
+        self.unproven = False
         self.binding = frozenset(binding)
         self._usable = usable
         self.blocks: list[Block] = []
@@ -136,18 +81,19 @@ class Units:
         self._blocks_by_gang: dict[int, Block] | None = None
         self._everything: Ints | None = None
         self._never: Bools = np.zeros(0, dtype=np.bool_)
-        self._ok: Bools = np.zeros(0, dtype=np.bool_)
+        self.ok: Bools = np.zeros(0, dtype=np.bool_)
         self.spared: list[tuple[UnitRef, str]] = []
         self.eligible_at: float | None = None
         self.later = 0
         self.patience = patience if patience is not None and patience.longest else None
         self.now = now
-        self._young: dict[int, float] = {}
+        self.young: dict[int, float] = {}
         self._late: set[int] = set()
         #: By number of a block: why it may be taken, where that is not its priority.
         self.reasons: dict[int, str] = {}
         self.added: dict[int, Block] = {}
-        self._queued = queued
+        self.queued = queued
+        self._owners = owners
         self._condemned = frozenset(map(int, condemned))
         self._build()
 
@@ -169,8 +115,8 @@ class Units:
             & healthy[rows]
             & self._usable[rows]
         )
-        if self._queued:
-            queued = sorted(table.gang_number(gang) for gang in self._queued)
+        if self.queued:
+            queued = sorted(table.gang_number(gang) for gang in self.queued)
             takeable &= ~np.isin(table.gang[slots], np.array(queued, dtype=np.int64))
         if self.inviolable:
             takeable &= ~np.isin(slots, np.array(sorted(self.inviolable), dtype=np.int64))
@@ -178,22 +124,27 @@ class Units:
             return
         live = (flags & TERMINATING) == 0
         gangs = table.gang[slots]
-        self._ok = np.zeros(table.size, dtype=np.bool_)
-        self._ok[slots[takeable]] = True
+        self.ok = np.zeros(table.size, dtype=np.bool_)
+        self.ok[slots[takeable]] = True
         size = table.size
         self._never = ((table.flags[:size] & (PROTECTED | ASSUMED)) != 0) | (table.priority[:size] >= self.priority)
         self._never[list(self.inviolable)] = True
         if self.patience is not None:
             self._find_young(slots[live & (table.priority[slots] < self.priority)], self.patience)
-        ok = self._ok[slots]
+        ok = self.ok[slots]
         alone = table.alone[gangs]
-        self._single_pods(slots[ok & alone])
+        self.loose = slots[ok & alone]
         numbers = np.flatnonzero(np.bincount(gangs[takeable & ~alone]))
+        complete: set[int] = set()
         if len(numbers):
             count = int(numbers[-1]) + 1
             whole = np.bincount(gangs[ok], minlength=count)[numbers] == np.bincount(gangs[live])[numbers]
-            halved = {int(table.gang[slot]) for slot in self._condemned}
-            self._gangs(numbers.tolist(), set(numbers[whole].tolist()) - halved, slots[live])
+            complete = set(numbers[whole].tolist()) - {int(table.gang[slot]) for slot in self._condemned}
+        left = numbers.tolist()
+        if self._owners is not None and (table.job[slots] >= 0).any():
+            left = JobBlocks(self, self._owners, complete).add(slots[takeable], left)
+        if left:
+            self._gangs(left, complete, slots[live])
 
     def _find_young(self, slots: Ints, patience: Patience) -> None:
         """Note which of these pods have not run long enough: none may be taken, nor a whole with one of them."""
@@ -211,9 +162,9 @@ class Units:
             until = patience.spared_until(pod, specs[pod.gang])
             if until <= self.now:
                 continue
-            self._young[slot] = until
-            if self._ok[slot]:
-                self._ok[slot] = False
+            self.young[slot] = until
+            if self.ok[slot]:
+                self.ok[slot] = False
                 self._late.add(slot)
                 if pod.gang.family == SINGLE:
                     single.append((until, pod.key, slot))
@@ -227,34 +178,19 @@ class Units:
         self.later += units
         self.eligible_at = moment if self.eligible_at is None else min(self.eligible_at, moment)
 
-    def _single_pods(self, slots: Ints) -> None:
-        """Pods without a group; a great many of them are kept as an array."""
-        if len(slots) > LOOSE_PODS:
-            self.loose = slots
-            return
-        for slot in sorted(slots.tolist(), key=lambda s: self.pod(s).key):
-            self.blocks.append(self.single_block(slot))
-
-    def single_block(self, slot: int) -> Block:
-        """The block of a pod without a group."""
-        pod = self.pod(slot)
-        ref = UnitRef("Pod", pod.key)
-        number = int(self.snapshot.table.gang[slot])
-        return Block(number, ref, [Part(pod.gang, ref, [slot], [slot], 1, 1, False)], [], pod.priority, _NOTHING)
-
     def _gangs(self, numbers: list[int], complete: set[int], live: Ints) -> None:
         """Blocks of the gangs with these numbers, in key order. Of ``complete`` ones all live pods may be taken."""
         ids, known, spec_of = self.snapshot.table.gang_ids, self.snapshot.table.known, self.membership.spec
-        order = sorted(numbers, key=lambda n: _by_key(ids[n]))
+        order = sorted(numbers, key=lambda n: by_key(ids[n]))
         ready: dict[int, Block] = {}
         for number in order:
-            found: _Known | None = known.get(number) if number in complete else None
+            found: Known | None = known.get(number) if number in complete else None
             if (
                 found is not None
                 and found.block.priority < self.priority
                 and found.options is self.options
                 and ((spec := spec_of(ids[number])) is found.spec or spec == found.spec)
-                and ids[number] not in self._own
+                and ids[number] not in self.own
                 and ids[number] not in self.binding
             ):
                 ready[number] = found.block
@@ -280,8 +216,9 @@ class Units:
         asked[numbers] = True
         slots = live[asked[gang[live]]]
         order = slots[np.argsort(gang[slots], kind="stable")]
-        found, starts = np.unique(gang[order], return_index=True)
-        return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
+        ranked = gang[order]
+        starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(order) else order
+        return dict(zip(ranked[starts].tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
 
     def _make(self, number: int, bound: dict[int, Ints], complete: bool) -> list[int]:
         """The block of one gang and those decided with it; returns their numbers."""
@@ -289,7 +226,7 @@ class Units:
         gang = table.gang_ids[number]
         group, _ = self.membership.group(gang)
         numbers = [table.gang_number(g) for g in group]
-        if self._own.intersection(group):
+        if self.own.intersection(group):
             return numbers
         if not self.binding.isdisjoint(group):
             self.spared.append((UnitRef("PodGroup", gang.key), "it is being bound"))
@@ -297,8 +234,8 @@ class Units:
         before = len(self.blocks)
         by_gang = {g: bound[n] if n in bound else self.live(g) for g, n in zip(group, numbers, strict=True)}
         self._block(group, by_gang, max(numbers))
-        if complete and len(group) == 1 and len(self.blocks) > before:
-            table.known[number] = _Known(self.options, self.membership.spec(gang), self.blocks[-1])
+        if complete and len(group) == 1 and len(self.blocks) > before and self.blocks[-1].priority < self.priority:
+            table.known[number] = Known(self.options, self.membership.spec(gang), self.blocks[-1])
         return numbers
 
     def live(self, gang: GangId) -> Ints:
@@ -321,60 +258,58 @@ class Units:
         late: list[int] = []
         takes_whole = False
         for gang in group:
-            spec = self.membership.spec(gang)
-            slots = by_gang[gang]
-            mode = mode_of(spec, self.options)
-            # A group whose object is gone says nothing about how few members it can live with: all of them.
-            minimum = spec.min_member if spec is not None else len(slots)
-            single: list[int] = []
-            if mode in (OFF, MINIMAL):
-                single = slots[self._ok[slots]].tolist()
-                limit = len(single)
-            elif mode == ELASTIC:
-                limit = max(0, len(slots) - minimum)
-                takes_whole = True
-            else:
-                limit = 0
-                takes_whole = True
-            if limit and not single:
-                single = slots[self._ok[slots]].tolist()
-            if self._late and (limit or mode in (OFF, MINIMAL)):
-                late += [s for s in slots.tolist() if s in self._late]
-            ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
-            parts.append(Part(gang, ref, slots.tolist(), single if limit else [], limit, minimum, mode != OFF))
+            part, whole_too, young = self.part_of(gang, by_gang[gang])
+            parts.append(part)
+            late += young
+            takes_whole |= whole_too
         whole = np.concatenate([by_gang[gang] for gang in group])
         priority = self.unit_priority(group, by_gang)
-        if takes_whole and not self._whole_allowed(whole, priority):
-            self.spared.append((self.ref_of(parts), "it has a member that may not be evicted"))
+        if takes_whole and not self.whole_allowed(whole, priority):
+            self.spared.append((ref_of(parts), "it has a member that may not be evicted"))
             takes_whole = False
-        if self._young:
-            takes_whole = self._spare_young(self.ref_of(parts), whole, late, takes_whole)
+        if self.young:
+            takes_whole = self.spare_young(ref_of(parts), whole, late, takes_whole)
         if takes_whole or any(p.single for p in parts):
             slots = whole.tolist() if takes_whole else []
-            array = whole if takes_whole else _NOTHING
-            self.blocks.append(Block(number, self.ref_of(parts), parts, slots, priority, array))
+            array = whole if takes_whole else NO_SLOTS
+            self.blocks.append(Block(number, ref_of(parts), parts, slots, priority, array))
 
-    def _spare_young(self, ref: UnitRef, whole: Ints, late: list[int], takes_whole: bool) -> bool:
+    def part_of(self, gang: GangId, slots: Ints, barred: Collection[int] = ()) -> tuple[Part, bool, list[int]]:
+        """A gang with these slots, whether it may be taken whole as far as its mode is concerned, and those of its
+        slots that could go one by one if they had run long enough. ``barred`` may not go one by one.
+        """
+        spec = self.membership.spec(gang)
+        mode = mode_of(spec, self.options)
+        # A group whose object is gone says nothing about how few members it can live with: all of them.
+        minimum = spec.min_member if spec is not None else len(slots)
+        able = [s for s in slots[self.ok[slots]].tolist() if s not in barred]
+        limit = 0
+        if mode in (OFF, MINIMAL):
+            limit = len(able)
+        elif mode == ELASTIC:
+            limit = max(0, len(slots) - minimum)
+        late: list[int] = []
+        if self._late and (limit or mode in (OFF, MINIMAL)):
+            late = [s for s in slots.tolist() if s in self._late and s not in barred]
+        ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
+        part = Part(gang, ref, slots.tolist(), able if limit else [], limit, minimum, mode != OFF)
+        return part, mode not in (OFF, MINIMAL), late
+
+    def spare_young(self, ref: UnitRef, whole: Ints, late: list[int], takes_whole: bool) -> bool:
         """May the whole be taken, as far as the run time of its members is concerned? Says until when not.
 
         ``late`` are the members that could go one by one if they had run long enough.
         """
-        keeping = [s for s in whole.tolist() if s in self._young] if takes_whole else []
+        keeping = [s for s in whole.tolist() if s in self.young] if takes_whole else []
         if self.patience is None or not (keeping or late):
             return takes_whole
         # A whole waits for the last of its members; members that go one by one do not wait for each other.
-        slot = (max if keeping else min)(keeping or late, key=lambda s: (self._young[s], self.pod(s).key))
+        slot = (max if keeping else min)(keeping or late, key=lambda s: (self.young[s], self.pod(s).key))
         pod = self.pod(slot)
         minimum = self.patience.minimum(pod, self.membership.spec(pod.gang))
-        self.spared.append((ref, member_too_young(pod, minimum, self._young[slot])))
-        self.wait_for(min(self._young[s] for s in (slot, *late)))
+        self.spared.append((ref, member_too_young(pod, minimum, self.young[slot])))
+        self.wait_for(min(self.young[s] for s in (slot, *late)))
         return not keeping and takes_whole
-
-    @staticmethod
-    def ref_of(parts: list[Part]) -> UnitRef:
-        if len(parts) == 1:
-            return parts[0].ref
-        return UnitRef("GangGroup", ",".join(p.ref.name for p in parts))
 
     def unit_priority(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints]) -> int:
         """The highest of the gangs' own priorities or, where a gang has none, of its members'."""
@@ -387,7 +322,11 @@ class Units:
                 out.append(int(self.snapshot.table.priority[by_gang[gang]].max()))
         return max(out, default=0)
 
-    def _whole_allowed(self, slots: Ints, priority: int) -> bool:
+    def queued_apart(self, group: Collection[GangId]) -> bool:
+        """Is it for none of these gangs that quota decides whose turn it is to leave?"""
+        return not self.queued or not any(gang in self.queued for gang in group)
+
+    def whole_allowed(self, slots: Ints, priority: int) -> bool:
         """No member may be protected or of a priority that is not lower."""
         return len(slots) > 0 and priority < self.priority and not self._never[slots].any()
 
@@ -402,6 +341,7 @@ class Units:
             listed = np.zeros(self.snapshot.table.size, dtype=np.bool_)
             for block in self.blocks:
                 listed[block.array if block.whole else block.singles] = True
+            listed &= self.snapshot.table.row[: len(listed)] >= 0
             self._everything = np.concatenate([np.flatnonzero(listed), self.loose])
         return self._everything
 
@@ -412,29 +352,31 @@ class Units:
             self._blocks_by_gang = {b.number: b for b in self.blocks}
             several = (b for b in self.blocks if len(b.parts) > 1)
             self._blocks_by_gang.update({number_of(p.gang): b for b in several for p in b.parts})
+            of_jobs = ((b, b.gangs) for b in self.blocks if b.gangs is not None)
+            self._blocks_by_gang.update({n: b for b, numbers in of_jobs for n in numbers.tolist()})
         gang = self.snapshot.table.gang
         slots = np.fromiter(taken, dtype=np.int64, count=len(taken))
-        numbers = np.unique(gang[slots]).tolist() if len(slots) > _FEW else set(gang[slots].tolist())
+        numbers = distinct(gang[slots]).tolist()
         found = {b.number: b for n in numbers if (b := self._blocks_by_gang.get(n)) is not None}
         return sorted(found.values(), key=lambda b: b.parts[0].gang)
 
-    def loose_taken(self, taken: set[int]) -> list[int]:
-        """Slots of pods without a group, kept as an array, that are taken."""
-        if not len(self.loose):
-            return []
+    def loose_taken(self, taken: Collection[int]) -> list[int]:
+        """Those of the slots whose pods have no group."""
         slots = np.fromiter(taken, dtype=np.int64, count=len(taken))
         slots.sort()
-        there: list[int] = slots[self._is_loose()[slots]].tolist()
-        return there
+        loose = np.zeros(self.snapshot.table.size, dtype=np.bool_)
+        loose[self.loose] = True
+        found: list[int] = slots[loose[slots]].tolist()
+        return found
 
-    def _is_loose(self) -> Bools:
-        out = np.zeros(self.snapshot.table.size, dtype=np.bool_)
-        out[self.loose] = True
+    def surplus(self, block: Block, works: Floats) -> list[int]:
+        """Members that the block can do without, those of low priority and little work (``(slots,)``) first."""
+        table = self.snapshot.table
+        out: list[int] = []
+        for part in block.parts:
+            order = sorted(part.single, key=lambda s: (int(table.priority[s]), float(works[s]), int(table.tie[s])))
+            out += order[: part.limit]
         return out
-
-    def block_of(self, slot: int) -> Block:
-        """The block that a slot belongs to."""
-        return self.touched({slot})[0]
 
     # -- what a choice costs -------------------------------------------------------------------------------
 
@@ -446,7 +388,7 @@ class Units:
         losses.extend(Loss(pod, pod.priority) for s in self.loose_taken(taken) if (pod := pods[s]) is not None)
         for block in self.touched(taken):
             if self.is_whole(block, taken):
-                interrupted.extend([block.priority] * len(block.parts))
+                interrupted.extend(block.priority for part in block.parts if part.counts)
                 losses.extend([Loss(pod, block.priority) for s in block.whole if (pod := pods[s]) is not None])
                 continue
             for part in block.parts:

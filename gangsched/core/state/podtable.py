@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
-from gangsched.model.records import SINGLE, GangId, Labels, Pod
+from gangsched.model.records import JOB, SINGLE, GangId, Labels, Pod
+
+#: Namespace, name and UID of a Job.
+JobId: TypeAlias = tuple[str, str, str]
 
 #: Bits of the ``flags`` column.
 TERMINATING = 1  # has a deletionTimestamp: its room is on its way to be free
@@ -30,6 +33,8 @@ class PodTable:
     ``gang_ids[number]`` is the gang of that number as long as it has pods here, ``alone[number]`` whether it is a pod
     without a group. ``known[number]`` is for whoever wants to remember something about the pods of a gang: it is
     forgotten as soon as one of them changes.
+
+    ``job`` is a dense number of the Job that owns a pod, by its namespace, name and UID in ``job_ids``; -1 without one.
     """
 
     def __init__(self) -> None:
@@ -45,6 +50,11 @@ class PodTable:
         self.started: Floats = np.zeros(_FIRST, dtype=np.float64)
         self.tie: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.kin: Ints = np.zeros(_FIRST, dtype=np.int64)
+        self.job: Ints = np.full(_FIRST, -1, dtype=np.int64)
+        self.job_ids: list[JobId] = []
+        self._job_number: dict[JobId, int] = {}
+        self._job_size: list[int] = []
+        self._free_jobs: list[int] = []
         self.kins: list[tuple[str, Labels]] = []
         self.kin_generation = 0
         self._kin_number: dict[tuple[str, int], int] = {}
@@ -78,6 +88,7 @@ class PodTable:
         self.priority[slot] = pod.priority
         self.shape[slot] = shape
         self.gang[slot] = self._join(pod.gang)
+        self.job[slot] = self._join_job(pod)
         self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
         self.flags[slot] = flags
         self.started[slot] = pod.started
@@ -87,9 +98,11 @@ class PodTable:
     def replace(self, slot: int, pod: Pod, flags: int) -> None:
         """The record of the pod in this slot changed, its shape did not."""
         self._leave(int(self.gang[slot]))
+        self._leave_job(int(self.job[slot]))
         self.pods[slot] = pod
         self.priority[slot] = pod.priority
         self.gang[slot] = self._join(pod.gang)
+        self.job[slot] = self._join_job(pod)
         self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
         self.flags[slot] = flags
         self.started[slot] = pod.started
@@ -98,10 +111,12 @@ class PodTable:
         """Take a pod out; returns the slot it had. KeyError if it is not there."""
         slot = self.slot_of.pop(uid)
         self._leave(int(self.gang[slot]))
+        self._leave_job(int(self.job[slot]))
         self.pods[slot] = None
         self.row[slot] = -1
         self.place[slot] = -1
         self.gang[slot] = -1
+        self.job[slot] = -1
         self.flags[slot] = 0
         self._free.append(slot)
         return slot
@@ -140,6 +155,31 @@ class PodTable:
         if not self._gang_size[number]:
             del self._gang_number[self.gang_ids[number]]
             self._free_gangs.append(number)
+
+    def _join_job(self, pod: Pod) -> int:
+        """A pod more of its Job; returns the number of that."""
+        if pod.owner is None or pod.owner.kind != JOB:
+            return -1
+        ident = pod.namespace, pod.owner.name, pod.owner.uid
+        number = self._job_number.get(ident)
+        if number is None:
+            number = self._free_jobs.pop() if self._free_jobs else len(self.job_ids)
+            if number == len(self.job_ids):
+                self.job_ids.append(ident)
+                self._job_size.append(0)
+            self.job_ids[number] = ident
+            self._job_number[ident] = number
+        self._job_size[number] += 1
+        return number
+
+    def _leave_job(self, number: int) -> None:
+        """A pod less of this Job; numbers of Jobs without pods are given to others."""
+        if number < 0:
+            return
+        self._job_size[number] -= 1
+        if not self._job_size[number]:
+            del self._job_number[self.job_ids[number]]
+            self._free_jobs.append(number)
 
     def kin_number(self, namespace: str, labels: Labels) -> int:
         """The dense number of a (namespace, label set), which is all that other pods' terms select by."""
@@ -182,6 +222,7 @@ class PodTable:
         self.row = np.concatenate([self.row, np.full(extra, -1, dtype=np.int64)])
         self.place = np.concatenate([self.place, np.full(extra, -1, dtype=np.int64)])
         self.gang = np.concatenate([self.gang, np.full(extra, -1, dtype=np.int64)])
+        self.job = np.concatenate([self.job, np.full(extra, -1, dtype=np.int64)])
         for name in ("priority", "shape", "flags", "kin", "tie"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(extra, dtype=np.int64)]))
         self.started = np.concatenate([self.started, np.zeros(extra, dtype=np.float64)])

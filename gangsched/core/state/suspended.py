@@ -9,7 +9,7 @@ gone, and end when it goes on.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -51,6 +51,9 @@ class SuspendedJobs:
         self._pods: dict[str, set[str]] = {}
         self._jobs_of: dict[str, dict[str, Job]] = {}
         self._standing: dict[OwnerKey, list[Pod]] = {}
+        #: For whoever wants to remember something about the pods of a Job or JobSet (by UID): it is forgotten as soon
+        #: as one of them changes, or a Job.
+        self.known: dict[str, Any] = {}
 
     # -- pods of Jobs --------------------------------------------------------------------------------------
 
@@ -61,13 +64,28 @@ class SuspendedJobs:
 
     def pod_dropped(self, pod: Pod) -> None:
         """A pod is gone."""
+        self.pod_moved(pod)
         if pod.owner is not None and pod.owner.uid in self._pods:
             self._pods[pod.owner.uid].discard(pod.uid)
             if not self._pods[pod.owner.uid]:
                 del self._pods[pod.owner.uid]
 
+    def pod_moved(self, pod: Pod) -> None:
+        """A pod takes or leaves room, or its record has changed."""
+        if self.known and pod.owner is not None and pod.owner.kind == JOB:
+            self.known.pop(pod.owner.uid, None)
+            job = self._world.jobs.get((pod.namespace, pod.owner.name))
+            if job is not None:
+                self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        self.known.pop(job.uid, None)
+        if job.owner is not None:
+            self.known.pop(job.owner.uid, None)
+
     def job_set(self, job: Job, before: Job | None) -> None:
         """A Job was created or changed."""
+        self._forget(job)
         if before is not None and (before.uid, before.owner) != (job.uid, job.owner):
             self.job_dropped(before)
         if job.owner is not None and job.owner.kind == JOBSET:
@@ -75,6 +93,7 @@ class SuspendedJobs:
 
     def job_dropped(self, job: Job) -> None:
         """A Job is gone."""
+        self._forget(job)
         siblings = self._jobs_of.get(job.owner.uid) if job.owner is not None else None
         if job.owner is not None and siblings is not None and job.name in siblings:
             del siblings[job.name]

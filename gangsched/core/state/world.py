@@ -401,6 +401,7 @@ class World:
         return self.ledger.assumed.get(uid, "")
 
     def _recharge(self, pod: Pod) -> None:
+        self.suspended.pod_moved(pod)
         node = "" if pod.finished else pod.node or self.ledger.assumed.get(pod.uid, "")
         before = self._charged.get(pod.uid, "")
         flags = self._flags(pod)

@@ -185,14 +185,14 @@ class Court:
     def _untrue(self, decision: Decision, out: Answer) -> str:
         """What the plan says of itself and is not so."""
         if self.cluster.victims:
-            return "" if decision.optimal is None else "quota's rules fix the order, and the plan claims an optimum"
+            return "" if decision.optimal is None else "quota's rules fix the order, and the plan speaks of an optimum"
         part = self._above_in(out)
         if decision.optimal:
             if decision.gap is not None:
                 return "optimal, and a gap"
             return "" if part is None else f"optimal, with {harm_text(out)} for {harm_text(self.cluster.least)}"
         if decision.optimal is None:
-            return "" if decision.gap is None else "a gap, and nothing about the optimum"
+            return "" if decision.gap is None else "a gap, and not a word about the optimum"
         if decision.gap is None:
             return "not optimal, and no gap"
         stated: Part = (decision.gap.component, decision.gap.priority if decision.gap.component != "pdb" else 0)

@@ -124,9 +124,9 @@ def _counted(cluster: Cluster) -> Case:
 
 
 def quota(site: Site) -> Cluster:
-    """A queue the quota of which is used by workloads of lower priority, and nodes with room for all.
+    """A queue the quota of which is used by workloads of lower priority, and nodes with room for everybody.
 
-    Quota alone binds, so the victims are those of Kueue's rules and no others, written out here for a queue without a
+    Quota alone binds, so the victims are those of Kueue's rules and no others, told again here for a queue without a
     cohort: workloads of lower priority leave, the lowest priority first and of one priority the one admitted last,
     until there is quota; then those that are not needed come back, the last but one first. Pods without a queue, other
     queues and equals of the gang stay.

@@ -4,7 +4,7 @@
 back one by one, those beyond a budget first, the most important first, each if the gang still fits. Gangs without
 surplus are units, all other pods are single. *Koordinator 1.x*, job preemption: every pod of lower priority leaves
 every node, members go to the cheapest node one after another, then each node takes back what it can; pods are single,
-and budgets do not count. Both are taken generously: nothing fails on the way, and the first finds every placement that
+and budgets do not count. Both are told generously: nothing fails on the way, and the first finds every placement that
 the product finds.
 """
 

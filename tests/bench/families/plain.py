@@ -289,7 +289,7 @@ def mpi(site: Site) -> Cluster:
     if first is None:
         raise Unsuitable
     add_all(site, [*services, *notebooks])
-    if chance.random() < 0.3:  # nodes of training gangs of the same priority, any of which would be worse
+    if chance.random() < 0.3:  # nodes of training gangs of the same priority, which may have to leave for no one
         whole = site.make.shape({GPU: gpus.each, "cpu": gpus.milli}, tolerations=(GPU_TOLERATION,))
         if first + cost < scale.beyond():
             site.rigid_gangs(Stock(whole, 0, 1), site.add(gpus.node([]), max(1, total // 5)))

@@ -51,7 +51,7 @@ def judged(todo: Sequence[Task], jobs: int) -> Iterator[Finding]:
 
 
 def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends the others, and prints what they have found
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends the others, and tells what they have found
     raise_thresholds()
 
 

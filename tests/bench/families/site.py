@@ -271,12 +271,12 @@ class Site:
         self.chance.shuffle(self.gangs)
         evictable = sum(p.priority < PREEMPTOR_PRIORITY and bool(p.node) and not p.static for p in self.pods)
         members = sum(not p.node for p in self.pods)
-        about = f"{len(self.nodes)} nodes, {evictable} evictable, {members} members, {title}"
+        told = f"{len(self.nodes)} nodes, {evictable} evictable, {members} members, {title}"
         out = Cluster(
-            self.nodes, self.pods, self.gangs, self.budgets, title=about, least=least, more=tuple(self.more), **more
+            self.nodes, self.pods, self.gangs, self.budgets, title=told, least=least, more=tuple(self.more), **more
         )
         if not least.pods:
-            raise ValueError(f"nothing has to leave: {about}")
+            raise ValueError(f"nothing has to leave: {told}")
         out.same = tuple(same) or (Case(out.nodes, out.pods, out.gangs, out.budgets),)
         return out
 

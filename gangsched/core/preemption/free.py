@@ -7,18 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import Floats, Ints
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.snapshot import Floats, Ints
-
-#: Weight of the fraction of a member that a node has room for beside whole ones: a sense of direction.
-HINT = 1e-3
-
-
-def hinted(parts: Floats, most: float = np.inf) -> Floats:
-    """Whole members, at most so many on a node, and a little for the fraction of the next one."""
-    parts = np.clip(parts, 0.0, most)
-    whole = np.floor(parts)
-    return np.asarray(whole + (parts - whole) * HINT)
 
 
 class Pairs(msgspec.Struct):
@@ -32,30 +22,23 @@ class Pairs(msgspec.Struct):
 
 
 class FreeRoom:
-    """``_free`` is ``(R, N)`` for the resource rows of ``index``, a copy of the simulation's."""
+    """``free`` is ``(R, N)`` for the resource rows of ``index``, a copy of the simulation's."""
 
     def __init__(self, sim: Simulation, index: Ints) -> None:
-        self._free: Floats = sim.free[index].copy()
+        self.free: Floats = sim.free[index].copy()
         self._table = sim.snapshot.table
         self._matrix = sim.snapshot.shape_matrix()[:, index]
 
-    def shift(self, slots: Ints, sign: float) -> Ints:
-        """Take these pods (+1) or give them back (-1); returns the rows touched."""
-        rows, amounts = self.held(slots)
-        self._free[:, rows] += sign * amounts
-        return rows
-
-    def holds(self, slot: int) -> tuple[float, ...]:
-        """``(R,)`` what one pod holds."""
-        return tuple(self._matrix[self._table.shape[slot]].tolist())
-
     def held(self, slots: Ints) -> tuple[Ints, Floats]:
-        """The rows of these pods, ascending, and ``(R, rows)`` what they hold there."""
+        """The rows of these pods, ascending, and ``(R, rows)`` what they hold; those of unknown nodes left out."""
         rows = self._table.row[slots]
+        if (rows < 0).any():
+            slots = slots[rows >= 0]
+            rows = self._table.row[slots]
         amounts = self._matrix[self._table.shape[slots]]
         if len(slots) <= 1:
             return rows, amounts.T
-        width = self._free.shape[1]
+        width = self.free.shape[1]
         if len(slots) > width // 4:  # counting is quicker than sorting when most nodes are touched
             touched: Ints = np.flatnonzero(np.bincount(rows, minlength=width))
             sums = [np.bincount(rows, weights=column, minlength=width)[touched] for column in amounts.T]
@@ -70,10 +53,13 @@ class FreeRoom:
         sizes = np.array([len(o) for o in options])
         slots = np.concatenate(options) if len(options) > 1 else options[0]
         owner = np.repeat(np.arange(len(options)), sizes)
-        width = self._free.shape[1]
-        keys = owner * width + self._table.row[slots]
+        rows = self._table.row[slots]
+        if (rows < 0).any():
+            owner, slots, rows = owner[rows >= 0], slots[rows >= 0], rows[rows >= 0]
+        width = self.free.shape[1]
+        keys = owner * width + rows
         if not len(keys):
-            return Pairs(keys, keys, np.zeros((len(self._free), 0)))
+            return Pairs(keys, keys, np.zeros((len(self.free), 0)))
         order = np.argsort(keys)
         ranked = keys[order]
         first = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))

@@ -14,11 +14,11 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import Floats
 from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.fit import Fit
 from gangsched.core.preemption.harm import Harm, Loss, harm
-from gangsched.core.preemption.search import PODS_PER_STEP, Item, SearchState
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.preemption import Target
@@ -26,6 +26,8 @@ from gangsched.core.quota.tree import Tree
 
 #: Above every priority: places in the order are no priorities.
 _PLACES = 2**40
+#: A step is one look at the cluster; looking at more pods than this at once counts as more steps.
+_PODS_PER_STEP = 400
 
 
 class Candidates(Protocol):
@@ -58,18 +60,32 @@ class Taken(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class Item(msgspec.Struct, frozen=True):
+    """What leaves at once of pods without a queue: a single pod, or a whole unit."""
+
+    level: int
+    whole: bool
+    work: float
+    name: str
+    slots: tuple[int, ...]
+
+
 class Found(msgspec.Struct, frozen=True):
-    """The victims: slots, workloads (by UID) with the reason for each, and what they cost."""
+    """The victims: slots, workloads (by UID) with the reason for each, what they cost, and rows on which members (UIDs)
+    fit then; empty where placing them is no search.
+    """
 
     slots: frozenset[int]
     reasons: dict[str, str]
     harm: Harm
+    rows: dict[str, int]
 
 
-class InOrder(SearchState):
+class InOrder:
     """One search. ``units`` has the pods without a queue, ``fit`` the simulated nodes with nothing taken; ``slots_of``
-    gives the live pods of a holder, None if they may not be evicted. With ``within_budgets`` nobody goes beyond a
-    disruption budget. The other arguments are those of :class:`SearchState`.
+    gives the live pods of a holder, None if they may not be evicted. ``works`` ``(slots,)`` is the work lost with each
+    pod. With ``within_budgets`` no disruption budget is exceeded. The other arguments are those of
+    :class:`~.search.Search`; the search ends without a choice when its steps are spent.
     """
 
     def __init__(
@@ -83,9 +99,20 @@ class InOrder(SearchState):
         watchdog: Watchdog,
         candidates: Candidates,
         slots_of: Callable[[Holder, str], Sequence[int] | None],
+        works: Floats,
+        *,
         within_budgets: bool,
     ) -> None:
-        super().__init__(units, fit, budgets, cluster, now, max_steps, watchdog)
+        self.units = units
+        self.fit = fit
+        self.budgets = budgets
+        self.cluster = cluster
+        self.now = now
+        self.max_steps = max_steps
+        self.steps = 0
+        self.stopped = False
+        self._watchdog = watchdog
+        self._works = works
         self._candidates = candidates
         self._slots_of = slots_of
         self._within = within_budgets
@@ -170,24 +197,38 @@ class InOrder(SearchState):
 
     def _others(self) -> Iterator[Item]:
         """What may be taken of pods without a queue, lowest priority first: single pods, then wholes."""
-        items = [self._loose_item(s) for s in self.units.loose.tolist()]
+        items = [self._single(s) for s in self.units.loose.tolist()]
         for block in self.units.blocks:
             if block.number in self.units.reasons:
                 continue
-            items += [self._single(block, s) for s in self.surplus(block)]
+            items += [self._single(s) for s in self.units.surplus(block, self._works)]
             if block.whole:
-                items.append(self._whole(block))
-        for item in sorted(items, key=lambda i: (i.level, i.single < 0, i.work, i.name)):
+                work = float(self._works[block.array].sum())
+                items.append(Item(block.priority, True, work, block.ref.name, tuple(block.whole)))
+        for item in sorted(items, key=lambda i: (i.level, i.whole, i.work, i.name)):
             if self._exhausted():
                 return
             if self._allowed(item.slots):
                 yield item
 
+    def _single(self, slot: int) -> Item:
+        pod = self.units.pod(slot)
+        return Item(pod.priority, False, float(self._works[slot]), pod.key, (slot,))
+
+    def _fits(self) -> bool:
+        self.steps += 1
+        return self.fit.fits()
+
+    def _exhausted(self) -> bool:
+        if self.steps + self.fit.steps >= self.max_steps or self._watchdog.barks():
+            self.stopped = True
+        return self.stopped
+
     def _allowed(self, slots: Sequence[int]) -> bool:
         if not self._within or not self.budgets:
             return True
         gone = [*self._counts, *slots]
-        self.steps += len(gone) // PODS_PER_STEP
+        self.steps += len(gone) // _PODS_PER_STEP
         return not self.budgets.beyond([self.units.pod(s) for s in dict.fromkeys(gone)])
 
     def _goes(self, taken: Taken) -> None:
@@ -239,4 +280,4 @@ class InOrder(SearchState):
             losses += [Loss(pods.pop(s), _PLACES + taken.place) for s in taken.slots if s in pods]
         cost = harm(losses, interrupted, self.budgets, self.cluster, self.now)
         reasons = {t.holder.admission.workload.uid: t.reason for t in self._chosen if t.holder is not None}
-        return Found(frozenset(self._counts), reasons, cost)
+        return Found(frozenset(self._counts), reasons, cost, self.fit.rows())

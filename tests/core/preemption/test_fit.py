@@ -7,14 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE
-from gangsched.core.identity import group_key
-from gangsched.core.planning.placement import Want
-from gangsched.core.preemption.domains import DomainFit
-from gangsched.core.preemption.fit import Fit, PlacedFit, fit_for
-from gangsched.core.state.simulation import Simulation
+from gangsched.core.preemption.fit import CountedFit
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
-from tests.core.harness import Built, plan, victims, world
+from tests.core.harness import Built, plan, victims
+from tests.core.preemption.asked import asked
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
@@ -42,20 +39,10 @@ def full(anchors: Mapping[str, int]) -> list[Built]:
     return out
 
 
-def fit_of(*objects: Built) -> Fit:
-    """How the planner would know whether gang d/g fits."""
-    core = world(*objects)
-    found = core.world.membership
-    mine = next(g for g in found.members if g.name == "g")
-    want = Want(tuple(found.census(mine).pending), len(found.census(mine).pending))
-    placer = core.decider.attempt((mine,), group_key((mine,)), 0.0).placer
-    return fit_for(Simulation(core.world.snapshot), placer, [want])
-
-
 def test_only_room_beside_the_anchors_counts() -> None:
     """Victims come from nodes with an anchor; what fits nowhere near one makes no difference."""
     objects = full({"n1": 100, "n4": 100})
-    assert isinstance(fit_of(*objects, gang("g").min(2), *members(2, beside(role="anchor"))), DomainFit)
+    assert isinstance(asked(*objects, gang("g").min(2), *members(2, beside(role="anchor"))).fit(), CountedFit)
     found = plan(*objects, gang("g").min(2), *members(2, beside(role="anchor")))["d/g"]
     assert found.outcome == PREEMPT
     assert victims(found) == ["v1", "v4"]
@@ -84,8 +71,10 @@ def test_every_term_must_hold_for_the_same_pod() -> None:
     assert plan(*objects, both, gang("g").min(1), *members(1, *terms))["d/g"].outcome == PREEMPT
 
 
-@pytest.mark.parametrize("labels", [{"role": "anchor"}, {"role": "other"}])
-def test_members_that_are_such_pods_themselves_are_placed(labels: dict[str, str]) -> None:
-    """The first of them opens its domain for the others, which counting cannot know."""
-    made = fit_of(*full({"n1": 100}), gang("g").min(2), *members(2, beside(role="anchor"), **labels))
-    assert isinstance(made, PlacedFit if labels["role"] == "anchor" else DomainFit)
+@pytest.mark.parametrize("role", ["anchor", "other"])
+def test_members_that_are_such_pods_themselves_find_company(role: str) -> None:
+    """Near the anchors that stay there is room for one only; the next node is near the first member, if it counts."""
+    objects = [*full({"n1": 100}), node("n6").cpu(2.5).label(**{ZONE: "z0"})]
+    found = plan(*objects, gang("g").min(2), *members(2, beside(ZONE, role="anchor"), role=role))["d/g"]
+    assert found.outcome == PREEMPT
+    assert len(found.victims) == 1

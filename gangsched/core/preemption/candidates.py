@@ -1,0 +1,159 @@
+"""What may leave, as arrays: one entry per pod, node by node in the order in which pods are put back.
+
+Pods are bound by three kinds of rules that couple nodes: *units* leave whole (a gang, a GangGroup, a Job that would be
+suspended); of a *limited* set only so many may leave at the ordinary price (the members that a gang can spare, the pods
+that a disruption budget allows); everything else is a question to one node. See :mod:`.places`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.arrays import Bools, Floats, Ints, distinct
+from gangsched.core.preemption.blocks import Block, Part
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.units import Units
+
+_NONE = -1
+
+
+class Interruption(msgspec.Struct, frozen=True, eq=False):
+    """A gang that may be interrupted: ``whole`` says that all of it leaves then; else any of its pods may.
+
+    ``pods`` are indices into :class:`Candidates`; ``slots`` all of its slots, those on unknown nodes included;
+    ``level`` is the priority that it counts under, ``gangs`` the number of gangs interrupted; ``limited`` are the
+    numbers of its limited sets, which do not bind once it is interrupted.
+    """
+
+    block: Block
+    slots: Ints
+    pods: Ints
+    level: int
+    gangs: int
+    whole: bool
+    limited: tuple[int, ...]
+
+
+class Limited(msgspec.Struct, frozen=True, eq=False):
+    """Pods (indices) of which ``limit`` may leave at the ordinary price. ``budget`` is its key, or empty: the surplus
+    of a gang, beyond which none may leave singly.
+    """
+
+    pods: Ints
+    limit: int
+    budget: str = ""
+
+
+class Candidates:
+    """``(V,)`` columns over pods, sorted by node and, on a node, by the order of putting back: the most harmful first,
+    of those the least useful first, of those the most work first.
+
+    ``slot``, ``row``, ``level`` (own priority), ``useful`` (how much of what a member is short of it holds), ``work``
+    (share of the cluster x seconds), ``single`` (may leave by itself), ``unit`` (number of the interruption that takes
+    it along, else -1); ``req`` is ``(R, V)`` in the resources that members ask for. ``start`` and ``count`` ``(N,)``
+    say where the pods of a node are.
+    """
+
+    def __init__(
+        self, units: Units, budgets: Budgets, index: Ints, short: Floats, works: Floats, limit_budgets: bool = True
+    ) -> None:
+        self.units = units
+        table = units.snapshot.table
+        wholes = [b for b in units.blocks if b.whole]
+        parts = [(b, p) for b in units.blocks for p in b.parts if p.single]
+        of_parts: Ints = np.array([s for _, p in parts for s in p.single], dtype=np.int64)
+        of_wholes: Ints = np.concatenate([b.array for b in wholes]) if wholes else np.zeros(0, dtype=np.int64)
+        slots = np.concatenate([units.loose, of_parts, of_wholes])
+        if len(of_parts) and len(of_wholes):
+            slots = np.concatenate([units.loose, distinct(np.concatenate([of_parts, of_wholes]))])
+        slots = slots[table.row[slots] >= 0]
+        row, level = table.row[slots], table.priority[slots]
+        matrix = units.snapshot.shape_matrix()[:, index]
+        shape = table.shape[slots]
+        if len(of_wholes):  # a pod that can only leave with its unit counts under the unit's priority
+            level = self._levels(slots, level, wholes, of_parts)
+        useful = _useful(matrix, shape, short, row)
+        # Names decide last, so that no order of arrival shows.
+        order = np.lexsort((table.tie[slots], -works[slots], useful, -level, row))
+        self.slot, self.row, self.level, self.useful = slots[order], row[order], level[order], useful[order]
+        self.req: Floats = np.ascontiguousarray(matrix[shape[order]].T)
+        self.work: Floats = works[self.slot]
+        nodes = units.snapshot.size
+        self.count: Ints = np.bincount(self.row, minlength=nodes)
+        self.start: Ints = np.concatenate([[0], np.cumsum(self.count)[:-1]]).astype(np.int64)
+        self.place: Ints = np.full(table.size, _NONE, dtype=np.int64)
+        self.place[self.slot] = np.arange(len(self.slot))
+        self.single: Bools = np.zeros(len(self.slot), dtype=np.bool_)
+        self.single[self._at(units.loose)] = True
+        self.single[self._at(of_parts)] = True
+        self.unit: Ints = np.full(len(self.slot), _NONE, dtype=np.int64)
+        self.units_of: list[Interruption] = []
+        self.limited: list[Limited] = []
+        self._add_units(wholes, parts)
+        if budgets and limit_budgets:
+            self._add_budgets(budgets)
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    @staticmethod
+    def _levels(slots: Ints, level: Ints, wholes: Sequence[Block], singles: Ints) -> Ints:
+        unit_level = np.full(int(slots.max()) + 1, np.iinfo(np.int64).min, dtype=np.int64)
+        for block in wholes:
+            unit_level[block.array[block.array < len(unit_level)]] = block.priority
+        unit_level[singles[singles < len(unit_level)]] = np.iinfo(np.int64).min
+        return np.maximum(level, unit_level[slots])
+
+    def _at(self, slots: Ints) -> Ints:
+        """The indices of these slots, those without a known node left out."""
+        found = self.place[slots]
+        return found[found >= 0]
+
+    def _add_units(self, wholes: Sequence[Block], parts: Sequence[tuple[Block, Part]]) -> None:
+        limited: dict[int, list[int]] = {}
+        for block, part in parts:
+            surplus = max(0, len(part.bound) - part.minimum)
+            breaks = part.counts and not block.whole and min(part.limit, len(part.single)) > surplus
+            limit = surplus if breaks else part.limit
+            if limit >= len(part.single):
+                continue
+            pods = self._at(np.array(part.single, dtype=np.int64))
+            limited.setdefault(block.number, []).append(len(self.limited))
+            if breaks:
+                level = int(self.level[pods].max()) if len(pods) else block.priority
+                self.unit[pods] = len(self.units_of)
+                self.units_of.append(
+                    Interruption(block, self.slot[pods], pods, level, 1, whole=False, limited=(len(self.limited),))
+                )
+            self.limited.append(Limited(pods, limit))
+        sizes = [len(block.array) for block in wholes]
+        everything = self.place[np.concatenate([b.array for b in wholes])] if wholes else np.zeros(0, dtype=np.int64)
+        for block, found in zip(wholes, np.split(everything, np.cumsum(sizes)[:-1]), strict=False):
+            pods = found if found.min(initial=0) >= 0 else found[found >= 0]
+            self.unit[pods] = len(self.units_of)
+            gangs = sum(1 for p in block.parts if p.counts) if any(len(p.bound) > p.limit for p in block.parts) else 0
+            numbers = tuple(limited.get(block.number, ()))
+            self.units_of.append(Interruption(block, block.array, pods, block.priority, gangs, True, numbers))
+
+    def _add_budgets(self, budgets: Budgets) -> None:
+        for key, slots in budgets.by_budget(self.units.snapshot.table, self.slot).items():
+            self.limited.append(Limited(self._at(slots), max(0, budgets.allowed[key]), key))
+
+    def slots_of(self, pods: Bools, units: Sequence[int]) -> frozenset[int]:
+        """The slots of these pods (a mask) and of these units that leave whole."""
+        out = set(self.slot[pods].tolist())
+        for number in units:
+            if self.units_of[number].whole:
+                out.update(self.units_of[number].slots.tolist())
+        return frozenset(out)
+
+
+def _useful(matrix: Floats, shape: Ints, short: Floats, row: Ints) -> Floats:
+    """``(V,)`` how much of what its node is short of for one member each pod holds: 1 per resource at most."""
+    missing = short[:, row]
+    held = matrix[shape].T
+    part = np.minimum(held, missing) / np.where(missing > 0, missing, 1.0)
+    return np.asarray(np.round(part.sum(axis=0), 9))

@@ -1,0 +1,161 @@
+"""What the required members of a gang ask of nodes, by kind: members of one kind cannot be told apart by a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.arrays import Bools, Floats, Ints, distinct
+from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.planning.placement import Want
+from gangsched.core.preemption.rules import Rules, rules_of
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.model.records import Pod
+
+#: Ways to choose the required ones among more members of several kinds.
+_WAYS = 4
+
+
+class Demand(msgspec.Struct, eq=False):
+    """``request`` is ``(K, R)`` for the resources ``index`` ``(R,)``, ``mask`` ``(K, N)`` where a member of each kind
+    may go as far as no other pod matters, ``need`` how many of each have to be placed, ``members`` which they are.
+    """
+
+    classes: list[PodClass]
+    members: list[list[Pod]]
+    index: Ints
+    request: Floats
+    mask: Bools
+    need: tuple[int, ...]
+    rules: Rules
+    common: Demand | None = None  # what all ways to choose the required members have in common, where there are several
+
+    def parts(self) -> Iterator[Demand]:
+        """Demands of one kind each that are met whenever this one is: every kind alone; and members of the several
+        largest kinds as if each were as small as the smallest of them in each resource, and could go wherever one can.
+        """
+        if self.common is not None:
+            yield self.common
+            return
+        kinds = len(self.need)
+        if kinds == 1:
+            yield self
+            return
+        for k in range(kinds):
+            yield self.part([k], alone=True)
+        if kinds > 1:
+            share = (self.request / np.maximum(self.request.max(axis=0), 1.0)).max(axis=1)
+            order = np.argsort(-share, kind="stable").tolist()
+            for some in range(2, kinds + 1):
+                yield self.part(order[:some], alone=False)
+
+    def part(self, kinds: list[int], *, alone: bool) -> Demand:
+        """The demand of these kinds as if they were one; ``alone`` if they are."""
+        bars = [msgspec.structs.replace(b, of=0, counts=b.counts.copy()) for b in self.rules.bars if b.of == kinds[0]]
+        rules = Rules(
+            bars if alone else [],
+            np.array([[bool(self.rules.exclusive[np.ix_(kinds, kinds)].all())]]),
+            None,
+            complete=True,
+            monotone=True,
+            allowed=np.any(self.rules.allowed[kinds], axis=0, keepdims=True),
+        )
+        return Demand(
+            [self.classes[kinds[0]]],
+            [],
+            self.index,
+            self.request[kinds].min(axis=0)[None],
+            np.any(self.mask[kinds], axis=0, keepdims=True),
+            (sum(self.need[k] for k in kinds),),
+            rules,
+        )
+
+
+def demands_of(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> list[Demand]:
+    """The demand of the required members; several where they can be chosen in several ways, the easiest first."""
+    kind_of, classes = _kinds(sim, pipeline, wants)
+    vectors = [sim.snapshot.vector(c.shape) for c in classes]
+    index = distinct(np.concatenate([i for i, _ in vectors]))
+    request = np.zeros((len(classes), len(index)))
+    for n, (rows, amounts) in enumerate(vectors):
+        request[n, np.searchsorted(index, rows)] = amounts
+    rules = rules_of(sim, pipeline, classes)
+    mask = np.array([pipeline.static_mask(c, sim) for c in classes]) & rules.allowed
+    room = np.maximum(sim.snapshot.allocatable[index].mean(axis=1), 1.0) if sim.snapshot.size else np.ones(len(index))
+    share = (request / room).max(axis=1)
+    out: list[Demand] = []
+    for chosen in _choices(wants, kind_of, share, mask.sum(axis=1)):
+        members: list[list[Pod]] = [[] for _ in classes]
+        for pod in chosen:
+            members[kind_of[pod.uid]].append(pod)
+        need = tuple(map(len, members))
+        if any(need == other.need for other in out):
+            continue
+        out.append(Demand(classes, members, index, request, mask, need, rules))
+    common = out[0].part(list(range(len(classes))), alone=False) if len(classes) > 1 and _free(wants) else None
+    return [_without_absent(demand, common) for demand in out]
+
+
+def _free(wants: Sequence[Want]) -> bool:
+    """Are there more members than required?"""
+    return any(len(w.members) > w.required for w in wants)
+
+
+def _kinds(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> tuple[dict[str, int], list[PodClass]]:
+    """The kind of each member (UID), and a class that stands for each. Members that only count resources are alike if
+    they ask for the same and may go to the same nodes, whatever their volumes.
+    """
+    kind_of: dict[str, int] = {}
+    classes: list[PodClass] = []
+    known: dict[object, int] = {}
+    by_class: dict[int, int] = {}
+    for want in wants:
+        for pod in want.members:
+            pod_class = sim.snapshot.class_of(pod)
+            kind = by_class.get(pod_class.ident)
+            if kind is None:
+                key: object = pod_class.ident
+                if pipeline.only_counts(pod_class, sim):
+                    key = id(pod_class.shape), pipeline.static_mask(pod_class, sim).tobytes()
+                if key not in known:
+                    known[key] = len(classes)
+                    classes.append(pod_class)
+                kind = by_class[pod_class.ident] = known[key]
+            kind_of[pod.uid] = kind
+    return kind_of, classes
+
+
+def _choices(wants: Sequence[Want], kind_of: dict[str, int], share: Floats, nodes: Ints) -> Iterator[list[Pod]]:
+    """The required members: by name; the smallest; the least restricted; or as many of the most frequent kinds."""
+    yield [p for w in wants for p in w.members[: w.required]]
+    if not _free(wants) or len(share) == 1:
+        return
+    orders = (share, -nodes.astype(np.float64), -share)
+    for rank in orders[: _WAYS - 1]:
+        ranked = {uid: float(rank[kind]) for uid, kind in kind_of.items()}
+        yield [p for w in wants for p in sorted(w.members, key=lambda p: (ranked[p.uid], p.name))[: w.required]]
+
+
+def _without_absent(demand: Demand, common: Demand | None) -> Demand:
+    """The same without kinds of which none is required."""
+    kept = [k for k, n in enumerate(demand.need) if n]
+    if len(kept) == len(demand.need):
+        return msgspec.structs.replace(demand, common=common)
+    number = {k: i for i, k in enumerate(kept)}
+    rules = demand.rules
+    bars = [msgspec.structs.replace(b, of=number[b.of]) for b in rules.bars if b.of in number]
+    return Demand(
+        [demand.classes[k] for k in kept],
+        [demand.members[k] for k in kept],
+        demand.index,
+        demand.request[kept],
+        demand.mask[kept],
+        tuple(demand.need[k] for k in kept),
+        msgspec.structs.replace(
+            rules, bars=bars, exclusive=rules.exclusive[np.ix_(kept, kept)], allowed=rules.allowed[kept]
+        ),
+        common,
+    )

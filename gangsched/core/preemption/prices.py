@@ -1,0 +1,140 @@
+"""What an eviction costs as one number that is compared in the order of :func:`~.harm.harm`.
+
+A complex number is compared by numpy lexicographically, the real part first. So it holds the components of harm from
+the top as digits of a mixed radix, as many as are exact in the real part and then in the imaginary part, and the work
+lost as a fraction below them. Adding prices adds the components as long as no digit overflows: each has room for all
+candidates of its kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gangsched.core.arrays import Bools, Ints
+from gangsched.core.preemption.candidates import Candidates
+from gangsched.core.preemption.harm import Harm
+
+Prices = npt.NDArray[np.complex128]
+#: What cannot be had; finite, so that differences stay numbers.
+NEVER = 1e300 + 0j
+#: Bits of a part that are exact in float64, and those of the imaginary part that are left to the work lost.
+_BITS, _WORK_BITS = 52, 22
+
+
+class Digit(msgspec.Struct, frozen=True):
+    """One ``component`` of harm (``pdb``, ``gangs``, ``pods``) at ``level``, and the ``weight`` of one more of it."""
+
+    component: str
+    level: int
+    weight: complex
+
+
+class Tariff:
+    """The prices of these candidates: of a pod by itself (``pods``, ``(V,)``), of a pod beyond its budget in addition
+    (``beyond``), of interrupting each unit (``units``, without its pods; ``whole`` with them).
+    """
+
+    def __init__(self, candidates: Candidates, usable: Bools, work: bool = True) -> None:
+        levels, counts = _tally(candidates.level[usable])
+        units = candidates.units_of
+        unit_pods: dict[int, int] = {}
+        gangs: dict[int, int] = {}
+        for unit in units:
+            unit_pods[unit.level] = unit_pods.get(unit.level, 0) + len(unit.slots)
+            gangs[unit.level] = gangs.get(unit.level, 0) + unit.gangs
+        pods = {level: count + unit_pods.get(level, 0) for level, count in zip(levels, counts, strict=True)}
+        pods |= {level: count for level, count in unit_pods.items() if level not in pods}
+        limits = any(g.budget for g in candidates.limited)
+        sizes: list[tuple[str, int, int]] = [("pdb", 0, len(candidates) + 1)] if limits else []
+        for level in sorted(pods, reverse=True):
+            if gangs.get(level):
+                sizes.append(("gangs", level, gangs[level] + 1))
+            sizes.append(("pods", level, pods[level] + 1))
+        self.digits = _digits(sizes)
+        by_level = {d.level: d.weight for d in self.digits if d.component == "pods"}
+        self._gangs = {d.level: d.weight for d in self.digits if d.component == "gangs"}
+        self.beyond = next((d.weight for d in self.digits if d.component == "pdb"), 0j)
+        self.pods: Prices = _by_level(candidates.level, by_level)
+        self._unit = 1.0 / (1.0 + float(candidates.work.sum())) if work else 0.0
+        self.pods = self.pods + 1j * self._unit * candidates.work
+        self.units: Prices = np.array([u.gangs * self._gangs.get(u.level, 0j) for u in units], dtype=np.complex128)
+        leaves = np.array([u.whole for u in units] + [False], dtype=np.bool_)
+        inside = leaves[candidates.unit]
+        sums = np.bincount(candidates.unit[inside], weights=candidates.work[inside], minlength=len(units))
+        work_of = (1j * self._unit * sums).tolist()
+        own = [len(u.slots) * by_level.get(u.level, 0j) + w for u, w in zip(units, work_of, strict=True)]
+        self.whole: Prices = self.units + np.array(own, dtype=np.complex128)
+
+    def read(self, price: complex) -> tuple[tuple[Digit, int], ...]:
+        """The components of a price, from the top."""
+        real, imaginary = price.real, price.imag
+        out = []
+        for digit in self.digits:
+            if digit.weight.real:
+                count = math.floor(real / digit.weight.real + 1e-9)
+                real -= count * digit.weight.real
+            elif digit.weight.imag:
+                count = math.floor(imaginary / digit.weight.imag + 1e-9)
+                imaginary -= count * digit.weight.imag
+            else:
+                count = 0
+            out.append((digit, count))
+        return tuple(out)
+
+    def harm(self, price: complex) -> Harm | None:
+        """The harm of a price without work and names; None if some component has no digit in it."""
+        if any(not digit.weight for digit in self.digits):
+            return None
+        beyond = 0
+        levels: dict[int, list[int]] = {}
+        for digit, count in self.read(price):
+            if digit.component == "pdb":
+                beyond = count
+            elif count:
+                levels.setdefault(digit.level, [0, 0])[digit.component == "pods"] += count
+        counts = ((level, gangs, pods) for level, (gangs, pods) in sorted(levels.items(), reverse=True))
+        return Harm(beyond, tuple(counts), 0.0, ())
+
+
+def _digits(sizes: list[tuple[str, int, int]]) -> list[Digit]:
+    """Digits with room for ``sizes``; those for which there are no bits left weigh nothing."""
+    bits = [max(1, math.ceil(math.log2(size))) for _, _, size in sizes]
+    out: list[Digit] = []
+    used, imaginary = 0, False
+    places: list[tuple[bool, int]] = []
+    for need in bits:
+        if not imaginary and used + need > _BITS:
+            used, imaginary = 0, True
+        used += need
+        places.append((imaginary, used))
+    total = {False: sum(b for b, (i, _) in zip(bits, places, strict=True) if not i), True: _BITS - _WORK_BITS}
+    for (component, level, _), (imaginary, end) in zip(sizes, places, strict=True):
+        exponent = total[imaginary] - end
+        weight = 0j
+        if exponent >= 0:
+            weight = complex(0.0, 2.0**exponent) if imaginary else complex(2.0**exponent, 0.0)
+        out.append(Digit(component, level, weight))
+    return out
+
+
+def _by_level(level: Ints, weights: Mapping[int, complex]) -> Prices:
+    if not len(level) or not weights:
+        return np.zeros(len(level), dtype=np.complex128)
+    known = np.array(sorted(weights), dtype=np.int64)
+    values = np.array([weights[k] for k in known.tolist()], dtype=np.complex128)
+    at = np.searchsorted(known, level).clip(max=len(known) - 1)
+    return np.where(known[at] == level, values[at], 0j)
+
+
+def _tally(level: Ints) -> tuple[list[int], list[int]]:
+    """The distinct levels and how many there are of each."""
+    ordered = np.sort(level)
+    starts = (
+        np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else np.zeros(0, dtype=np.int64)
+    )
+    return ordered[starts].tolist(), np.diff(np.append(starts, len(ordered))).tolist()

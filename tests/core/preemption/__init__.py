@@ -1,0 +1,1 @@
+"""The search for victims, part by part."""

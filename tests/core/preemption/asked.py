@@ -1,0 +1,95 @@
+"""The question of one pending gang, taken apart: what its search is given, and the search itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from gangsched.core.arrays import Ints
+from gangsched.core.identity import group_key
+from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.watchdog import Watchdog
+from gangsched.core.preemption.candidates import Candidates
+from gangsched.core.preemption.demand import Demand, demands_of
+from gangsched.core.preemption.fit import Fit, fit_for
+from gangsched.core.preemption.places import MAY, Offer, Places
+from gangsched.core.preemption.search import Search, work_lost
+from gangsched.core.preemption.units import Units
+from gangsched.model.records import GangId
+from tests.bench.worlds import World
+from tests.core.harness import Built, world
+from tests.oracle.case import NOW, Case
+
+
+class Asked:
+    """What the decision about these gangs starts from, with terminating pods gone and nothing taken."""
+
+    def __init__(self, decider: Decider, gangs: Sequence[GangId], now: float) -> None:
+        self._attempt = decider.attempt(gangs, group_key(gangs), now)
+        self._now = now
+        self.sim = self._attempt.simulation()
+        self._attempt.lift_terminating(self.sim)
+        self.wants = self._attempt.wants
+        self.budgets = self._attempt.budgets()
+        self.demands = demands_of(self.sim, self._attempt.placer.pipeline, self.wants)
+
+    @property
+    def demand(self) -> Demand:
+        """The first way to choose the required members."""
+        return self.demands[0]
+
+    @cached_property
+    def units(self) -> Units:
+        """What may be taken."""
+        attempt = self._attempt
+        usable = attempt._usable(self.sim)
+        return Units(
+            self.sim.snapshot, attempt.world.membership, attempt.options, attempt.gangs, attempt.priority, usable
+        )
+
+    def fit(self) -> Fit:
+        """How the search knows whether the gang fits."""
+        return fit_for(self.sim, self._attempt.placer, self.wants, self.demand)
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """What may leave, as arrays."""
+        free = np.maximum(self.sim.free[self.demand.index], 0.0)
+        short = np.maximum(self.demand.request.max(axis=0)[:, None] - free, 0.0)
+        works = work_lost(self.sim.snapshot, self._attempt.cluster(), self._now)
+        return Candidates(self.units, self.budgets, self.demand.index, short, works)
+
+    def places(self, *, lower: bool = False) -> Places:
+        """The search for places."""
+        return Places(self.candidates, self.demand, self.sim.free[self.demand.index].copy(), lower=lower)
+
+    def offer(self, prices: Sequence[float]) -> Offer:
+        """Each candidate may leave for its price."""
+        return Offer(np.full(len(self.candidates), MAY), np.array(prices, dtype=np.complex128))
+
+    def search(self, max_steps: int = 10_000, *, strict: bool = False) -> Search:
+        """A search with this budget."""
+        attempt = self._attempt
+        return Search(
+            self.units, self.sim, attempt.placer, self.wants, self.budgets, attempt.cluster(), self._now, max_steps,
+            Watchdog(), strict=strict,
+        )  # fmt: skip
+
+    def slots(self, *names: str) -> Ints:
+        """Slots of these pods of namespace ``d``."""
+        return np.array([self.sim.snapshot.table.slot_of[f"uid-d-{n}"] for n in names], dtype=np.int64)
+
+
+def asked(*objects: Built, gang: str = "g", now: float = 0.0, **options: object) -> Asked:
+    """The question of gang ``d/<gang>`` among these objects."""
+    core = world(*objects, **options)
+    mine = next(g for g in core.world.membership.members if g.name == gang)
+    return Asked(core.decider, (mine,), now)
+
+
+def asked_in(case: Case) -> Asked:
+    """The question of the gang ``want`` of a case."""
+    made = World(case)
+    return Asked(made.decider, made.gangs[0], NOW)
