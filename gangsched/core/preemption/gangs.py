@@ -15,7 +15,8 @@ import numpy as np
 from gangsched.core.arrays import Bools, Floats, Ints, distinct
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.fit import CountedFit
-from gangsched.core.preemption.places import GONE, MAY, STAYS, Offer, Placing
+from gangsched.core.preemption.node_prices import GONE, MAY, STAYS, Offer
+from gangsched.core.preemption.places import Placing
 from gangsched.core.preemption.prices import NEVER, Prices
 from gangsched.core.preemption.settle import Settled, Settler
 
@@ -397,7 +398,7 @@ class Interruptions:
         if found is None:
             return units
         places = self._settler.places
-        slack = places.free_with(found[0]) - places.demand.request.T @ placing.counts.astype(np.float64)
+        slack = places.nodes.free_with(found[0]) - places.demand.request.T @ placing.counts.astype(np.float64)
         out = units
         for unit in sorted(units, key=lambda u: (-self._price[u].real, -self._price[u].imag, u)):
             if not self._c.units_of[unit].whole:

@@ -20,7 +20,8 @@ from gangsched.core.decision import Gap
 from gangsched.core.preemption.candidates import Candidates, Interruption
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.harm import Harm
-from gangsched.core.preemption.places import MAY, STAYS, Offer, Places
+from gangsched.core.preemption.node_prices import MAY, STAYS, Offer
+from gangsched.core.preemption.places import Places
 from gangsched.core.preemption.prices import NEVER, Prices
 
 #: More pods of one component of harm than this are not told from so many.
@@ -127,7 +128,7 @@ class LowerBound:
     @property
     def work(self) -> int:
         """Nodes x pods looked at."""
-        return sum(places.work for _, places in self._places)
+        return sum(places.nodes.work for _, places in self._places)
 
     def _closed(self) -> Bools:
         out = np.zeros(len(self._c), dtype=np.bool_)

@@ -27,7 +27,8 @@ from gangsched.core.preemption.fit import CountedFit, Fit, fit_for
 from gangsched.core.preemption.gangs import Interruptions
 from gangsched.core.preemption.harm import Harm, harm, share_of
 from gangsched.core.preemption.lower_bound import Floor, LowerBound, gap
-from gangsched.core.preemption.places import MAY, STAYS, Offer, Places
+from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer
+from gangsched.core.preemption.places import Places
 from gangsched.core.preemption.prices import Prices, Tariff
 from gangsched.core.preemption.reprieve import Returnable, reprieve
 from gangsched.core.preemption.settle import Settled, Settler
@@ -112,7 +113,7 @@ class Search:
         self._company: Bools = np.zeros(len(self.candidates), dtype=np.bool_)
         self._looks = -1
         self._places: list[Places] = []
-        self._workers: list[Places | Interruptions | LowerBound] = []
+        self._workers: list[NodePrices | Interruptions | LowerBound] = []
         self._bound = LowerBound(self.candidates, demand, self._free)
         self._workers.append(self._bound)
 
@@ -137,8 +138,8 @@ class Search:
         for demand in self._demands:
             places = Places(self.candidates, demand, self._free)
             self._places.append(places)
-            self._company |= places.company
-            self._workers.append(places)
+            self._company |= places.nodes.company
+            self._workers.append(places.nodes)
             for choices in self._settled(demand, places):
                 plans = [plan for one in choices if (plan := self._checked(demand, one)) is not None]
                 yield from plans
@@ -156,7 +157,7 @@ class Search:
         self.units.cut_short = self.units.unproven and self.stopped
         if self.strict:
             for demand, places in zip(self._demands, self._places, strict=True):
-                for choices in self._up_from(demand, places, places.company & False, hard=False):
+                for choices in self._up_from(demand, places, places.nodes.company & False, hard=False):
                     plan = self._checked(demand, choices[0])
                     if plan is not None and plan[0].beyond_budget:
                         self.units.over_budgets = self._exceeded(plan[1])
@@ -213,7 +214,11 @@ class Search:
         """Choices of places, the first without a budget exceeded and with as little as possible at high priorities."""
         c = self.candidates
         limits = any(limited.budget for limited in c.limited)
-        for kept in (places.company, np.zeros_like(places.company)) if places.company.any() else (places.company,):
+        for kept in (
+            (places.nodes.company, np.zeros_like(places.nodes.company))
+            if places.nodes.company.any()
+            else (places.nodes.company,)
+        ):
             yield from self._up_from(demand, places, kept, hard=True)
             if limits and not self.strict:
                 yield from self._up_from(demand, places, kept, hard=False)
@@ -249,7 +254,7 @@ class Search:
             found = interruptions.search(usable)
             if found is None:
                 continue
-            if places.ambiguous and len(c) <= _THOROUGH:
+            if places.nodes.ambiguous and len(c) <= _THOROUGH:
                 found = settler.refined(found)
             first = interruptions.first
             exact = len(demand.need) == 1 and demand.rules.complete

@@ -15,7 +15,8 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.harm import Harm
-from gangsched.core.preemption.places import GONE, MAY, STAYS, Offer, Places, Placing
+from gangsched.core.preemption.node_prices import GONE, MAY, STAYS, Offer
+from gangsched.core.preemption.places import Places, Placing
 from gangsched.core.preemption.prices import NEVER, Prices, Tariff
 
 #: How often the places are searched again. Each round settles the sets that were overdrawn in it for good.
@@ -84,9 +85,9 @@ class Settler:
 
     def refined(self, found: Settled) -> Settled:
         """The same units with the places and pods looked for once more, thoroughly on each node."""
-        self.places.thorough = True
+        self.places.nodes.thorough = True
         again = self._settle(found.units, NEVER)
-        self.places.thorough = False
+        self.places.nodes.thorough = False
         return self._better(found, again) or found
 
     def offer(self, units: Collection[int]) -> tuple[Offer, list[int]] | None:
@@ -323,8 +324,8 @@ class Settler:
         barred[pods[barred[pods] == MAY]] = STAYS
         without = Offer(barred, offer.price, offer.dear)
         demand = self.places.demand.request.T @ placing.counts[:, rows].astype(np.float64)
-        now = self.places.scan(offer, self.places.free_with(offer), rows, demand, None)
-        then = self.places.scan(without, self.places.free_with(without), rows, demand, None)
+        now = self.places.nodes.scan(offer, self.places.nodes.free_with(offer), rows, demand, None)
+        then = self.places.nodes.scan(without, self.places.nodes.free_with(without), rows, demand, None)
         regret = np.where(then.real < 1e299, (then - now) / counts[rows], 1e300)
         order = np.lexsort((rows, -regret.imag, -regret.real))
         return [int(rows[n]) for n in order]

@@ -14,7 +14,8 @@ from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand, demands_of
 from gangsched.core.preemption.fit import Fit, fit_for
-from gangsched.core.preemption.places import MAY, Offer, Places
+from gangsched.core.preemption.node_prices import MAY, Offer
+from gangsched.core.preemption.places import Places
 from gangsched.core.preemption.search import Search, work_lost
 from gangsched.core.preemption.units import Units
 from gangsched.model.records import GangId

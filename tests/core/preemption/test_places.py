@@ -9,8 +9,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from gangsched.core.preemption import places
-from gangsched.core.preemption.places import MAY, Offer, Placing
+from gangsched.core.preemption import several_kinds
+from gangsched.core.preemption.node_prices import MAY, Offer
+from gangsched.core.preemption.places import Placing
 from gangsched.core.preemption.prices import Prices, Tariff
 from gangsched.model.records import PodTerm, SpreadConstraint
 from tests.builders import PodBuilder, gang, node, pod, selects
@@ -118,7 +119,7 @@ def test_many_members_of_several_kinds_are_placed_in_turn(
         made = asked(*crowd(seed, rule))
         exact = made.places().best(Offer(np.full(len(made.candidates), MAY), tariff(made)))
         with monkeypatch.context() as patch:
-            patch.setattr(places, limit, 0)
+            patch.setattr(several_kinds, limit, 0)
             found = made.places().best(Offer(np.full(len(made.candidates), MAY), tariff(made)))
         assert (found is None) == (exact is None), f"seed {seed}"
         if found is None or exact is None:

@@ -1,0 +1,350 @@
+"""What members on a node cost: the price of the pods that have to leave it, for all nodes at once.
+
+All that may leave a node leaves, and comes back in order as far as there is room beside the members. With one resource
+that is short, putting back the most harmful first and of those the least useful is exact.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+import numpy as np
+
+from gangsched.core.arrays import Bools, Floats, Ints, distinct
+from gangsched.core.preemption.candidates import Candidates
+from gangsched.core.preemption.demand import Demand
+from gangsched.core.preemption.prices import NEVER, Prices
+
+STAYS, MAY, GONE = 0, 1, 2
+#: Up to so many pods of a node, all sets of them are looked at where that is asked for.
+_THOROUGH = 10
+#: What one round over the pods of all nodes takes beside them, in pods looked at.
+_ROUND = 300
+
+
+class Offer(msgspec.Struct, eq=False):
+    """What may leave: ``status`` ``(V,)`` is STAYS, MAY at its price, or GONE already; ``price`` ``(V,)`` is that of
+    each pod; ``dear`` ``(V,)`` are pods priced above their order on the node: they are put back before all others.
+    """
+
+    status: Ints
+    price: Prices
+    dear: Bools | None = None
+    settled: frozenset[int] = frozenset()  # limited sets of which more may leave, at what the price says
+    orders: Ints | None = None  # made by NodePrices, as is the next
+    by_resource: dict[int, Ints | None] | None = None
+
+
+class NodePrices:
+    """Prices of members of a demand in ``free`` ``(R, N)`` room, in which all candidates are still there. With
+    ``lower`` a price is a lower bound of what leaving a node costs, whatever the shapes of pods.
+
+    ``work`` counts nodes x pods looked at. ``mask`` ``(K, N)``: where a kind may go when pods leave; ``conflict``: by
+    kind, ``(V,)`` pods that have to leave where it goes. ``company`` ``(V,)``: pods near which members have to be,
+    which help as victims only where others like them stay. ``thorough``: look at all sets of pods that may come back to
+    a node, where these are few.
+    """
+
+    def __init__(self, candidates: Candidates, demand: Demand, free: Floats, *, lower: bool = False) -> None:
+        self.c = candidates
+        self.demand = demand
+        self._free = free
+        self.lower = lower
+        self.work = 0
+        self.thorough = False
+        self.kinds = len(demand.need)
+        self._orders_on_node = self._orders_of_return(several=not lower)
+        self.conflict: list[Bools | None] = [None] * self.kinds
+        self.mask = demand.mask.copy()
+        self._toll: list[tuple[int, Ints, Ints]] = []
+        self.company: Bools = np.zeros(len(candidates), dtype=np.bool_)
+        self._read_bars()
+
+    def _orders_of_return(self, *, several: bool) -> Ints:
+        """``(orders, V)`` orders in which pods of a node may come back: that of the candidates, and of one priority
+        those first that hold least of a certain resource. With several short resources none is exact; the best is
+        taken.
+        """
+        c = self.c
+        out: list[Ints] = [np.arange(len(c))]
+        asked = np.flatnonzero(self.demand.request.any(axis=0))
+        for r in asked.tolist() if several and len(asked) > 1 and len(c) else ():
+            if (c.req[r] == c.req[r, 0]).all():
+                continue
+            order = np.lexsort((out[0], c.req[r], -c.level, c.row))
+            if not any(np.array_equal(c.req[:, order], c.req[:, o]) for o in out):
+                out.append(order)
+        return np.array(out)
+
+    @property
+    def ambiguous(self) -> bool:
+        """Are there several orders in which pods of a node may come back, none of them exact?"""
+        return len(self._orders_on_node) > 1
+
+    # -- rules ---------------------------------------------------------------------------------------------
+
+    def _read_bars(self) -> None:
+        """Pods that keep a kind off: candidates have to leave where it goes, others close the place for good."""
+        c = self.c
+        for bar in self.demand.rules.bars:
+            if bar.company:
+                self.mask[bar.of] &= bar.open()
+                self.company |= bar.hits[c.slot]
+                continue
+            mine = bar.hits[c.slot]
+            codes = bar.code[c.row]
+            movable = np.bincount(codes[mine & (codes >= 0)], minlength=len(bar.counts))
+            closed = bar.counts > movable
+            self.mask[bar.of] &= (bar.code < 0) | ~closed[bar.code]
+            if not mine.any():
+                continue
+            found = self.conflict[bar.of]
+            self.conflict[bar.of] = mine if found is None else found | mine
+            if not bar.by_node:
+                self._toll.append((bar.of, bar.code, np.flatnonzero(mine)))
+
+    def free_with(self, offer: Offer) -> Floats:
+        """``(R, N)`` room when everything that may leave has left."""
+        free = self._free.copy()
+        leaving = np.flatnonzero(offer.status)
+        rows = self.c.row[leaving]
+        for r in range(len(free)):
+            free[r] += np.bincount(rows, weights=self.c.req[r, leaving], minlength=free.shape[1])
+        return free
+
+    # -- one node ------------------------------------------------------------------------------------------
+
+    def scan(
+        self, offer: Offer, free: Floats, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None = None
+    ) -> Prices:
+        """``(E,)`` the price of a demand ``(R, E)`` on each of these nodes ``(E,)``; NEVER where it does not fit. With
+        ``gone``, where no node occurs twice, the pods that leave are noted there.
+        """
+        if self.lower and gone is None:
+            # One resource at a time, with the order that is exact for it: whatever leaves for all, leaves for each.
+            asked = np.flatnonzero(self.demand.request.any(axis=0)).tolist()
+            first = np.zeros(len(rows), dtype=np.int64)
+            prices = []
+            for r in asked:
+                order = self._order_for(offer, r)
+                orders = None if order is None else (order[None], first)
+                prices.append(self._scan(offer, free[[r]], rows, demand[[r]], conflict, orders, [r]))
+            return np.asarray(np.maximum.reduce(prices))
+        if self.thorough:
+            return self._thorough(offer, free, rows, demand, conflict, gone)
+        return self._quick(offer, free, rows, demand, conflict, gone)
+
+    def _thorough(
+        self, offer: Offer, free: Floats, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None
+    ) -> Prices:
+        """All sets of pods that may come back, on nodes with few that may leave."""
+        c = self.c
+        noted = None if gone is None else np.zeros_like(gone)
+        price = self._quick(offer, free, rows, demand, conflict, noted)
+        for row in distinct(rows).tolist():
+            pods = np.arange(c.start[row], c.start[row] + c.count[row])
+            pods = pods[offer.status[pods] == MAY]
+            entries = np.flatnonzero(rows == row)
+            if not 0 < len(pods) <= _THOROUGH or not (price[entries].real < NEVER.real).any():
+                continue
+            sets = _sets(len(pods))
+            worth: Prices = sets @ offer.price[pods]
+            order = np.lexsort((-worth.imag, -worth.real))
+            slack = free[:, [row]] - demand[:, entries]
+            held: Floats = c.req[:, pods] @ sets[order].T
+            fine: Bools = np.all(held[:, None, :] <= slack[:, :, None], axis=0)
+            if conflict is not None:
+                fine &= (sets[order] @ conflict[pods].astype(np.float64)) < 1.0
+            best = order[fine.argmax(axis=1)]
+            paid = complex(offer.price[pods].sum()) - worth[best]
+            better = fine.any(axis=1) & (paid < price[entries])
+            price[entries[better]] = paid[better]
+            if noted is not None and better.any():
+                noted[pods] = sets[best[0]] == 0
+        if gone is not None and noted is not None:
+            gone |= noted
+        self.work += _ROUND * len(rows)
+        return price
+
+    def _quick(
+        self, offer: Offer, free: Floats, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None
+    ) -> Prices:
+        """Pods come back in each of the orders; the best holds."""
+        stack = self._stack(offer)
+        if len(stack) == 1:
+            first = None if offer.dear is None else (stack, np.zeros(len(rows), dtype=np.int64))
+            return self._scan(offer, free, rows, demand, conflict, first, None, gone)
+        turns = np.repeat(np.arange(len(stack)), len(rows))
+        tiled = np.tile(demand, len(stack)), np.tile(rows, len(stack))
+        prices = self._scan(offer, free, tiled[1], tiled[0], conflict, (stack, turns), None).reshape(len(stack), -1)
+        best: Prices = prices[0].copy()
+        chosen = np.zeros(len(rows), dtype=np.int64)
+        for n in range(1, len(stack)):
+            better = prices[n] < best
+            best[better] = prices[n][better]
+            chosen[better] = n
+        if gone is not None:
+            self._scan(offer, free, rows, demand, conflict, (stack, chosen), None, gone)
+        return best
+
+    def _order_for(self, offer: Offer, r: int) -> Ints | None:
+        """``(V,)`` the order that is exact for one resource: the dearest first, of those the smallest; None if it is
+        that of the candidates.
+        """
+        if offer.by_resource is None:
+            offer.by_resource = {}
+        if r not in offer.by_resource:
+            c = self.c
+            price, same = offer.price, c.row[1:] == c.row[:-1]
+            falls = ~same | (price[1:] <= price[:-1])
+            grows = ~same | (price[1:] < price[:-1]) | (c.req[r, 1:] >= c.req[r, :-1])
+            offer.by_resource[r] = None
+            if not (falls & grows).all():
+                offer.by_resource[r] = np.lexsort((c.req[r], -price.imag, -price.real, c.row))
+        return offer.by_resource[r]
+
+    def _stack(self, offer: Offer) -> Ints:
+        """``(orders, V)`` the orders in which pods come back: pods that are dearer than their place says before all
+        others of their node.
+        """
+        if offer.dear is None:
+            return self._orders_on_node
+        if offer.orders is None:
+            keys = [self.c.row[order] * 2 + ~offer.dear[order] for order in self._orders_on_node]
+            orders = zip(self._orders_on_node, keys, strict=True)
+            offer.orders = np.array([order[np.argsort(key, kind="stable")] for order, key in orders])
+        return offer.orders
+
+    def _scan(
+        self,
+        offer: Offer,
+        free: Floats,
+        rows: Ints,
+        demand: Floats,
+        conflict: Bools | None,
+        orders: tuple[Ints, Ints] | None,
+        resources: list[int] | None,
+        gone: Bools | None = None,
+    ) -> Prices:
+        """The same with the order ``orders[0][orders[1][e]]`` for each entry; None is the first of all."""
+        c = self.c
+        counts = c.count[rows]
+        by_count = np.argsort(-counts, kind="stable")
+        rows, counts = rows[by_count], counts[by_count]
+        starts = c.start[rows]
+        slack = free[:, rows] - demand[:, by_count]
+        cost: Prices = np.where((slack >= 0).all(axis=0), 0j, NEVER)
+        req = c.req if resources is None else c.req[resources]
+        deepest = int(counts[0]) if len(counts) else 0
+        until = np.searchsorted(-counts, -np.arange(deepest), side="left")  # entries with more than j pods
+        self.work += int(until.sum()) + _ROUND * deepest
+        turns = None if orders is None else orders[1][by_count]
+        for j, n in enumerate(until.tolist()):
+            p = starts[:n] + j
+            if orders is not None and turns is not None:
+                p = orders[0][turns[:n], p]
+            may = offer.status[p] == MAY
+            need = req[:, p]
+            put = may & (need <= slack[:, :n]).all(axis=0)
+            if conflict is not None:
+                put &= ~conflict[p]
+                cost[:n][conflict[p] & (offer.status[p] == STAYS)] = NEVER
+            slack[:, :n] -= need * put
+            left = may & ~put
+            cost[:n] += offer.price[p] * left
+            if gone is not None:
+                gone[p[left]] = True
+        out = np.empty_like(cost)
+        out[by_count] = cost
+        return out
+
+    def capacity(self, free: Floats, k: int) -> Ints:
+        """``(N,)`` members of one kind that nodes hold with this room."""
+        used = self.demand.request[k] > 0
+        most = 1 if self.demand.rules.exclusive[k, k] else self.demand.need[k]
+        room = (
+            np.floor(free[used] / self.demand.request[k][used, None]).min(axis=0)
+            if used.any()
+            else np.full(free.shape[1], float(most))
+        )
+        return np.where(self.mask[k], np.clip(room, 0, most), 0).astype(np.int64)
+
+    def curves(
+        self, offer: Offer, free: Floats, k: int, base: Floats | None, taken: Bools | None, within: Bools | None
+    ) -> Prices:
+        """``(X, N)`` the price of 1, 2, ... members of a kind on each node, beside a ``base`` demand ``(R, N)``; nodes
+        with a kind that excludes this one are ``taken``.
+        """
+        size = free.shape[1]
+        room = free if base is None else free - base
+        most = self.capacity(room, k)
+        if taken is not None:
+            most[taken] = 0
+        if within is not None:
+            most[~within] = 0
+        width = int(most.max(initial=0))
+        out: Prices = np.full((width, size), NEVER)
+        if not width:
+            return out
+        numbers = [np.flatnonzero(most >= x) for x in range(1, width + 1)]
+        rows = np.concatenate(numbers)
+        members = np.repeat(np.arange(1, width + 1), [len(n) for n in numbers])
+        demand = members * self.demand.request[k][:, None]
+        if base is None or not base.any():
+            out[members - 1, rows] = self.scan(offer, free, rows, demand, self.conflict[k])
+            return out
+        before = np.zeros(size, dtype=np.complex128)
+        before[numbers[0]] = self.scan(offer, free, numbers[0], base[:, numbers[0]], None)
+        price = self.scan(offer, free, rows, demand + base[:, rows], self.conflict[k])
+        out[members - 1, rows] = np.where(price.real < NEVER.real, price - before[rows], NEVER)
+        return out
+
+    def leaving(self, offer: Offer, free: Floats, counts: Ints) -> Bools:
+        """``(V,)`` what leaves for so many members of each kind on each node."""
+        gone: Bools = offer.status == GONE
+        rows = np.flatnonzero(counts.any(axis=0))
+        demand = self.demand.request.T @ counts[:, rows].astype(np.float64)
+        conflict = None
+        for k in np.flatnonzero(counts.any(axis=1)).tolist():
+            here = self.conflict[k]
+            if here is not None:
+                there = counts[k][self.c.row] > 0
+                conflict = here & there if conflict is None else conflict | (here & there)
+        if len(rows):
+            self.scan(offer, free, rows, demand, conflict, gone)
+        for k, code, pods in self._toll:
+            domains = distinct(code[np.flatnonzero(counts[k])])
+            inside = np.zeros(int(code.max(initial=0)) + 2, dtype=np.bool_)
+            inside[domains] = True
+            inside[-1] = False
+            there = pods[inside[code[self.c.row[pods]]]]
+            gone[there[offer.status[there] != STAYS]] = True
+        return gone
+
+    def with_tolls(self, offer: Offer, curves: Prices) -> Prices:
+        """With what has to leave elsewhere in the domain before a member may go to a node. Where several members may
+        share a domain each place pays for itself: dearer than it is, never cheaper than it can be had.
+        """
+        if not self._toll or not len(curves) or self.lower:
+            return curves
+        for _, code, pods in self._toll:
+            domain = code[self.c.row[pods]]
+            price = np.where(offer.status[pods] == MAY, offer.price[pods], 0j)
+            price = np.where(offer.status[pods] == STAYS, NEVER, price)
+            size = int(code.max(initial=0)) + 1
+            here, there = np.zeros(curves.shape[1], dtype=np.complex128), np.zeros(size + 1, dtype=np.complex128)
+            np.add.at(there, domain[domain >= 0], price[domain >= 0])
+            np.add.at(here, self.c.row[pods], price)
+            more = np.where(code >= 0, there[code] - here, 0j)
+            blocked = there[code].real >= NEVER.real
+            curves = np.where((code >= 0) & blocked, NEVER, curves + more)
+            curves = np.where(curves.real >= NEVER.real, NEVER, curves)
+        return curves
+
+
+@cache
+def _sets(size: int) -> Floats:
+    """``(2 ** size, size)``: all sets of so many pods, as zeros and ones."""
+    numbers = np.arange(2**size)[:, None]
+    return np.asarray((numbers >> np.arange(size)) & 1, dtype=np.float64)

@@ -1,0 +1,210 @@
+"""Places for members of several kinds: a table over the number of each for few, one kind after another for many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
+
+import numpy as np
+
+from gangsched.core.arrays import Bools, Floats, Ints
+from gangsched.core.preemption.knapsack import choose
+from gangsched.core.preemption.node_prices import MAY, NodePrices, Offer
+from gangsched.core.preemption.prices import NEVER, Prices
+from gangsched.core.preemption.rules import APART, SPREAD
+
+#: Entries of the table over numbers of each kind, nodes x ways to fill a node x numbers: 0.1 s of work.
+_TABLE = 3_000_000
+#: Ways to fill one node with members of several kinds that are looked at.
+_OPTIONS = 96
+#: Orders in which many members of several kinds are placed one kind after another, and how often they are placed anew.
+_ORDERS, _ROUNDS = 6, 3
+
+
+class SeveralKinds:
+    """Searches places with the prices of these nodes."""
+
+    def __init__(self, nodes: NodePrices) -> None:
+        self._nodes = nodes
+        self._demand = nodes.demand
+
+    def best(self, offer: Offer, free: Floats, within: Bools | None) -> tuple[Ints, complex, complex] | None:
+        best: tuple[Ints, complex, complex] | None = None
+        for domain in self.domains(within):
+            found = self.table(offer, free, domain)
+            if found is None:
+                found = self._in_turn(offer, free, domain)
+            if found is not None and (best is None or _key(found[1]) < _key(best[1])):
+                best = found
+        return best
+
+    def domains(self, within: Bools | None) -> Iterator[Bools | None]:
+        span = self._demand.rules.span
+        if span is None or span.kind in (SPREAD, APART):
+            yield within
+            return
+        for domain in range(span.size):
+            here = span.code == domain
+            yield here if within is None else here & within
+
+    def _options(self, free: Floats, within: Bools | None) -> tuple[list[tuple[int, ...]], list[Ints]] | None:
+        """The numbers of each kind that some node can hold, and the nodes that can."""
+        most = [self._nodes.capacity(free, k) for k in range(self._nodes.kinds)]
+        if within is not None:
+            most = [np.where(within, m, 0) for m in most]
+        ranges = [range(int(m.max(initial=0)) + 1) for m in most]
+        if int(np.prod([len(r) for r in ranges])) > 16 * _OPTIONS:
+            return None
+        options: list[tuple[int, ...]] = []
+        nodes: list[Ints] = []
+        for vector in product(*ranges):
+            some = [k for k, x in enumerate(vector) if x]
+            if not some or any(self._demand.rules.exclusive[i, j] for i in some for j in some if i < j):
+                continue
+            asked = self._demand.request.T @ np.array(vector, dtype=np.float64)
+            fine = (free >= asked[:, None]).all(axis=0)
+            for k in some:
+                fine &= most[k] >= vector[k]
+            rows = np.flatnonzero(fine)
+            if len(rows):
+                options.append(vector)
+                nodes.append(rows)
+            if len(options) > _OPTIONS:
+                return None
+        return options, nodes
+
+    def table(self, offer: Offer, free: Floats, within: Bools | None) -> tuple[Ints, complex, complex] | None:
+        """Exact for few members: a table over the number of members placed of each kind, node by node."""
+        need = self._demand.need
+        states = int(np.prod([n + 1 for n in need]))
+        if states * sum(need) > _TABLE:
+            return None
+        found = self._options(free, within)
+        if found is None:
+            return None
+        options, nodes = found
+        if not options or states * len(options) * sum(need) > _TABLE:
+            return None
+        size = free.shape[1]
+        costs: Prices = np.full((len(options), size), NEVER)
+        kept = np.zeros(size, dtype=np.bool_)
+        for some, conflict in self._by_conflict(options):
+            rows = np.concatenate([nodes[n] for n in some])
+            of = np.repeat(some, [len(nodes[n]) for n in some])
+            demand = self._demand.request.T @ np.array(options, dtype=np.float64)[of].T
+            costs[of, rows] = self._nodes.scan(offer, free, rows, demand, conflict)
+        for n in range(len(options)):
+            # Of the places for one filling no more can matter than there are members: the cheapest.
+            kept[nodes[n][np.argsort(costs[n, nodes[n]], kind="stable")[: sum(need)]]] = True
+        rows = np.flatnonzero(kept)
+        if states * len(options) * len(rows) > _TABLE:
+            return None
+        self._nodes.work += states * len(options) * len(rows) // 4
+        return self._filled(options, costs, rows)
+
+    def _by_conflict(self, options: Sequence[tuple[int, ...]]) -> Iterator[tuple[list[int], Bools | None]]:
+        """The options (numbers) that the same pods keep off, and those pods."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for n, vector in enumerate(options):
+            kinds = tuple(k for k, x in enumerate(vector) if x and self._nodes.conflict[k] is not None)
+            found.setdefault(kinds, []).append(n)
+        for kinds, some in found.items():
+            conflict: Bools | None = None
+            for k in kinds:
+                here = self._nodes.conflict[k]
+                conflict = here if conflict is None or here is None else conflict | here
+            yield some, conflict
+
+    def _filled(
+        self, options: Sequence[tuple[int, ...]], costs: Prices, rows: Ints
+    ) -> tuple[Ints, complex, complex] | None:
+        need = self._demand.need
+        shape = tuple(n + 1 for n in need)
+        table: Prices = np.full(shape, NEVER)
+        table[(0,) * len(need)] = 0j
+        picks: list[Ints] = []
+        for row in rows.tolist():
+            now = table.copy()
+            pick = np.zeros(shape, dtype=np.int64)
+            for n, vector in enumerate(options):
+                cost = costs[n, row]
+                if cost.real >= NEVER.real or any(x > m for x, m in zip(vector, need, strict=True)):
+                    continue
+                to = tuple(slice(x, None) for x in vector)
+                origin = tuple(slice(None, m + 1 - x) for x, m in zip(vector, need, strict=True))
+                moved = table[origin] + cost
+                better = moved < now[to]
+                now[to][better] = moved[better]
+                pick[to][better] = n + 1
+            picks.append(pick)
+            table = now
+        price = complex(table[need])
+        if price.real >= NEVER.real:
+            return None
+        counts = np.zeros((len(need), costs.shape[1]), dtype=np.int64)
+        left = list(need)
+        for turn in range(len(rows) - 1, -1, -1):
+            n = int(picks[turn][tuple(left)])
+            if n:
+                for k, x in enumerate(options[n - 1]):
+                    counts[k, rows[turn]] = x
+                    left[k] -= x
+        return counts, price, price
+
+    def _in_turn(self, offer: Offer, free: Floats, within: Bools | None) -> tuple[Ints, complex, complex] | None:
+        """One kind after another in several orders, and each again beside the others as long as that helps."""
+        best: tuple[Ints, complex] | None = None
+        for order in self._orders(free):
+            counts: Ints = np.zeros((self._nodes.kinds, free.shape[1]), dtype=np.int64)
+            price: complex | None = None
+            for turn in range(_ROUNDS):
+                before = counts.copy()
+                if not all(self._again(offer, free, counts, k, within) for k in order):
+                    break
+                now = self._priced(offer, free, counts)
+                if price is not None and _key(now) >= _key(price):
+                    counts = before
+                    break
+                price = now
+                if turn == 0 and best is not None and _key(now) >= _key(best[1]) and np.array_equal(counts, best[0]):
+                    break
+            if price is not None and (best is None or _key(price) < _key(best[1])):
+                best = counts, price
+        return None if best is None else (best[0], best[1], 0j)
+
+    def _priced(self, offer: Offer, free: Floats, counts: Ints) -> complex:
+        if not self._nodes.lower:
+            gone = self._nodes.leaving(offer, free, counts)
+            return complex(offer.price[gone & (offer.status == MAY)].sum())
+        return 0j
+
+    def _again(self, offer: Offer, free: Floats, counts: Ints, k: int, within: Bools | None) -> bool:
+        """Place the members of one kind anew, those of the others staying where they are."""
+        counts[k] = 0
+        base = self._demand.request.T @ counts.astype(np.float64)
+        rivals = counts[self._demand.rules.exclusive[k]]
+        taken = rivals.any(axis=0) if len(rivals) else None
+        curves = self._nodes.curves(offer, free, k, base if base.any() else None, taken, within)
+        found = choose(curves, self._demand.need[k])
+        if found is None:
+            return False
+        counts[k] = found.counts
+        return True
+
+    def _orders(self, free: Floats) -> list[tuple[int, ...]]:
+        """The kinds with the fewest places first, the largest first, and other orders."""
+        share = (self._demand.request / np.maximum(free.max(axis=1, initial=1.0), 1.0)).max(axis=1)
+        nodes = self._nodes.mask.sum(axis=1)
+        kinds = range(self._nodes.kinds)
+        wanted = [
+            tuple(sorted(kinds, key=lambda k: (-share[k], nodes[k], k))),
+            tuple(sorted(kinds, key=lambda k: (nodes[k], -share[k], k))),
+            tuple(sorted(kinds, key=lambda k: (share[k], nodes[k], k))),
+        ]
+        if self._nodes.kinds <= 3:
+            wanted += list(permutations(kinds))
+        return list(dict.fromkeys(wanted))[:_ORDERS]
+
+
+def _key(price: complex) -> tuple[float, float]:
+    return price.real, price.imag
