@@ -240,6 +240,8 @@ class Interruptions:
     # -- improvement ---------------------------------------------------------------------------------------
 
     def _improved(self, best: Settled) -> Settled:
+        if not self._local and len(best.units) > _EXCHANGED:
+            return best  # each change is a look at all; what is not needed comes back in the end anyway
         failures = 0
         while failures < _PATIENCE and not self._late() and not self._proven(best):
             if failures == 1:
@@ -295,8 +297,6 @@ class Interruptions:
                     out = frozenset((unit,))
                     yield lambda out=out, share=share: self._pulled(best.units - out, out, share, below=best.price)  # type: ignore[misc]
                 yield lambda share=share: self._pulled(best.units, frozenset(), share, below=best.price)  # type: ignore[misc]
-        if not self._local and len(inside) > _EXCHANGED:
-            return
         for units in chain(self._exchanges(best, inside), self._additions(best, inside)):
             yield lambda units=units: self._settler.settle(units, best.price)  # type: ignore[misc]
         for units in self._pairs(best, inside) if self._local else ():
