@@ -42,8 +42,8 @@ class NodePrices:
 
     ``work`` counts nodes x pods looked at. ``mask`` ``(K, N)``: where a kind may go when pods leave; ``conflict``: by
     kind, ``(V,)`` pods that have to leave where it goes. ``company`` ``(V,)``: pods near which members have to be,
-    which help as victims only where others like them stay. ``thorough``: look at all sets of pods that may come back to
-    a node, where these are few.
+    which help as victims only where others like them stay. ``thorough`` ``(N,)``: nodes on which all sets of
+    pods that may come back are looked at, where these are few.
     """
 
     def __init__(self, candidates: Candidates, demand: Demand, free: Floats, *, lower: bool = False) -> None:
@@ -52,7 +52,7 @@ class NodePrices:
         self._free = free
         self.lower = lower
         self.work = 0
-        self.thorough = False
+        self.thorough: Bools | None = None
         self.kinds = len(demand.need)
         self._orders_on_node = self._orders_of_return(several=not lower)
         self.conflict: list[Bools | None] = [None] * self.kinds
@@ -131,7 +131,7 @@ class NodePrices:
                 orders = None if order is None else (order[None], first)
                 prices.append(self._scan(offer, free[[r]], rows, demand[[r]], conflict, orders, [r]))
             return np.asarray(np.maximum.reduce(prices))
-        if self.thorough:
+        if self.thorough is not None:
             return self._thorough(offer, free, rows, demand, conflict, gone)
         return self._quick(offer, free, rows, demand, conflict, gone)
 
@@ -142,7 +142,7 @@ class NodePrices:
         c = self.c
         noted = None if gone is None else np.zeros_like(gone)
         price = self._quick(offer, free, rows, demand, conflict, noted)
-        for row in distinct(rows).tolist():
+        for row in distinct(rows[self.thorough[rows]]).tolist() if self.thorough is not None else ():
             pods = np.arange(c.start[row], c.start[row] + c.count[row])
             pods = pods[offer.status[pods] == MAY]
             entries = np.flatnonzero(rows == row)

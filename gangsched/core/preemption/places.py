@@ -20,6 +20,9 @@ from gangsched.core.preemption.prices import NEVER, Prices
 from gangsched.core.preemption.rules import APART, TOGETHER, Span
 from gangsched.core.preemption.several_kinds import SeveralKinds
 
+#: Nodes beyond those used on which prices are looked at once more, thoroughly: 40 more are some milliseconds.
+_NEXT = 40
+
 
 class Placing(msgspec.Struct, eq=False):
     """``counts`` ``(K, N)`` members of each kind on each node; ``gone`` ``(V,)`` the pods that leave for them, those
@@ -58,6 +61,16 @@ class Places:
         gone = self.nodes.leaving(offer, free, counts)
         paid = complex(offer.price[gone & (offer.status == MAY)].sum())
         return Placing(counts, gone, paid, bound)
+
+    def promising(self, offer: Offer, used: Bools) -> Bools:
+        """``(N,)``: the nodes used, and as many and some more of those that are the next cheapest for one member."""
+        free = self.nodes.free_with(offer)
+        out = used.copy()
+        for k in range(self.nodes.kinds):
+            curves = self.nodes.curves(offer, free, k, None, None, None)
+            if len(curves):
+                out[np.argsort(curves[0], kind="stable")[: 2 * int(used.sum()) + _NEXT]] = True
+        return out
 
     def possible(self, offer: Offer) -> bool:
         """Is there room for each kind by itself when everything that may leave has left? Never wrongly False."""

@@ -38,8 +38,6 @@ from gangsched.core.state.snapshot import Snapshot
 
 #: Nodes x pods looked at in about one step.
 _PER_STEP = 3000
-#: Up to so many candidates, all sets of pods of a node are looked at in the end.
-_THOROUGH = 400
 #: Questions for less work lost, where it is proven that no other choice breaks or interrupts less.
 _WORK_LOOKS = 300
 
@@ -254,7 +252,7 @@ class Search:
             found = interruptions.search(usable)
             if found is None:
                 continue
-            if places.nodes.ambiguous and len(c) <= _THOROUGH:
+            if places.nodes.ambiguous:
                 found = settler.refined(found)
             first = interruptions.first
             exact = len(demand.need) == 1 and demand.rules.complete

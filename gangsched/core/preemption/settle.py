@@ -84,10 +84,16 @@ class Settler:
         return self._known[key]
 
     def refined(self, found: Settled) -> Settled:
-        """The same units with the places and pods looked for once more, thoroughly on each node."""
-        self.places.nodes.thorough = True
+        """The same units with the places looked for once more, all sets of pods being compared on the nodes used and on
+        those that come next in price.
+        """
+        offer = self.offer(found.units)
+        if offer is None:
+            return found
+        used: Bools = found.placing.counts.sum(axis=0) > 0
+        self.places.nodes.thorough = self.places.promising(offer[0], used)
         again = self._settle(found.units, NEVER)
-        self.places.nodes.thorough = False
+        self.places.nodes.thorough = None
         return self._better(found, again) or found
 
     def offer(self, units: Collection[int]) -> tuple[Offer, list[int]] | None:
