@@ -79,6 +79,9 @@ class Interruptions:
         best = self._settler.settle(())
         if not self._usable:
             return best
+        # With limited sets other members may leave than counting assumes; without, all units are the most that can.
+        if best is None and not self._c.limited and self._missing(frozenset(self._usable)) > 0:
+            return None
         for turn, start in enumerate(() if best is not None else self._starts()):
             found = start()
             if found is not None and (best is None or found.key < best.key):
@@ -196,10 +199,11 @@ class Interruptions:
 
     def _go_to(self, units: frozenset[int]) -> None:
         """Have the counts show these units gone, beside all single pods."""
-        for unit, sign in [*((u, True) for u in units - self._shown), *((u, False) for u in self._shown - units)]:
-            slots = self._extra(unit)
-            for count in self._counts:
-                (count.take if sign else count.give_back)(slots)
+        for some, take in ((units - self._shown, True), (self._shown - units, False)):
+            if some:
+                slots = np.concatenate([self._extra(u) for u in sorted(some)])
+                for count in self._counts:
+                    (count.take if take else count.give_back)(slots)
         self._shown = units
 
     def _extra(self, unit: int) -> Ints:
