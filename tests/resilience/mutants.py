@@ -128,9 +128,9 @@ _MEMBERSHIP = "gangsched/core/state/membership.py"
 _REMOVED_FIRST = "(s.NOMINATED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,))"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
-_LOWEST = "tests/core/test_lowest_priority.py::test_who_is_not_below_the_weakest_member_stays"
+_LOWEST = "tests/core/preemption/test_lowest_priority.py::test_who_is_not_below_the_weakest_member_stays"
 _HIGHEST = "live=max((p.priority for p in live), default=None)"
-_SPARED = "tests/core/test_midway.py::test_a_victim_that_may_no_longer_be_evicted_is_spared"
+_SPARED = "tests/core/eviction/test_changes_midway.py::test_a_victim_that_may_no_longer_be_evicted_is_spared"
 
 MUTANTS = (
     Mutant(
@@ -161,12 +161,12 @@ MUTANTS = (
     Mutant(
         "phases: removal before the marks",
         ((_LIFECYCLE, "(s.NOMINATED, e.WRITTEN): Step(s.MARKED, (Do.MARK,))", _REMOVED_FIRST),),
-        ("tests/core/test_restart.py::test_a_gang_that_is_marked_in_part_is_not_evicted_in_part",),
+        ("tests/core/recovery/test_restart.py::test_a_gang_that_is_marked_in_part_is_not_evicted_in_part",),
     ),
     Mutant(
         "phases: no wait for the answers",
         ((_PHASES, "group is None or not group.barrier.complete or group.plan", "group is None or group.plan"),),
-        ("tests/core/test_restart.py::test_the_rest_of_a_list_is_removed",),
+        ("tests/core/recovery/test_restart.py::test_the_rest_of_a_list_is_removed",),
     ),
     Mutant(
         "no fence: writes begin when the lease may have passed",
@@ -203,42 +203,44 @@ MUTANTS = (
     Mutant(
         "removals of a plan that was given up go on",
         ((_STEPS, "        self.recall(group.key, self.writes.removals(group.key))\n", ""),),
-        ("tests/core/test_recall.py::test_what_has_not_been_sent_is_recalled",),
+        ("tests/core/eviction/test_recall.py::test_what_has_not_been_sent_is_recalled",),
     ),
     Mutant(
         "binding elsewhere while the nomination stands",
         ((_PHASES, "nominations.withdraw_moved(self._steps, plan, verdict.placements)", "set[str]()"),),
-        ("tests/core/test_faults.py::test_a_member_is_not_bound_elsewhere_while_its_nomination_stands",),
+        ("tests/core/recovery/test_faults.py::test_a_member_is_not_bound_elsewhere_while_its_nomination_stands",),
     ),
     Mutant(
         "nominations withdrawn while removals are on their way",
         ((_NOMINATIONS, "if steps.writes.any_of(group.key):", "if False:"),),
-        ("tests/core/test_faults.py::test_nominations_stand_while_marks_and_removals_are_on_their_way",),
+        ("tests/core/recovery/test_faults.py::test_nominations_stand_while_marks_and_removals_are_on_their_way",),
     ),
     Mutant(
         "a mark stays for a gang that has given up while another needs the pod",
         ((_SHARED, "elif was_ours:", "elif was_ours is None:"),),
-        ("tests/core/test_shared_victims.py::test_a_mark_does_not_wait_for_that_of_who_needs_the_pod_next",),
+        ("tests/core/eviction/test_shared_victims.py::test_a_mark_does_not_wait_for_that_of_who_needs_the_pod_next",),
     ),
     Mutant(
         "nominated room is not held",
         ((_TRIAL, "held = self.world.ledger.seen_by(self.priority, self._turn, self._mine)", "held = ()"),),
-        ("tests/core/test_scheduler.py::test_held_room_is_for_its_gang",),
+        ("tests/core/lifecycle/test_from_pods_to_bindings.py::test_held_room_is_for_its_gang",),
     ),
     Mutant(
         "plans do not know of each other's victims",
         ((_CONDEMNED, "return [uid for uid in self._standing if", "return [uid for uid in () if"),),
-        ("tests/core/test_condemned.py::test_what_is_left_of_an_evicted_gang_is_for_the_next",),
+        ("tests/core/eviction/test_plans_of_one_moment.py::test_what_is_left_of_an_evicted_gang_is_for_the_next",),
     ),
     Mutant(
         "budgets are not charged for what plans under way remove",
         ((_BUDGETS, "self.allowed[key] = max(0, self.allowed[key] - 1)", "pass"),),
-        ("tests/core/test_condemned.py::test_ten_preemptors_take_one_replica",),
+        ("tests/core/eviction/test_plans_of_one_moment.py::test_ten_preemptors_take_one_replica",),
     ),
     Mutant(
         "a plan does not wait for what it depends on",
         ((_PHASES, "condemning.depends(self._steps, group.plan)", "False"),),
-        ("tests/core/test_condemned.py::test_a_plan_removes_nothing_before_what_it_depends_on_leaves",),
+        (
+            "tests/core/eviction/test_plans_of_one_moment.py::test_a_plan_removes_nothing_before_what_it_depends_on_leaves",
+        ),
     ),
     Mutant(
         "a plan goes on that has counted on a pod which stays",
@@ -249,12 +251,14 @@ MUTANTS = (
                 "if False:",
             ),
         ),
-        ("tests/core/test_condemned.py::test_a_plan_is_made_anew_when_what_it_depends_on_is_spared",),
+        (
+            "tests/core/eviction/test_plans_of_one_moment.py::test_a_plan_is_made_anew_when_what_it_depends_on_is_spared",
+        ),
     ),
     Mutant(
         "the room of members that were lost is not held",
         ((_HEALING, "        keep(steps, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)\n", ""),),
-        ("tests/core/test_healing.py::test_a_successor_that_comes_later_gets_the_room",),
+        ("tests/core/recovery/test_healing.py::test_a_successor_that_comes_later_gets_the_room",),
     ),
     Mutant(
         "no second look before a removal",
@@ -281,12 +285,14 @@ MUTANTS = (
     Mutant(
         "who does not have to leave any more is removed",
         ((_RECHECKS, "return not (room and self._needless(group, plan, now))", "return True"),),
-        ("tests/core/test_recall.py::test_what_has_not_been_sent_is_recalled",),
+        ("tests/core/eviction/test_recall.py::test_what_has_not_been_sent_is_recalled",),
     ),
     Mutant(
         "a budget that was tightened since is not looked at",
         ((_RECHECKS, "return any(not plan.victims[uid].over_budget for uid in beyond)", "return False"),),
-        ("tests/core/test_recall.py::test_a_budget_that_is_tightened_before_anybody_leaves_changes_the_choice",),
+        (
+            "tests/core/eviction/test_recall.py::test_a_budget_that_is_tightened_before_anybody_leaves_changes_the_choice",
+        ),
     ),
     Mutant(
         "who has a mark of an earlier process is removed without another look",
@@ -297,17 +303,17 @@ MUTANTS = (
                 "return pod.live",
             ),
         ),
-        ("tests/core/test_restart.py::test_a_victim_that_may_no_longer_be_evicted_is_spared",),
+        ("tests/core/recovery/test_restart.py::test_a_victim_that_may_no_longer_be_evicted_is_spared",),
     ),
     Mutant(
         "after a restart a list on record is not finished but made anew",
         ((_TAKEOVER, "        plan = Plan(intent.plan, placements, chosen, ())\n", "        return None\n"),),
-        ("tests/core/test_restart.py::test_complete_marks_are_followed",),
+        ("tests/core/recovery/test_restart.py::test_complete_marks_are_followed",),
     ),
     Mutant(
         "marks of other schedulers are taken for ours",
         ((_TAKEOVER, "mark is not None and mark.scheduler in world.membership.ours", "mark is not None"),),
-        ("tests/core/test_restart.py::test_marks_of_other_schedulers_are_left_alone",),
+        ("tests/core/recovery/test_restart.py::test_marks_of_other_schedulers_are_left_alone",),
     ),
     Mutant(
         "a gang preempts with the highest priority of its members",
@@ -328,7 +334,7 @@ MUTANTS = (
                 "(table.priority[slots] <= self.priority)\n            & ((flags",
             ),
         ),
-        ("tests/core/test_units.py::test_single_pods",),
+        ("tests/core/preemption/test_units.py::test_single_pods",),
     ),
     Mutant(
         "time jumps with the system's clock",
@@ -343,7 +349,7 @@ MUTANTS = (
     Mutant(
         "a member is bound before the volumes of all are",
         ((_PREBIND, "everything = everything and bound", "everything = everything or bound"),),
-        ("tests/core/test_prebind.py::test_no_member_is_bound_before_the_last_claim_is",),
+        ("tests/core/volumes/test_bound_before_pods.py::test_no_member_is_bound_before_the_last_claim_is",),
     ),
     Mutant(
         "who takes over an expired lease does not wait for the last writes",
@@ -358,7 +364,7 @@ MUTANTS = (
     Mutant(
         "members join a gang that is being evicted",
         ((_FOLLOWING, "problem = problem or self._losing(gangs)", "problem = problem or ''"),),
-        ("tests/core/test_losing.py::test_a_gang_that_leaves_is_not_healed",),
+        ("tests/core/eviction/test_evicted_gangs_wait.py::test_a_gang_that_leaves_is_not_healed",),
     ),
     Mutant(
         "the lease is released although a write was cancelled",

@@ -31,7 +31,7 @@ def test_a_mutant_that_crashes_is_refused() -> None:
     """It does not show that anybody would notice what is missing."""
     crash = ("gangsched/core/state/membership.py", "return min(out or others, default=0)", "return no_such_name")
     with pytest.raises(MutantError, match=r"x: a crash, .*(.|\n)*NameError: name 'no_such_name' is not defined"):
-        mutants.run(Mutant("x", (crash,), ("tests/core/test_lowest_priority.py",)))
+        mutants.run(Mutant("x", (crash,), ("tests/core/preemption/test_lowest_priority.py",)))
 
 
 @pytest.mark.parametrize("mutant", FAST, ids=lambda m: m.name)

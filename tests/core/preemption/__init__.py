@@ -1,1 +1,1 @@
-"""The search for victims, part by part."""
+"""Who has to leave: nobody in vain, and the search for victims part by part."""

@@ -1,0 +1,1 @@
+"""Queues, quota and flavors: who is admitted, at whose expense."""

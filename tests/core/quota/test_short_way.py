@@ -20,8 +20,8 @@ from gangsched.model.queues import ClusterQueue, ResourceFlavor
 from gangsched.model.records import GangId, Toleration
 from tests.builders import gang, node
 from tests.core.harness import Built, Cluster, encoded
+from tests.core.quota.test_quota_and_nodes import objects, queued
 from tests.core.quota.world import flavor, group, own, queue
-from tests.core.test_joint import objects, queued
 
 SPOT = ResourceFlavor("spot", {"tier": "spot"}, tolerations=(Toleration("spot", "Exists"),))
 FIRM = ResourceFlavor("firm", {"tier": "firm"})

@@ -12,10 +12,10 @@ from gangsched.core.events import QueueObjectChanged, QueueObjectGone
 from gangsched.core.quota.tally import Tally
 from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import LocalQueue
+from tests.core.admission.test_conditions import job, owned
 from tests.core.harness import Cluster
+from tests.core.quota.test_quota_and_nodes import big, objects, queued
 from tests.core.quota.world import cohort, queue
-from tests.core.test_admission import job, owned
-from tests.core.test_joint import big, objects, queued
 
 #: Queue a owns 4 cores and asks them back; b owns none and borrows.
 LENT = objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=0))

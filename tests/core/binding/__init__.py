@@ -1,0 +1,1 @@
+"""A gang is bound as a whole, or says so and leaves."""

@@ -1,0 +1,1 @@
+"""From marks to removals: lists of victims, their recall, draining, and suspension."""

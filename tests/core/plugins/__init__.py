@@ -1,0 +1,1 @@
+"""Plug-ins of others, and the kit that checks them."""

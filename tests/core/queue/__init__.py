@@ -1,0 +1,1 @@
+"""Who is tried when: order, backoff, hints and wake-ups."""

@@ -1,0 +1,151 @@
+"""Invariants of decisions about quota and nodes together, on random clusters, queues and workloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangsched.core.decision import BIND, PREEMPT, WAIT
+from gangsched.core.events import PodChanged
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.records import GangId
+from tests.builders import NodeBuilder, PodBuilder, gang, node, pod
+from tests.core.harness import Built, verdict, world
+from tests.core.quota.test_quota_and_nodes import objects, queued
+from tests.core.quota.world import own, queue
+
+QUEUES = ("a", "b", "c")
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> Any:
+    """Nominal quota, and limits for borrowing and lending now and then."""
+    nominal = draw(st.integers(0, 6))
+    borrowing = draw(st.none() | st.integers(0, 4))
+    lending = draw(st.none() | st.integers(0, nominal))
+    return own(nominal, borrowing, lending)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Built]:
+    """Nodes, queues of one cohort, running and waiting pods and gangs, some without a queue."""
+    built: list[Built] = [node(f"n{i}").cpu(draw(st.integers(2, 6))) for i in range(draw(st.integers(1, 3)))]
+    records = []
+    for name in QUEUES:
+        reclaim = draw(st.sampled_from(["Never", "LowerPriority", "Any"]))
+        borrow = "Never" if reclaim == "Never" else draw(st.sampled_from(["Never", "LowerPriority"]))
+        within = draw(st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]))
+        strategy = draw(st.sampled_from(["BestEffortFIFO", "StrictFIFO"]))
+        cpu = draw(limits())
+        records.append(queue(name, "co", within=within, reclaim=reclaim, borrow=borrow, strategy=strategy, cpu=cpu))
+    built += objects(*records)
+    nodes = [b.obj() for b in built if isinstance(b, NodeBuilder)]
+    free = {n.name: dict(n.allocatable)["cpu"] // 1000 for n in nodes}
+    for i in range(draw(st.integers(0, 7))):
+        where = draw(st.sampled_from(sorted(free)))
+        cpu = draw(st.integers(1, 3))
+        if cpu > free[where]:
+            continue
+        free[where] -= cpu
+        of = draw(st.sampled_from([*QUEUES, ""]))
+        running = queued(f"r{i}", of, cpu) if of else pod(f"r{i}").cpu(cpu)
+        built.append(running.priority(draw(st.integers(0, 3))).on(where, started=float(i)))
+    for i in range(draw(st.integers(1, 3))):
+        priority, cpu = draw(st.integers(0, 3)), draw(st.integers(1, 3))
+        of = draw(st.sampled_from(QUEUES))
+        size = draw(st.integers(1, 2))
+        if size > 1:
+            built.append(gang(f"g{i}").min(size))
+        for n in range(size):
+            member = queued(f"p{i}-{n}", of, cpu).priority(priority).created(float(i))
+            built.append(member.gang(f"g{i}") if size > 1 else member)
+    return built
+
+
+def pending(core: Scheduler) -> list[GangId]:
+    """The gangs that wait, in name order."""
+    membership = core.world.membership
+    return sorted(g for g in membership.members if membership.is_ours(g) and membership.waits(g))
+
+
+def without(uids: set[str], built: list[Built], **options: Any) -> Scheduler:
+    """The same cluster without these pods."""
+    return world(*(b for b in built if not (isinstance(b, PodBuilder) and b.obj().uid in uids)), **options)
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), st.booleans())
+def test_victims_are_enough_and_none_is_needless(built: list[Built], fair: bool):
+    """With the victims gone the gang has its quota and its nodes; with any of them back it lacks one or the other."""
+    core = world(*built, fair_sharing=fair)
+    for ident in pending(core):
+        found = verdict(core, [ident])
+        if found.outcome != PREEMPT:
+            continue
+        victims = {v.uid for v in found.victims}
+        after = verdict(without(victims, built, fair_sharing=fair), [ident])
+        assert after.outcome == BIND
+        units = {v.unit.name: {w.uid for w in found.victims if w.unit == v.unit} for v in found.victims}
+        for back in units.values():
+            left = without(victims - back, built, fair_sharing=fair)
+            assert verdict(left, [ident]).outcome not in (BIND, WAIT)
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters())
+def test_nobody_is_admitted_above_a_limit(built: list[Built]):
+    """Whoever is bound leaves its queue within what it may use, however many are decided one after another."""
+    core = world(*built)
+    managed = core.world.managed
+    before = {q: _over(core, q) for q in QUEUES}
+    for ident in pending(core):
+        found = verdict(core, [ident])
+        if found.outcome != BIND:
+            continue
+        for decision in found.decisions:
+            assert decision.quota is not None
+            managed.choose(decision.quota.by_pod, 1.0)
+        for place in found.placements:
+            core.world.assume(place.uid, place.node)
+        managed.settle()
+    assert all(_over(core, q) <= max(0, before[q]) for q in QUEUES)
+
+
+def _over(core: Scheduler, name: str) -> int:
+    """By how much a queue uses more CPU than its own quota and what it may borrow."""
+    core.world.managed.settle()
+    tree = core.world.managed.quota.tree
+    queue_node = tree.queues[name]
+    cell = tree.cells["default", "cpu"]
+    return queue_node.usage[cell] - queue_node.potential[cell]
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), st.randoms(use_true_random=False))
+def test_admissions_do_not_depend_on_the_order_of_events(built: list[Built], random: Any):
+    """What is held of each queue follows from the objects alone."""
+    shuffled = list(built)
+    random.shuffle(shuffled)
+    one, other = world(*built).world.managed, world(*shuffled).world.managed
+    one.settle()
+    other.settle()
+    assert one.quota.admissions == other.quota.admissions
+    assert one.waiting() == other.waiting()
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), st.data())
+def test_what_is_kept_equals_what_is_computed_afresh(built: list[Built], data: st.DataObject):
+    """After pods have come and gone, usage is what a new process would find."""
+    core = world(*built)
+    pods = [p for p in core.world.pods.values() if p.node]
+    for leaving in data.draw(st.lists(st.sampled_from(pods), unique_by=lambda p: p.uid)) if pods else ():
+        core.handle([PodChanged(msgspec.structs.replace(leaving, phase="Succeeded"))], 1.0)
+        built = [b for b in built if not (isinstance(b, PodBuilder) and b.obj().uid == leaving.uid)]
+    core.world.managed.settle()
+    fresh = world(*built).world.managed
+    fresh.settle()
+    assert core.world.managed.quota.admissions == fresh.quota.admissions

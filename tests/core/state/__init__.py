@@ -1,0 +1,1 @@
+"""The cluster as tables, kept up to date event by event."""
