@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 
 from gangsched.cli import errors
-from gangsched.cli.run import add_connection_arguments, announce, configure
+from gangsched.cli.run import add_connection_arguments, announce, configure, sink_maker
 from gangsched.runtime.outside import Outside, StartError, connect
 
 
@@ -21,16 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
-    # They take seconds to import, and who asks for the options waits for that.
-    from gangsched.controllers.operator import GroupControllers  # noqa: PLC0415
-    from gangsched.runtime import process  # noqa: PLC0415
+    from gangsched.runtime import process  # noqa: PLC0415 - numpy, for which who asks for the options would wait
 
     configuration = configure(args)
     try:
         connection = connect(configuration)
         announce(connection, configuration, dry_run=False)
-        wanted = configuration.group_status
-        make_sink = partial(GroupControllers, qps=wanted.qps, burst=wanted.burst)
+        make_sink = sink_maker(configuration.group_status)
         return process.Process(Outside(configuration, connection, decide=False, make_sink=make_sink)).run()
     except StartError as error:
         raise errors.UsageError(str(error)) from None

@@ -13,7 +13,7 @@ from gangsched.core.events import Event
 from gangsched.core.options import Options
 
 if TYPE_CHECKING:
-    from gangsched.cluster.kube.connection import Connection
+    from gangsched.http.connection import Connection
     from gangsched.runtime.settings import Configuration
 
 

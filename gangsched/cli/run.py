@@ -13,10 +13,11 @@ import msgspec
 
 from gangsched.cli import errors
 from gangsched.cli.importing import quickly
-from gangsched.cluster.kube.connection import Connection
+from gangsched.controllers.operator import GroupControllers
+from gangsched.http.connection import Connection
 from gangsched.runtime import config, logs, outside
 from gangsched.runtime.settings import Configuration, GroupStatus
-from gangsched.runtime.status import StatusSink
+from gangsched.runtime.status import MakeSink
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         raise errors.UsageError(str(error)) from None
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
-        make_sink = partial(_controllers, configuration.group_status)
+        make_sink = sink_maker(configuration.group_status)
     cluster = outside.Outside(configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink)
     try:
         cluster.begin()
@@ -90,10 +91,9 @@ def run(args: argparse.Namespace) -> int:
         cluster.end()
 
 
-def _controllers(wanted: GroupStatus, kubeconfig: str | None, context: str | None) -> StatusSink:
-    from gangsched.controllers.operator import GroupControllers  # noqa: PLC0415 - kopf takes a second to import
-
-    return GroupControllers(kubeconfig, context, qps=wanted.qps, burst=wanted.burst)
+def sink_maker(wanted: GroupStatus) -> MakeSink:
+    """Makes the controllers, as fast as the settings allow."""
+    return partial(GroupControllers, qps=wanted.qps, burst=wanted.burst)
 
 
 def _print_decisions(decisions: Iterable[Any], configuration: Configuration) -> None:

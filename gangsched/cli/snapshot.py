@@ -14,7 +14,7 @@ from gangsched.cli import errors
 from gangsched.cli.live import add_cluster_arguments, connect
 
 if TYPE_CHECKING:
-    from gangsched.cluster.kube.connection import Connection
+    from gangsched.http.connection import Connection
     from gangsched.runtime.settings import Configuration
 
 

@@ -1,4 +1,4 @@
-"""What the controllers ask of the API server, and kopf's way to the same server."""
+"""What the controllers ask of the API server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 import msgspec
 
 from gangsched.cluster.kube.client import ApiError, Client, answer_of, segment
-from gangsched.cluster.kube.connection import Connection, close_session
 from gangsched.cluster.kube.depth import bounded
 from gangsched.cluster.kube.discovery import KUEUE_RUNS
-from gangsched.controllers.responses import Response
 from gangsched.model import jobsets
 from gangsched.model.dialects import koordinator, upstream
 from gangsched.model.queues import GROUP, VERSIONS
@@ -123,27 +121,3 @@ async def patch_status(client: Client, served: Served, namespace: str, name: str
         server_timeout=True,
     )
     return answer_of(_object, bounded(body), f"PATCH {path}")
-
-
-class KopfSession:
-    """What kopf needs of an HTTP session, with the connection's own credentials (which it renews) and proxies."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._session = connection.session()
-        self.headers = self._session.headers
-
-    @property
-    def closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._session.closed
-
-    async def request(self, method: str, url: str, *, headers: Any = None, **options: Any) -> Response:
-        """As aiohttp's, with the credentials of this moment."""
-        merged = {**(headers or {}), **await self._connection.headers()}
-        answer = await self._session.request(method, url, headers=merged, **options, **self._connection.options)
-        return Response(answer)
-
-    async def close(self) -> None:
-        """Close the session."""
-        await close_session(self._session)

@@ -12,7 +12,6 @@ import structlog
 
 from gangsched.cluster.kube.client import ApiError, UnreachableError
 from gangsched.controllers.api import JOBS, Served
-from gangsched.controllers.mailbox import Mailbox
 from gangsched.controllers.status import changed_fields
 from gangsched.core.actions import GangStatus
 
@@ -83,7 +82,9 @@ class StatusWriter:
         self._refused_fields: dict[tuple[str, str], set[str]] = {}
         self._failures: dict[Key, int] = {}
         self._told: set[str] = set()
-        self._mailbox: Mailbox[Key] = Mailbox()
+        #: Objects that need a look, each once, for the event loop that writes, if one does.
+        self._asked: dict[Key, None] = {}
+        self._reader: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._later: set[asyncio.Task[None]] = set()
 
     # -------------------------------------------------------------------------------------------- from any thread
@@ -96,7 +97,7 @@ class StatusWriter:
                 return
             earlier = self._wanted.get(key)
             self._wanted[key] = action.after(earlier) if earlier is not None else action
-        self._mailbox.put(key)
+        self._ask(key)
 
     def set_leading(self, *, leading: bool) -> None:
         """Whether this process may write (it may at first). Statuses of an earlier reign are forgotten."""
@@ -111,7 +112,7 @@ class StatusWriter:
             self._seen[key] = seen
             wanted = key in self._wanted
         if wanted:
-            self._mailbox.put(key)
+            self._ask(key)
 
     def lost(self, key: Key, uid: str) -> None:
         """The object of this UID is gone. One of the same name may have been seen, or be wanted, by now: it stays."""
@@ -123,34 +124,56 @@ class StatusWriter:
                 self._failures.pop(key, None)
 
     def serve(self, served: frozenset[Served]) -> None:
-        """The APIs that exist now; objects of others are forgotten, and what the old ones refused may be accepted."""
+        """The APIs that exist now; what was seen of the old ones is forgotten, and what they refused may be
+        accepted.
+        """
         with self._lock:
             self._served = {(each.family, each.plural): each for each in served}
-            self._seen = {key: seen for key, seen in self._seen.items() if (key.family, key.plural) in self._served}
+            self._seen.clear()  # all are seen anew
             self._refused_fields.clear()
 
     # ------------------------------------------------------------------------------------------- in its event loop
 
     async def run(self) -> None:
-        """Write until cancelled."""
-        self._mailbox.attach()
+        """Write until cancelled; another may go on where this one has ended."""
+        news = asyncio.Event()
+        with self._lock:
+            self._reader = asyncio.get_running_loop(), news
+            if self._asked:
+                news.set()
+        keys: list[Key] = []
         try:
             while True:
-                await self._mailbox.wait()
-                keys = self._mailbox.take()
-                jobs = [key for key in keys if key.plural in JOBS]
-                for key in keys:
-                    if key.plural not in JOBS:
-                        await self._alone(self._reconcile, key)
-                for key in jobs[:JOBS_AT_ONCE]:
-                    await self._alone(self._tell_job, key)
-                for key in jobs[JOBS_AT_ONCE:]:
-                    self._mailbox.put(key)
+                await news.wait()
+                with self._lock:
+                    keys = list(self._asked)
+                    self._asked.clear()
+                    news.clear()
+                keys.sort(key=lambda key: key.plural in JOBS)  # groups and queues first
+                jobs = 0
+                while keys and jobs < JOBS_AT_ONCE:
+                    job = keys[0].plural in JOBS
+                    jobs += job
+                    await self._alone(self._tell_job if job else self._reconcile, keys[0])
+                    del keys[0]
+                self._ask(*keys)
+                keys = []
                 await self._sleep(PERIOD_SECONDS)
         finally:
-            self._mailbox.detach()
+            with self._lock:
+                self._reader = None
+            self._ask(*keys)
             for task in self._later:
                 task.cancel()
+
+    def _ask(self, *keys: Key) -> None:
+        """Have a look at these objects, all at the next opportunity."""
+        with self._lock:
+            fresh = not self._asked
+            self._asked.update(dict.fromkeys(keys))
+            if fresh and self._asked and self._reader is not None:
+                loop, news = self._reader
+                loop.call_soon_threadsafe(news.set)
 
     async def _alone(self, work: Callable[[Key], Awaitable[None]], key: Key) -> None:
         """Whatever is wrong with one object, or with an answer about it, keeps nobody from writing all others."""
@@ -238,8 +261,10 @@ class StatusWriter:
         task.add_done_callback(self._later.discard)
 
     async def _again(self, key: Key, delay: float) -> None:
-        await self._sleep(delay)
-        self._mailbox.put(key)
+        try:
+            await self._sleep(delay)
+        finally:
+            self._ask(key)
 
 
 def seen_object(body: Mapping[str, Any]) -> Seen:

@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -25,15 +24,15 @@ import msgspec
 
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
-from gangsched.cluster.kube.connection import Connection, ConnectionConfigError, load_connection
 from gangsched.cluster.kube.hooks import Observe
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import WriteSettings
+from gangsched.http.connection import Connection, ConnectionConfigError, load_connection
 from gangsched.runtime import logs
 from gangsched.runtime.sections import duration_seconds
 from gangsched.runtime.settings import Configuration, Http
-from gangsched.runtime.status import LateSink, MakeSink
+from gangsched.runtime.status import MakeSink
 
 _PROBE_SECONDS = 10.0
 _PROBE_PAUSES_SECONDS = (0.3, 0.7)  # between attempts
@@ -200,9 +199,7 @@ class Outside:
         self.measurements = Measurements()
         self.io_loop: asyncio.AbstractEventLoop | None = None
         wanted = configuration.client_connection
-        self.sink: LateSink | None = None
-        if make_sink is not None:
-            self.sink = LateSink(partial(make_sink, wanted.kubeconfig or None, wanted.context or None))
+        self.sink = make_sink(wanted.kubeconfig or None, wanted.context or None) if make_sink is not None else None
         self.kube = KubeCluster(
             connection,
             lease=None if dry_run or not decide else _lease(configuration),

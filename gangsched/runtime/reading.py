@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from gangsched.cluster.kube.adapter import KubeCluster
-from gangsched.cluster.kube.connection import Connection
 from gangsched.core.events import Event, LeadershipChanged, Synced
+from gangsched.http.connection import Connection
 from gangsched.runtime.outside import StartError
 from gangsched.runtime.settings import Configuration
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -10,10 +9,7 @@ from typing import Protocol
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, LeadershipChanged, WriteDone
-from gangsched.runtime import logs
 from gangsched.runtime.loop import Observer
-
-_log = logs.get("status")
 
 #: The controllers start so long after leadership at the latest, however busy the scheduler is.
 LATEST_SECONDS = 30.0
@@ -25,10 +21,10 @@ class StatusSink(Protocol):
     """What keeps the status of objects (:class:`gangsched.controllers.operator.GroupControllers`)."""
 
     def start(self) -> None:
-        """Begin, in the background."""
+        """Begin, in the background; again: nothing."""
 
     def post(self, action: GangStatus) -> None:
-        """A status that an object should have. From any thread."""
+        """A status that an object should have. From any thread, before :meth:`start` too."""
 
     def set_leading(self, *, leading: bool) -> None:
         """Whether this process may write."""
@@ -39,74 +35,6 @@ class StatusSink(Protocol):
 
 #: Makes the controllers for a kubeconfig and a context; None runs without them.
 MakeSink = Callable[[str | None, str | None], StatusSink]
-
-
-class LateSink:
-    """Controllers that are made when :meth:`start` is called: importing what they need takes more than a second of
-    processor time, in which a gang may already be waiting. What is posted before is kept, the newest of each object.
-    When they cannot be made that is logged, once, and nothing is kept any more.
-    """
-
-    def __init__(self, make: Callable[[], StatusSink]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._sink: StatusSink | None = None
-        self._kept: dict[tuple[str, str, str, str], GangStatus] = {}
-        self._leading = False
-        self._started = self._stopped = False
-
-    def start(self) -> None:
-        """Make them, in a thread; again: nothing."""
-        with self._lock:
-            if self._started or self._stopped:
-                return
-            self._started = True
-        threading.Thread(target=self._begin, name="controllers-import", daemon=True).start()
-
-    def _begin(self) -> None:
-        try:
-            sink = self._make()
-        except Exception:  # noqa: BLE001 - whatever it is, scheduling goes on without statuses
-            _log.exception("the controllers cannot be made, statuses of groups and queues are not written")
-            with self._lock:
-                self._stopped = True
-                self._kept.clear()
-            return
-        with self._lock:
-            if self._stopped:
-                return
-            self._sink = sink
-            sink.set_leading(leading=self._leading)
-            for action in self._kept.values():
-                sink.post(action)
-            self._kept.clear()
-            sink.start()
-
-    def post(self, action: GangStatus) -> None:
-        """A status that an object should have. From any thread; the newest of each object is kept."""
-        with self._lock:
-            if self._sink is not None:
-                self._sink.post(action)
-            elif not self._stopped:
-                key = action.family, action.plural, action.namespace, action.name
-                self._kept[key] = action.after(self._kept[key]) if key in self._kept else action
-
-    def set_leading(self, *, leading: bool) -> None:
-        """Whether this process may write; when not, what was kept is dropped."""
-        with self._lock:
-            self._leading = leading
-            if not leading:
-                self._kept.clear()
-            if self._sink is not None:
-                self._sink.set_leading(leading=leading)
-
-    def stop(self) -> None:
-        """End them, if they have begun."""
-        with self._lock:
-            self._stopped = True
-            sink, self._sink = self._sink, None
-        if sink is not None:
-            sink.stop()
 
 
 class WhenQuiet(Observer):

@@ -24,7 +24,6 @@ from pathlib import Path
 import msgspec
 
 from gangsched.cluster.kube.client import Client
-from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
@@ -33,6 +32,7 @@ from gangsched.core.events import Event, GangChanged, NodeChanged, Outcome, PodC
 from gangsched.core.lifecycle import report
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
+from gangsched.http.connection import load_connection
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.records import Gang, Pod

@@ -37,7 +37,6 @@ import msgspec
 import structlog
 
 from gangsched.cluster.kube.client import Client
-from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.cluster.kube.inbox import Inbox, SteadyClock
 from gangsched.cluster.kube.retry import TokenBucket
@@ -47,6 +46,7 @@ from gangsched.core.decision import Decision
 from gangsched.core.events import PodChanged, Synced
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
+from gangsched.http.connection import load_connection
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.runtime.deadline import FACTOR, Deadline

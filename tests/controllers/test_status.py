@@ -10,9 +10,7 @@ from structlog.testing import capture_logs
 
 from gangsched.cli import run
 from gangsched.cluster.kube.client import ApiError, UnreachableError
-from gangsched.controllers import operator
 from gangsched.controllers.api import Served
-from gangsched.controllers.mailbox import Mailbox
 from gangsched.controllers.status import changed_fields, condition_type
 from gangsched.controllers.writer import RETRY_SECONDS, Key, Seen, StatusWriter, seen_object
 from gangsched.core.actions import GangStatus
@@ -238,8 +236,8 @@ async def test_what_changes_during_a_write_is_written_together_after_it() -> Non
 def test_the_controllers_are_as_fast_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """groupStatus.qps and burst are those of the controllers that the scheduler makes."""
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(operator, "GroupControllers", lambda *_, **settings: made.append(settings))
-    run._controllers(GroupStatus(qps=7.0, burst=9), None, None)
+    monkeypatch.setattr(run, "GroupControllers", lambda *_, **settings: made.append(settings))
+    run.sink_maker(GroupStatus(qps=7.0, burst=9))(None, None)
     assert made == [{"qps": 7.0, "burst": 9}]
 
 
@@ -362,20 +360,3 @@ async def test_an_answer_that_is_another_object_teaches_nothing() -> None:
     bench.see({})
     (again,) = await bench.settle()
     assert again["status"] == first["status"]
-
-
-async def test_mailbox_coalesces() -> None:
-    """A key is taken once however often it was put, in the order of the first time; also when put before the start."""
-    mailbox: Mailbox[str] = Mailbox()
-    mailbox.put("a")
-    mailbox.attach()
-    await mailbox.wait()
-    for key in ("b", "a", "b"):
-        await asyncio.to_thread(mailbox.put, key)
-    assert mailbox.take() == ["a", "b"]
-    waiting = asyncio.create_task(mailbox.wait())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    await asyncio.to_thread(mailbox.put, "c")
-    await waiting
-    assert mailbox.take() == ["c"]

@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.controllers import operator
 from gangsched.controllers.api import Served
-from gangsched.controllers.responses import Response
+from gangsched.controllers.handlers import Response, Session
 from tests.cluster.kube.deep import deep
 
 
 class Connection:
     """Of a server that is never asked for anything."""
 
-    def http(self) -> Connection:
+    def pool(self) -> Connection:
         return self
 
     async def aclose(self) -> None:
@@ -66,40 +67,64 @@ def test_a_writer_that_ends_is_told_of_and_starts_again(
     assert [each["log_level"] for each in log if "started again" in each["event"]] == ["error"]
 
 
-class Answer:
-    """As much of a response as is read."""
-
-    def __init__(self, *chunks: bytes) -> None:
-        self.chunks = chunks
-        self.content = self
-        self.status = 200
-
-    async def read(self) -> bytes:
-        return b"".join(self.chunks)
-
-    async def iter_chunked(self, _size: int) -> AsyncIterator[bytes]:
-        for each in self.chunks:
-            yield each
+BASE = "https://cluster.example/base"
 
 
-def response(*chunks: bytes) -> Response:
-    """With this body."""
-    return Response(cast("aiohttp.ClientResponse", Answer(*chunks)))
+class Server:
+    """As much of a client as a session needs: it answers everything with these lines, or an error."""
+
+    def __init__(self, *lines: bytes, error: Exception | None = None) -> None:
+        self.connection = self.bucket = self
+        self.server = BASE
+        self.lines = lines
+        self.error = error
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    async def take(self) -> None:
+        """A token is always there."""
+
+    async def attempt(self, _method: str, path: str, *, query: dict[str, str], **_: Any) -> bytes:
+        self.asked.append((path, query))
+        if self.error is not None:
+            raise self.error
+        return b"".join(self.lines)
+
+    async def watch_lines(self, path: str, query: dict[str, str], version: str) -> AsyncGenerator[list[bytes], None]:
+        yield [await self.attempt("GET", path, query={**query, "version": version})][:0]
+        yield list(self.lines)
+        raise UnreachableError("it broke")
+
+
+async def answer(server: Server, url: str = f"{BASE}/apis/x") -> Response:
+    """Of the session to a request of kopf."""
+    return await Session(cast("Client", server)).request(
+        method="get", url=url, timeout=aiohttp.ClientTimeout(total=9.0)
+    )
 
 
 async def test_kopf_reads_nothing_too_deep() -> None:
     """Lists and frames of a watch are read by the standard library, whatever a user has stored."""
     group = b'{"type":"ADDED","object":{"name":"a","f:\xff":%s}}' % deep()
-    found = await response(b'{"items":[', group, b"]}").json()
+    found = await (await answer(Server(b'{"items":[', group, b"]}"))).json()
     assert found["items"][0]["object"]["name"] == "a"
-    stream = response(group[:50], group[50:] + b"\n" + group, b'\n{"cut')
-    lines = b"".join([chunk async for chunk in stream.content.iter_chunked(1024)]).splitlines()
-    assert [json.loads(line)["object"]["name"] for line in lines] == ["a", "a"]
-    assert stream.status == 200
+    server = Server(group, group)
+    stream = await answer(server, "/apis/x?watch=true&resourceVersion=7&allowWatchBookmarks=true")
+    lines = stream.content.iter_chunked(1024)
+    assert [json.loads(await anext(lines))["object"]["name"] for _ in range(2)] == ["a", "a"]
+    with pytest.raises(aiohttp.ClientConnectionError, match="it broke"):
+        await anext(lines)
+    assert server.asked == [("/apis/x", {"version": "7"})]
 
 
-async def test_what_is_no_json_is_told_as_kopf_expects_it() -> None:
-    """It asks for the text then, which may be any bytes."""
-    with pytest.raises(json.JSONDecodeError):
-        await response(b"caf\xe9").json()
-    assert await response(b"caf\xe9").text() == "caf�"
+@pytest.mark.parametrize("query", ["", "?watch=true&resourceVersion=7"])
+async def test_refusals_are_told_as_kopf_expects_them(query: str) -> None:
+    """By status and Status object, and no answer as an error of the connection."""
+    server = Server(error=ApiError(429, "TooManyRequests", "later", (), 3.0))
+    refused = await answer(server, f"/apis/x{query}")
+    assert (refused.status, refused.headers) == (429, {"Retry-After": "3.0"})
+    assert (await refused.json())["message"] == "later"
+    with pytest.raises(aiohttp.ClientResponseError):
+        refused.raise_for_status()
+    server.error = UnreachableError("gone")
+    with pytest.raises(aiohttp.ClientConnectionError, match="gone"):
+        await answer(server, f"/apis/x{query}")

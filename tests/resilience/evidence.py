@@ -18,11 +18,11 @@ from typing import Any
 
 import msgspec
 
-from gangsched.cluster.kube import pool
 from gangsched.core.actions import Action, Bind, Remove
 from gangsched.core.events import Event, PodChanged
 from gangsched.core.lifecycle import nominations
 from gangsched.core.lifecycle.steps import Steps
+from gangsched.http import pool
 from gangsched.runtime.narrator import Narrator
 
 #: Where a process writes its evidence.

@@ -1,15 +1,12 @@
-"""Controllers of group statuses start when nothing is more urgent, and lose nothing that was posted before."""
+"""Controllers of group statuses start when nothing is more urgent."""
 
 from __future__ import annotations
 
-import io
-import json
 import threading
 
 from gangsched.core.actions import Bind, GangStatus, PodRef
 from gangsched.core.events import LeadershipChanged, Outcome, WriteDone
-from gangsched.runtime import logs
-from gangsched.runtime.status import LATEST_SECONDS, QUEUE_SECONDS, LateSink, TellsOfQueues, WhenQuiet
+from gangsched.runtime.status import LATEST_SECONDS, QUEUE_SECONDS, TellsOfQueues, WhenQuiet
 
 
 class Sink:
@@ -45,69 +42,6 @@ def status(name: str, phase: str) -> GangStatus:
 def bind(number: int) -> Bind:
     """A write with this id."""
     return Bind(number, PodRef("ns", "p", "uid"), "n1")
-
-
-def test_what_was_posted_before_is_kept() -> None:
-    """The newest status of each object reaches the controllers when they have been made."""
-    sink = Sink()
-    late = LateSink(lambda: sink)
-    late.set_leading(leading=True)
-    for each in (status("a", "Pending"), status("b", "Pending"), status("a", "Running")):
-        late.post(each)
-    assert sink.told == []
-    late.start()
-    late.start()
-    assert sink.begun.wait(10)
-    late.post(status("b", "Running"))
-    late.stop()
-    assert sink.told == [True, "Running", "Pending", "start", "Running", "stop"]
-
-
-def test_lost_leadership_drops_what_was_kept() -> None:
-    """Statuses of a time that is over are not written by the next."""
-    sink = Sink()
-    late = LateSink(lambda: sink)
-    late.set_leading(leading=True)
-    late.post(status("a", "Pending"))
-    late.set_leading(leading=False)
-    late.start()
-    assert sink.begun.wait(10)
-    assert sink.told == [False, "start"]
-
-
-def test_stopped_before_started() -> None:
-    """A process that ends at once makes no controllers."""
-    sink = Sink()
-    late = LateSink(lambda: sink)
-    late.stop()
-    late.start()
-    assert sink.told == []
-
-
-def test_controllers_that_cannot_be_made_are_told_and_cost_nothing() -> None:
-    """The log says it, once; from then on no status is kept, however many objects come and go."""
-    told = io.StringIO()
-    logs.configure("json", "info", told)
-
-    def broken() -> Sink:
-        raise ImportError("no such package")
-
-    late = LateSink(broken)
-    late.post(status("a", "Pending"))
-    for _ in range(2):
-        late.start()
-        for thread in threading.enumerate():
-            if thread.name == "controllers-import":
-                thread.join(10)
-        late.post(status("b", "Pending"))
-    (line,) = [json.loads(each) for each in told.getvalue().splitlines()]
-    assert (line["level"], line["message"]) == (
-        "error",
-        "the controllers cannot be made, statuses of groups and queues are not written",
-    )
-    assert "no such package" in line["exception"]
-    assert late._kept == {}
-    late.stop()
 
 
 def test_starts_when_nothing_is_under_way() -> None:

@@ -20,7 +20,6 @@ import structlog
 from gangsched.cluster.kube import discovery, dryrun
 from gangsched.cluster.kube.caches import CacheHealth, Caches
 from gangsched.cluster.kube.client import Client
-from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.inbox import Inbox, SteadyClock
@@ -32,6 +31,7 @@ from gangsched.cluster.kube.tasks import end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.events import Event, LeadershipChanged, Outcome, ServerClock, Synced, WriteDone
+from gangsched.http.connection import Connection
 
 _log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ class KubeCluster:
     """Implements :class:`gangsched.cluster.port.Cluster` on an API server.
 
     Args:
-        connection: from :func:`~gangsched.cluster.kube.connection.load_connection`.
+        connection: from :func:`~gangsched.http.connection.load_connection`.
         lease: the election to take part in; None leads without one (tests, or a single replica on purpose).
         dry_run: never writes anything, the lease included. What is submitted is logged and *not* answered,
             since no answer would be true; the caller decides once and then stops.

@@ -19,13 +19,13 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.depth import decode
 from gangsched.cluster.kube.hooks import Observe, ignore
-from gangsched.cluster.kube.http1 import MAX_OBJECT_BYTES, TooLargeError
-from gangsched.cluster.kube.pool import Http
 from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, retry_after_seconds
 from gangsched.cluster.kube.tasks import end
+from gangsched.http.connection import Connection
+from gangsched.http.http1 import MAX_OBJECT_BYTES, TooLargeError
+from gangsched.http.pool import Pool
 
 JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
@@ -171,12 +171,12 @@ class Client:
         self.connection = connection
         self.bucket = bucket
         self._observe = observe
-        self._http: Http | None = None
+        self._http: Pool | None = None
         self._dated = "", 0.0
 
     def open(self) -> None:
         """Get ready; the event loop must be running."""
-        self._http = self.connection.http()
+        self._http = self.connection.pool()
 
     async def warm(self, count: int) -> None:
         """Open connections for ``count`` requests at once."""
@@ -370,7 +370,7 @@ class Client:
             raise UnreachableError(f"watch {path}: {_words(error)}") from error
 
     @property
-    def _open(self) -> Http:
+    def _open(self) -> Pool:
         if self._http is None:
             raise UnreachableError("the client is closed")
         return self._http

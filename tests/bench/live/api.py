@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import aiohttp
 import msgspec
 
-from gangsched.cluster.kube.pool import Pool
+from gangsched.http.pool import Pool
 from tests.bench.live.cells import GROUP_API, NAMESPACE, Object
 from tests.controlplane.plane import TOKENS, ControlPlane
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from gangsched.cluster.kube.adapter import KubeCluster
-from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Bind, PodRef
 from gangsched.core.events import Event, Outcome, PodChanged, PodGone, WriteDone
+from gangsched.http.connection import load_connection
 from tests.cluster.kube.conftest import Reader, make_pod
-from tests.cluster.kube.test_connection import write as write_kubeconfig
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy
+from tests.http.test_connection import write as write_kubeconfig
 
 Make = Callable[..., Awaitable[Reader]]
 EXPIRED = b'{"kind":"Status","message":"too old","reason":"Expired","code":410}'

@@ -6,14 +6,12 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import pytest
-from aiohttp.abc import AbstractStreamWriter
 
 from gangsched.cluster.kube.bodies import remove_request, write_request
 from gangsched.cluster.kube.client import Client
-from gangsched.cluster.kube.proxied import Punctual
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import MIN_ATTEMPT_SECONDS, Writer, WriteSettings
 from gangsched.core.actions import (
@@ -121,27 +119,3 @@ async def test_the_fence_goes_with_the_write() -> None:
     server, _ = await write(fence_seconds=5.0, timeout_seconds=60.0)
     [fence] = server.fences
     assert 0 < fence() - time.monotonic() <= 5.0
-
-
-class Wire:
-    """Where a body is written to."""
-
-    def __init__(self) -> None:
-        self.sent = b""
-
-    async def write(self, chunk: bytes) -> None:
-        """Take it."""
-        self.sent += chunk
-
-
-@pytest.mark.parametrize(("left_seconds", "sent"), [(60.0, b"body"), (-0.001, b"")])
-async def test_a_body_is_not_sent_after_its_deadline(left_seconds: float, sent: bytes) -> None:
-    """A process that slept between its look at the clock and the sending of a write does not send it."""
-    wire: Any = Wire()
-    end = time.monotonic() + left_seconds
-    body = Punctual(b"body", lambda: end)
-    try:
-        await body.write_with_length(cast("AbstractStreamWriter", wire), None)
-    except TimeoutError:
-        assert not sent
-    assert wire.sent == sent

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from gangsched.cluster.kube.adapter import KubeCluster
-from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.inbox import MOST_SECONDS, Inbox, SteadyClock
 from gangsched.core.events import NodeGone, Synced
+from gangsched.http.connection import Connection
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 0.0])

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from gangsched.cluster.kube.client import Client as ApiClient
-from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.cluster.kube.retry import TokenBucket
@@ -25,6 +24,7 @@ from gangsched.core.events import (
     PriorityClassChanged,
     Synced,
 )
+from gangsched.http.connection import load_connection
 from gangsched.model.convert import Converter
 from tests.cluster.kube.conftest import Reader, make_pod, pod_body
 from tests.cluster.kube.deep import stored

@@ -12,7 +12,6 @@ import pytest
 from gangsched.cluster.kube.bodies import write_request
 from gangsched.cluster.kube.client import ApiError
 from gangsched.cluster.kube.client import Client as ApiClient
-from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import (
@@ -29,6 +28,7 @@ from gangsched.core.actions import (
     pod_reference,
 )
 from gangsched.core.events import Outcome, PodChanged, PodGone, WriteDone
+from gangsched.http.connection import load_connection
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy

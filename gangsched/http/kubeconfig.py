@@ -1,6 +1,6 @@
 """Credentials as kubectl finds them: kubeconfig files with tokens, certificates or exec plug-ins, and those of a pod.
 
-What cannot be used is a ValueError (or an OSError) whose text says why; :mod:`gangsched.cluster.kube.connection` names
+What cannot be used is a ValueError (or an OSError) whose text says why; :mod:`gangsched.http.connection` names
 the file.
 """
 

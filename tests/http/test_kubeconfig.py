@@ -15,8 +15,8 @@ import yaml
 from kubernetes_asyncio import config as loaders
 from kubernetes_asyncio.client import Configuration
 
-from gangsched.cluster.kube import kubeconfig
-from gangsched.cluster.kube.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
+from gangsched.http import kubeconfig
+from gangsched.http.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
 
 INLINE = base64.b64encode(b"some text").decode()
 

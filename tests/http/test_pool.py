@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gangsched.cluster.kube.connection import load_connection
-from gangsched.cluster.kube.http1 import Answer
-from gangsched.cluster.kube.pool import Pool
+from gangsched.http.http1 import Answer
+from gangsched.http.pool import Pool
 from tests.controlplane.client import wait_until
 
 #: The answer in pieces, sent one after another; None closes the connection.
@@ -209,27 +208,3 @@ async def test_the_server_is_told_what_is_left(
     target = server.seen[0].split(b" ", 2)[1].decode()
     assert target.startswith("/base/path?x=y&timeout=")
     assert least_ms <= int(target.removesuffix("ms").rpartition("=")[2]) <= most_ms
-
-
-async def test_where_a_proxy_stands_in_between(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Through a proxy of the kubeconfig or of the environment, requests go the general way."""
-
-    async def pool(server: str, more: str = "") -> Pool | None:
-        file = tmp_path_factory.mktemp("kube") / "config"
-        file.write_text(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
-            "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
-            f"clusters: [{{name: k, cluster: {{server: '{server}'{more}}}}}]\n"
-            "users: [{name: u, user: {token: t}}]\n"
-        )
-        return (await load_connection(str(file), None)).pool()
-
-    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    assert await pool("https://cluster.example:6443") is not None
-    assert await pool("https://cluster.example:6443", ", proxy-url: 'http://proxy.example:3128'") is None
-    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    assert await pool("https://cluster.example:6443") is None
-    assert await pool("https://127.0.0.1:6443") is not None

@@ -1,8 +1,10 @@
 """Small requests over connections that are kept: HTTP/1.1 with no more than a write to an API server needs.
 
 A general client spends several times as long on a small request as the request takes on the wire: it makes objects for
-cookies, redirects and compression that a Binding does not have; and it takes as long to import as numpy. What goes
-through a proxy is left to one (:mod:`gangsched.cluster.kube.proxied`).
+cookies, redirects and compression that a Binding does not have; and it takes as long to import as numpy.
+
+A proxy is asked for a tunnel (CONNECT), through which the same connection then speaks TLS with the server; what goes to
+a server without TLS is sent to the proxy with its whole URL (RFC 9112, 3.2).
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import math
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Protocol, cast
+from typing import cast
 from urllib.parse import urlsplit
 
-from gangsched.cluster.kube.http1 import MAX_OBJECT_BYTES, Answer, Reader, TooLargeError
+from gangsched.http.http1 import MAX_OBJECT_BYTES, Answer, Reader, TooLargeError
+from gangsched.http.proxy import Proxy
 
 #: A connection that was idle for longer may be closed by the server at any moment.
 IDLE_SECONDS = 60.0
@@ -25,63 +28,33 @@ _CLOSING_TURNS = 3  # of the event loop, until a connection that was cut has clo
 _DROPPED = "the connection was closed before the answer was complete"
 
 
-class Stream(Protocol):
-    """An answer whose body comes bit by bit; ``chunks`` ends where the body does, and raises what ``stream`` raises."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    @property
-    def chunks(self) -> AsyncIterator[bytes]: ...
-
-
-class Http(Protocol):
-    """What :class:`~gangsched.cluster.kube.client.Client` sends requests with; for its methods see :class:`Pool`."""
-
-    async def request(
-        self,
-        method: str,
-        target: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        end: float,
-        *,
-        fence: Callable[[], float] = ...,
-        server_timeout: bool = ...,
-        max_bytes: int = ...,
-    ) -> Answer: ...
-
-    def stream(
-        self, target: str, headers: Mapping[str, str], silence_seconds: float
-    ) -> contextlib.AbstractAsyncContextManager[Stream]: ...
-
-    async def warm(self, count: int) -> None: ...
-
-    async def aclose(self) -> None: ...
-
-
 class Pool:
     """As many connections to one server as there are requests at once; belongs to one event loop.
 
-    ``server`` is a URL without a path, or with one that all requests begin with. ``tls`` None speaks plain HTTP;
-    ``server_name`` is the name that the certificate must have instead of the host's, ``agent`` our own.
+    ``server`` is a URL without a path, or with one that all requests begin with. ``tls`` is used if that is https, and
+    for a ``proxy`` that speaks TLS; ``server_name`` is the name that the certificate must have instead of the host's,
+    ``agent`` our own.
     """
 
-    def __init__(self, server: str, tls: ssl.SSLContext | None, server_name: str | None, agent: str) -> None:
+    def __init__(
+        self, server: str, tls: ssl.SSLContext | None, server_name: str | None, agent: str, proxy: Proxy | None = None
+    ) -> None:
         parts = urlsplit(server)
+        secure = parts.scheme == "https"
         self._host = parts.hostname or ""
-        self._port = parts.port or (443 if tls else 80)
-        self._prefix = parts.path.rstrip("/")
+        self._port = parts.port or (443 if secure else 80)
         self._tls = tls
-        self._server_name = (server_name or self._host) if tls else None
+        self._server_tls = tls if secure else None
+        self._server_name = server_name or self._host
+        self._proxy = proxy
+        host = parts.netloc.rpartition("@")[2]
+        self._prefix = parts.path.rstrip("/")
         # Without a word about encodings a proxy in between may ask for one, and pass on what we do not read.
-        self._head = (
-            f" HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\nUser-Agent: {agent}\r\n"
-            "Accept-Encoding: identity\r\n"
-        )
+        head = {"Host": host, "User-Agent": agent, "Accept-Encoding": "identity"}
+        if proxy is not None and not secure:
+            self._prefix = f"http://{host}{self._prefix}"
+            head |= proxy.headers
+        self._head = f" HTTP/1.1\r\n{_lines(head)}"
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
 
@@ -105,9 +78,7 @@ class Pool:
         subclass :class:`TooLargeError` when the body is larger than ``max_bytes``; the request may have taken effect
         then.
         """
-        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-        lines.append(f"Content-Length: {len(body or b'')}\r\n\r\n")
-        rest = f"{self._head}{''.join(lines)}".encode() + (body or b"")
+        rest = f"{self._head}{_lines(headers)}Content-Length: {len(body or b'')}\r\n\r\n".encode() + (body or b"")
         connection = self._kept() or await self._connect(end)
         try:
             # A process that was stopped for a while goes on here, and somebody else may be the leader by now:
@@ -120,7 +91,7 @@ class Pool:
             self._put_back(connection)
 
     @contextlib.asynccontextmanager
-    async def stream(self, target: str, headers: Mapping[str, str], silence_seconds: float) -> AsyncIterator[Stream]:
+    async def stream(self, target: str, headers: Mapping[str, str], silence_seconds: float) -> AsyncIterator[Incoming]:
         """GET something whose answer may last; the connection is cut at the end.
 
         :class:`TimeoutError` when nothing comes for ``silence_seconds``, or no complete head; otherwise raises as
@@ -128,8 +99,7 @@ class Pool:
         """
         connection = self._kept() or await self._connect()
         try:
-            lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-            message = f"GET {self._prefix}{target}{self._head}{''.join(lines)}\r\n".encode()
+            message = f"GET {self._prefix}{target}{self._head}{_lines(headers)}\r\n".encode()
             incoming = connection.follow(message, silence_seconds)
             await incoming.head()
             yield incoming
@@ -176,12 +146,35 @@ class Pool:
             self._drop(connection)
 
     async def _connect(self, end: float = math.inf) -> _Connection:
+        loop = asyncio.get_running_loop()
+        proxy = self._proxy
         async with asyncio.timeout(max(0.0, min(CONNECT_SECONDS, end - time.monotonic()))):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                _Connection, self._host, self._port, ssl=self._tls, server_hostname=self._server_name
-            )
+            if proxy is None:
+                name = self._server_name if self._server_tls else None
+                _, connection = await loop.create_connection(
+                    _Connection, self._host, self._port, ssl=self._server_tls, server_hostname=name
+                )
+            else:
+                tls = self._tls if proxy.secure else None
+                _, connection = await loop.create_connection(_Connection, proxy.host, proxy.port, ssl=tls)
+                if self._server_tls is not None:
+                    try:
+                        await self._tunnel(connection, proxy, self._server_tls)
+                    except BaseException:
+                        connection.cut()
+                        raise
         self._all.add(connection)
         return connection
+
+    async def _tunnel(self, connection: _Connection, proxy: Proxy, tls: ssl.SSLContext) -> None:
+        """Have the proxy connect us to the server, and speak TLS with that from now on."""
+        address = f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
+        message = f"CONNECT {address} HTTP/1.1\r\n{_lines({'Host': address, **proxy.headers})}\r\n"
+        answer = await connection.exchange(message.encode(), Reader("CONNECT", MAX_OBJECT_BYTES), math.inf)
+        connection.unwind()
+        if not 200 <= answer.status < 300:
+            raise ConnectionError(f"the proxy {proxy.host}:{proxy.port} answers {answer.status} to CONNECT {address}")
+        await connection.secure(tls, self._server_name)
 
     def _drop(self, connection: _Connection) -> None:
         self._all.discard(connection)
@@ -199,6 +192,10 @@ def _left(end: float) -> float:
     if left <= 0:
         raise TimeoutError
     return left
+
+
+def _lines(headers: Mapping[str, str]) -> str:
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
 
 
 def with_timeout(target: str, seconds: float) -> str:
@@ -231,9 +228,19 @@ class _Connection(asyncio.Protocol):
             self._transport.write(message)
         return self._answer
 
-    def follow(self, message: bytes, silence_seconds: float) -> _Incoming:
+    async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
+        """Speak TLS from now on. Raises :class:`OSError`."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError(_DROPPED)
+        loop = asyncio.get_running_loop()
+        transport = await loop.start_tls(self._transport, self, tls, server_hostname=server_name)
+        if transport is None:
+            raise ConnectionResetError(_DROPPED)
+        self.connection_made(transport)
+
+    def follow(self, message: bytes, silence_seconds: float) -> Incoming:
         """Send a request whose answer may last; the connection is good for nothing else afterwards."""
-        incoming = _Incoming(silence_seconds)
+        incoming = Incoming(silence_seconds)
         self.reusable = False
         if self._transport is None or self._transport.is_closing():
             incoming.connection_lost(None)
@@ -292,8 +299,10 @@ class _Connection(asyncio.Protocol):
             self._answer.set_exception(exc if isinstance(exc, OSError) else ConnectionResetError(_DROPPED))
 
 
-class _Incoming(asyncio.Protocol):
-    """What comes on a connection from now on: one answer, in pieces."""
+class Incoming(asyncio.Protocol):
+    """What comes on a connection from now on: one answer, in pieces. ``chunks`` ends where the body does, and raises
+    what :meth:`Pool.stream` raises.
+    """
 
     def __init__(self, silence_seconds: float) -> None:
         self._silence_seconds = silence_seconds
@@ -350,9 +359,10 @@ class _Incoming(asyncio.Protocol):
             except (ValueError, TooLargeError) as error:
                 self._error = _broken(error)
             else:
-                self._pieces += self._reader.taken()
-                if answer is not None:
-                    self._pieces.append(answer.body)
+                if answer is None:
+                    self._pieces += self._reader.taken()
+                else:
+                    self._pieces.append(answer.body)  # what has not been taken before
                     self._ended = True
         self._wake()
 

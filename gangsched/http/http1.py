@@ -39,7 +39,7 @@ class Reader:
 
     def __init__(self, method: str, max_bytes: int) -> None:
         self.stays_open = False
-        self._bodiless = method == "HEAD"
+        self._bodiless = method in {"HEAD", "CONNECT"}
         self._max_bytes = max_bytes
         self._buffer = bytearray()
         self.status = 0

@@ -1,8 +1,7 @@
 """How to reach the API server and who we are there, as kubeconfig files or the pod's service account say it.
 
-:mod:`gangsched.cluster.kube.kubeconfig` reads them; this module turns every way in which that can fail into
-:class:`ConnectionConfigError`, and makes from the result what requests are sent with. What only few need is imported
-when it is: a scheduler that starts late decides late.
+:mod:`gangsched.http.kubeconfig` reads them; this module turns every way in which that can fail into
+:class:`ConnectionConfigError`, and makes from the result what requests are sent with.
 """
 
 from __future__ import annotations
@@ -13,47 +12,26 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 import structlog
 import yaml
 
 from gangsched import __version__
-from gangsched.cluster.kube.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
-from gangsched.cluster.kube.pool import Http, Pool
-
-if TYPE_CHECKING:
-    import aiohttp
+from gangsched.http.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
+from gangsched.http.pool import Pool
+from gangsched.http.proxy import Proxy, proxy_of
 
 _log = structlog.get_logger(__name__)
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: An exec plug-in (a cloud's login helper) that takes longer than this has hung.
 LOGIN_TIMEOUT_SECONDS = 60.0
 #: Credentials that could not be read again are tried again after this time.
 RETRY_SECONDS = 300.0
 #: A server that rejects our credentials does not make us run a plug-in more often than this.
 REJECTED_PAUSE_SECONDS = 10.0
-#: Two MiB: objects of etcd's maximum size must fit into a few reads, not thousands.
-READ_BUFFER_BYTES = 2**21
-_CLOSING_TURNS, _CLOSING_TURN_SECONDS = 10, 0.005  # until transports that were cut have closed their sockets
 SERVICE_ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105
 SERVICE_ACCOUNT_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
-
-
-async def close_session(session: aiohttp.ClientSession) -> None:
-    """Close a session and its sockets before the event loop ends.
-
-    A TLS connection that says goodbye in order is still open when ``ClientSession.close`` returns; nobody would close
-    its socket afterwards. Everything that mattered has been answered by now, so connections are cut.
-    """
-    if session.connector is not None:
-        await session.connector.close(abort_ssl=True)
-    await session.close()
-    # A connection whose handshake was cancelled still says goodbye, and waits for the answer of the other side.
-    for _ in range(_CLOSING_TURNS):
-        await asyncio.sleep(_CLOSING_TURN_SECONDS)
 
 
 class ConnectionConfigError(Exception):
@@ -78,8 +56,10 @@ class Connection:
         self.namespace = ""
         self.description = ""
         self.server = ""
-        self._credentials = Credentials(host="")
+        self._token = ""
         self._tls: ssl.SSLContext | None = None
+        self._tls_server_name: str | None = None
+        self._proxy: Proxy | None = None
         self._reread_at = float("inf")
         self._last_login = float("-inf")
 
@@ -112,6 +92,7 @@ class Connection:
         return from_service_account(SERVICE_ACCOUNT_TOKEN, SERVICE_ACCOUNT_CA)
 
     def _use(self, found: Credentials) -> None:
+        proxy = proxy_of(found.host, found.proxy)
         if self._tls is None:
             self._tls = _tls_context(found)
         elif found.authority:
@@ -119,7 +100,8 @@ class Connection:
         if found.certificate:
             # Loading again into the same context serves a rotated certificate to all later handshakes.
             self._tls.load_cert_chain(*found.certificate)
-        self._credentials = found
+        self._proxy, self._tls_server_name = proxy, found.tls_server_name
+        self._token = found.token
         self._reread_at = self._clock() + found.fresh_seconds
         self.context, self.namespace = found.context, found.namespace
         self.server = found.host.rstrip("/")
@@ -129,38 +111,9 @@ class Connection:
 
     # --------------------------------------------------------------------------------------------------- using
 
-    def session(self) -> aiohttp.ClientSession:
-        """A session for the running event loop; the caller closes it."""
-        import aiohttp  # noqa: PLC0415
-
-        # In-flight requests are bounded by their makers; a shared limit would let watches starve the lease.
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True, keepalive_timeout=60.0)
-        return aiohttp.ClientSession(
-            connector=connector,
-            # Proxies from the environment apply to the outside only, as Go's HTTP client does it.
-            trust_env=urlsplit(self.server).hostname not in _LOOPBACK,
-            read_bufsize=READ_BUFFER_BYTES,
-            auto_decompress=True,
-            # Compressing lists costs the API server more than the network of a cluster saves.
-            headers={"User-Agent": f"gangsched/{__version__}", "Accept-Encoding": "identity"},
-        )
-
-    def http(self) -> Http:
+    def pool(self) -> Pool:
         """What sends requests on the running event loop; the caller closes it."""
-        pool = self.pool()
-        if pool is not None:
-            return pool
-        from gangsched.cluster.kube.proxied import Proxied  # noqa: PLC0415
-
-        return Proxied(self)
-
-    def pool(self) -> Pool | None:
-        """Connections for the running event loop; None where a proxy stands in between."""
-        if self._credentials.proxy or (urlsplit(self.server).hostname not in _LOOPBACK and _proxied(self.server)):
-            return None
-        secure = urlsplit(self.server).scheme == "https"
-        agent = f"gangsched/{__version__}"
-        return Pool(self.server, self._tls if secure else None, self._credentials.tls_server_name, agent)
+        return Pool(self.server, self._tls, self._tls_server_name, f"gangsched/{__version__}", self._proxy)
 
     @property
     def at_hand(self) -> bool:
@@ -172,8 +125,7 @@ class Connection:
         if self._clock() >= self._reread_at:
             self._reread_at = self._clock() + RETRY_SECONDS
             await self._reload("credentials are due")
-        token = self._credentials.token
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     async def rejected(self) -> None:
         """The server answered 401: read the credentials again, but not in a tight loop."""
@@ -185,16 +137,6 @@ class Connection:
             await self.load()
         except ConnectionConfigError as error:
             _log.error("credentials could not be read again", reason=reason, error=str(error))
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Further arguments for every request of the session (a proxy, another TLS server name)."""
-        out: dict[str, Any] = {}
-        if self._credentials.proxy:
-            out["proxy"] = self._credentials.proxy
-        if self._credentials.tls_server_name:
-            out["server_hostname"] = self._credentials.tls_server_name
-        return out
 
 
 async def load_connection(
@@ -266,11 +208,3 @@ def _tls_context(found: Credentials) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _proxied(server: str) -> bool:
-    """Does the environment send requests to this server through a proxy?"""
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
-
-    parts = urlsplit(server)
-    return parts.scheme in getproxies() and not proxy_bypass(parts.hostname or "")

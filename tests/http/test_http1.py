@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.kube.http1 import MAX_HEAD_BYTES, MAX_OBJECT_BYTES, Answer, Reader, TooLargeError
+from gangsched.http.http1 import MAX_HEAD_BYTES, MAX_OBJECT_BYTES, Answer, Reader, TooLargeError
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 WHOLE = b"3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: t\r\n\r\n"

@@ -1,0 +1,1 @@
+"""One API server: kept connections to it, directly or through a proxy, credentials, and the fence of writes."""
