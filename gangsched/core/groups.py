@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.identity import group_key, names_of
+from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
 from gangsched.core.lifecycle.permit import Barrier
-from gangsched.core.lifecycle.table import State
+from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.model.records import SINGLE, GangId
 
@@ -22,46 +23,33 @@ __all__ = ["Clock", "Due", "Group", "Plan", "group_key"]
 
 
 class Plan:
-    """A decision that is being carried out.
+    """A decision that is being carried out: who goes where, and who has to leave for it.
 
-    ``waiting`` are the UIDs of victims and awaited pods that are not gone yet. ``nominated`` are the members and
-    ``removed`` the victims for which that has been asked; ``unsure`` are those of which nobody knows whether it has
-    taken effect, ``ended`` those that ended before they were seen to terminate, ``left`` those whom an earlier process
-    had removed, or others of their unit. ``announced`` says that removals were asked for, ``marked_again`` how often
-    marks have been written again since, because others had taken them back. ``neighbours`` are the UIDs of the pods
-    that were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those
-    that are being bound for the members. ``required`` is how many members each gang needed. ``leaving_with`` has, by
-    the UID of a Job that is suspended, the victims that leave with it.
+    ``waiting`` are the UIDs of victims and awaited pods that are not gone yet, ``nominated`` the members for which that
+    has been asked. ``neighbours`` are the UIDs of the pods that were on the plan's nodes when it was made: whoever else
+    is there later has taken room. ``claims`` are those that are being bound for the members. ``required`` is how many
+    members each gang needed.
     """
 
-    def __init__(
-        self, ident: str, placements: Sequence[Placement], victims: Sequence[Victim], awaited: Sequence[str]
-    ) -> None:
-        self.ident = ident
+    def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
         self.placements = list(placements)
-        self.victims = {v.uid: v for v in victims}
-        self.waiting: set[str] = {*self.victims, *awaited}
-        self.removed: set[str] = set()
-        self.unsure: set[str] = set()
-        self.ended: set[str] = set()
-        self.left: set[str] = set()
+        self.eviction = eviction
+        self.waiting: set[str] = {*eviction.victims, *awaited}
         self.nominated: set[str] = set()
         self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()
-        self.announced = False
-        self.marked_again = 0
         self.claims: list[ClaimBinding] = []
         self.required: tuple[int, ...] = ()
-        self.leaving_with: dict[str, set[str]] = {}
 
     @property
-    def begun(self) -> bool:
-        """Have removals been asked for, by this process or an earlier one?"""
-        return self.announced or bool(self.left)
+    def ident(self) -> str:
+        """The plan's id."""
+        return self.eviction.ident
 
-    def meant(self, uid: str) -> set[str]:
-        """The pods that a write to this pod or Job (UID) is about."""
-        return self.leaving_with.get(uid, {uid})
+    @property
+    def victims(self) -> Mapping[str, Victim]:
+        """Who has to leave, by UID."""
+        return self.eviction.victims
 
 
 #: The times of a group at which something is due for it.
@@ -184,3 +172,30 @@ class Group:
     def single(self) -> bool:
         """A pod without a group."""
         return len(self.gangs) == 1 and self.gangs[0].family == SINGLE
+
+    def evicts(self, *phases: Phase) -> bool:
+        """Is an eviction for it in one of these phases? (Not one of its own members.)"""
+        return self.holding and self.plan is not None and self.plan.eviction.phase in phases
+
+    @property
+    def holding(self) -> bool:
+        """Is room held for its members, and not taken yet?"""
+        return self.state in HOLDING and not self.rolled_back
+
+    @property
+    def rolled_back(self) -> bool:
+        """Are its own members being removed, for their controllers to create them again?"""
+        if self.state is not State.EVICTING or self.plan is None:
+            return False
+        return self.plan.eviction.cause is Cause.ROLLBACK
+
+    @property
+    def stage(self) -> str:
+        """The state in a word; of one that evicts, the phase of that."""
+        if self.state is State.EVICTING and self.plan is not None:
+            return self.plan.eviction.phase.value
+        return self.state.value
+
+    def eviction(self, ident: str, victims: Iterable[Victim] = (), cause: Cause = Cause.PREEMPTION) -> Eviction:
+        """An eviction for this group, or of its own members."""
+        return Eviction(cause, self.key, self.name, self.gangs[0].scheduler, ident, victims)

@@ -135,8 +135,8 @@ class Scheduler:
         return self.world.managed.statuses(again) if self.options.quota else []
 
     def states(self) -> dict[str, str]:
-        """The lifecycle state of every gang that has pending members, by name."""
-        return {g.name: g.state.value for g in self._run.groups.values()}
+        """Where every gang with pending members is, by name: its state, or the phase of its eviction."""
+        return {g.name: g.stage for g in self._run.groups.values()}
 
     # -- events --------------------------------------------------------------------------------------------
 
@@ -460,7 +460,7 @@ class Scheduler:
         if verdict.outcome == BIND:
             self._run.adopt(group, verdict, Signal.FITS)
         elif verdict.outcome in (WAIT, PREEMPT):
-            self._run.adopt(group, verdict, Signal.PLAN)
+            self._run.adopt(group, verdict, Signal.EVICT)
         elif verdict.outcome != GATHERING:
             self._run.no_fit(group, verdict)
 

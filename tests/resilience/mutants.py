@@ -101,6 +101,7 @@ def render(verdicts: list[Verdict]) -> str:
 
 _BUDGETS = "gangsched/core/preemption/budgets.py"
 _CONDEMNED = "gangsched/core/ledger/condemned.py"
+_EVICTING = "gangsched/core/lifecycle/evicting.py"
 _EXECUTOR = "gangsched/core/lifecycle/executor.py"
 _ADAPTER = "gangsched/cluster/kube/adapter.py"
 _BODIES = "gangsched/cluster/kube/bodies.py"
@@ -112,20 +113,18 @@ _RECALLS = "gangsched/cluster/kube/recalls.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _FOLLOWING = "gangsched/core/lifecycle/following.py"
 _HEALING = "gangsched/core/lifecycle/healing.py"
-_LIFECYCLE = "gangsched/core/lifecycle/table.py"
 _NOMINATIONS = "gangsched/core/lifecycle/nominations.py"
 _MARKS = "gangsched/cluster/kube/marks.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
 _PREBIND = "gangsched/core/lifecycle/prebind.py"
 _RECHECKS = "gangsched/core/lifecycle/rechecks.py"
 _SHARED = "gangsched/core/lifecycle/shared_marks.py"
-_STEPS = "gangsched/core/lifecycle/steps.py"
 _TAKEOVER = "gangsched/core/lifecycle/takeover.py"
 _TRIAL = "gangsched/core/planning/trial.py"
 _UNITS = "gangsched/core/preemption/units.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
-_REMOVED_FIRST = "(s.NOMINATED, e.WRITTEN): Step(s.EVICTING, (Do.REMOVE,))"
+_REMOVED_FIRST = "                    self._steps.remove(group)\n            case"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
 _LOWEST = "tests/core/preemption/test_lowest_priority.py::test_who_is_not_below_the_weakest_member_stays"
@@ -160,12 +159,12 @@ MUTANTS = (
     ),
     Mutant(
         "phases: removal before the marks",
-        ((_LIFECYCLE, "(s.NOMINATED, e.WRITTEN): Step(s.MARKED, (Do.MARK,))", _REMOVED_FIRST),),
+        ((_PHASES, "                    evicting.mark(self._steps, eviction)\n            case", _REMOVED_FIRST),),
         ("tests/core/recovery/test_restart.py::test_a_gang_that_is_marked_in_part_is_not_evicted_in_part",),
     ),
     Mutant(
         "phases: no wait for the answers",
-        ((_PHASES, "group is None or not group.barrier.complete or group.plan", "group is None or group.plan"),),
+        ((_PHASES, "not group.barrier.complete or not group.plan.eviction.barrier.complete", "False"),),
         ("tests/core/recovery/test_restart.py::test_the_rest_of_a_list_is_removed",),
     ),
     Mutant(
@@ -202,7 +201,7 @@ MUTANTS = (
     ),
     Mutant(
         "removals of a plan that was given up go on",
-        ((_STEPS, "        self.recall(group.key, self.writes.removals(group.key))\n", ""),),
+        ((_EVICTING, "    steps.recall(eviction.key, steps.writes.removals(eviction.key))\n", ""),),
         ("tests/core/eviction/test_recall.py::test_what_has_not_been_sent_is_recalled",),
     ),
     Mutant(
@@ -237,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         "a plan does not wait for what it depends on",
-        ((_PHASES, "condemning.depends(self._steps, group.plan)", "False"),),
+        ((_PHASES, "condemning.depends(self._steps, plan)", "False"),),
         (
             "tests/core/eviction/test_plans_of_one_moment.py::test_a_plan_removes_nothing_before_what_it_depends_on_leaves",
         ),
@@ -307,7 +306,13 @@ MUTANTS = (
     ),
     Mutant(
         "after a restart a list on record is not finished but made anew",
-        ((_TAKEOVER, "        plan = Plan(intent.plan, placements, chosen, ())\n", "        return None\n"),),
+        (
+            (
+                _TAKEOVER,
+                "        plan = Plan(placements, group.eviction(intent.plan, chosen))\n",
+                "        return None\n",
+            ),
+        ),
         ("tests/core/recovery/test_restart.py::test_complete_marks_are_followed",),
     ),
     Mutant(

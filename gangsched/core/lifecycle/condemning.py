@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 from gangsched.core.queueing.queue import Change, Hint
 
 if TYPE_CHECKING:
-    from gangsched.core.groups import Group, Plan
+    from gangsched.core.groups import Plan
     from gangsched.core.lifecycle.steps import Steps
-
-
-def begin(steps: Steps, group: Group, plan: Plan) -> None:
-    """The group's plan makes its victims leave."""
-    priority = steps.world.membership.preemptor_priority(group.gangs)
-    steps.world.ledger.condemned.begin(group.key, group.name, priority)
-    condemn(steps, group.key, plan.victims)
 
 
 def condemn(steps: Steps, key: str, uids: Iterable[str]) -> None:
@@ -42,18 +35,6 @@ def spare(steps: Steps, uid: str, key: str) -> None:
             world.managed.touch(pod.gang)
             steps.changes.append(Change(Hint.VICTIMS, pod.node, pod))
     steps.spared.add(uid)
-
-
-def end(steps: Steps, group: Group, plan: Plan) -> None:
-    """The group gives up its plan: those of its victims stay whose removal has not been sent, or has failed."""
-    condemned, failed = steps.world.ledger.condemned, {f.uid for f in group.barrier.failed}
-    failed = {pod for uid in failed for pod in plan.meant(uid)}
-    for uid in plan.victims:
-        if uid in plan.removed and uid not in failed:
-            condemned.sent(uid, group.key, steps.now)
-        else:
-            spare(steps, uid, group.key)
-    condemned.end(group.key)
 
 
 def depends(steps: Steps, plan: Plan) -> bool:

@@ -12,15 +12,16 @@ from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle import admission, bindings, condemning, nominations, report, rollback, telling
+from gangsched.core.lifecycle import admission, bindings, condemning, evicting, nominations, report, rollback, telling
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
+from gangsched.core.lifecycle.eviction import Cause, Phase
 from gangsched.core.lifecycle.following import Following
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import HOLDING, Do, Signal, State
+from gangsched.core.lifecycle.table import Do, Signal, State
 from gangsched.core.lifecycle.takeover import Takeover
 from gangsched.core.lifecycle.underway import UnderWay
 from gangsched.core.lifecycle.validity import may_leave, overdue
@@ -60,7 +61,7 @@ class Executor:
         self.groups, self._signal = self._under_way.groups, self._under_way.signal
         self._rechecks = Rechecks(world, decider, self.steps, self.groups)
         self.following = Following(world, self.steps, self._under_way, self._rechecks)
-        self.drains = Drains(self.steps, self.groups, self._signal, self.following.taken_over)
+        self.drains = Drains(self.steps, self.groups, self._signal, self.following.no_longer_kept)
         self.phases = Phases(
             world, decider, self.steps, self.groups, self._signal, self.following.refresh, self.drains, self._rechecks
         )
@@ -159,14 +160,14 @@ class Executor:
         for key in sorted(self.world.ledger.holders()):
             group = self.groups.get(key)
             if group is not None and group.state is State.STARTING and key in taken:
-                self.following.taken_over(group)
-            if group is None or group.plan is None or group.state not in HOLDING:
+                self.following.no_longer_kept(group)
+            if group is None or group.plan is None or not group.holding:
                 continue
             # Who comes while victims leave is found out when they are gone; nobody looks again after volumes.
             risky = changed | fuller if group.state is State.PREBINDING else changed
             at_risk = key in taken or not risky.isdisjoint(group.plan.node_of.values())
             if at_risk and not self.phases.still_holds(group, group.plan):
-                self._signal(group, Signal.TAKEN_OVER if key in taken else Signal.PLAN_BROKEN)
+                self._signal(group, Signal.BROKEN)
 
     def _counted_on_in_vain(self) -> None:
         spared, self.steps.spared = self.steps.spared, set()
@@ -175,11 +176,11 @@ class Executor:
         keys = {key for uid in staying for key in ledger.in_vain(uid)}
         for key in sorted(keys):
             group = self.groups.get(key)
-            if group is None or group.plan is None or group.state not in HOLDING:
+            if group is None or group.plan is None or not group.holding:
                 continue
             if any(uid in group.plan.waiting and uid not in group.plan.victims for uid in staying):
                 group.message = "a pod that was to leave stays"
-                self._signal(group, Signal.PLAN_BROKEN)
+                self._signal(group, Signal.BROKEN)
 
     def volumes_changed(self) -> None:
         """Gangs that wait for their volumes are looked at again."""
@@ -188,15 +189,17 @@ class Executor:
     def time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
         for group in self._under_way.clock.due("deadline", self.now):
-            group.message = f"timed out while {group.state.value}: {telling.waits_for(self.steps, group)}"
-            if group.state is State.WAITING and group.plan is not None:
-                self.world.ledger.stuck.update(uid for uid in group.plan.waiting if overdue(self.world, uid, self.now))
-            self._signal(group, Signal.TIMEOUT)
-            if group.state is State.BOUND:
+            if group.state is State.STARTING:
+                self._signal(group, Signal.DONE)
                 self.following.refresh(group.gangs[0])
+                continue
+            group.message = f"timed out while {group.stage}: {telling.waits_for(self.steps, group)}"
+            if group.plan is not None and group.evicts(Phase.LEAVING):
+                self.world.ledger.stuck.update(uid for uid in group.plan.waiting if overdue(self.world, uid, self.now))
+            self._signal(group, Signal.FAILED)
         for group in self._under_way.clock.due("retry_at", self.now):
             if not bindings.bind_again(self.steps, group):
-                self._signal(group, Signal.PLAN_BROKEN)
+                self._signal(group, Signal.BROKEN)
         for gang in self.steps.repeat():
             self.following.refresh(gang)
         for uid in self.world.ledger.condemned.unseen(self.now):
@@ -253,17 +256,27 @@ class Executor:
 
     def adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
-        tell = admission.preempting if signal is Signal.PLAN else admission.reserved
+        tell = admission.preempting if signal is Signal.EVICT else admission.reserved
         tell(self.steps, group, verdict)
         self.steps.follow(group, verdict)
         awaited = [a.uid for a in verdict.awaiting]
-        group.plan = Plan(self._new_ident(), verdict.placements, self._owned(group, verdict), awaited)
+        eviction = group.eviction(self._new_ident(), self._owned(group, verdict))
+        group.plan = Plan(verdict.placements, eviction, awaited)
         group.plan.required = self.world.membership.lacking(group.gangs)
-        if signal is Signal.PLAN:
+        if signal is Signal.EVICT:
             self.steps.look_around(group.plan)
-            condemning.begin(self.steps, group, group.plan)
+            self._condemn(group, group.plan)
             hold(self.steps, group, group.plan)
         self._signal(group, self.phases.onward(group, signal, group.plan))
+
+    def _condemn(self, group: Group, plan: Plan) -> None:
+        """The group's plan makes its victims leave from now on."""
+        if plan.eviction.cause is Cause.ROLLBACK:
+            plan.eviction.mark = rollback.mark_text(self.steps, group)
+        else:
+            trigger = self.steps.trigger(group).key
+            plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, trigger)
+        evicting.begin(self.steps, plan.eviction, group.name, self.world.membership.preemptor_priority(group.gangs))
 
     def _new_ident(self) -> str:
         return f"{int(self.now * 1000):x}-{next(self._plans)}"
@@ -300,9 +313,9 @@ class Executor:
         leaving = rollback.leaving(self.steps, group, verdict)
         if not leaving:
             return False
-        group.plan = Plan(self._new_ident(), (), leaving, ())
+        group.plan = Plan((), group.eviction(self._new_ident(), leaving, Cause.ROLLBACK))
         group.plan.waiting.clear()
-        condemning.begin(self.steps, group, group.plan)
+        self._condemn(group, group.plan)
         group.message = verdict.message
         self._signal(group, Signal.ROLL_BACK)
         return True
@@ -321,12 +334,11 @@ class Executor:
             if plan is None:
                 continue
             goes_on = key in self.world.membership.begun or self._priority(group) not in completed_first
-            if plan.announced or goes_on:
+            if plan.eviction.announced or goes_on:
                 needed.update(plan.victims)
-                self.steps.marks.update(plan.victims)
                 for uid in plan.victims:
                     said = self.world.pods[uid].disruption
-                    self.steps.mark_texts.asked(uid, key, said.message if said is not None else "")
+                    evicting.marked_by(self.steps, plan.eviction, uid, said.message if said is not None else "")
                 self._resume(group, plan)
         for group in self.groups.values():
             if group.plan is None and nominations.on_record(self.steps, group):
@@ -353,8 +365,8 @@ class Executor:
 
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan
-        condemning.begin(self.steps, group, plan)
-        group.rounds = int(plan.announced)
+        self._condemn(group, plan)
+        group.rounds = int(plan.eviction.announced)
         group.message = f"finishing plan {plan.ident} of an earlier process"
         self.steps.look_around(plan)
         hold(self.steps, group, plan)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from gangsched.core.groups import Group, Plan
 from gangsched.core.identity import group_key
 from gangsched.core.lifecycle import suspension, telling, two_admitters
+from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import HOLDING, Do, Signal, State
@@ -55,7 +56,7 @@ class Following:
         problem, look = "", tuple[object, ...]()
         if group is not None or pending:  # else it is of no interest any more
             problem, look = membership.problem(gangs), membership.look(gangs)
-            if group is None or group.state is not State.MARKING_MEMBERS:  # all of those leave of their own accord
+            if group is None or not group.rolled_back:  # all of those leave of their own accord
                 problem = problem or self._losing(gangs)
         if group is None:
             if pending:
@@ -85,13 +86,14 @@ class Following:
         if group.state is State.STARTING:
             self._follow_job(group)
             return
-        if group.state in (State.BINDING, State.ROLLING_BACK):
+        leaving = group.rolled_back and group.plan is not None and group.plan.eviction.phase is not Phase.MARKING
+        if group.state is State.BINDING or leaving:
             return  # members are bound, or leave, one after another; what is missing afterwards is seen then
         if other:
             self._rechecks.gang_changed(group)
-        planned = group.state in (*HOLDING, State.MARKING_MEMBERS)
+        planned = group.state in HOLDING
         if planned and group.plan is not None and not self._as_planned(group, group.plan):
-            self._signal(group, Signal.SCATTERED if problem or not pending else Signal.PLAN_BROKEN)
+            self._signal(group, Signal.SCATTERED if problem or not pending else Signal.BROKEN)
         elif (problem and planned) or (problem and (changed or group.state is not State.GATHERING)):
             self._signal(group, Signal.SCATTERED)
         elif not problem:
@@ -110,7 +112,6 @@ class Following:
         gang = group.gangs[0]
         job = suspension.owner(self._steps, gang)
         if job is None or job.finished or suspension.suspended_anew(self._steps, job):
-            self._signal(group, Signal.SCATTERED)
             self._under_way.forget(group)
             self.refresh(gang)
 
@@ -128,15 +129,15 @@ class Following:
     def _as_planned(self, group: Group, plan: Plan) -> bool:
         """Do its members still wait? And, as long as nobody has left for it, does the gang need as many as before?"""
         lacking = self._world.membership.lacking
-        nobody_left = group.state in (State.NOMINATED, State.MARKED) and not plan.begun
+        nobody_left = group.evicts(Phase.NOMINATING, Phase.MARKING) and not plan.eviction.begun
         if nobody_left and lacking(group.gangs) != plan.required:
             return False
         pods = (self._world.pods.get(uid) for uid in plan.node_of)
         return all(p is not None and p.live and not p.node and p.gang in group.gangs for p in pods)
 
-    def taken_over(self, group: Group) -> None:
-        """The room that is kept for a Job that goes on is not its own any more."""
-        self._signal(group, Signal.TAKEN_OVER)
+    def no_longer_kept(self, group: Group) -> None:
+        """Room is not kept any longer for the pods of a Job that goes on."""
+        self._signal(group, Signal.DONE)
         if not any(map(self._world.membership.waits, group.gangs)):
             self.refresh(group.gangs[0])  # it goes on: nothing need happen to it any more
 
@@ -158,7 +159,7 @@ class Following:
             if group is not None and group.plan is not None:
                 group.plan.waiting.discard(uid)
                 if ended:
-                    group.plan.ended.add(uid)
+                    group.plan.eviction.ended.add(uid)
                 self._steps.check.add(key)
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:

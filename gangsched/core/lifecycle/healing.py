@@ -19,7 +19,7 @@ from gangsched.core.actions import MARK_REASON
 from gangsched.core.groups import Group, group_key
 from gangsched.core.ledger.reservations import Kind
 from gangsched.core.lifecycle.holding import keep
-from gangsched.core.lifecycle.table import HOLDING, ROLLING_BACK, State
+from gangsched.core.lifecycle.table import State
 from gangsched.core.queueing.queue import Change, Hint
 from gangsched.core.quota.stopping import STOPPED
 from gangsched.core.state.membership import ONLY_WAITING
@@ -36,8 +36,6 @@ HOLD_SECONDS = 30.0
 ROOMS_AT_MOST = 256
 #: With these reasons for its end a pod leaves for others.
 _FOR_OTHERS = frozenset({MARK_REASON, *STOPPED.values()})
-#: The group's plan says what is held for it.
-_BY_PLAN = (*HOLDING, State.STARTING)
 
 
 class _Room(msgspec.Struct):
@@ -157,23 +155,22 @@ class Losses:
                 if before != key:  # it is in another group now
                     self._show(steps, before, (gang,), [])
             group = groups.get(key)
-            state = group.state if group is not None else State.BOUND
-            if drained(key) or not self._lacks(key, gangs, state):
+            if drained(key) or not self._lacks(gangs, group):
                 self._forget(gangs)
             rooms = [room for gang in gangs for room in self._wanted(gang, steps.now)]
-            if state not in _BY_PLAN:
+            if group is None or not (group.holding or group.state is State.STARTING):  # else its plan says what is held
                 self._show(steps, key, gangs, rooms)
 
-    def _lacks(self, key: str, gangs: tuple[GangId, ...], state: State) -> bool:
+    def _lacks(self, gangs: tuple[GangId, ...], group: Group | None) -> bool:
         """Does the group run in part, and is it to go on? While bindings are on their way, what is lost is kept."""
         membership = self._world.membership
-        if state in ROLLING_BACK:
+        if group is not None and group.rolled_back:
             return False
         bound = any(membership.census(gang).bound for gang in gangs)
         specs = [membership.spec(gang) for gang in gangs]
         if not bound or any(spec is None or spec.match_policy == ONLY_WAITING for spec in specs):
             return False
-        return state is State.BINDING or membership.half_bound(gangs)
+        return (group is not None and group.state is State.BINDING) or membership.half_bound(gangs)
 
     def _wanted(self, gang: GangId, now: float) -> list[_Room]:
         """The latest rooms, as many as the gang lacks. Those whose time is over are forgotten, unless the member that

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gangsched.core.actions import Action, Bind, Mark, Remove, ResumeJob, SuspendJob, Unmark, WithdrawNomination
-from gangsched.core.decision import BIND, WAIT, Verdict, Victim
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    Mark,
+    Removal,
+    Remove,
+    ResumeJob,
+    SuspendJob,
+    Unmark,
+    WithdrawNomination,
+)
+from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
@@ -14,6 +24,7 @@ from gangsched.core.lifecycle import (
     bindings,
     condemning,
     elsewhere,
+    evicting,
     nominations,
     prebind,
     report,
@@ -22,11 +33,12 @@ from gangsched.core.lifecycle import (
     telling,
 )
 from gangsched.core.lifecycle.draining import Drains
+from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
 from gangsched.core.lifecycle.permit import Barrier, Failure
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.repeats import Repeated
 from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import PHASES, ROLLING_BACK, Do, Signal, State
+from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.planning.decider import Decider
 from gangsched.core.state.world import World
 from gangsched.core.volumes.binding import needs_binding
@@ -64,9 +76,9 @@ class Phases:
 
     def onward(self, group: Group, signal: Signal, plan: Plan) -> Signal:
         """Members that could be bound now have to wait while their claims are not bound, or do not exist yet."""
-        if signal in (Signal.FITS, Signal.ROOM_FREED) and suspension.is_suspended_job(group):
+        if signal is Signal.FITS and suspension.is_suspended_job(group):
             return Signal.START
-        wait = signal in (Signal.FITS, Signal.ROOM_FREED) and needs_binding(self._world, plan.placements)
+        wait = signal is Signal.FITS and needs_binding(self._world, plan.placements)
         return Signal.VOLUMES if wait else signal
 
     def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
@@ -78,44 +90,51 @@ class Phases:
         if isinstance(action, Mark | Unmark):
             self._steps.mark_texts.answered(action, outcome)
         nominations.answered(self._steps, key)
-        if not self._drains.answered(key, action, action_id, outcome, message):
-            self._answered(key, action, action_id, outcome, message)
+        eviction, group = self._steps.evictions.get(key), self._groups.get(key)
+        if eviction is not None and eviction.barrier.arrive(action_id, outcome, message) is not None:
+            if isinstance(action, Remove | SuspendJob) and outcome is Outcome.OK:
+                self._leaves(group, eviction, action)
+            self._steps.check.add(key)
+        elif group is not None and group.barrier.arrive(action_id, outcome, message) is not None:
+            self._answered(key, group, action, outcome, message)
+        else:
+            self._late(key, group, action, outcome)
         if not self._steps.writes.any_of(key):
             telling.bound_by_now(self._steps, key)
 
-    def _answered(self, key: str, action: Action, action_id: int, outcome: Outcome, message: str) -> None:
-        group = self._groups.get(key)
-        if group is None or group.barrier.arrive(action_id, outcome, message) is None:
-            if isinstance(action, Bind | Mark | Unmark | WithdrawNomination):
-                self._apart(key, action, outcome)
-            elif isinstance(action, Remove) and outcome not in (Outcome.OK, Outcome.GONE):
-                self._steps.not_removed(key, action)
-            elif isinstance(action, SuspendJob) and outcome not in (Outcome.OK, Outcome.GONE):
-                suspension.not_suspended(self._steps, key, action)
-            elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
-                self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
-            return
+    def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:
         if isinstance(action, Bind):
             self._bound(key, group, action, outcome)
-        if isinstance(action, Remove) and group.plan is not None and outcome is Outcome.OK:
-            self._removed(group, group.plan.victims[action.pod.uid])
-        if isinstance(action, SuspendJob) and group.plan is not None and outcome is Outcome.OK:
-            suspension.suspended(self._steps, group, group.plan, action.job)
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
             self._steps.actions.append(report.job_resumed(action.job, len(group.plan.placements), message))
             admission.admitted(self._steps, group)
         self._steps.check.add(key)
 
-    def _removed(self, group: Group, victim: Victim) -> None:
-        pod = self._world.pods.get(victim.uid)
-        if pod is not None and pod.finished:
-            return  # it has ended by itself just before
-        if group.state is State.ROLLING_BACK:
-            rollback.removed(self._steps, group, victim)
-            return
-        trigger = self._steps.trigger(group)
-        priority = self._world.membership.preemptor_priority(group.gangs)
-        self._steps.actions.append(report.victim_evicted(victim, group.name, trigger, priority))
+    def _late(self, key: str, group: Group | None, action: Action, outcome: Outcome) -> None:
+        """The outcome of a write for which no phase waits (any more)."""
+        if isinstance(action, Bind | Mark | Unmark | WithdrawNomination):
+            self._apart(key, action, outcome)
+        elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
+            self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
+        elif outcome not in (Outcome.OK, Outcome.GONE):
+            evicting.not_removed(self._steps, key, action)
+
+    def _leaves(self, group: Group | None, eviction: Eviction, removal: Removal) -> None:
+        """A removal has been accepted: those who leave are told."""
+        pods = self._world.pods
+        uids = sorted(eviction.meant(removal.pod.uid) & eviction.victims.keys())
+        # One that has ended by itself just before does not leave for it.
+        victims = [eviction.victims[uid] for uid in uids if uid not in pods or not pods[uid].finished]
+        if eviction.cause is Cause.DRAIN:
+            self._drains.leave(eviction, victims)
+        elif eviction.cause is Cause.ROLLBACK and group is not None:
+            self._steps.actions += rollback.removed(self._steps, group, victims)
+        elif group is not None:
+            trigger, priority = self._steps.trigger(group), self._world.membership.preemptor_priority(group.gangs)
+            told = [report.victim_evicted(victim, group.name, trigger, priority) for victim in victims]
+            if isinstance(removal, SuspendJob):
+                told.append(report.job_suspended(removal.job, group.name, trigger, priority, eviction.ident))
+            self._steps.actions += told
 
     def _apart(self, key: str, action: Repeated, outcome: Outcome) -> None:
         """The outcome of a write that no phase waits for (any more)."""
@@ -151,44 +170,107 @@ class Phases:
         check, self._steps.check = self._steps.check, set()
         for key in sorted(check):
             group = self._groups.get(key)
-            if group is None or not group.barrier.complete or group.plan is None or group.retry_at is not None:
+            if group is None or group.plan is None or group.retry_at is not None:
                 continue
-            if group.state is State.NOMINATED and condemning.depends(self._steps, group.plan):
-                continue  # they may be spared yet
-            if group.state is State.WAITING:
-                if not group.plan.waiting:
-                    self._room_freed(group, group.plan)
+            if not group.barrier.complete or not group.plan.eviction.barrier.complete:
+                continue
+            if group.state is State.EVICTING:
+                self._evicting(group, group.plan)
             elif group.state is State.STARTING and not group.barrier.failed:
                 if not self._world.ledger.pods_of(key):
-                    self._signal(group, Signal.ADOPTED)
+                    self._signal(group, Signal.DONE)
                     self._recheck(group)
-            elif group.state in PHASES:
-                self._phase_over(group, group.plan)
+            elif group.state in UNDER_WAY:
+                self._written(group, group.plan)
 
-    def _phase_over(self, group: Group, plan: Plan) -> None:
-        failures = [f for f in group.barrier.failed if not self._harmless(group, f.outcome)]
-        group.barrier = Barrier()
+    # -- evicting ------------------------------------------------------------------------------------------
+
+    def _evicting(self, group: Group, plan: Plan) -> None:
+        """A phase of the gang's eviction is over: the next one, unless something has failed or has changed."""
+        eviction = plan.eviction
+        match eviction.phase:
+            case Phase.LEAVING:
+                if not plan.waiting:
+                    self._room_freed(group, plan)
+            case Phase.NOMINATING:
+                if condemning.depends(self._steps, plan):
+                    return  # they may be spared yet
+                failures, group.barrier = group.barrier.failed, Barrier()
+                if failures:
+                    self._fail(group, plan, failures)
+                else:
+                    evicting.mark(self._steps, eviction)
+            case Phase.MARKING | Phase.REMOVING:
+                failures = eviction.settle()
+                if failures:
+                    if not self._again(group, plan, failures):
+                        self._fail(group, plan, failures)
+                elif eviction.phase is Phase.MARKING:
+                    if self._goes_on(group, plan):
+                        self._steps.remove(group)
+                    else:
+                        self._signal(group, Signal.BROKEN)
+                elif group.rolled_back:
+                    self._signal(group, Signal.FAILED)
+                    self._whole_again(group)
+                else:
+                    eviction.phase = Phase.LEAVING
+                    self._steps.check.add(group.key)
+
+    def _goes_on(self, group: Group, plan: Plan) -> bool:
+        """Do those who have not been removed still have to leave?"""
+        return self._hopeless(group) if group.rolled_back else self._rechecks.goes_on(group, plan)
+
+    def _again(self, group: Group, plan: Plan, failures: Sequence[Failure]) -> bool:
+        """Ask once more for removals, and for marks of a list that was begun, of which nobody knows what has become, or
+        that have not been sent; returns whether that is what has happened. It ends with the time of the gang.
+        """
+        eviction, repeated = plan.eviction, {Outcome.TRANSIENT, Outcome.OUTDATED}
+        unmarked = self._unmarked(group, eviction, failures)
+        if sum(f.outcome in repeated for f in failures) + unmarked != len(failures):
+            return False
+        if eviction.phase is Phase.MARKING:
+            if not (eviction.announced and self._goes_on(group, plan)):
+                return False
+            evicting.mark(self._steps, eviction)
+            return True
+        eviction.marked_again += bool(unmarked)
+        if not group.rolled_back and not self._rechecks.goes_on(group, plan):
+            self._signal(group, Signal.BROKEN)
+        elif unmarked:
+            evicting.mark(self._steps, eviction)
+        else:
+            self._steps.remove(group)  # the same list again
+        return True
+
+    @staticmethod
+    def _unmarked(group: Group, eviction: Eviction, failures: Sequence[Failure]) -> int:
+        """How many removals failed because others have taken back the mark, or because of the state that a pod is in
+        otherwise: then the same list is marked again. Not for ever: somebody may want the pod to stay.
+        """
+        if not group.evicts(Phase.REMOVING) or eviction.marked_again >= _MARKED_AGAIN:
+            return 0
+        conflicts = [f for f in failures if f.outcome is Outcome.CONFLICT]
+        return len(conflicts) if all(f.uid in eviction.victims for f in conflicts) else 0
+
+    # -- binding -------------------------------------------------------------------------------------------
+
+    def _written(self, group: Group, plan: Plan) -> None:
+        """Every write about the members has been answered."""
+        failures, group.barrier = group.barrier.failed, Barrier()
         if group.state is State.PREBINDING and not failures:
             done, problem = prebind.done(self._steps, plan)
             if done:
                 whole = prebind.whole(self._steps, group, plan) and self.still_holds(group, plan)
-                self._signal(group, Signal.VOLUMES_BOUND if whole else Signal.PLAN_BROKEN)
+                self._signal(group, Signal.FITS if whole else Signal.BROKEN)
             if not problem:
                 return
             failures = [Failure("", Outcome.CONFLICT, problem)]
         if not failures:
-            if group.state is State.MARKING_MEMBERS and not self._hopeless(group):
-                self._signal(group, Signal.PLAN_BROKEN)
-                return
-            if group.state is State.MARKED and not self._rechecks.goes_on(group, plan):
-                self._signal(group, Signal.PLAN_BROKEN)
-                return
-            self._written(group)
+            self._all_bound(group)
             return
         unknown = [f for f in failures if f.outcome is Outcome.TRANSIENT]
         unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
-        if self._again(group, plan, failures):
-            return
         if group.state is State.BINDING and unknown:
             # It may have taken effect: only the same binding again can tell without giving the room away twice.
             group.unsure = [f.uid for f in unknown]
@@ -200,50 +282,14 @@ class Phases:
             return
         group.barrier.failed += unsent
         group.failed_binds += group.state is State.BINDING and unsent != failures
-        # They stay: their marks are taken back.
-        plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
-        group.message = f"{group.state.value}: {failures[0].text}"
+        self._fail(group, plan, failures)
+
+    def _fail(self, group: Group, plan: Plan, failures: Sequence[Failure]) -> None:
+        """These writes have failed, and the plan with them."""
+        group.message = f"{group.stage}: {failures[0].text}"
         group.look = self._world.membership.look(group.gangs)  # what has become of these writes is no news
         self._signal(group, self._verdict_on(group, {f.outcome for f in failures}))
         self._recheck(group)
-
-    def _again(self, group: Group, plan: Plan, failures: Sequence[Failure]) -> bool:
-        """Ask once more for removals, and for marks of a list that was begun, of which nobody knows what has become, or
-        that have not been sent; returns whether that is what has happened. It ends with the time of the gang.
-        """
-        repeated = {Outcome.TRANSIENT, Outcome.OUTDATED}
-        unmarked = self._unmarked(group, plan, failures)
-        if sum(f.outcome in repeated for f in failures) + unmarked != len(failures):
-            return False
-        if group.state is State.MARKED and plan.announced:
-            if not self._rechecks.goes_on(group, plan):
-                return False
-            self._steps.carry_out(Do.MARK, group)
-            return True
-        if group.state not in (State.EVICTING, State.ROLLING_BACK):
-            return False
-        plan.unsure.update(pod for f in failures if f.outcome is Outcome.TRANSIENT for pod in plan.meant(f.uid))
-        plan.removed.difference_update(pod for f in failures for pod in plan.meant(f.uid))
-        plan.marked_again += bool(unmarked)
-        if group.state is State.ROLLING_BACK:
-            rollback.remove(self._steps, group)
-        elif not self._rechecks.goes_on(group, plan):
-            self._signal(group, Signal.PLAN_BROKEN)
-        elif unmarked:
-            self._signal(group, Signal.MARK_LOST)
-        else:
-            self._steps.remove(group)  # the same list again
-        return True
-
-    @staticmethod
-    def _unmarked(group: Group, plan: Plan, failures: Sequence[Failure]) -> int:
-        """How many removals failed because others have taken back the mark, or because of the state that a pod is in
-        otherwise: then the same list is marked again. Not for ever: somebody may want the pod to stay.
-        """
-        if group.state is not State.EVICTING or plan.marked_again >= _MARKED_AGAIN:
-            return 0
-        conflicts = [f for f in failures if f.outcome is Outcome.CONFLICT]
-        return len(conflicts) if all(f.uid in plan.victims for f in conflicts) else 0
 
     @staticmethod
     def _verdict_on(group: Group, outcomes: set[Outcome]) -> Signal:
@@ -253,11 +299,11 @@ class Phases:
         sent because of what is known by now: that is new each time, and who pauses for it leaves the room to others.
         """
         if outcomes == {Outcome.OUTDATED}:
-            return Signal.PLAN_BROKEN
+            return Signal.BROKEN
         if not outcomes <= {Outcome.GONE, Outcome.CONFLICT, Outcome.OUTDATED}:
-            return Signal.WRITE_FAILED
+            return Signal.FAILED
         group.conflicts += 1
-        return Signal.PLAN_BROKEN if group.conflicts < 2 else Signal.CONFLICT
+        return Signal.BROKEN if group.conflicts < 2 else Signal.FAILED
 
     def _bind_anew(self, group: Group, plan: Plan, uids: set[str]) -> bool:
         """Bindings were not sent because others have bound pods to these nodes. Where all these members (UIDs) still
@@ -274,33 +320,28 @@ class Phases:
             bindings.bind(self._steps, group, places)
         return fits
 
-    def _written(self, group: Group) -> None:
-        was = group.state
-        if was is State.BINDING:
-            admission.admitted(self._steps, group)
-        self._signal(group, Signal.WRITTEN)
-        if was is State.BINDING:
-            group.attempts = 0
-            group.rounds = 0
-            group.conflicts = 0
-            group.message = ""
-            group.rollbacks = 0
-            group.budget_round = -1
-        if was in (State.BINDING, State.ROLLING_BACK):
-            group.begun.clear()
-            group.failed_binds = 0
-            group.refused_on.clear()
-            self._recheck(group)
+    def _all_bound(self, group: Group) -> None:
+        admission.admitted(self._steps, group)
+        self._signal(group, Signal.DONE)
+        group.attempts = 0
+        group.rounds = 0
+        group.conflicts = 0
+        group.message = ""
+        group.rollbacks = 0
+        group.budget_round = -1
+        self._whole_again(group)
+
+    def _whole_again(self, group: Group) -> None:
+        """It is bound as decided, or not at all."""
+        group.begun.clear()
+        group.failed_binds = 0
+        group.refused_on.clear()
+        self._recheck(group)
 
     def _recheck(self, group: Group) -> None:
         """Bindings are through: see who is still pending."""
         for gang in group.gangs:
             self._refresh(gang)
-
-    @staticmethod
-    def _harmless(group: Group, outcome: Outcome) -> bool:
-        """A victim that is gone already has left all by itself."""
-        return group.state in (State.MARKED, State.EVICTING, *ROLLING_BACK) and outcome is Outcome.GONE
 
     def still_holds(self, group: Group, plan: Plan) -> bool:
         """Do the plan's members still fit on their nodes, once the pods that it waits for are gone? A gang that only
@@ -341,12 +382,12 @@ class Phases:
             return
         if verdict.outcome != BIND:
             group.message = telling.room_taken(self._steps, group, plan, verdict.message)
-            self._signal(group, Signal.PLAN_BROKEN)
+            self._signal(group, Signal.BROKEN)
             return
         admission.reserved(self._steps, group, verdict)
         moved = nominations.withdraw_moved(self._steps, plan, verdict.placements)
-        condemning.end(self._steps, group, plan)
-        group.plan = Plan(plan.ident, verdict.placements, (), ())
+        evicting.end(self._steps, plan.eviction)
+        group.plan = Plan(verdict.placements, group.eviction(plan.ident))
         group.plan.nominated = plan.nominated - moved
         self._steps.follow(group, verdict)
-        self._signal(group, self.onward(group, Signal.ROOM_FREED, group.plan))
+        self._signal(group, self.onward(group, Signal.FITS, group.plan))

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gangsched.core.actions import Removal, SuspendJob
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
+from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import State
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.drained import budgets_of
@@ -65,15 +64,16 @@ class Rechecks:
         Who is gone after a removal without an answer has been removed; who has ended before one had an effect has not,
         nor has one of whom the answer says so.
         """
-        pods, removed = self._world.pods, plan.removed.difference(unanswered)
-        failed = (f for f in group.barrier.failed if f.outcome not in (Outcome.GONE, Outcome.TRANSIENT))
-        removed.difference_update(uid for f in failed for uid in plan.meant(f.uid))
-        standing = [uid for uid in self._steps.standing(plan) if uid not in removed]
-        if not plan.begun:
+        eviction = plan.eviction
+        pods, removed = self._world.pods, eviction.removed.difference(unanswered)
+        failed = (f for f in eviction.barrier.failed if f.outcome not in (Outcome.GONE, Outcome.TRANSIENT))
+        removed.difference_update(uid for f in failed for uid in eviction.meant(f.uid))
+        standing = [pod.uid for pod in eviction.standing(self._world) if pod.uid not in removed]
+        if not eviction.begun:
             return _Look(standing, set())
         left = {uid for uid in plan.victims if (pod := pods.get(uid)) is not None and pod.deleting_since is not None}
-        left |= removed | {uid for uid in plan.unsure if uid not in pods}
-        left = left - plan.ended | plan.left
+        left |= removed | {uid for uid in eviction.unsure if uid not in pods}
+        left = left - eviction.ended | eviction.left
         return _Look(standing, {_unit(plan.victims[uid]) for uid in left if uid in plan.victims})
 
     def _right(self, group: Group, plan: Plan, now: _Look, room: bool = True) -> bool:
@@ -130,7 +130,7 @@ class Rechecks:
 
     def gang_changed(self, group: Group) -> None:
         """The gang itself is not what it was when its victims were chosen: :meth:`follow` looks at it."""
-        if group.state is State.EVICTING:
+        if group.evicts(Phase.REMOVING):
             self._changed.add(group.key)
 
     def follow(self) -> None:
@@ -143,7 +143,7 @@ class Rechecks:
         """Those of the groups that evict, with their plans."""
         for key in keys:
             group = self._groups.get(key)
-            if group is not None and group.plan is not None and group.state is State.EVICTING:
+            if group is not None and group.plan is not None and group.evicts(Phase.REMOVING):
                 yield group, group.plan
 
     def _doubt(self, change: Change, victims: Mapping[str, Victim]) -> int:
@@ -177,16 +177,12 @@ class Rechecks:
         removals = self._steps.writes.removals(group.key)
         if not removals:
             return
-        now = self._look(group, plan, {uid for removal in removals for uid in plan.meant(_about(removal))})
+        now = self._look(group, plan, {uid for removal in removals for uid in plan.eviction.meant(removal.pod.uid)})
         if self._tightened(group, plan, now) or not self._right(group, plan, now, room):
             self._steps.recall(group.key, removals)
 
 
 _VICTIM, _HELPS = 1, 2
-
-
-def _about(removal: Removal) -> str:
-    return removal.job.uid if isinstance(removal, SuspendJob) else removal.pod.uid
 
 
 def _unit(victim: Victim) -> UnitRef | str:

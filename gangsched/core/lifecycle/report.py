@@ -191,9 +191,22 @@ def drain_message(scheduler: str, stop: Stop, workload: str) -> str:
     return f"{scheduler}: draining {stop}, which is stopped: {workload} leaves"
 
 
-def drain_over(queue: str) -> str:
-    """The same of one that stays, because the queue (its kind and its name) does not make it leave any more."""
-    return f"{queue} is no longer drained"
+def spared(owner: str) -> tuple[str, str]:
+    """Message and reason of the DisruptionTarget condition of a pod that need not leave any more for a gang
+    (``ns/name``), or because of a queue (its kind and its name).
+    """
+    kind = owner.partition(" ")[0]
+    if kind in STOPPED:
+        return f"{owner} is no longer drained", STOPPED[kind]
+    return f"no longer needed for {owner}", MARK_REASON
+
+
+def owner_of(message: str) -> str:
+    """For which gang, or because of which queue, a pod leaves that bears a mark with this message; empty for texts that
+    are not ours.
+    """
+    found = read_mark(message)
+    return found.preemptor if found is not None else queue_of(message)
 
 
 def queue_of(message: str) -> str:

@@ -6,13 +6,12 @@ their controllers create again, and only when all bound members are of this kind
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gangsched.core.actions import Mark, Remove, Unmark
+from gangsched.core.actions import Report
 from gangsched.core.decision import UNSCHEDULABLE, UnitRef, Verdict, Victim
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.holding import time_of
-from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.preemption.explain import warnings
 from gangsched.model.marks import protected
 
@@ -62,48 +61,16 @@ def _as_victim(pod: Pod) -> Victim:
     return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, False, pod.priority, False, reason="Rollback")
 
 
-def mark(steps: Steps, group: Group) -> None:
-    """Mark the members that will be removed: a restart finds out by it that this was under way, and takes it back."""
-    group.barrier = Barrier()
-    group.deadline = steps.now + time_of(steps, group)
-    if group.plan is None:
-        return
-    text = _mark_text(steps, group)
-    for uid in steps.standing(group.plan):
-        action_id = steps.new_id()
-        steps.marks.add(uid)
-        steps.mark_texts.asked(uid, group.key, text)
-        steps.repeats.drop(Unmark, uid)
-        steps.repeats.drop(Mark, uid)
-        steps.write(group, Mark(action_id, report.reference(steps.world.pods[uid]), text), action_id, uid)
+def removed(steps: Steps, group: Group, members: Iterable[Victim]) -> Iterator[Report]:
+    """The removal of these members has been accepted: say so on them."""
+    for victim in members:
+        pod = steps.world.pods.get(victim.uid)
+        if pod is not None and pod.owner is not None:
+            yield report.rolled_back(victim, pod.owner, group.name, group.message)
 
 
-def remove(steps: Steps, group: Group) -> None:
-    """Remove the marked members that are still there and have not been removed."""
-    plan = group.plan
-    if plan is None:
-        return
-    group.rollbacks += not plan.announced
-    plan.announced = True
-    text = _mark_text(steps, group)
-    for uid in steps.standing(plan):
-        if uid not in plan.removed:
-            plan.removed.add(uid)
-            action_id = steps.new_id()
-            ref = report.reference(steps.world.pods[uid])
-            action = Remove(action_id, ref, evict=steps.options.strict_budgets, mark=text)
-            steps.write(group, action, action_id, uid)
-    steps.check.add(group.key)
-
-
-def removed(steps: Steps, group: Group, victim: Victim) -> None:
-    """A member's removal has been accepted: say so on it."""
-    pod = steps.world.pods.get(victim.uid)
-    if pod is not None and pod.owner is not None:
-        steps.actions.append(report.rolled_back(victim, pod.owner, group.name, group.message))
-
-
-def _mark_text(steps: Steps, group: Group) -> str:
+def mark_text(steps: Steps, group: Group) -> str:
+    """What the marks of its members say: a restart finds out by it that this was under way, and takes it back."""
     pending = [pod for gang in group.gangs for pod in steps.world.membership.census(gang).pending]
     trigger = min((pod.key for pod in pending), default=group.gangs[0].key)
     return report.rollback_message(group.gangs[0].scheduler, group.name, trigger)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangsched.core.actions import MARK_REASON, Mark, Unmark
+from gangsched.core.actions import Mark, Unmark
 from gangsched.core.events import Outcome
-from gangsched.core.groups import Group
 from gangsched.core.lifecycle import condemning, report
 
 if TYPE_CHECKING:
@@ -69,18 +68,8 @@ class MarkTexts:
         self._stands.pop(uid, None)
 
 
-def take_back(steps: Steps, group: Group) -> None:
-    """The group gives up its plan: its marks on pods that stay are taken back, or handed over to who needs them."""
-    plan = group.plan
-    if plan is None:
-        return
-    stay = {pod for f in group.barrier.failed for pod in plan.meant(f.uid)} | (set(plan.victims) - plan.removed)
-    for uid in sorted(stay & steps.marks):
-        given_up(steps, uid, group.key, group.name)
-
-
-def given_up(steps: Steps, uid: str, key: str, preemptor: str, text: str = "", reason: str = MARK_REASON) -> None:
-    """Whoever has this key needs the pod no longer to leave. ``text`` and ``reason`` are those of ``Steps.unmark``.
+def given_up(steps: Steps, uid: str, key: str, owner: str) -> None:
+    """The eviction with this key, for this gang or queue, needs the pod no longer to leave.
 
     Others need it to leave while they wait for that, and from their marks until they give up or it is gone: a rollback
     waits for nobody, and a removal that was accepted may not have shown yet.
@@ -88,19 +77,19 @@ def given_up(steps: Steps, uid: str, key: str, preemptor: str, text: str = "", r
     condemning.spare(steps, uid, key)
     was_ours = steps.mark_texts.given_up(uid, key)
     if not steps.mark_texts.of(uid) and steps.world.ledger.awaited.get(uid, set()) <= {key}:
-        steps.unmark(uid, preemptor, text, reason)
+        steps.unmark(uid, owner)
     elif was_ours:
-        _hand_over(steps, uid, preemptor, text, reason)
+        _hand_over(steps, uid, owner)
 
 
-def _hand_over(steps: Steps, uid: str, preemptor: str, text: str, reason: str) -> None:
+def _hand_over(steps: Steps, uid: str, owner: str) -> None:
     """Another plan needs the pod to leave: its own mark, if it has been overwritten, is written again. If it has not
     come to its marks yet the pod is on nobody's list until then.
     """
     needed = list(steps.mark_texts.of(uid).values())
     pod = steps.world.pods.get(uid)
     if not needed:
-        steps.unmark(uid, preemptor, text, reason)
+        steps.unmark(uid, owner)
     elif pod is not None and pod.live:
         again = Mark(steps.new_id(), report.reference(pod), needed[-1], report.reason_of(needed[-1]))
         steps.write_apart(again)

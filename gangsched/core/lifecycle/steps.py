@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 import msgspec
 
 from gangsched.core.actions import (
-    MARK_REASON,
     Action,
     Bind,
     JobRef,
@@ -15,27 +14,25 @@ from gangsched.core.actions import (
     PodRef,
     Recall,
     Removal,
-    Remove,
     Unmark,
     WithdrawNomination,
 )
 from gangsched.core.decision import Verdict
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.lifecycle import (
     admission,
     bindings,
-    condemning,
+    evicting,
     nominations,
     prebind,
     report,
-    rollback,
-    shared_marks,
     suspension,
     telling,
 )
+from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.core.lifecycle.healing import Losses
+from gangsched.core.lifecycle.holding import time_of
 from gangsched.core.lifecycle.outstanding import Outstanding
 from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.repeats import Repeated, Repeats
@@ -52,13 +49,14 @@ class Steps:
 
     ``writes`` are the writes without an answer yet; ``losing`` are the gangs of pods that have been condemned or
     spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of
-    higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more. ``marks`` are
-    the UIDs of victims that bear a mark, by whichever plan. ``repeats`` are writes that are no part of a phase and go
-    on until they succeed; ``withdrawals`` clear nominations as soon as no write of their group (key) is on its way any
-    more. ``losses`` is what gangs that run have lost. ``statuses`` are those of group objects that were told last.
-    ``unsaid`` are bindings that succeeded and that one Event per gang will tell of, by the key of the group whose
-    writes they are part of. ``reserved`` are groups that have their quota and do not run yet, by key: the ClusterQueue,
-    and since when. ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as well.
+    higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more. ``evictions``
+    are those under way, by the key of their writes. ``marks`` are the UIDs of victims that bear a mark, by whichever
+    plan. ``repeats`` are writes that are no part of a phase and go on until they succeed; ``withdrawals`` clear
+    nominations as soon as no write of their group (key) is on its way any more. ``losses`` is what gangs that run have
+    lost. ``statuses`` are those of group objects that were told last. ``unsaid`` are bindings that succeeded and that
+    one Event per gang will tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that
+    have their quota and do not run yet, by key: the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs
+    of objects that know that Kueue admits them as well.
     """
 
     def __init__(self, world: World, options: Options, ids: Iterator[int]) -> None:
@@ -68,6 +66,7 @@ class Steps:
         self.queue = Queue()
         self.actions: list[Action] = []
         self.writes = Outstanding()
+        self.evictions: dict[str, Eviction] = {}
         self.marks: set[str] = set()
         self.mark_texts = MarkTexts()
         self.changes: list[Change] = []
@@ -89,11 +88,9 @@ class Steps:
             Do.REMOVE: self.remove,
             Do.PREBIND: lambda group: prebind.begin(self, group),
             Do.BIND: lambda group: bindings.begin(self, group),
-            Do.MARK_MEMBERS: lambda group: rollback.mark(self, group),
-            Do.REMOVE_MEMBERS: lambda group: rollback.remove(self, group),
             Do.LET_GO_ON: lambda group: suspension.let_go_on(self, group),
             Do.WITHDRAW: lambda group: nominations.withdraw(self, group),
-            Do.UNMARK: lambda group: shared_marks.take_back(self, group),
+            Do.UNMARK: self._unmark,
             Do.RELEASE: self.release,
             Do.REPORT: lambda group: telling.where_it_stands(self, group),
             Do.ENQUEUE: self._enqueue,
@@ -205,45 +202,26 @@ class Steps:
         return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "", gang.family)
 
     def _mark(self, group: Group) -> None:
-        plan = group.plan
-        if plan is None:
+        if group.plan is None:
             return
-        group.barrier = Barrier()
-        scheduler = group.gangs[0].scheduler
-        text = report.mark_message(scheduler, group.name, self.trigger(group).key)
-        for uid in self.standing(plan):
-            if uid in plan.removed:
-                continue  # it is leaving, and does not look like it yet
-            action_id = self.new_id()
-            self.marks.add(uid)
-            self.mark_texts.asked(uid, group.key, text)
-            self.repeats.drop(Unmark, uid)
-            self.repeats.drop(Mark, uid)
-            ref = report.reference(self.world.pods[uid])
-            self.write(group, Mark(action_id, ref, text), action_id, uid)
+        if group.rolled_back:
+            group.deadline = self.now + time_of(self, group)
+        evicting.mark(self, group.plan.eviction)
 
     def remove(self, group: Group) -> None:
         """Remove the victims that are still there and have not been removed."""
         plan = group.plan
         if plan is None:
             return
-        scheduler = group.gangs[0].scheduler
-        mark = report.mark_message(scheduler, group.name, self.trigger(group).key)
-        standing = [uid for uid in self.standing(plan) if uid not in plan.removed]
-        first = bool(standing) and not plan.announced
-        plan.announced |= first
-        group.rounds += first
-        for uid in suspension.suspend(self, group, plan, standing):
-            action_id = self.new_id()
-            plan.removed.add(uid)
-            ref = report.reference(self.world.pods[uid])
-            action = Remove(action_id, ref, evict=self.options.strict_budgets, mark=mark)
-            self.write(group, action, action_id, uid)
-        if first:
-            leaving = [plan.victims[uid] for uid in standing]
-            self.actions.append(report.preemptor_evicts(self.trigger(group), group.name, leaving, plan.ident))
-            admission.evicted(self, group, plan)
-        self.check.add(group.key)
+        leaving = evicting.remove(self, plan.eviction)
+        if not leaving:
+            return
+        if group.rolled_back:
+            group.rollbacks += 1
+            return
+        group.rounds += 1
+        self.actions.append(report.preemptor_evicts(self.trigger(group), group.name, leaving, plan.ident))
+        admission.evicted(self, group, plan)
 
     def recall(self, key: str, removals: Sequence[Removal]) -> None:
         """Removals of this group that are on their way are not wanted any more, as far as nothing has come of them."""
@@ -251,38 +229,24 @@ class Steps:
             self.writes.recall(key, removals)
             self.actions.append(Recall(tuple(action.id for action in removals)))
 
-    def standing(self, plan: Plan) -> list[str]:
-        """Victims that are still there and not terminating, by name."""
-        pods = [self.world.pods[uid] for uid in plan.victims if uid in self.world.pods]
-        return [p.uid for p in sorted(pods, key=lambda p: p.key) if p.live]
-
-    def not_removed(self, key: str, action: Remove) -> None:
-        """A removal has failed that no plan of this group follows any more: its victim stays, unless another plan needs
-        it to leave.
-        """
-        condemning.spare(self, action.pod.uid, NO_PLAN)
-        mark = report.read_mark(action.mark)
-        if mark is not None and action.pod.uid in self.marks:
-            shared_marks.given_up(self, action.pod.uid, key, mark.preemptor)
-
-    def unmark(self, uid: str, preemptor: str, text: str = "", reason: str = MARK_REASON) -> None:
-        """Take back the mark of a victim that need not leave for this gang, if it is still there. Without a preemptor
-        ``text`` says why it stays; ``reason`` is that of its mark.
-        """
+    def unmark(self, uid: str, owner: str) -> None:
+        """Take back the mark of a victim that need not leave for this gang or queue, if it is still there."""
         self.marks.discard(uid)
         self.mark_texts.forget(uid)
         self.repeats.drop(Mark, uid)
         pod = self.world.pods.get(uid)
         if pod is not None and pod.live and not self.repeats.has(Unmark, uid):
-            text = text or f"no longer needed for {preemptor}"
-            self.write_apart(Unmark(self.new_id(), report.reference(pod), text, reason))
+            self.write_apart(Unmark(self.new_id(), report.reference(pod), *report.spared(owner)))
+
+    def _unmark(self, group: Group) -> None:
+        if group.plan is not None:
+            evicting.withdraw(self, group.plan.eviction)
 
     def release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""
         plan, group.plan = group.plan, None
-        self.recall(group.key, self.writes.removals(group.key))
         if plan is not None:
-            condemning.end(self, group, plan)
+            evicting.end(self, plan.eviction)
             bindings.keep_unsure(self, group, plan)
             prebind.forget_claims(self, plan)
         group.retry_at = None

@@ -75,12 +75,12 @@ class Takeover:
         chosen = self._as_begun(group, (*victims, *leaving))
         if incomplete(chosen, self._world):
             return None
-        plan = Plan(intent.plan, placements, chosen, ())
+        plan = Plan(placements, group.eviction(intent.plan, chosen))
         plan.nominated = {p.uid for p in placements}
-        plan.announced = bool(leaving)
-        plan.left = {p.uid for p in leaving}
+        plan.eviction.announced = bool(leaving)
+        plan.eviction.left = {p.uid for p in leaving}
         if halved:
-            plan.left |= {p.uid for p in victims if self._may_be_halved(p.gang)}
+            plan.eviction.left |= {p.uid for p in victims if self._may_be_halved(p.gang)}
         return plan
 
     def _plan_of_job(self, group: Group) -> Plan | None:
@@ -98,9 +98,9 @@ class Takeover:
         chosen = self._as_begun(group, (*victims, *leaving))
         if not placements or incomplete(chosen, self._world):
             return None
-        plan = Plan(f"{int(self._now * 1000):x}-0", placements, chosen, ())
-        plan.announced = True
-        plan.left = {p.uid for p in leaving}
+        plan = Plan(placements, group.eviction(f"{int(self._now * 1000):x}-0", chosen))
+        plan.eviction.announced = True
+        plan.eviction.left = {p.uid for p in leaving}
         return plan
 
     def _as_begun(self, group: Group, pods: Sequence[Pod]) -> list[Victim]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from gangsched.core.actions import Bind, GangStatus, PodRef, Report, SetCondition, pod_reference
 from gangsched.core.lifecycle import admission, report
-from gangsched.core.lifecycle.table import ROLLING_BACK, State
+from gangsched.core.lifecycle.eviction import Phase
+from gangsched.core.lifecycle.table import State
 from gangsched.core.state.suspended import WITHOUT_PODS
 from gangsched.model.jobsets import QUEUED_JOBSET
 from gangsched.model.records import QUEUED_JOB, SINGLE, GangId
@@ -56,7 +57,7 @@ def _with_what_is_bound(steps: Steps, group: Group) -> str:
     needed = [membership.required(gang, census) for gang, census in zip(group.gangs, members, strict=True)]
     bound = sum(len(census.bound) for census in members)
     text = f"{group.message.rstrip('.')}. The gang is bound in part: {bound} bound, {sum(needed)} more needed"
-    return f"{text}; those that are bound are removed" if group.state in ROLLING_BACK else text
+    return f"{text}; those that are bound are removed" if group.rolled_back else text
 
 
 def tell(
@@ -171,7 +172,7 @@ def object_status(steps: Steps, gang: GangId, group: Group | None) -> None:
 
 def waits_for(steps: Steps, group: Group) -> str:
     """What a gang is doing, and which pods it waits for to be gone."""
-    uids = group.plan.waiting if group.state is State.WAITING and group.plan is not None else ()
+    uids = group.plan.waiting if group.plan is not None and group.evicts(Phase.LEAVING) else ()
     names = sorted(steps.world.pods[uid].key for uid in uids if uid in steps.world.pods)
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"{group.message}; still terminating: {shown}" if names else group.message

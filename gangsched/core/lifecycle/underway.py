@@ -5,7 +5,7 @@ from __future__ import annotations
 from gangsched.core.groups import Clock, Group
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import PHASES, TIMED, Signal, State, step
+from gangsched.core.lifecycle.table import TIMED, UNDER_WAY, Signal, State, step
 from gangsched.core.lifecycle.waking import Waking
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
@@ -66,7 +66,7 @@ class UnderWay:
         for do in found.do:
             self._steps.carry_out(do, group)
         self._steps.losses.touch(group.gangs)
-        if found.state in PHASES:
+        if found.state in UNDER_WAY:
             self._steps.check.add(group.key)
         if found.state not in TIMED:
             group.deadline = None

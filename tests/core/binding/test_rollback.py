@@ -176,7 +176,7 @@ def test_room_that_turns_up_while_members_are_marked_saves_them() -> None:
     cluster.slow = lambda w: isinstance(w, Mark)
     cluster.show(node("n2").cordoned())
     cluster.pass_time(2)
-    assert cluster.core.states() == {G: "MarkingMembers"}
+    assert cluster.core.states() == {G: "Marking"}
     cluster.show(node("n3"))
     go_on(cluster)
     assert names(cluster, Remove) == set()
@@ -251,7 +251,7 @@ def test_a_restart_takes_the_marks_of_a_rollback_back() -> None:
     cluster.slow = lambda w: isinstance(w, Remove)
     cluster.show(node("n2").cordoned())
     cluster.pass_time(2)
-    assert cluster.core.states() == {G: "RollingBack"}
+    assert cluster.core.states() == {G: "Removing"}
     cluster.restart(rollback=True)
     go_on(cluster)
     assert names(cluster, Unmark) == {"m1"}
@@ -324,7 +324,7 @@ def test_a_victim_that_turns_up_while_members_are_marked_saves_them() -> None:
     cluster.slow = lambda w: isinstance(w, Mark)
     cluster.show(node("n2").cordoned())
     cluster.pass_time(2)
-    assert cluster.core.states() == {G: "MarkingMembers"}
+    assert cluster.core.states() == {G: "Marking"}
     cluster.show(node("n3"), pod("low").cpu(3).priority(-1).on("n3"))
     go_on(cluster)
     assert names(cluster, Remove) == set()
@@ -362,7 +362,7 @@ def test_a_rollback_that_is_given_up_leaves_the_mark_of_another_plan() -> None:
     cluster.pass_time(2)
     cluster.show(gang("p").min(2), *(pod(f"p{i}").cpu(3).priority(9).gang("p") for i in (1, 2)))
     cluster.run()
-    assert cluster.core.states() == {G: "MarkingMembers", "d/p": "Marked"}
+    assert cluster.core.states() == {G: "Marking", "d/p": "Marking"}
     cluster.show(gang("g").min(1))
     cluster.answer("m1")
     cluster.run()

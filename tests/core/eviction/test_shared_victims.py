@@ -9,11 +9,10 @@ import pytest
 
 from gangsched.core.actions import Mark, Nominate, PodRef, Remove, Unmark, Write
 from gangsched.core.events import Outcome
-from gangsched.core.groups import Group
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.lifecycle.repeats import Repeats
 from gangsched.core.lifecycle.report import mark_of
-from gangsched.core.lifecycle.shared_marks import MarkTexts, take_back
+from gangsched.core.lifecycle.shared_marks import MarkTexts, given_up
 from gangsched.core.lifecycle.steps import Steps
 from tests.builders import gang, node, pod
 from tests.core.binding.test_rollback import refusing
@@ -118,7 +117,7 @@ def rolling_back(phase: type[Write]) -> Cluster:
 def test_a_rollback_keeps_its_marks_when_a_preemptor_gives_up(marked: bool) -> None:
     """The member leaves under the mark of the rollback: whoever counts lost pods has to see why it was deleted."""
     cluster = rolling_back(Mark)
-    assert cluster.core.states() == {G: "MarkingMembers"}
+    assert cluster.core.states() == {G: "Marking"}
     cluster.slow = lambda write: isinstance(write, Mark if marked else Mark | Nominate)
     cluster.show(pod("top").cpu(3).priority(9))
     cluster.run()
@@ -156,11 +155,9 @@ class Victim:
         self.written: list[str] = []
         for key in asked:
             self.mark_texts.asked("v", key, f"mark for {key}")
-        plan = SimpleNamespace(victims={"v": None}, removed=set(), meant=lambda uid: {uid})
-        group = SimpleNamespace(key="mine", name="d/mine", plan=plan, barrier=SimpleNamespace(failed=[]))
-        take_back(cast("Steps", self), cast("Group", group))
+        given_up(cast("Steps", self), "v", "mine", "d/mine")
 
-    def unmark(self, _: str, preemptor: str, *__: str) -> None:
+    def unmark(self, _: str, preemptor: str) -> None:
         """Take it back."""
         self.written.append(f"none for {preemptor}")
 

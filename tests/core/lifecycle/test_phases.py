@@ -8,18 +8,21 @@ import pytest
 
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.permit import Barrier
-from gangsched.core.lifecycle.table import IGNORED, TABLE, Do, Signal, State, as_markdown, step
+from gangsched.core.lifecycle.table import (
+    HOLDING,
+    IGNORED,
+    ROWS,
+    TABLE,
+    UNDER_WAY,
+    Do,
+    Signal,
+    State,
+    as_markdown,
+    step,
+)
 
-PHASES = [
-    State.NOMINATED,
-    State.MARKED,
-    State.EVICTING,
-    State.WAITING,
-    State.PREBINDING,
-    State.BINDING,
-    State.BOUND,
-]
-HOLDING = PHASES[:5]
+#: A plan goes through these in order, from any of them to a later one.
+ORDER = [State.EVICTING, State.PREBINDING, State.BINDING, State.BOUND]
 RESTING = [State.GATHERING, State.QUEUED, State.BACKOFF]
 
 
@@ -30,6 +33,13 @@ def test_every_pair_is_accounted_for(state: State, signal: Signal) -> None:
     assert ((state, signal) in TABLE) != (state in states)
     assert reason
     assert (step(state, signal) is None) == (state in states)
+
+
+def test_the_table_fits_in_a_head() -> None:
+    """There are at most 40 rows, and no two of them speak of the same state and signal."""
+    pairs = [(state, row.signal) for row in ROWS for state in row.states]
+    assert len(ROWS) <= 40
+    assert len(pairs) == len(set(pairs)) == len(TABLE)
 
 
 def test_every_state_can_be_reached_and_left() -> None:
@@ -46,64 +56,50 @@ def test_every_state_can_be_reached_and_left() -> None:
         assert any(found.state is not state for (origin, _), found in TABLE.items() if origin is state)
 
 
-def test_phases_only_move_forward_one_at_a_time() -> None:
-    """Nominate, mark, remove, wait, bind volumes, bind: a step within a plan goes to the next phase, all others end it.
-
-    Only a gang whose volumes are all bound leaves out their phase, only a plan whose nominations and marks an earlier
-    process has made durable goes on with removal, and only marks that others have taken back are written again.
+def test_a_plan_only_moves_forward() -> None:
+    """Evict, bind volumes, bind: a step within a plan goes to a later state, all others end it. Only a plan for which
+    an earlier process has made nominations and marks durable goes on with removal.
     """
     for (state, signal), found in TABLE.items():
-        if state in PHASES and found.state in PHASES:
-            without_volumes = (state, signal) == (State.WAITING, Signal.ROOM_FREED)
-            back = 2 * ((state, signal) == (State.EVICTING, Signal.MARK_LOST))
-            assert PHASES.index(found.state) == PHASES.index(state) + 1 + without_volumes - back
-        if state in RESTING and found.state in PHASES:
+        if state in ORDER and found.state in ORDER:
+            assert ORDER.index(found.state) > ORDER.index(state)
+        if state in RESTING and found.state in ORDER:
             assert state is State.QUEUED
             first = {
-                Signal.PLAN: State.NOMINATED,
-                Signal.VOLUMES: State.PREBINDING,
-                Signal.FITS: State.BINDING,
-                Signal.RESUME: State.EVICTING,
+                Signal.EVICT: (State.EVICTING, Do.NOMINATE),
+                Signal.ROLL_BACK: (State.EVICTING, Do.MARK),
+                Signal.RESUME: (State.EVICTING, Do.REMOVE),
+                Signal.VOLUMES: (State.PREBINDING, Do.PREBIND),
+                Signal.FITS: (State.BINDING, Do.BIND),
             }
-            assert found.state is first[signal]
+            assert (found.state, found.do[-1]) == first[signal]
 
 
 def test_room_of_a_job_that_starts_is_given_up_in_every_end() -> None:
     """A Job is let go on when it fits, and whatever ends its wait for its pods releases their room."""
     into = {key for key, found in TABLE.items() if found.state is State.STARTING}
-    assert into == {(State.QUEUED, Signal.START), (State.WAITING, Signal.START)}
+    assert into == {(State.QUEUED, Signal.START), (State.EVICTING, Signal.START)}
     assert all(Do.LET_GO_ON in TABLE[key].do for key in into)
     ends = [found for (state, _), found in TABLE.items() if state is State.STARTING]
     assert ends
     assert all(Do.RELEASE in found.do and Do.BIND not in found.do for found in ends)
 
 
-def test_a_phase_is_only_left_forward_when_its_writes_are_through() -> None:
-    """Nobody is marked before all nominations are answered, evicted before all marks, bound before all are gone and all
-    volumes are bound.
-    """
-    within = {(s, sig) for (s, sig), found in TABLE.items() if s in PHASES and found.state in PHASES}
-    forward = {(s, sig) for s, sig in within if sig is not Signal.MARK_LOST}
-    assert forward == {
-        (State.NOMINATED, Signal.WRITTEN),
-        (State.MARKED, Signal.WRITTEN),
-        (State.EVICTING, Signal.WRITTEN),
-        (State.WAITING, Signal.VOLUMES),
-        (State.WAITING, Signal.ROOM_FREED),
-        (State.PREBINDING, Signal.VOLUMES_BOUND),
-        (State.BINDING, Signal.WRITTEN),
-    }
+def test_a_gang_is_bound_only_when_room_and_volumes_are_there() -> None:
+    """Whoever asks for the bindings has heard that its members fit, and so has whoever asks for their volumes."""
+    asked = {do: {signal for (_, signal), found in TABLE.items() if do in found.do} for do in (Do.BIND, Do.PREBIND)}
+    assert asked == {Do.BIND: {Signal.FITS}, Do.PREBIND: {Signal.VOLUMES}}
 
 
-def test_the_writes_of_a_phase_belong_to_the_step_into_it() -> None:
-    """The durable record of a phase is written on entering it and nowhere else."""
+def test_the_writes_of_a_state_belong_to_the_step_into_it() -> None:
+    """They are asked for on entering it and nowhere else."""
     entered = {
         do: {found.state for found in TABLE.values() if do in found.do}
         for do in (Do.NOMINATE, Do.MARK, Do.REMOVE, Do.PREBIND, Do.BIND)
     }
     assert entered == {
-        Do.NOMINATE: {State.NOMINATED},
-        Do.MARK: {State.MARKED},
+        Do.NOMINATE: {State.EVICTING},
+        Do.MARK: {State.EVICTING},
         Do.REMOVE: {State.EVICTING},
         Do.PREBIND: {State.PREBINDING},
         Do.BIND: {State.BINDING},
@@ -113,15 +109,14 @@ def test_the_writes_of_a_phase_belong_to_the_step_into_it() -> None:
 def test_giving_up_leaves_nothing_behind() -> None:
     """Whatever ends a plan early takes back nominations and unused marks and frees the room, in this order."""
     for (state, _), found in TABLE.items():
-        if state in HOLDING and found.state in RESTING:
+        if state in UNDER_WAY and found.state in RESTING:
             assert found.do[:3] == (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
 
 
 def test_whoever_holds_room_gives_way() -> None:
     """From the nomination to the last volume a stronger gang may have the room; the weaker one is decided anew."""
     for state in HOLDING:
-        assert TABLE[(state, Signal.TAKEN_OVER)].state is State.QUEUED
-    assert step(State.BINDING, Signal.TAKEN_OVER) is None
+        assert TABLE[(state, Signal.BROKEN)].state is State.QUEUED
 
 
 def test_a_gang_that_is_incomplete_has_no_record_of_a_plan() -> None:
@@ -149,10 +144,12 @@ def test_every_kind_of_work_is_used() -> None:
 
 
 def test_the_documentation_has_every_step() -> None:
-    """One row per step, beside the header."""
+    """One line per row, beside the header."""
     lines = as_markdown().splitlines()
-    assert len(lines) == len(TABLE) + 2
-    assert "| Queued | fits | Binding | take out of the queue; bind every placed member |" in lines
+    assert len(lines) == len(ROWS) + 2
+    assert (
+        "| Queued, Evicting, PreBinding | fits | Binding | take out of the queue; bind every placed member |" in lines
+    )
 
 
 # -- the permit barrier ------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def test_a_failed_nomination_or_mark_ends_the_plan(kind: type[Write], outcome: O
     cluster.run()
     assert names(cluster, Remove) == set()
     assert cluster.core.states()[G] == "Backoff"
-    assert texts(cluster.log, "m1")[-1][1] == f"{'Nominated' if kind is Nominate else 'Marked'}: {outcome}: because"
+    assert texts(cluster.log, "m1")[-1][1] == f"{'Nominating' if kind is Nominate else 'Marking'}: {outcome}: because"
     assert_clean(cluster)
 
 
@@ -102,7 +102,7 @@ def test_a_removal_that_is_forbidden_ends_the_plan(outcome: Outcome) -> None:
     cluster.run()
     assert evicted(cluster) == {"v1"}
     assert cluster.core.states()[G] == "Backoff"
-    assert texts(cluster.log, "m1")[-1][1] == f"Evicting: {outcome}: because"
+    assert texts(cluster.log, "m1")[-1][1] == f"Removing: {outcome}: because"
     assert_clean(cluster)
 
 
@@ -218,7 +218,7 @@ def test_unknown_and_repeated_answers_change_nothing() -> None:
         WriteDone(4711, Outcome.REFUSED, "x"), WriteDone(first, Outcome.OK), WriteDone(first, Outcome.REFUSED, "x")
     )
     cluster.run()
-    assert cluster.core.states() == {G: "Nominated"}
+    assert cluster.core.states() == {G: "Nominating"}
 
 
 def test_a_binding_whose_fate_is_unknown_survives_a_new_gang_group() -> None:
@@ -376,7 +376,7 @@ def test_a_mark_that_two_plans_share_is_taken_back_by_the_last() -> None:
     cluster.show(gang("h").min(2), *(pod(f"h{i}").cpu(3).priority(9).gang("h") for i in (1, 2)))
     cluster.slow = lambda write: isinstance(write, Nominate | Mark)
     cluster.run()
-    assert cluster.core.states()["d/h"] == "Nominated"
+    assert cluster.core.states()["d/h"] == "Nominating"
     cluster.show(node("n1").cordoned(), node("n2").cordoned())
     go_on(cluster)
     assert names(cluster, Remove) == set()

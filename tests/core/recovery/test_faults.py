@@ -15,7 +15,7 @@ from tests.core.stories import PHASES, G, assert_clean, evicted, go_on, names, p
 
 @pytest.mark.parametrize(
     ("phase", "said"),
-    [(Nominate, "Nominated"), (Mark, "Marked"), (Remove, "Evicting")],
+    [(Nominate, "Nominating"), (Mark, "Marking"), (Remove, "Removing")],
     ids=["nominate", "mark", "remove"],
 )
 def test_timeout_withdraws_and_unmarks(phase: type[Write], said: str) -> None:
