@@ -23,8 +23,8 @@ from gangsched.runtime.defaults import settings
 from tests.builders import OURS, gang, node, pod
 from tests.core import harness
 from tests.core.harness import Built, plan
+from tests.pages import ROOT, between, rows, text_of
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "examples/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
@@ -32,22 +32,9 @@ PAGES = [
 page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
 
-def text_of(name: str) -> str:
-    """A page by its path from the top."""
-    return (ROOT / name).read_text()
-
-
 def without_code(text: str) -> str:
     """The page without fenced blocks."""
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def between(text: str, marker: str) -> str:
-    """What stands between ``<!-- marker: begin -->`` and ``<!-- marker: end -->``."""
-    _, _, rest = text.partition(f"<!-- {marker}: begin -->")
-    inside, end, _ = rest.partition(f"<!-- {marker}: end -->")
-    assert end, f"there is no {marker!r} in the page"
-    return inside.strip()
 
 
 # --------------------------------------------------------------------------------------------------------------- links
@@ -170,12 +157,6 @@ def _without_time(text: str) -> str:
 def test_the_life_cycle_is_current() -> None:
     """architecture.md has exactly the transitions of the table in the code."""
     assert between(text_of("docs/architecture.md"), "life cycle") == lifecycle.as_markdown()
-
-
-def rows(table: str) -> list[list[str]]:
-    """The cells of a Markdown table, header first."""
-    lines = [line for line in table.splitlines() if line.startswith("|") and not re.match(r"^\|[-| ]+\|$", line)]
-    return [[cell.strip().strip("`") for cell in line.split("|")[1:-1]] for line in lines]
 
 
 @pytest.mark.parametrize("mode", ["off", "minimal", "atomic", "elastic"])

@@ -12,7 +12,7 @@ from gangsched.conformance.filters import FILTER_CHECKS
 from gangsched.conformance.scores import SCORE_CHECKS
 from gangsched.core.framework.plugins import BUILT_IN
 from gangsched.runtime import config
-from tests.test_docs import between, rows, text_of
+from tests.pages import between, rows, text_of
 
 
 def blocks(text: str, language: str) -> list[str]:

@@ -18,7 +18,7 @@ from tests.chaos.made_up import about, does, played, told
 from tests.chaos.play import Played, play
 from tests.chaos.removals import unwanted_removals
 from tests.chaos.scenario import scenario
-from tests.chaos.test_recall import Waiting
+from tests.chaos.waiting import Waiting
 from tests.core.harness import Built
 
 FOR_G = mark_message(OURS, "d/g", "d/m1")

@@ -12,20 +12,10 @@ from gangsched.cli import run
 from gangsched.cluster.kube.client import ApiError, UnreachableError
 from gangsched.controllers.api import Served
 from gangsched.controllers.status import changed_fields, condition_type
-from gangsched.controllers.writer import RETRY_SECONDS, Key, Seen, StatusWriter, seen_object
+from gangsched.controllers.writer import RETRY_SECONDS, Key, Seen, seen_object
 from gangsched.core.actions import GangStatus
 from gangsched.runtime.settings import GroupStatus
-
-SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
-SIGS_API = Served(SIGS, "v1alpha1", True)
-NOW = 1_800_000_000.0
-NOW_TEXT = "2027-01-15T08:00:00Z"
-
-
-def desired(phase: str, **fields: Any) -> dict[str, Any]:
-    """What the core says of a gang of two."""
-    counts = {"members": 2, "scheduled": 0, "running": 0, "succeeded": 0, "failed": 0, "reason": "", "message": ""}
-    return {"phase": phase, **counts, **fields}
+from tests.controllers.bench import NOW, NOW_TEXT, SIGS, UPSTREAM, Api, Bench, desired
 
 
 def changes(family: str, wanted: dict[str, Any], current: dict[str, Any], version: str = "v1alpha1") -> dict[str, Any]:
@@ -119,64 +109,6 @@ def test_long_messages_are_cut() -> None:
     message = changes(SIGS, wanted, {})["conditions"][0]["message"]
     assert len(message) == 1024
     assert message.endswith("…")
-
-
-class Api:
-    """An API server with one group: merges patches, or fails as it was told."""
-
-    def __init__(self, *, fails: list[Exception] | None = None, drops: tuple[str, ...] = ()) -> None:
-        self.status: dict[str, Any] = {}
-        self.patches: list[dict[str, Any]] = []
-        self.fails = fails or []
-        self.drops = drops
-        self.version = 1
-        self.patched = asyncio.Event()
-
-    async def patch(self, served: Served, namespace: str, name: str, body: Any) -> dict[str, Any]:
-        self.patches.append(body)
-        self.patched.set()
-        if self.fails:
-            raise self.fails.pop(0)
-        self.version += 1
-        self.status |= {key: value for key, value in body["status"].items() if key not in self.drops}
-        return self.object()
-
-    async def read(self, served: Served, namespace: str, name: str) -> dict[str, Any]:
-        return self.object()
-
-    def object(self) -> dict[str, Any]:
-        return {"metadata": {"uid": "uid", "resourceVersion": str(self.version)}, "status": dict(self.status)}
-
-
-class Bench:
-    """A writer over that API, whose pauses end at once and are noted."""
-
-    def __init__(self, api: Api) -> None:
-        self.api = api
-        self.pauses: list[float] = []
-        self.writer = StatusWriter(api.patch, api.read, now=lambda: NOW, sleep=self._sleep)
-        self.writer.serve(frozenset({SIGS_API}))
-        self.key = Key(SIGS, "ns", "gang")
-
-    async def _sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        await asyncio.sleep(0)
-
-    def want(self, phase: str, uid: str = "uid", **fields: Any) -> None:
-        self.writer.want(GangStatus(SIGS, "ns", "gang", uid, desired(phase, **fields)))
-
-    def see(self, status: dict[str, Any] | None = None, uid: str = "uid") -> None:
-        self.writer.saw(self.key, Seen(uid, str(self.api.version), 1, self.api.status if status is None else status))
-
-    async def settle(self) -> list[dict[str, Any]]:
-        """Let the writer do all that it has to do; the patches since the last time."""
-        task = asyncio.create_task(self.writer.run())
-        for _ in range(50):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        patches, self.api.patches = self.api.patches, []
-        return patches
 
 
 async def test_a_patch_names_what_it_means() -> None:

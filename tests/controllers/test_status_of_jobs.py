@@ -11,7 +11,7 @@ from gangsched.controllers.api import Served
 from gangsched.controllers.status import changed_fields
 from gangsched.controllers.writer import JOBS_AT_ONCE, RETRY_SECONDS
 from gangsched.core.actions import GangStatus, JobStatus
-from tests.controllers.test_status import NOW, NOW_TEXT, SIGS, Api, Bench
+from tests.controllers.bench import NOW, NOW_TEXT, SIGS, Api, Bench
 
 RESERVED = ("QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue a")
 ADMITTED = ("Admitted", "True", "Admitted", "The workload is admitted")

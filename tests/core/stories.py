@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.core.actions import Mark, Nominate, Remove, Write
-from tests.builders import gang, node, pod
-from tests.core.harness import Cluster
+from gangsched.core.actions import (
+    Mark,
+    Nominate,
+    Remove,
+    Write,
+)
+from tests.builders import PodBuilder, gang, node, pod
+from tests.core.harness import Built, Cluster
 
 G = "d/g"
 PHASES: list[type[Write]] = [Nominate, Mark, Remove]
@@ -59,3 +64,14 @@ def assert_clean(cluster: Cluster) -> None:
             assert found.intent is None or found.intent.status == "False", name
         elif found.deleting_since is None and found.disruption is not None:
             assert found.disruption.status == "False", name
+
+
+def member(n: int, name: str = "g", priority: int = 5) -> PodBuilder:
+    """A member that needs most of a node."""
+    prefix = "m" if name == "g" else name
+    return pod(f"{prefix}{n}").cpu(3).priority(priority).gang(name)
+
+
+def members(count: int, cores: float = 2, priority: int = 10) -> list[Built]:
+    """A pending gang that needs all of its members."""
+    return [gang("g").min(count), *(pod(f"m{i}").cpu(cores).priority(priority).gang("g") for i in range(1, count + 1))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.controlplane.client import Client
+from tests.controlplane.jobsets import DEFINITION, jobset_controller, serve_jobsets
 from tests.e2e.scheduler import RunningScheduler, running_scheduler
 
 
@@ -23,3 +24,12 @@ async def start_scheduler(
         return running_scheduler(scheduler_kubeconfig, tmp_path, *arguments, **settings)
 
     return start
+
+
+@pytest.fixture
+async def jobsets(admin: Client) -> AsyncIterator[None]:
+    """The kind is served, and its controller's stand-in works."""
+    await serve_jobsets(admin)
+    async with jobset_controller(admin):
+        yield
+    await admin.delete("CustomResourceDefinition", DEFINITION["metadata"]["name"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.controlplane.client import Client, Object
-from tests.e2e.test_quota import conditions, example, install_queues, ready
-from tests.e2e.test_stories import Start, events, nodes_ready
+from tests.e2e.queues import conditions, example, install_queues, ready
+from tests.e2e.stories import Start, events, nodes_ready
 
 pytestmark = pytest.mark.controlplane
 

@@ -6,12 +6,10 @@ import pytest
 
 from tests.controlplane.client import Client, Object, load, wait_until
 from tests.controlplane.jobsets import KIND, NAME
-from tests.e2e.test_jobs import SCHEDULER, finished, job, template
-from tests.e2e.test_jobsets import jobset, jobsets
-from tests.e2e.test_quota import install_queues
-from tests.e2e.test_stories import Start, events
-
-__all__ = ["jobsets"]
+from tests.e2e.jobs import SCHEDULER, finished, job, template
+from tests.e2e.jobsets import jobset
+from tests.e2e.queues import install_queues
+from tests.e2e.stories import Start, events
 
 pytestmark = pytest.mark.controlplane
 

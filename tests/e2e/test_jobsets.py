@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.controlplane.client import ApiError, Client, Object, load, wait_until
-from tests.controlplane.jobsets import DEFINITION, KIND, NAME, jobset_controller, serve_jobsets
-from tests.e2e.test_jobs import BY, CLUSTER, FOR, SCHEDULER, finished, job, leave, marked, template, urgent
-from tests.e2e.test_quota import conditions, install_queues
-from tests.e2e.test_stories import Start, events, nodes_ready
+from tests.controlplane.jobsets import KIND, NAME
+from tests.e2e.jobs import BY, CLUSTER, FOR, SCHEDULER, finished, job, leave, marked, template, urgent
+from tests.e2e.jobsets import JOBS, MEMBERS, jobset
+from tests.e2e.queues import conditions, install_queues
+from tests.e2e.stories import Start, events, nodes_ready
 
 pytestmark = pytest.mark.controlplane
-
-JOBS, MEMBERS = 2, 4
-
-
-@pytest.fixture
-async def jobsets(admin: Client) -> AsyncIterator[None]:
-    """The kind is served, and its controller's stand-in works."""
-    await serve_jobsets(admin)
-    async with jobset_controller(admin):
-        yield
-    await admin.delete("CustomResourceDefinition", DEFINITION["metadata"]["name"])
-
-
-def jobset(name: str, queue: str = "", namespace: str = "default", **spec: object) -> Object:
-    """Two Jobs of four pods, none of which may fail."""
-    work = {"parallelism": MEMBERS, "completions": MEMBERS, "backoffLimit": 0, "template": template("1")}
-    meta = {"name": name, "namespace": namespace, "labels": {"kueue.x-k8s.io/queue-name": queue} if queue else {}}
-    jobs = [{"name": "workers", "replicas": JOBS, "template": {"spec": work}}]
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": meta,
-        "spec": {"replicatedJobs": jobs, **spec},
-    }
 
 
 async def running(admin: Client, name: str, count: int, namespace: str = "default") -> list[Object]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.controlplane.client import Client, Object
-from tests.e2e.test_quota import GROUP, example, install_queues, ready
-from tests.e2e.test_stories import Start, nodes_ready
+from tests.e2e.queues import GROUP, example, install_queues, ready
+from tests.e2e.stories import Start, nodes_ready
 
 pytestmark = pytest.mark.controlplane
 

@@ -6,53 +6,11 @@ import copy
 
 import pytest
 
-from tests.controlplane.client import ApiError, Client, Object, load, wait_until
-from tests.controlplane.rbac import MANIFESTS
-from tests.e2e.test_stories import Start, events, nodes_ready
+from tests.controlplane.client import Client, wait_until
+from tests.e2e.queues import conditions, example, install_queues, ready
+from tests.e2e.stories import Start, events, nodes_ready
 
 pytestmark = pytest.mark.controlplane
-
-EXAMPLE = MANIFESTS.parent / "examples" / "quota-gpu"
-GROUP = "kueue.x-k8s.io"
-
-
-def example(name: str, teams: str = "team") -> list[Object]:
-    """One file of the example; pods are quick to go. Namespaces cannot be used twice: the teams have other names."""
-    found = load((EXAMPLE / name).read_text().replace("team-", f"{teams}-"))
-    for each in found:
-        if each["kind"] == "Job":
-            each["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 2
-    return found
-
-
-async def install_queues(admin: Client, teams: str = "team") -> None:
-    """The definitions of manifests/kueue, and the queues of the example once they are served."""
-    definitions = load(MANIFESTS / "kueue" / "crds.yaml")
-    await admin.apply(copy.deepcopy(definitions))
-
-    async def served() -> bool:
-        await admin.resources(refresh=True)
-        try:
-            for each in definitions:
-                await admin.list(f"{GROUP}/v1beta1/{each['spec']['names']['kind']}")
-        except (LookupError, ApiError):
-            return False
-        return True
-
-    await wait_until(served, what="the queue kinds are served")
-    await admin.apply(example("10-queues.yaml", teams))
-
-
-async def ready(admin: Client, team: str) -> Object:
-    """The team's Job once its pod runs."""
-    return await admin.wait_for(
-        "Job", f"{team}-job", lambda j: j.get("status", {}).get("ready", 0) == 1, namespace=team, timeout=60
-    )
-
-
-def conditions(job: Object, status: str) -> dict[str, str]:
-    """Reasons of the Job's conditions with this status, by type."""
-    return {c["type"]: c.get("reason", "") for c in job["status"].get("conditions", ()) if c["status"] == status}
 
 
 async def test_team_a_takes_back_what_team_b_borrows(admin: Client, start_scheduler: Start) -> None:

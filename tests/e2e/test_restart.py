@@ -12,7 +12,7 @@ from tests.controlplane import plane
 from tests.controlplane.client import Change, Client, Object
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.scheduler import running_scheduler
-from tests.e2e.test_stories import EXAMPLES, INTENT, bystander, condition, first, is_marked, nodes_ready, running, split
+from tests.e2e.stories import EXAMPLES, INTENT, bystander, condition, first, is_marked, nodes_ready, running, split
 from tests.faulty_proxy import Fault, FaultyProxy
 
 pytestmark = pytest.mark.controlplane

@@ -9,9 +9,9 @@ import pytest
 from tests.controlplane import plane
 from tests.controlplane.client import Client, load
 from tests.controlplane.plane import ControlPlane
+from tests.e2e.jobs import CLUSTER, job, template
 from tests.e2e.scheduler import running_scheduler
-from tests.e2e.test_jobs import CLUSTER, job, template
-from tests.e2e.test_stories import events, is_marked, nodes_ready
+from tests.e2e.stories import events, is_marked, nodes_ready
 from tests.faulty_proxy import Fault, FaultyProxy
 
 pytestmark = pytest.mark.controlplane

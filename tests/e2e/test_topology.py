@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.controlplane.client import Client, Object
-from tests.e2e.test_stories import EXAMPLES, Start, Story, nodes_ready, running
+from tests.e2e.stories import EXAMPLES, Start, Story, nodes_ready, running
 
 pytestmark = pytest.mark.controlplane
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kube.test_reading_queues import GROUP, WORKLOADS, serve
+from tests.cluster.kube.kueue import GROUP, WORKLOADS, serve
 from tests.controlplane.client import Client, Object, load, wait_until
-from tests.e2e.test_jobs import CLUSTER, SCHEDULER, job, template
-from tests.e2e.test_quota import install_queues
-from tests.e2e.test_stories import Start, events, nodes_ready
+from tests.e2e.jobs import CLUSTER, SCHEDULER, job, template
+from tests.e2e.queues import install_queues
+from tests.e2e.stories import Start, events, nodes_ready
 
 pytestmark = pytest.mark.controlplane
 

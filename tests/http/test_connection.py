@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gangsched.cluster.kube.client import ApiError, Client
 from gangsched.cluster.kube.retry import TokenBucket
@@ -17,24 +16,7 @@ from gangsched.http import connection as module
 from gangsched.http.connection import ConnectionConfigError, load_connection
 from gangsched.http.kubeconfig import REREAD_SECONDS
 from tests.controlplane.plane import TOKENS, ControlPlane
-
-
-def write(path: Path, user: dict[str, Any] | None = None, **changes: Any) -> Path:
-    """A kubeconfig with one cluster, one user and two contexts."""
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1/prefix/"}}],
-        "users": [{"name": "u", "user": user or {"token": "secret"}}],
-        "contexts": [
-            {"name": "one", "context": {"cluster": "c", "user": "u"}},
-            {"name": "two", "context": {"cluster": "nowhere", "user": "u"}},
-        ],
-        "current-context": "one",
-        **changes,
-    }
-    path.write_text(yaml.safe_dump(config))
-    return path
+from tests.http.kubeconfigs import write
 
 
 async def test_current_context(tmp_path: Path) -> None:

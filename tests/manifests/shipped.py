@@ -112,3 +112,11 @@ def seconds(duration: str) -> Decimal:
     match = re.fullmatch(r"([0-9]+)(ms|s|m)", duration)
     assert match, f"{duration!r} is no duration"
     return Decimal(match[1]) * {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60)}[match[2]]
+
+
+def dockerfile() -> list[tuple[str, str]]:
+    """(instruction, arguments) of the Dockerfile, with continued lines joined."""
+    text = (MANIFESTS / "Dockerfile").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    instructions = "\n".join(lines).replace("\\\n", " ").splitlines()
+    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in instructions]

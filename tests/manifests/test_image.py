@@ -10,16 +10,9 @@ from tests.manifests.shipped import (
     MANIFESTS,
     ROOT,
     container,
+    dockerfile,
     pod_spec,
 )
-
-
-def dockerfile() -> list[tuple[str, str]]:
-    """(instruction, arguments) of the Dockerfile, with continued lines joined."""
-    text = (MANIFESTS / "Dockerfile").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    instructions = "\n".join(lines).replace("\\\n", " ").splitlines()
-    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in instructions]
 
 
 def test_image_runs_as_the_user_of_the_deployment() -> None:

@@ -17,8 +17,7 @@ import pytest
 
 from gangsched.cli import main as cli
 from gangsched.cli.demo import STORIES
-from tests.manifests.shipped import ROOT
-from tests.manifests.test_image import dockerfile
+from tests.manifests.shipped import ROOT, dockerfile
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model.queues import STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue, LocalQueue
 from gangsched.model.records import Job, Pod
 from gangsched.runtime.loop import run_loop
-from tests.properties.test_quota_runs import JOBS, manifests
+from tests.properties.job_runs import JOBS, manifests
 
 #: Queues are stopped and opened in this time (seconds); afterwards all are open.
 TROUBLE = 120

@@ -15,7 +15,7 @@ from tests.controlplane.cleanup import wipe
 from tests.controlplane.client import Client
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
-from tests.e2e.test_stories import EXAMPLES, Story, play
+from tests.e2e.stories import EXAMPLES, Story, play
 from tests.faulty_proxy import FaultyProxy
 from tests.resilience import audit, evidence
 from tests.resilience.findings import Findings

@@ -8,10 +8,10 @@ import msgspec
 
 from tests.bench.live import arrival, cells
 from tests.bench.live.candidates import FLOOR, KUBE, OURS
+from tests.bench.live.made_up import outcome, result
 from tests.bench.live.outcome import Sample
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report
-from tests.bench.live.test_suite import outcome, result
 
 
 def words(report: Report) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from gangsched.core.events import Event, LeadershipChanged, WriteDone
 from gangsched.http.connection import load_connection
 from tests.controlplane import plane
 from tests.controlplane.client import Client
+from tests.controlplane.jobsets import DEFINITION, serve_jobsets
 from tests.controlplane.plane import ControlPlane
 from tests.faulty_proxy import FaultyProxy
 
@@ -119,3 +120,11 @@ async def make_pod(admin: Client, namespace: str, name: str, **spec: Any) -> Pod
     """Create a small pod for our scheduler; which one it is."""
     created = await admin.create(pod_body(name, **spec), namespace)
     return PodRef(namespace, name, created["metadata"]["uid"])
+
+
+@pytest.fixture
+async def jobsets(admin: Client) -> AsyncIterator[None]:
+    """The kind is served; nobody acts on its objects."""
+    await serve_jobsets(admin)
+    yield
+    await admin.delete("CustomResourceDefinition", DEFINITION["metadata"]["name"])

@@ -18,7 +18,7 @@ from gangsched.http.connection import load_connection
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy
-from tests.http.test_connection import write as write_kubeconfig
+from tests.http.kubeconfigs import write as write_kubeconfig
 
 Make = Callable[..., Awaitable[Reader]]
 EXPIRED = b'{"kind":"Status","message":"too old","reason":"Expired","code":410}'

@@ -3,63 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import msgspec
-import pytest
 
-from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
+from gangsched.core.actions import SuspendJob
 from gangsched.core.events import JobSetChanged, JobSetGone, ObjectRefused, Outcome, Synced
 from gangsched.model.convert import PREEMPTED_BY, SUSPENDED_BY
 from gangsched.model.jobsets import JOBSET
 from tests.cluster.kube.conftest import Reader
+from tests.cluster.kube.jobsets import US, make_jobset, reference, resume
 from tests.controlplane.client import Client, Object
-from tests.controlplane.jobsets import DEFINITION, KIND, serve_jobsets
+from tests.controlplane.jobsets import KIND
 from tests.faulty_proxy import Fault, FaultyProxy
 
 Make = Callable[..., Awaitable[Reader]]
-US = "py-gang-scheduler"
-
-
-@pytest.fixture
-async def jobsets(admin: Client) -> AsyncIterator[None]:
-    """The kind is served; nobody acts on its objects."""
-    await serve_jobsets(admin)
-    yield
-    await admin.delete("CustomResourceDefinition", DEFINITION["metadata"]["name"])
-
-
-async def make_jobset(admin: Client, namespace: str, **spec: Any) -> Object:
-    """Two Jobs of three pods."""
-    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}
-    template = {"spec": {"schedulerName": US, "restartPolicy": "Never", "containers": [container]}}
-    jobs = [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 3, "template": template}}}]
-    meta = {"name": "js", "labels": {"kueue.x-k8s.io/queue-name": "q"}}
-    body = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": meta,
-        "spec": {"replicatedJobs": jobs, **spec},
-    }
-    return await admin.create(body, namespace)
-
-
-def reference(found: Object) -> JobRef:
-    """Which JobSet it is."""
-    meta = found["metadata"]
-    return JobRef(meta["namespace"], meta["name"], meta["uid"], JOBSET)
 
 
 def suspend(found: Object, version: str = "", number: int = 1) -> SuspendJob:
     """Suspend it on behalf of a gang."""
     version = version or found["metadata"]["resourceVersion"]
     return SuspendJob(number, reference(found), version, US, "ns/vip", "p-1")
-
-
-def resume(found: Object, number: int = 2, *, held: bool = False) -> ResumeJob:
-    """Let it go on."""
-    return ResumeJob(number, reference(found), found["metadata"]["resourceVersion"], US, held=held)
 
 
 async def test_suspend_and_resume(make_cluster: Make, admin: Client, namespace: str, jobsets: None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -12,48 +11,13 @@ from gangsched.core.events import KueueAdmits, ObjectRefused, QueueObjectChanged
 from gangsched.model.queues import ClusterQueue, LocalQueue
 from gangsched.model.records import Owner
 from tests.cluster.kube.conftest import Reader
-from tests.controlplane.client import ApiError, Client, Object, load, wait_until
+from tests.cluster.kube.kueue import GROUP, WORKLOADS, serve
+from tests.controlplane.client import Client, Object, load
 from tests.controlplane.rbac import MANIFESTS
 from tests.faulty_proxy import Fault, FaultyProxy
 
 Make = Callable[..., Awaitable[Reader]]
-GROUP = "kueue.x-k8s.io"
 DEFINITIONS = load(MANIFESTS / "kueue" / "crds.yaml")
-
-#: Kueue's own kind: whoever serves it is Kueue.
-WORKLOADS: Object = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": f"workloads.{GROUP}",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/kueue"},
-    },
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {"kind": "Workload", "plural": "workloads", "singular": "workload", "listKind": "WorkloadList"},
-        "versions": [
-            {"name": "v1beta2", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
-        ],
-    },
-}
-
-
-async def serve(admin: Client, *definitions: Object) -> None:
-    """Install these definitions, and wait until they are served."""
-    await admin.apply([copy.deepcopy(d) for d in definitions])
-
-    async def served() -> bool:
-        await admin.resources(refresh=True)
-        try:
-            for each in definitions:
-                for version in each["spec"]["versions"]:
-                    await admin.list(f"{GROUP}/{version['name']}/{each['spec']['names']['kind']}")
-        except (LookupError, ApiError):
-            return False
-        return True
-
-    await wait_until(served, what="the kinds are served")
 
 
 @pytest.fixture

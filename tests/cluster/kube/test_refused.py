@@ -26,7 +26,7 @@ from gangsched.model.convert import Converter
 from gangsched.model.records import LabelSelector, Owner, Requirement
 from tests.builders import OURS, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts
-from tests.core.quota.test_quota_and_nodes import big, objects
+from tests.core.queues import big, objects
 from tests.core.quota.world import queue
 from tests.core.stories import names
 

@@ -9,13 +9,11 @@ from gangsched.core.events import JobChanged, JobSetChanged, Outcome
 from gangsched.model.directives import ADDED_BY_FLAVOR
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import Directives, Toleration
-from tests.cluster.kube.test_job_writes import Make, make_job, reference, resume, suspend
-from tests.cluster.kube.test_jobset_writes import jobsets, make_jobset
-from tests.cluster.kube.test_jobset_writes import resume as resume_jobset
+from tests.cluster.kube.jobs import Make, make_job, reference, resume, suspend
+from tests.cluster.kube.jobsets import make_jobset
+from tests.cluster.kube.jobsets import resume as resume_jobset
 from tests.controlplane.client import Client, Object
 from tests.controlplane.jobsets import KIND
-
-__all__ = ["jobsets"]
 
 SPOT = Directives((("kind", "spot"),), (Toleration("spot", "Exists", "", "NoExecute", 60),))
 STEADY = Directives((("kind", "steady"),))

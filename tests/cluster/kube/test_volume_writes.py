@@ -14,7 +14,7 @@ from gangsched.core.events import ObjectRefused, Outcome, StorageChanged, Storag
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from tests.cluster.kube.conftest import Reader
 from tests.controlplane.client import Client, Object
-from tests.e2e.test_volumes import claim, storage_class, volume
+from tests.e2e.volumes import claim, storage_class, volume
 from tests.faulty_proxy import Fault, FaultyProxy
 
 Make = Callable[..., Awaitable[Reader]]

@@ -11,7 +11,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.core.events import PodChanged, PodGone
 from gangsched.model.records import Pod
 from tests.builders import pod
-from tests.cluster.sim.test_volumes import EXPECTED, STORY, live, outcome, world
+from tests.cluster.sim.volume_story import EXPECTED, STORY, live, outcome, world
 
 
 @pytest.mark.parametrize("tenths", range(0, 40, 3))

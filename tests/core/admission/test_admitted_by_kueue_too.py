@@ -16,11 +16,10 @@ from gangsched.core.lifecycle.report import TWO_ADMITTERS
 from gangsched.core.state.kueue import AdmittedByKueue
 from gangsched.model.records import Job, Owner, Pod, QueueLabels
 from tests.builders import OURS, PodBuilder, gang, pod
-from tests.core.admission.test_conditions import job, owned
-from tests.core.eviction.test_jobset_suspension import TEAM, jobs, jobset, nodes, waiting
-from tests.core.eviction.test_jobset_suspension import quota as team_quota
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports, writes
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
+from tests.core.jobsets import TEAM, jobs, jobset, nodes, waiting
+from tests.core.jobsets import quota as team_quota
+from tests.core.queues import big, job, objects, owned, queued
 from tests.core.quota.world import queue
 
 MANAGED = "kueue.x-k8s.io/managed"

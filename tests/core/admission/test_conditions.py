@@ -12,36 +12,17 @@ from gangsched.core.events import NodeGone, QueueObjectChanged
 from gangsched.core.lifecycle.admission import ADMITTED, EVICTED, PENDING, RESERVED
 from gangsched.model.queues import LocalQueue
 from gangsched.model.records import Job, QueueLabels
-from tests.builders import PodBuilder, gang, pod
-from tests.core.eviction.test_jobset_suspension import TEAM, jobs, jobset, nodes, running, waiting
-from tests.core.eviction.test_jobset_suspension import quota as team_quota
+from tests.builders import gang, pod
 from tests.core.harness import Built, Cluster, reports
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
+from tests.core.jobsets import TEAM, jobs, jobset, nodes, running, waiting
+from tests.core.jobsets import quota as team_quota
+from tests.core.queues import big, job, objects, owned, queued
 from tests.core.quota.world import queue
 
 #: Queue a owns 4 cores and asks them back; b owns none and borrows.
 LENT = objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=0))
 PATHS = "preemptor path: /co/a; preemptee path: /co/b"
 SHORT = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, {} more needed"
-
-
-def job(name: str, queue_name: str, cpu: float) -> Job:
-    """A Job of one pod, with a queue."""
-    return Job(
-        "d",
-        name,
-        f"uid-Job-{name}",
-        parallelism=1,
-        completions=1,
-        template=owned(name, cpu).obj(),
-        version="1",
-        queue=QueueLabels(f"q-{queue_name}", ""),
-    )
-
-
-def owned(name: str, cpu: float, pod_name: str = "") -> PodBuilder:
-    """The pod of such a Job."""
-    return pod(pod_name or f"{name}-0").cpu(cpu).owner("Job", name)
 
 
 def told(actions: Iterable[Action]) -> list[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.queues import QUEUE_LABEL, ClusterQueue, LocalQueue, QueueObject, ResourceFlavor
 from tests.builders import SIGS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports, texts
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
+from tests.core.queues import big, objects, queued
 from tests.core.quota.world import cohort, queue
 from tests.core.stories import names
 

@@ -16,34 +16,18 @@ from gangsched.core.lifecycle.elsewhere import FIRST_PAUSE_SECONDS
 from gangsched.core.lifecycle.rollback import hopeless
 from gangsched.model.records import SINGLE, GangId, Job
 from tests.builders import PodBuilder, gang, node, pdb, pod
+from tests.core.binding.refusals import member, refuse_m2, refusing
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
-from tests.core.plugins.test_plugins_of_others import OTHER, Strict, with_filter
+from tests.core.plugins.profiles import OTHER, Strict, with_filter
 from tests.core.stories import G, go_on, names
 
 IN_PART = "The gang is bound in part: 1 bound, 1 more needed"
 
 
-def member(number: int, uid: str = "") -> PodBuilder:
-    """A member that a controller makes again."""
-    made = pod(f"m{number}").cpu(3).gang("g").owner("ReplicaSet", "rs")
-    return made.uid(uid) if uid else made
-
-
-def refusing(**options: Any) -> Cluster:
-    """Two nodes for two members that controllers make again; the binding of m2 is refused."""
-    cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), member(1), member(2), **options)
-    cluster.judge = _refuse_m2
-    return cluster
-
-
-def _refuse_m2(write: Write) -> tuple[Outcome, str] | None:
-    return (Outcome.REFUSED, "because") if isinstance(write, Bind) and write.pod.name == "m2" else None
-
-
 def half(*more: Any, change: Callable[[PodBuilder], PodBuilder] = lambda p: p, **options: Any) -> Cluster:
     """Two nodes for two members; m1 is bound, m2's binding is refused, and its node is taken by somebody else."""
     cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), change(member(1)), member(2), *more, **options)
-    cluster.judge = _refuse_m2
+    cluster.judge = refuse_m2
     cluster.run()
     assert (cluster.pod("m1").node, cluster.pod("m2").node) == ("n1", "")
     cluster.judge = lambda _: None
@@ -206,8 +190,8 @@ def test_a_rollback_that_fails_is_taken_back_and_tried_again(kind: type[Write], 
     failed: list[Write] = []
 
     def judge(write: Write) -> tuple[Outcome, str] | None:
-        if not failed and _refuse_m2(write):
-            return _refuse_m2(write)
+        if not failed and refuse_m2(write):
+            return refuse_m2(write)
         if isinstance(write, kind) and not failed:
             failed.append(write)
             return outcome, "because"
@@ -233,7 +217,7 @@ def test_a_removal_that_fails_for_a_while_is_repeated() -> None:
         if isinstance(write, Remove) and left:
             left.pop()
             return Outcome.TRANSIENT, "because"
-        return _refuse_m2(write)
+        return refuse_m2(write)
 
     cluster = refusing(rollback=True)
     cluster.judge = judge
@@ -307,7 +291,7 @@ def test_a_plugin_that_fails_removes_nobody() -> None:
     strict = Strict()
     members = [member(i).scheduler(OTHER) for i in (1, 2)]
     cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *members, rollback=True, **with_filter(strict))
-    cluster.judge = _refuse_m2
+    cluster.judge = refuse_m2
     cluster.run()
     cluster.judge = lambda _: None
     strict.wrong = "mask"
@@ -340,7 +324,7 @@ def test_a_refused_binding_counts_although_another_one_is_repeated() -> None:
 
     def judge(write: Write) -> tuple[Outcome, str] | None:
         again = isinstance(write, Bind) and write.pod.name == "m3" and bool(timeouts)
-        return timeouts.pop() if again else _refuse_m2(write)
+        return timeouts.pop() if again else refuse_m2(write)
 
     cluster.judge = judge
     cluster.pass_time(1.5)

@@ -12,10 +12,9 @@ from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark
 from gangsched.core.events import Outcome, WriteDone
 from gangsched.model.records import Job
 from tests.builders import PodBuilder, gang, node, pdb, pod
-from tests.core.eviction.test_recall import recalled, two_gangs
+from tests.core.eviction.recalls import recalled, two_gangs
 from tests.core.harness import Built, Cluster
-from tests.core.recovery.test_restart import member
-from tests.core.stories import evicted, go_on, names
+from tests.core.stories import evicted, go_on, member, names
 
 
 def held_back(*objects: Built, **options: Any) -> Cluster:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
-from typing import Any
+from collections.abc import Container, Iterator
 
-import msgspec
 import pytest
 
 from gangsched.core.actions import JobStatus, Mark, Remove, SuspendJob, Unmark
-from gangsched.core.events import LeadershipChanged, Outcome, QueueObjectChanged
+from gangsched.core.events import LeadershipChanged, Outcome
 from gangsched.core.forecast import forecast
 from gangsched.core.lifecycle import draining
 from gangsched.core.lifecycle.draining import AT_ONCE
@@ -20,58 +18,14 @@ from gangsched.core.quota import stopping
 from gangsched.core.quota.managed import Managed
 from gangsched.core.quota.stopping import Stop
 from gangsched.core.state.world import World
-from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE, LocalQueue
-from gangsched.model.records import Job, Owner, QueueLabels
-from tests.builders import OURS, PodBuilder, gang, pdb, pod
+from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE
+from gangsched.model.records import Owner, QueueLabels
+from tests.builders import OURS, gang, pdb, pod
+from tests.core.eviction.draining import SHARED, cluster, job, lost, member, opened, stopped, training
 from tests.core.harness import Built, Cluster, event, nodes_of, reports, texts, writes
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
-from tests.core.quota.world import queue
+from tests.core.queues import big, objects, queued
 
-#: Queues a and b share 8 cores; a owns 4 of them and asks them back.
-SHARED = (queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=4))
 REASONS = {"ClusterQueue": "ClusterQueueStopped", "LocalQueue": "LocalQueueStopped"}
-
-
-def stopped(kind: str = "ClusterQueue", policy: str = STOP_DRAIN, name: str = "a") -> QueueObjectChanged:
-    """Queue ``name``, or the LocalQueue in front of it, with this stop policy."""
-    known = next(q for q in SHARED if q.name == name)
-    if kind == "ClusterQueue":
-        return QueueObjectChanged(msgspec.structs.replace(known, stop=policy))
-    return QueueObjectChanged(LocalQueue("d", f"q-{name}", name, stop=policy))
-
-
-def opened(kind: str = "ClusterQueue", name: str = "a") -> QueueObjectChanged:
-    """The same without one."""
-    return stopped(kind, STOP_NONE, name)
-
-
-def member(index: int) -> PodBuilder:
-    """A pod of Job ``train``."""
-    return pod(f"train-{index}").cpu(1).owner("Job", "train")
-
-
-def job(**fields: Any) -> Job:
-    """A Job of two with queue a."""
-    template = msgspec.structs.replace(member(0).obj(), name="train", uid="")
-    known = {"parallelism": 2, "completions": 2, "template": template, "version": "1", **fields}
-    return Job("d", "train", "uid-Job-train", queue=QueueLabels("q-a"), **known)
-
-
-def cluster(*things: Built, **options: Any) -> Cluster:
-    """Both queues and a large node, with these bound as far as they fit."""
-    made = Cluster(big(), *objects(*SHARED), *things, **options)
-    made.run()
-    return made
-
-
-def training(**options: Any) -> Cluster:
-    """Job ``train`` runs in queue a."""
-    return cluster(job(), member(0), member(1), **options)
-
-
-def lost(write: object) -> Callable[[object], bool]:
-    """Judges one kind of write slow."""
-    return lambda action: isinstance(action, write)  # type: ignore[arg-type]
 
 
 # -- who leaves ----------------------------------------------------------------------------------------------------

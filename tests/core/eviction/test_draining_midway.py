@@ -11,9 +11,9 @@ from gangsched.core.events import LeadershipChanged, Outcome, WriteDone
 from gangsched.model.queues import STOP_HOLD
 from gangsched.model.records import Condition, QueueLabels
 from tests.builders import OURS, gang, pdb, pod
-from tests.core.eviction.test_draining import SHARED, cluster, job, lost, member, opened, stopped, training
+from tests.core.eviction.draining import SHARED, cluster, job, lost, member, opened, stopped, training
 from tests.core.harness import Cluster, reports, writes
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
+from tests.core.queues import big, objects, queued
 
 # -- with plans of others ------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, Job, Owner, Pod, PodTerm, PriorityClass, QueueLabels
 from tests.builders import OURS, PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Cluster, plan, reports, victims, writes
-from tests.core.quota.test_quota_and_nodes import objects
+from tests.core.queues import objects
 from tests.core.quota.world import queue
 
 MEMBERS = 8

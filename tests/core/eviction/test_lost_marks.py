@@ -9,7 +9,7 @@ import msgspec
 from gangsched.core.actions import Mark, Nominate, Remove, Unmark, Write
 from gangsched.core.events import Outcome
 from tests.builders import gang, node, pod
-from tests.core.eviction.test_recall import recalled, whole_gang
+from tests.core.eviction.recalls import recalled, whole_gang
 from tests.core.harness import Cluster, nodes_of
 from tests.core.stories import assert_clean, evicted, names, preempting
 

@@ -12,10 +12,11 @@ from gangsched.core.actions import Mark, Nominate, Recall, Remove, SuspendJob, U
 from gangsched.core.events import GangGone, Outcome
 from gangsched.model.records import Job
 from tests.builders import SIGS, gang, node, pdb, pod
-from tests.core.eviction.test_draining import cluster as cluster_of_queues
-from tests.core.eviction.test_draining import opened, stopped
+from tests.core.eviction.draining import cluster as cluster_of_queues
+from tests.core.eviction.draining import opened, stopped
+from tests.core.eviction.recalls import recalled, whole_gang
 from tests.core.harness import Cluster, nodes_of
-from tests.core.quota.test_quota_and_nodes import queued
+from tests.core.queues import queued
 from tests.core.stories import G, assert_clean, evicted, go_on, names, preempting, stopped_in
 
 COUNT = 6
@@ -37,12 +38,6 @@ def removing(**options: Any) -> Cluster:
     cluster.run()
     assert len(cluster.waiting) == COUNT - 1
     return cluster
-
-
-def recalled(cluster: Cluster) -> set[str]:
-    """Names of the pods whose removal was recalled."""
-    asked = {a.id: a.pod.name for a in cluster.log if isinstance(a, Remove | SuspendJob)}
-    return {asked[i] for a in cluster.log if isinstance(a, Recall) for i in a.ids}
 
 
 def protect(cluster: Cluster, name: str) -> None:
@@ -185,30 +180,6 @@ def test_a_list_that_is_right_again_is_finished() -> None:
     assert names(cluster, Unmark) == set()
     assert names(cluster, Nominate) == {f"m{i}" for i in range(COUNT)}
     assert len([a for a in cluster.log if isinstance(a, Nominate)]) == COUNT
-
-
-def two_gangs(**options: Any) -> Cluster:
-    """Gang g of two needs both nodes, on which gang low of two runs; their removals wait."""
-    cluster = Cluster(
-        node("n1"),
-        node("n2"),
-        gang("low").min(2).priority(1),
-        gang("g").min(2).timeout(60),
-        *(pod(f"w{i}").cpu(3).priority(1).gang("low").on(f"n{i}") for i in (1, 2)),
-        *(pod(f"m{i}").cpu(3).priority(5).gang("g") for i in (1, 2)),
-        **options,
-    )
-    cluster.slow = lambda write: isinstance(write, Remove)
-    cluster.run()
-    return cluster
-
-
-def whole_gang(**options: Any) -> Cluster:
-    """The same; w1 has left, the removal of w2 waits."""
-    cluster = two_gangs(**options)
-    cluster.answer("w1")
-    cluster.run()
-    return cluster
 
 
 def test_a_unit_that_has_begun_to_leave_leaves_whole() -> None:

@@ -15,7 +15,7 @@ from gangsched.core.lifecycle.report import mark_of
 from gangsched.core.lifecycle.shared_marks import MarkTexts, given_up
 from gangsched.core.lifecycle.steps import Steps
 from tests.builders import gang, node, pod
-from tests.core.binding.test_rollback import refusing
+from tests.core.binding.refusals import refusing
 from tests.core.harness import Cluster
 from tests.core.stories import G, evicted, go_on, names, stopped_in
 

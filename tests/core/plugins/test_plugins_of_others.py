@@ -18,50 +18,9 @@ from gangsched.core.state.snapshot import CPU, Floats
 from gangsched.model.records import NodeTerm, Requirement
 from tests.builders import OTHERS, OURS, gang, node, pod
 from tests.core.harness import Built, Cluster, placed, plan, reports, texts, victims
+from tests.core.plugins.profiles import OTHER, Strict, plugin_options, with_filter
 
-OTHER = "other-profile"
 MOST_ALLOCATED = ("NodeResourcesFit", FitArguments(strategy="MostAllocated"))
-BY_ZERO = ZeroDivisionError("by zero")
-
-
-class Strict:
-    """Refuses nodes with more than one pod; ``wrong`` names a method that fails, ``after`` how often it works first."""
-
-    name = "Strict"
-    sees_pods = True
-
-    def __init__(self, wrong: str = "", after: int = 0, answer: Any = BY_ZERO) -> None:
-        self.wrong, self.left, self.answer = wrong, after, answer
-
-    def _ask(self, method: str, right: Any) -> Any:
-        if method != self.wrong:
-            return right
-        self.left -= 1
-        if self.left >= 0:
-            return right
-        if isinstance(self.answer, BaseException):
-            raise self.answer
-        return self.answer
-
-    def applies(self, pod: PodClass, sim: Simulation) -> bool:
-        return bool(self._ask("applies", True))
-
-    def prepare(self, pod: PodClass, sim: Simulation) -> Floats:
-        here = np.zeros(sim.snapshot.size)
-        for _, row in sim.present():
-            here[row] += 1
-        return np.asarray(self._ask("prepare", here))
-
-    def mask(self, state: Floats) -> Bools:
-        found: Bools = self._ask("mask", state <= 1)
-        return found
-
-    def failures(self, state: Floats) -> list[Failure]:
-        found: list[Failure] = self._ask("failures", [Failure("node(s) were busy", state > 1, resolvable=True)])
-        return found
-
-    def apply(self, state: Floats, pod: PodClass, row: int, sign: int) -> None:
-        state[row] += self._ask("apply", sign)
 
 
 class Last:
@@ -96,20 +55,10 @@ class Last:
         return found
 
 
-def with_filter(made: object) -> dict[str, Any]:
-    """Options in which OTHER has this filter beside the default ones, and OURS has not."""
-    plugin = Plugin("Strict", filters=lambda _: (made,), foreign=True)  # type: ignore[arg-type,return-value]
-    return _options(PluginSet(filters=(*PluginSet().filters, "Strict"), foreign=(plugin,)))
-
-
 def with_score(made: object) -> dict[str, Any]:
     """The same for a score, which alone counts."""
     plugin = Plugin("Last", score=lambda _: made, foreign=True)  # type: ignore[arg-type,return-value]
-    return _options(PluginSet(scores=(("Last", 1.0),), foreign=(plugin,)))
-
-
-def _options(plugins: PluginSet) -> dict[str, Any]:
-    return {"scheduler_names": (OURS, OTHER), "profiles": ((OTHER, plugins),)}
+    return plugin_options(PluginSet(scores=(("Last", 1.0),), foreign=(plugin,)))
 
 
 # ------------------------------------------------------------------------------------------------------------ profiles
@@ -142,7 +91,7 @@ def test_filters_of_others_are_asked_in_the_search_for_victims() -> None:
 def test_ignored_resources_are_never_short() -> None:
     """With ignoredResources a gang starts although nobody has what it asks for, and no pod leaves for it."""
     fit = FitArguments(ignored=("example.com/token",), ignored_groups=("example.org",))
-    options = _options(PluginSet(arguments=(("NodeResourcesFit", fit),)))
+    options = plugin_options(PluginSet(arguments=(("NodeResourcesFit", fit),)))
     wanted = {"example.com/token": 3, "example.org/seat": 1}
     builders = [pod(f"m{i}").cpu(1).scheduler(OTHER).gang("g") for i in range(3)]
     for builder in builders:
@@ -158,7 +107,7 @@ def test_ignored_resources_are_never_short() -> None:
 def test_victims_are_found_for_what_is_not_ignored() -> None:
     """The search counts the other resources as ever."""
     fit = FitArguments(ignored=("example.com/token",))
-    options = _options(PluginSet(arguments=(("NodeResourcesFit", fit),)))
+    options = plugin_options(PluginSet(arguments=(("NodeResourcesFit", fit),)))
     new = pod("new").cpu(3).priority(5).scheduler(OTHER)
     new._requests["example.com/token"] = 7
     running = [pod(f"r{i}").cpu(2).priority(i).on("n0") for i in range(2)]
@@ -169,7 +118,7 @@ def test_victims_are_found_for_what_is_not_ignored() -> None:
 def test_added_affinity_has_words_of_its_own() -> None:
     """Nodes that the profile's addedAffinity excludes are told apart from those that the pod excludes."""
     term = NodeTerm((Requirement("pool", "In", ("batch",)),))
-    options = _options(PluginSet(arguments=(("NodeAffinity", NodeAffinityArguments((term,))),)))
+    options = plugin_options(PluginSet(arguments=(("NodeAffinity", NodeAffinityArguments((term,))),)))
     nodes = [node("n0").label(pool="batch"), node("n1").label(pool="web")]
     assert placed(plan(*nodes, pod("a").cpu(1).scheduler(OTHER), **options)["d/a"]) == {"a": "n0"}
     found = plan(*nodes, pod("b").cpu(1).selector(pool="web").scheduler(OTHER), **options)["d/b"]
@@ -185,7 +134,7 @@ def test_preferred_added_affinity_ranks() -> None:
     given = NodeAffinityArguments(preferred=((1, term),))
     plugins = PluginSet(arguments=(("NodeAffinity", given),), scores=(("NodeAffinity", 1.0),))
     nodes = [node("n0").label(pool="web"), node("n1").label(pool="batch")]
-    found = plan(*nodes, pod("a").cpu(1).scheduler(OTHER), **_options(plugins))["d/a"]
+    found = plan(*nodes, pod("a").cpu(1).scheduler(OTHER), **plugin_options(plugins))["d/a"]
     assert placed(found) == {"a": "n1"}
 
 
@@ -195,7 +144,7 @@ def test_disabled_filters_are_really_off() -> None:
     tainted = node("n0").cpu(2).taint("team")
     running = [pod("r0").cpu(1).port(80).priority(1).on("n0"), pod("r1").cpu(1).priority(2).on("n0")]
     new = [pod(f"m{i}").cpu(1).port(80).priority(9).gang("g").scheduler(OTHER) for i in range(2)]
-    found = plan(tainted, *running, gang("g").min(2), *new, **_options(plugins))["d/g"]
+    found = plan(tainted, *running, gang("g").min(2), *new, **plugin_options(plugins))["d/g"]
     assert (found.outcome, victims(found)) == (PREEMPT, ["r0", "r1"])
 
 

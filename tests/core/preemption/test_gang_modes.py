@@ -18,7 +18,7 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.harm import Harm
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, event, plan
-from tests.core.quota.test_quota_and_nodes import objects, queued
+from tests.core.queues import objects, queued
 from tests.core.quota.world import queue
 from tests.oracle.case import Case
 from tests.oracle.problem import Problem, read

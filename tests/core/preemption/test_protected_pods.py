@@ -11,7 +11,7 @@ from gangsched.model.marks import MARKED, OF_DAEMONSET, STATIC
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, plan
-from tests.core.preemption.test_victims import members
+from tests.core.stories import members
 
 MARK = "scheduling.koordinator.sh/disable-preemptible"
 

@@ -12,11 +12,7 @@ from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAI
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, placed, plan, victims
-
-
-def members(count: int, cores: float = 2, priority: int = 10) -> list[Built]:
-    """A pending gang that needs all of its members."""
-    return [gang("g").min(count), *(pod(f"m{i}").cpu(cores).priority(priority).gang("g") for i in range(1, count + 1))]
+from tests.core.stories import members
 
 
 def decided(*objects: Built, **options: Any) -> Decision:

@@ -17,7 +17,7 @@ from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL, ResourceFlavor
 from gangsched.model.records import Job, Namespace, QueueLabels, Toleration
 from tests.builders import NodeBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, victims
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
+from tests.core.queues import big, objects, queued
 from tests.core.quota.world import cohort, flavor, group, own, queue
 
 #: Its nodes are tainted, and who runs in it tolerates that.

@@ -9,7 +9,7 @@ from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import Toleration
 from tests.builders import NodeBuilder, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, reserved
-from tests.core.quota.test_quota_and_nodes import objects, queued
+from tests.core.queues import objects, queued
 from tests.core.quota.world import flavor, group, queue
 
 SPOT = ResourceFlavor("spot", {"kind": "spot"}, (), (Toleration("spot", "Exists"),))

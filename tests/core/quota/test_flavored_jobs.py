@@ -14,7 +14,7 @@ from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import Directives, Job, Owner, PriorityClass, QueueLabels, Taint, Toleration
 from tests.builders import PodBuilder, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, reports, writes
-from tests.core.quota.test_quota_and_nodes import objects, queued
+from tests.core.queues import objects, queued
 from tests.core.quota.world import flavor, group, queue
 
 TEAM = QueueLabels("q-a")

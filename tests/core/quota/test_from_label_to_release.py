@@ -11,7 +11,7 @@ from gangsched.model.queues import QUEUE_LABEL, LocalQueue
 from gangsched.model.records import QUEUED_JOB, Job, Owner, QueueLabels
 from tests.builders import pod
 from tests.core.harness import Built, Cluster, nodes_of, texts, writes
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
+from tests.core.queues import big, objects, queued
 from tests.core.quota.world import own, queue
 
 #: Queue a owns 4 cores and asks them back; b owns none and borrows.

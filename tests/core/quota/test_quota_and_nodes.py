@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement
-from gangsched.core.events import NamespaceChanged, QueueObjectChanged
+from gangsched.core.events import QueueObjectChanged
 from gangsched.core.identity import group_key
 from gangsched.model.queues import (
     PRIORITY_LABEL,
@@ -15,40 +15,14 @@ from gangsched.model.queues import (
     ClusterQueue,
     Fungibility,
     LocalQueue,
-    QueueObject,
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from gangsched.model.records import Namespace, Taint, Toleration
-from tests.builders import NodeBuilder, PodBuilder, node, pod
+from gangsched.model.records import Taint, Toleration
+from tests.builders import node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, victims
+from tests.core.queues import big, objects, queued
 from tests.core.quota.world import flavor, group, own, queue
-
-
-def objects(*records: QueueObject) -> list[Built]:
-    """Queue objects, the flavors that they name, and a LocalQueue ``q-<name>`` for each ClusterQueue in namespace d."""
-    out: list[QueueObject] = [*records]
-    known = {r.name for r in records if isinstance(r, ResourceFlavor)}
-    for record in records:
-        for resources in getattr(record, "groups", ()):
-            for each in resources.flavors:
-                if each.flavor not in known:
-                    known.add(each.flavor)
-                    out.append(ResourceFlavor(each.flavor))
-        if type(record).__name__ == "ClusterQueue":
-            out.append(LocalQueue("d", f"q-{record.name}", record.name))
-    return [NamespaceChanged(Namespace("d")), *map(QueueObjectChanged, out)]
-
-
-def queued(name: str, queue_name: str, cpu: float = 1, **fields: Any) -> PodBuilder:
-    """A pod with the label of a LocalQueue."""
-    built = pod(name).cpu(cpu).labels({QUEUE_LABEL: f"q-{queue_name}"})
-    return built.priority(fields["priority"]) if "priority" in fields else built
-
-
-def big(name: str = "n1", cpu: float = 100) -> NodeBuilder:
-    """A node with room for everything."""
-    return node(name).cpu(cpu).gpu(8)
 
 
 def outcome(decisions: dict[str, Decision], name: str) -> str:

@@ -14,7 +14,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import GangId
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pod
 from tests.core.harness import Built, verdict, world
-from tests.core.quota.test_quota_and_nodes import objects, queued
+from tests.core.queues import objects, queued
 from tests.core.quota.world import own, queue
 
 QUEUES = ("a", "b", "c")

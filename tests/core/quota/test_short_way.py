@@ -20,7 +20,7 @@ from gangsched.model.queues import ClusterQueue, ResourceFlavor
 from gangsched.model.records import GangId, Toleration
 from tests.builders import gang, node
 from tests.core.harness import Built, Cluster, encoded
-from tests.core.quota.test_quota_and_nodes import objects, queued
+from tests.core.queues import objects, queued
 from tests.core.quota.world import flavor, group, own, queue
 
 SPOT = ResourceFlavor("spot", {"tier": "spot"}, tolerations=(Toleration("spot", "Exists"),))

@@ -12,9 +12,8 @@ from gangsched.core.events import QueueObjectChanged, QueueObjectGone
 from gangsched.core.quota.tally import Tally
 from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import LocalQueue
-from tests.core.admission.test_conditions import job, owned
 from tests.core.harness import Cluster
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
+from tests.core.queues import big, job, objects, owned, queued
 from tests.core.quota.world import cohort, queue
 
 #: Queue a owns 4 cores and asks them back; b owns none and borrows.

@@ -13,7 +13,7 @@ from gangsched.core.lifecycle.healing import HOLD_SECONDS, ROOMS_AT_MOST
 from gangsched.model.records import Job
 from tests.builders import SIGS, PodBuilder, gang, node, pod
 from tests.core.harness import Cluster, kept
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
+from tests.core.queues import big, objects, queued
 from tests.core.quota.world import queue
 from tests.core.stories import evicted, names
 

@@ -14,7 +14,7 @@ from gangsched.core.lifecycle import report
 from gangsched.model.records import Condition, Job
 from tests.builders import OTHERS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports, texts, writes
-from tests.core.stories import G, assert_clean, evicted, names, stopped_in
+from tests.core.stories import G, assert_clean, evicted, member, names, stopped_in
 
 OURS = "py-gang-scheduler"
 
@@ -30,12 +30,6 @@ def intend(member: PodBuilder, to: str, victims: int = 2, plan: str = "10-1") ->
     place = Placement("d", "m", "u", to)
     text = report.intent_message(plan, place, victims, 0)
     return member.field(nominated_node=to, intent=Condition("True", "Nominated", text))
-
-
-def member(n: int, name: str = "g", priority: int = 5) -> PodBuilder:
-    """A member that needs most of a node."""
-    prefix = "m" if name == "g" else name
-    return pod(f"{prefix}{n}").cpu(3).priority(priority).gang(name)
 
 
 def victim(n: int) -> PodBuilder:

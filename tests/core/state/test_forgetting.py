@@ -14,7 +14,7 @@ from gangsched.core.state.membership import Membership
 from gangsched.model.records import Budget, Labels
 from tests.builders import OURS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster
-from tests.core.quota.test_quota_and_nodes import big, objects, queued
+from tests.core.queues import big, objects, queued
 from tests.core.quota.world import queue
 
 #: Heaps keep up to so many entries that no longer count.

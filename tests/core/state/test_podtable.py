@@ -5,7 +5,7 @@ from __future__ import annotations
 from gangsched.core.state.podtable import TERMINATING, PodTable
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, event, world
-from tests.core.preemption.test_units import found, told, units_of
+from tests.core.preemption.units import found, told, units_of
 
 
 def test_numbers_of_gangs_are_used_again() -> None:

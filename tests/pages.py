@@ -1,0 +1,27 @@
+"""The pages of the documentation, and their tables."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def text_of(name: str) -> str:
+    """A page by its path from the top."""
+    return (ROOT / name).read_text()
+
+
+def between(text: str, marker: str) -> str:
+    """What stands between ``<!-- marker: begin -->`` and ``<!-- marker: end -->``."""
+    _, _, rest = text.partition(f"<!-- {marker}: begin -->")
+    inside, end, _ = rest.partition(f"<!-- {marker}: end -->")
+    assert end, f"there is no {marker!r} in the page"
+    return inside.strip()
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a Markdown table, header first."""
+    lines = [line for line in table.splitlines() if line.startswith("|") and not re.match(r"^\|[-| ]+\|$", line)]
+    return [[cell.strip().strip("`") for cell in line.split("|")[1:-1]] for line in lines]
