@@ -4,12 +4,22 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format control-plane lock clean
+.PHONY: help env demo test rules check format control-plane lock clean
 
 help: ## show this list
 	@printf '\n  \033[1mpy-gang-scheduler\033[0m: gangs start whole or not at all\n\n'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make \033[36m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\n'
+
+rules: ## list the one-sentence rules of tests that have all words (make rules evict gang)
+	@$(PYTHON) -m tests.rules $(WORDS)
+
+# In `make rules evict gang` the words after the first are what to look for: none of them is made.
+ifeq (rules,$(firstword $(MAKECMDGOALS)))
+WORDS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+.PHONY: $(WORDS)
+$(WORDS): ; @:
+else
 
 env: ## create or refresh .venv (again: under a second)
 	@$(PYTHON) .ci/bootstrap.py
@@ -39,3 +49,5 @@ lock: env ## write the lock files again (UPGRADE=1 takes newer versions)
 clean: ## remove .venv and caches (the control plane stays in the user's cache)
 	@rm -rf .venv .venv.lock build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find gangsched tests .ci -name __pycache__ -type d -prune -exec rm -rf {} +
+
+endif
