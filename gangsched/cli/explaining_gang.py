@@ -8,7 +8,7 @@ from gangsched.cli.advice import advice, gathering_advice
 from gangsched.cli.explaining_pod import MANY, Section, conditions, proven
 from gangsched.cli.what_if import State
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
-from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Pod
 
 

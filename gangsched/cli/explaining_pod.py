@@ -10,7 +10,7 @@ from gangsched.cli.what_if import State
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Spared, Victim
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.preemption.patience import Patience
-from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.model.marks import OF_DAEMONSET, protection
 from gangsched.model.records import SINGLE, Pod
 from gangsched.model.times import render_duration, render_time

@@ -17,9 +17,8 @@ from gangsched.core.actions import JobRef, JobStatus, PodRef, Report, pod_refere
 from gangsched.core.decision import QuotaUse, Verdict
 from gangsched.core.identity import group_key
 from gangsched.core.lifecycle import report, suspension
-from gangsched.core.quota.preemption import REASON_TEXT
-from gangsched.core.quota.quota import Victim
 from gangsched.core.quota.stopping import Stop
+from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.suspended import WITHOUT_PODS
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, GangId
@@ -173,7 +172,7 @@ def evicted(steps: Steps, group: Group, plan: Plan) -> None:
         victim = managed.quota.admissions.get(group_key(gangs))
         if victim is None:
             continue
-        said = managed.quota.message(Victim(victim.workload.uid, victim.workload, reason), workload, owner)
+        said = managed.quota.message(victim.workload, reason, workload, owner)
         note = f"{said}; preemptor: {group.name} (priority {workload.priority}, plan {plan.ident})"
         for about in _objects(steps, gangs):
             steps.actions.append(report.event(about, "Normal", EVICTED, "Preempting", note, asking))

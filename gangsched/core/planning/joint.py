@@ -20,14 +20,13 @@ from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.explain import broken
 from gangsched.core.preemption.fit import fit_for
-from gangsched.core.preemption.in_order import InOrder
-from gangsched.core.preemption.queued import add_workload
 from gangsched.core.preemption.search import Choice, work_lost
 from gangsched.core.preemption.units import Units
+from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_stuck
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.quota.gate import Gate
-from gangsched.core.quota.holders import Holder
 from gangsched.core.quota.managed import Claim
+from gangsched.core.quota.victims import holders_of
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Bools
 from gangsched.core.state.world import World
@@ -58,7 +57,7 @@ class QueuedAttempt(Attempt):
             with managed.for_one(self.gate.managed.promised()):
                 eligible = managed.quota.eligible(self.gate.workload, self.gate.assignment)
             for uid, reason in eligible.items():
-                if not self._stuck(uid):
+                if not is_stuck(managed, uid, self.world.ledger.stuck):
                     add_workload(units, managed.gangs_of(uid), reason)
         return units
 
@@ -81,49 +80,33 @@ class QueuedAttempt(Attempt):
     def _in_order(
         self, units: Units, base: Simulation, budgets: Budgets, max_steps: int, *, within_budgets: bool
     ) -> tuple[Units, Choice | None, int]:
-        managed = self.gate.managed
+        managed, cluster = self.gate.managed, self.cluster()
         demand = demands_of(base, self.placer.pipeline, self.wants)[0]
-        with managed.for_one(self.gate.managed.promised()):
-            search = InOrder(
-                units,
-                fit_for(base, self.placer, self.wants, demand),
-                budgets,
-                self.cluster(),
-                self.now,
-                max_steps,
-                self.watchdog,
-                managed.quota.candidates(self.gate.workload, self.gate.assignment),
-                self._slots_of(units),
-                work_lost(units.snapshot, self.cluster(), self.now),
-                within_budgets=within_budgets,
-            )
-            found = search.run()
-        spent = search.steps + search.fit.steps
-        if found is None:
-            self.left_out |= units.cut_short
-            return units, None, spent
-        choice = Choice(found.slots, found.harm, spent, search.stopped, found.rows)
+        nodes = WorkloadsOnNodes(
+            units,
+            fit_for(base, self.placer, self.wants, demand),
+            budgets,
+            max_steps,
+            self.watchdog,
+            managed,
+            self.world.ledger.stuck,
+            work_lost(units.snapshot, cluster, self.now),
+            within_budgets=within_budgets,
+        )
+        with managed.for_one(managed.promised()):
+            victims = managed.quota.victims(self.gate.workload, self.gate.assignment, nodes)
+        if victims is None:
+            units.cut_short = nodes.stopped
+            self.left_out |= nodes.stopped
+            return units, None, nodes.steps
+        taken = frozenset(slot for each in victims for slot in each.target.slots)
+        harm = nodes.harm(victims, cluster, self.now)
+        choice = Choice(taken, harm, nodes.steps, nodes.stopped, nodes.fit.rows())
         if self.options.strict_budgets and choice.harm.beyond_budget:
             units.over_budgets = broken(units, choice, budgets)
-            return units, None, spent
-        self._reasons[choice.taken] = found.reasons
-        return units, choice, spent
-
-    def _slots_of(self, units: Units) -> Callable[[Holder, str], list[int] | None]:
-        managed = self.gate.managed
-
-        def slots_of(holder: Holder, reason: str) -> list[int] | None:
-            if self._stuck(holder.admission.workload.uid):
-                return None
-            block = add_workload(units, managed.gangs_of(holder.admission.workload.uid), reason)
-            return None if block is None else block.whole
-
-        return slots_of
-
-    def _stuck(self, uid: str) -> bool:
-        """Has the workload a pod that does not go? Then its quota does not come back, either."""
-        stuck = self.world.ledger.stuck
-        return bool(stuck) and any(pod.uid in stuck for pod in self.gate.managed.pods_of(uid))
+            return units, None, nodes.steps
+        self._reasons[taken] = {h.admission.workload.uid: reason for h, reason in holders_of(victims)}
+        return units, choice, nodes.steps
 
     def _leaving_anyway(self, uids: Mapping[str, str]) -> Iterator[Awaited]:
         for uid in sorted(uids):
@@ -226,7 +209,7 @@ class Joint:
         if assignment.mode in (Mode.FIT, Mode.NO_FIT, Mode.NO_CANDIDATES):
             return assignment.mode == Mode.FIT
         with self._managed.for_one(self._managed.promised()):
-            return bool(self._managed.quota.candidates(self._claim.workload, assignment).victims())
+            return bool(self._managed.quota.victims(self._claim.workload, assignment))
 
     @staticmethod
     def _without_evictions(job: QueuedAttempt) -> Verdict | None:

@@ -14,7 +14,7 @@ from gangsched.core.preemption.blocks import Block
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
-from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.model.records import Job, Pod
 from gangsched.model.times import render_time
 

@@ -6,30 +6,24 @@ https://github.com/kubernetes-sigs/kueue/tree/main/keps/1714-fair-sharing .
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from gangsched.core.quota.fairwalk import Walk
 from gangsched.core.quota.holders import Holder, Holders
-from gangsched.core.quota.preemption import (
-    FAIR_SHARING,
-    IN_QUEUE,
-    RECLAMATION,
-    Need,
-    Target,
-    fill_back,
-    has_room,
-    restore,
-    satisfies,
-)
+from gangsched.core.quota.preemption import Need, satisfies
 from gangsched.core.quota.ranking import Ranked
 from gangsched.core.quota.shares import FINAL_SHARE, INITIAL_SHARE, Share, Shares, passes
 from gangsched.core.quota.tree import Node
+from gangsched.core.quota.victims import FAIR_SHARING, IN_QUEUE, RECLAMATION, OwnLimits
 from gangsched.model.queues import NEVER, ClusterQueue
 
 
-class FairSearch:
-    """The search for one workload's victims under fair sharing. Usage in the tree is put back before it returns."""
+class FairRules:
+    """Who may be taken for one workload, and in which order; see :class:`~.victims.Rules`.
+
+    Shares are compared with the workload's own usage counted. Whether its queue borrows with it does not matter.
+    """
 
     def __init__(self, holders: Holders, shares: Shares, queue: ClusterQueue, need: Need) -> None:
         self.tree = holders.tree
@@ -39,26 +33,27 @@ class FairSearch:
         self.node = self.tree.queues[queue.name]
         self.need = need
         self.line = frozenset(self.node.ancestors())
-        self._asking = False
 
-    def victims(self) -> list[Target]:
-        """Who has to go, in the order in which they were chosen; nobody if that would not help."""
-        targets: list[Target] = []
-        fits = False
-        with closing(self.walk(True)) as walk:
-            for holder, reason in walk:
-                self.tree.remove(holder.node, holder.amounts)
-                targets.append(Target(holder, reason))
-                fits = self.fits_on_the_way(True)
-                if fits:
-                    break
-        kept = fill_back(self.tree, targets, self.fits) if fits else targets
-        restore(self.tree, kept)
-        return kept if fits else []
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """The workload's own usage is in the tree."""
+        self.tree.add(self.node, self.need.requests)
+        try:
+            yield
+        finally:
+            self.tree.remove(self.node, self.need.requests)
 
-    def fits(self, borrowing: bool = True) -> bool:
-        """Does the workload fit now? (Not while its own usage is added.) Whether it borrows does not matter here."""
-        return borrowing and has_room(self.node, self.need.requests)
+    def ways(self) -> tuple[bool, ...]:
+        """There is one way to choose."""
+        return (True,)
+
+    def fits(self, borrowing: bool) -> bool:
+        """Does the workload fit, now that it is counted?"""
+        return all(self.node.available(cell) >= 0 for cell, _ in self.need.requests)
+
+    def own_limits(self, borrowing: bool) -> OwnLimits | None:
+        """Candidates of the own queue are not the last in order."""
+        return None
 
     # -- candidates ----------------------------------------------------------------------------------------
 
@@ -67,13 +62,6 @@ class FairSearch:
         if self.policy.reclaim == NEVER:
             return iter(())
         return self.shares.rankings.of(cohort).above(self.need.cells)
-
-    def _queues(self) -> list[Node]:
-        """The own queue, and others in the cohort tree that use more than their quota of what is needed."""
-        out = [self.node]
-        if self.policy.reclaim != NEVER and self.node.parent is not None:
-            out += [n for n in _over_below(self.node.root, self.need.cells) if n is not self.node]
-        return out
 
     def candidates(self, node: Node) -> Iterator[Holder]:
         """Holders of a queue that may go, in order."""
@@ -111,25 +99,18 @@ class FairSearch:
         self.tree.add(holder.node, holder.amounts)
         return share
 
-    # -- a choice that somebody else makes -----------------------------------------------------------------
+    # -- the walk ------------------------------------------------------------------------------------------
 
-    def ways(self) -> tuple[bool, ...]:
-        """There is one way to choose."""
-        return (True,)
+    def walk(self, borrowing: bool) -> Iterator[tuple[Holder, str]]:
+        """Candidates in order, each with its reason; the workload's own usage is counted."""
+        walk = Walk(self, self.candidates)
+        yield from self._first(walk)
+        yield from self._second(Walk(self, walk.refused, walk))
 
-    def walk(self, borrowing: bool) -> Generator[tuple[Holder, str], None, None]:
-        """Candidates in order, each with its reason. Who takes one removes its usage from the tree before the next.
-        Until the walk is closed, the workload's own usage is in the tree.
-        """
-        self.tree.add(self.node, self.need.requests)
-        self._asking = True
-        try:
-            walk = Walk(self, self.candidates)
-            yield from self._first(walk)
-            yield from self._second(Walk(self, walk.refused, walk))
-        finally:
-            self._asking = False
-            self.tree.remove(self.node, self.need.requests)
+    def eligible(self) -> Iterator[tuple[Holder, str]]:
+        """Everybody who might be taken, nobody having been."""
+        with self.counted():
+            return iter(list(self.walk(True)))
 
     def _first(self, walk: Walk) -> Iterator[tuple[Holder, str]]:
         """By the first strategy."""
@@ -168,49 +149,3 @@ class FairSearch:
             elif mine is self.node or mine in walk.closed:
                 walk.give_up(theirs)
             walk.drop(node)
-
-    def fits_on_the_way(self, borrowing: bool) -> bool:
-        """Does the workload fit now, in the middle of a walk?"""
-        if not self._asking:
-            return self.fits()
-        self.tree.remove(self.node, self.need.requests)
-        fits = self.fits()
-        self.tree.add(self.node, self.need.requests)
-        return fits
-
-    # -- sets that somebody else proposes ------------------------------------------------------------------
-
-    def eligible(self) -> dict[str, str]:
-        """By UID everybody who might be taken first, in order, with the reason."""
-        out: dict[str, str] = {}
-        self.tree.add(self.node, self.need.requests)
-        entitled = self.node.within(self.need.cells)
-        for node in self._queues():
-            for holder in list(self.candidates(node)):
-                reason = self._reason(holder, entitled)
-                if reason:
-                    out[holder.admission.workload.uid] = reason
-        self.tree.remove(self.node, self.need.requests)
-        return out
-
-    def _reason(self, holder: Holder, entitled: bool) -> str:
-        """Why the holder may be taken now (the preemptor's usage being added); empty if it may not."""
-        if holder.node is self.node:
-            return IN_QUEUE
-        if holder.node.within(self.need.cells):
-            return ""
-        if entitled:
-            return RECLAMATION
-        mine, theirs = self.sides(holder.node)
-        my_share, before = self.shares.of(mine), self.shares.of(theirs)
-        after = self.share_without(holder, theirs)
-        return FAIR_SHARING if any(passes(s, my_share, before, after) for s in (FINAL_SHARE, INITIAL_SHARE)) else ""
-
-
-def _over_below(cohort: Node, cells: frozenset[int]) -> Iterator[Node]:
-    """The queues below that are not within their quota in some of these cells."""
-    for child in cohort.children:
-        if not child.is_queue:
-            yield from _over_below(child, cells)
-        elif not child.within(cells):
-            yield child

@@ -13,7 +13,7 @@ from gangsched.core.quota.flavors import Assignment, Mode
 from gangsched.core.quota.forms import admitted
 from gangsched.core.quota.holdings import Flavors
 from gangsched.core.quota.managed import Claim, Managed
-from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.quota.workloads import Amounts, PodSet, Workload, quantity
 from gangsched.model.records import Pod, PodShape
 

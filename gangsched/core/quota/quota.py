@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from gangsched.core.quota import flavors as flavor_rules
-from gangsched.core.quota.fairsharing import FairSearch
+from gangsched.core.quota.fairsharing import FairRules
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.quota.holders import Holders
-from gangsched.core.quota.preemption import REASON_TEXT, Need, Search, Target, has_room, judged, restore
+from gangsched.core.quota.preemption import ClassicRules, Need, has_room
 from gangsched.core.quota.shares import Shares
-from gangsched.core.quota.tree import Node, Tree
+from gangsched.core.quota.tree import Node, Tree, lowest_fitting
+from gangsched.core.quota.victims import QUOTA_ALONE, REASON_TEXT, Nodes, Taken, VictimSearch, holders_of
 from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import (
     STOP_NONE,
@@ -29,14 +30,6 @@ from gangsched.model.queues import (
 )
 from gangsched.model.records import NO_LABELS, Labels
 from gangsched.model.selectors import selector_matches
-
-
-class Victim(msgspec.Struct, frozen=True):
-    """A workload that has to go: whose quota, and why it may be taken (in Kueue's words)."""
-
-    uid: str
-    workload: Workload
-    reason: str
 
 
 class Quota:
@@ -204,7 +197,7 @@ class Quota:
 
         def oracle(cell: int, units: int) -> tuple[Mode, int]:
             need = Need(workload, ((cell, units),), frozenset((cell,)))
-            return judged(self._search(queue, need).victims(), self.tree, node, cell, units)
+            return _judged(VictimSearch(self._rules(queue, need)).run(), self.tree, node, cell, units)
 
         return flavor_rules.assign(
             self.tree,
@@ -225,7 +218,7 @@ class Quota:
 
     def eligible(self, workload: Workload, assignment: Assignment) -> dict[str, str]:
         """Reasons by UID of everybody who may be taken, in the order in which they would be."""
-        return self._for(workload, assignment).eligible()
+        return {h.admission.workload.uid: reason for h, reason in self._rules_for(workload, assignment).eligible()}
 
     def has_room(self, workload: Workload, assignment: Assignment, gone: Iterable[str] = ()) -> bool:
         """Is there quota once these (UIDs of holders) are gone, whoever decided that they go?
@@ -238,7 +231,8 @@ class Quota:
         for holder in leaving:
             self.tree.remove(holder.node, holder.amounts)
         good = has_room(self.tree.queues[workload.queue], self.tree.indexed(assignment.usage))
-        restore(self.tree, [Target(holder, "") for holder in leaving])
+        for holder in leaving:
+            self.tree.add(holder.node, holder.amounts)
         return good
 
     def has_room_somewhere(self, workload: Workload, gone: Collection[str]) -> bool:
@@ -253,35 +247,30 @@ class Quota:
                 return False
             passed |= others
 
-    def candidates(self, workload: Workload, assignment: Assignment) -> Search | FairSearch:
-        """Everybody who may be taken, in order, for a choice that depends on more than quota."""
-        return self._for(workload, assignment)
+    def victims(self, workload: Workload, assignment: Assignment, nodes: Nodes = QUOTA_ALONE) -> list[Taken] | None:
+        """Who has to go, in the order in which they were taken, so that the workload has its quota and its ``nodes``;
+        None if nobody's leaving would help.
+        """
+        return VictimSearch(self._rules_for(workload, assignment), nodes).run()
 
-    def _need(self, workload: Workload, assignment: Assignment) -> Need:
+    def _rules_for(self, workload: Workload, assignment: Assignment) -> ClassicRules | FairRules:
         # With room in quota it is the nodes that are short: whoever uses what the workload asks for may be in the way.
         short = assignment.needing_preemption or [cell for cell, _ in assignment.usage]
         cells = frozenset(self.tree.cells[cell] for cell in short)
-        return Need(workload, tuple(self.tree.indexed(assignment.usage)), cells)
+        need = Need(workload, tuple(self.tree.indexed(assignment.usage)), cells)
+        return self._rules(self.queues[workload.queue], need)
 
-    def _for(self, workload: Workload, assignment: Assignment) -> Search | FairSearch:
-        return self._search(self.queues[workload.queue], self._need(workload, assignment))
-
-    def _search(self, queue: ClusterQueue, need: Need) -> Search | FairSearch:
+    def _rules(self, queue: ClusterQueue, need: Need) -> ClassicRules | FairRules:
         if self.fair_sharing:
-            return FairSearch(self.holders, self.shares, queue, need)
-        return Search(self.holders, queue, need)
+            return FairRules(self.holders, self.shares, queue, need)
+        return ClassicRules(self.holders, queue, need)
 
     # -- what is shown -------------------------------------------------------------------------------------
 
-    def message(self, victim: Victim, preemptor: Workload, owner_uid: str = "") -> str:
+    def message(self, victim: Workload, reason: str, preemptor: Workload, owner_uid: str = "") -> str:
         """What conditions and events of a displaced workload say, in Kueue's words."""
-        return preemption_message(
-            preemptor.uid,
-            owner_uid,
-            victim.reason,
-            self._path(preemptor.queue),
-            self._path(victim.workload.queue),
-        )
+        paths = self._path(preemptor.queue), self._path(victim.queue)
+        return preemption_message(preemptor.uid, owner_uid, reason, *paths)
 
     def _path(self, queue: str) -> str:
         node: Node | None = self.tree.queues.get(queue)
@@ -295,3 +284,16 @@ def preemption_message(uid: str, owner_uid: str, reason: str, preemptor_path: st
         f"{REASON_TEXT.get(reason, 'UNKNOWN')}; preemptor path: {preemptor_path or 'UNKNOWN'}; "
         f"preemptee path: {preemptee_path or 'UNKNOWN'}"
     )
+
+
+def _judged(victims: list[Taken] | None, tree: Tree, node: Node, cell: int, units: int) -> tuple[Mode, int]:
+    """What preemption could do for one cell: its mode, and how far away the quota is once the victims are gone."""
+    holders = [holder for holder, _ in holders_of(victims)]
+    for holder in holders:
+        tree.remove(holder.node, holder.amounts)
+    level, _ = lowest_fitting(node, cell, units)
+    for holder in holders:
+        tree.add(holder.node, holder.amounts)
+    if not holders:
+        return Mode.NO_CANDIDATES, level
+    return (Mode.PREEMPT if any(h.node is node for h in holders) else Mode.RECLAIM), level

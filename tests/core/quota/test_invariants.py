@@ -10,8 +10,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.quota.flavors import Mode
-from gangsched.core.quota.preemption import Need, Search
+from gangsched.core.quota.preemption import ClassicRules, Need
 from gangsched.core.quota.quota import Quota
+from gangsched.core.quota.victims import VictimSearch, holders_of
 from gangsched.core.quota.workloads import Workload
 from tests.core.quota.naive import Naive
 from tests.core.quota.random_worlds import SEEDS, asks, fill, objects, world
@@ -47,8 +48,8 @@ def victims_of(quota: Quota, wants: Workload) -> dict[str, str]:
     assignment = quota.assign(wants)
     if not assignment.mode.needs_preemption:
         return {}
-    found = quota.candidates(wants, assignment).victims()
-    return {t.holder.admission.workload.uid: t.reason for t in found}
+    found = holders_of(quota.victims(wants, assignment))
+    return {h.admission.workload.uid: reason for h, reason in found}
 
 
 @given(SEEDS)
@@ -81,10 +82,11 @@ def test_victims_are_those_of_the_rules(seed, flavor):
     if not need:
         event("fits")
         return
-    found = Search(quota.holders, quota.queues[wants.queue], Need(wants, indexed, need)).victims()
+    rules = ClassicRules(quota.holders, quota.queues[wants.queue], Need(wants, indexed, need))
+    found = holders_of(VictimSearch(rules).run())
     expected = Naive(quota).victims(wants, amounts, {tree.names[c] for c in need})
     event(f"{len(expected)} victims, {'/'.join(sorted(set(expected.values())))}")
-    assert {t.holder.admission.workload.uid: t.reason for t in found} == expected
+    assert {h.admission.workload.uid: reason for h, reason in found} == expected
 
 
 @either
@@ -219,12 +221,12 @@ def test_a_lender_gets_its_own_back(seed):
     event("reclaims")
     wants = asks(chance, "asks", name)
     owned = {n: [n.usage[c] <= n.nominal[c] for c in need] for n in tree.queues.values()}
-    targets = Search(quota.holders, spec, Need(wants, tuple(own), need)).victims()
+    targets = VictimSearch(ClassicRules(quota.holders, spec, Need(wants, tuple(own), need))).run()
     assert targets
-    for target in targets:
-        if target.holder.node is not node:
-            assert not all(owned[target.holder.node])
-            assert target.reason in ("InCohortReclamation", "InCohortReclaimWhileBorrowing")
+    for holder, reason in holders_of(targets):
+        if holder.node is not node:
+            assert not all(owned[holder.node])
+            assert reason in ("InCohortReclamation", "InCohortReclaimWhileBorrowing")
 
 
 def room(node, cell):

@@ -77,10 +77,12 @@ def without(uids: set[str], built: list[Built], **options: Any) -> Scheduler:
 
 
 @settings(max_examples=150, deadline=None)
-@given(clusters(), st.booleans())
-def test_victims_are_enough_and_none_is_needless(built: list[Built], fair: bool):
-    """With the victims gone the gang has its quota and its nodes; with any of them back it lacks one or the other."""
-    core = world(*built, fair_sharing=fair)
+@given(clusters(), st.booleans(), st.sampled_from((4, 12, 100_000)))
+def test_victims_are_enough_and_none_is_needless(built: list[Built], fair: bool, steps: int):
+    """With the victims gone the gang has its quota and its nodes; with any of them back it lacks one or the other,
+    however short the search has been.
+    """
+    core = world(*built, fair_sharing=fair, search_steps=steps)
     for ident in pending(core):
         found = verdict(core, [ident])
         if found.outcome != PREEMPT:

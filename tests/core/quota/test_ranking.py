@@ -9,10 +9,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.quota.fairsharing import FairSearch
+from gangsched.core.quota.fairsharing import FairRules
 from gangsched.core.quota.preemption import Need
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.ranking import merged
+from gangsched.core.quota.victims import VictimSearch, holders_of
 from gangsched.core.quota.workloads import Admission
 from tests.core.quota.naive_fair import NaiveFair
 from tests.core.quota.random_worlds import SEEDS, asks, fill, objects
@@ -83,7 +84,8 @@ def test_who_gives_way_is_who_the_rules_say(seed, flavor):
         if cells:
             need = Need(wants, requests, cells)
             spec = quota.queues[wants.queue]
-            found = FairSearch(quota.holders, quota.shares, spec, need).victims()
+            rules = FairRules(quota.holders, quota.shares, spec, need)
+            found = holders_of(VictimSearch(rules).run())
             event(f"{len(found)} victims")
-            assert [(t.holder.admission.workload.uid, t.reason) for t in found] == NaiveFair(quota, need).victims()
+            assert [(h.admission.workload.uid, reason) for h, reason in found] == NaiveFair(quota, need).victims()
         changes(chance, quota)

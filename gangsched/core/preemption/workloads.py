@@ -1,0 +1,210 @@
+"""Workloads as victims on nodes: what the walk through quota's candidates asks of nodes at each step.
+
+A workload that quota lets go leaves as a whole, whatever its pods' priority is; pods without a queue leave by priority.
+No candidate goes whose place in the order is later than need be: the order stands for harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.arrays import Floats, Ints
+from gangsched.core.decision import UnitRef
+from gangsched.core.planning.watchdog import Watchdog
+from gangsched.core.preemption.blocks import Block, Part, ref_of
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.fit import Fit
+from gangsched.core.preemption.harm import Harm, Loss, harm
+from gangsched.core.preemption.patience import Patience, member_too_young
+from gangsched.core.preemption.units import Units
+from gangsched.core.quota.holders import Holder
+from gangsched.core.quota.managed import Managed
+from gangsched.core.quota.victims import Taken, Target
+from gangsched.core.state.podtable import ASSUMED, PROTECTED
+from gangsched.model.records import GangId
+
+#: Above every priority: places in the order are no priorities.
+_PLACES = 2**40
+#: A step is one look at the cluster; looking at more pods than this at once counts as more steps.
+_PODS_PER_STEP = 400
+
+
+class Item(msgspec.Struct, frozen=True):
+    """What leaves at once of pods without a queue: a single pod, or a whole unit."""
+
+    level: int
+    whole: bool
+    work: float
+    name: str
+    slots: tuple[int, ...]
+
+
+class WorkloadsOnNodes:
+    """The nodes of one search; see :class:`~gangsched.core.quota.victims.Nodes`. ``units`` has the pods without a
+    queue, ``fit`` the simulated nodes with nothing taken. ``works`` ``(slots,)`` is the work lost with each pod;
+    workloads with a pod in ``stuck`` (UIDs) give nothing back. With ``within_budgets`` no disruption budget is
+    exceeded. The walk ends without a choice when the steps are spent, or the watchdog says so.
+    """
+
+    def __init__(
+        self,
+        units: Units,
+        fit: Fit,
+        budgets: Budgets,
+        max_steps: int,
+        watchdog: Watchdog,
+        managed: Managed,
+        stuck: frozenset[str] | set[str],
+        works: Floats,
+        *,
+        within_budgets: bool,
+    ) -> None:
+        self.units = units
+        self.fit = fit
+        self.budgets = budgets
+        self.stopped = False
+        self._steps = 0
+        self._max_steps = max_steps
+        self._watchdog = watchdog
+        self._managed = managed
+        self._stuck = stuck
+        self._works = works
+        self._within = within_budgets
+        self._counts: dict[int, int] = {}
+
+    @property
+    def steps(self) -> int:
+        """Search steps spent."""
+        return self._steps + self.fit.steps
+
+    def exhausted(self) -> bool:
+        """Are the steps spent, or has the watchdog ended the search?"""
+        if self.steps >= self._max_steps or self._watchdog.barks():
+            self.stopped = True
+        return self.stopped
+
+    # -- candidates ----------------------------------------------------------------------------------------
+
+    def target(self, holder: Holder, reason: str) -> Target | None:
+        """The pods of a workload, if all of them may be evicted."""
+        uid = holder.admission.workload.uid
+        if is_stuck(self._managed, uid, self._stuck):
+            return None
+        block = add_workload(self.units, self._managed.gangs_of(uid), reason)
+        if block is None or not self._allowed(block.whole):
+            return None
+        return Target(holder, reason, holder.priority, tuple(block.whole))
+
+    def without_queue(self) -> Iterator[Target]:
+        """Single pods and whole units that hold no quota, lowest priority first: single pods, then wholes."""
+        items = [self._single(s) for s in self.units.loose.tolist()]
+        for block in self.units.blocks:
+            if block.number in self.units.reasons:
+                continue
+            items += [self._single(s) for s in self.units.surplus(block, self._works)]
+            if block.whole:
+                work = float(self._works[block.array].sum())
+                items.append(Item(block.priority, True, work, block.ref.name, tuple(block.whole)))
+        for item in sorted(items, key=lambda i: (i.level, i.whole, i.work, i.name)):
+            if self.exhausted():
+                return
+            if self._allowed(item.slots):
+                yield Target(None, "", item.level, item.slots)
+
+    def _single(self, slot: int) -> Item:
+        pod = self.units.pod(slot)
+        return Item(pod.priority, False, float(self._works[slot]), pod.key, (slot,))
+
+    def _allowed(self, slots: Sequence[int]) -> bool:
+        if not self._within or not self.budgets:
+            return True
+        gone = [*self._counts, *slots]
+        self._steps += len(gone) // _PODS_PER_STEP
+        return not self.budgets.beyond([self.units.pod(s) for s in dict.fromkeys(gone)])
+
+    # -- what is taken -------------------------------------------------------------------------------------
+
+    def fits(self) -> bool:
+        """Does the gang fit on nodes now?"""
+        self._steps += 1
+        return self.fit.fits()
+
+    def leaves(self, target: Target) -> None:
+        """The pods leave, those aside that others have taken."""
+        new = [s for s in target.slots if not self._counts.get(s)]
+        for slot in target.slots:
+            self._counts[slot] = self._counts.get(slot, 0) + 1
+        self.fit.take(np.array(new, dtype=np.int64))
+
+    def returns(self, target: Target) -> None:
+        """The pods come back, those aside that others have taken."""
+        back = []
+        for slot in target.slots:
+            self._counts[slot] -= 1
+            if not self._counts[slot]:
+                del self._counts[slot]
+                back.append(slot)
+        if back:
+            self.fit.give_back(np.array(back, dtype=np.int64))
+
+    def harm(self, victims: Sequence[Taken], cluster: Mapping[str, float], now: float) -> Harm:
+        """What these cost, by their places in the order; ``cluster`` has the allocatable amount of each resource."""
+        pods = {s: self.units.pod(s) for taken in victims for s in taken.target.slots}
+        losses, interrupted = [], []
+        for taken in victims:
+            interrupted.append(_PLACES + taken.place)
+            losses += [Loss(pods.pop(s), _PLACES + taken.place) for s in taken.target.slots if s in pods]
+        return harm(losses, interrupted, self.budgets, cluster, now)
+
+
+def is_stuck(managed: Managed, uid: str, stuck: frozenset[str] | set[str]) -> bool:
+    """Has the workload one of these pods, which do not go? Then its quota does not come back, either."""
+    return bool(stuck) and any(pod.uid in stuck for pod in managed.pods_of(uid))
+
+
+def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str) -> Block | None:
+    """The block of a workload that may go for this reason: all of it. None if some of it may not be evicted.
+
+    Pods that terminate are no part of it; of a workload that has only such the block is empty, and no unit.
+    """
+    table = units.snapshot.table
+    number = max(table.gang_number(g) for g in gangs)
+    if number in units.added:
+        return units.added[number]
+    by_gang = {gang: units.live(gang) for gang in gangs}
+    whole = np.concatenate(list(by_gang.values()))
+    parts = []
+    for gang, slots in by_gang.items():
+        spec = units.membership.spec(gang)
+        ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
+        parts.append(Part(gang, ref, slots.tolist(), [], 0, spec.min_member if spec is not None else len(slots)))
+    ref = ref_of(parts)
+    if not units.binding.isdisjoint(gangs):
+        units.spared.append((ref, "it is being bound"))
+        return None
+    kept = units.inviolable.intersection(whole.tolist())
+    if kept or (table.flags[whole] & (PROTECTED | ASSUMED)).any():
+        units.spared.append((ref, "it has a member that may not be evicted"))
+        return None
+    if units.patience is not None and _keeps_young(units, units.patience, ref, whole):
+        return None
+    block = Block(number, ref, parts, whole.tolist(), units.unit_priority(gangs, by_gang), whole)
+    if len(whole):
+        units.add(block, reason)
+    return block
+
+
+def _keeps_young(units: Units, patience: Patience, ref: UnitRef, whole: Ints) -> bool:
+    """Has some member of a workload not run long enough?"""
+    pods = [units.pod(s) for s in whole.tolist()]
+    until = {p.key: patience.spared_until(p, units.membership.spec(p.gang)) for p in pods}
+    youngest = max(pods, key=lambda p: (until[p.key], p.key), default=None)
+    if youngest is None or until[youngest.key] <= units.now:
+        return False
+    minimum = patience.minimum(youngest, units.membership.spec(youngest.gang))
+    units.spared.append((ref, member_too_young(youngest, minimum, until[youngest.key])))
+    units.wait_for(until[youngest.key])
+    return True
