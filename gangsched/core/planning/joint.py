@@ -18,7 +18,6 @@ from gangsched.core.planning.attempt import Attempt
 from gangsched.core.planning.refusal import without_quota
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.demand import demands_of
-from gangsched.core.preemption.explain import broken
 from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.search import Choice, work_lost
 from gangsched.core.preemption.units import Units
@@ -103,7 +102,7 @@ class QueuedAttempt(Attempt):
         harm = nodes.harm(victims, cluster, self.now)
         choice = Choice(taken, harm, nodes.steps, nodes.stopped, nodes.fit.rows())
         if self.options.strict_budgets and choice.harm.beyond_budget:
-            units.over_budgets = broken(units, choice, budgets)
+            units.over_budgets = budgets.exceeded(map(units.pod, choice.taken))
             return units, None, nodes.steps
         self._reasons[taken] = {h.admission.workload.uid: reason for h, reason in holders_of(victims)}
         return units, choice, nodes.steps

@@ -63,6 +63,11 @@ class Block(msgspec.Struct):
     priority: int
     array: Ints  # ``whole`` again, for array operations
     gangs: Ints | None = None  # numbers of the gangs of its pods; None where that is ``number`` alone
+    interrupts: int = 0  # gangs that are interrupted when it leaves whole
+
+    def __post_init__(self) -> None:
+        if any(len(part.bound) > part.limit for part in self.parts):
+            self.interrupts = sum(part.counts for part in self.parts)
 
     @property
     def singles(self) -> list[int]:

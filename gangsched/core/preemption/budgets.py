@@ -147,6 +147,12 @@ class Budgets:
                 left[key] -= 1
         return out
 
+    def exceeded(self, victims: Iterable[Pod]) -> tuple[str, ...]:
+        """The budgets (namespace/name) of the victims that go beyond one, in order."""
+        pods = list(victims)
+        beyond = self.beyond(pods)
+        return tuple(sorted({key for p in pods if p.uid in beyond for key in self.keys(p)}))
+
 
 def from_spec(budget: Budget, healthy: int) -> int:
     """Disruptions that a budget allows when ``healthy`` matching pods run and all of them are expected."""

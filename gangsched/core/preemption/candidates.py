@@ -8,13 +8,15 @@ that a disruption budget allows); everything else is a question to one node. See
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, distinct
-from gangsched.core.preemption.blocks import Block, Part
+from gangsched.core.arrays import Bools, Floats, Ints, distinct, ordered_by
+from gangsched.core.preemption.blocks import NO_SLOTS, Block, Part
 from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.units import Units
 
 _NONE = -1
@@ -54,31 +56,38 @@ class Candidates:
     ``slot``, ``row``, ``level`` (own priority), ``useful`` (how much of what a member is short of it holds), ``work``
     (share of the cluster x seconds), ``single`` (may leave by itself), ``unit`` (number of the interruption that takes
     it along, else -1); ``req`` is ``(R, V)`` in the resources that members ask for. ``start`` and ``count`` ``(N,)``
-    say where the pods of a node are.
+    say where the pods of a node are. ``levels`` are the different priorities, ascending, and ``level_of`` ``(V,)`` the
+    index of each pod's among them. ``free`` ``(R, N)`` is the room beside them all.
     """
 
-    def __init__(
-        self, units: Units, budgets: Budgets, index: Ints, short: Floats, works: Floats, limit_budgets: bool = True
-    ) -> None:
+    def __init__(self, units: Units, budgets: Budgets, demand: Demand, free: Floats, works: Floats) -> None:
         self.units = units
+        self.free = free
         table = units.snapshot.table
         wholes = [b for b in units.blocks if b.whole]
         parts = [(b, p) for b in units.blocks for p in b.parts if p.single]
         of_parts: Ints = np.array([s for _, p in parts for s in p.single], dtype=np.int64)
-        of_wholes: Ints = np.concatenate([b.array for b in wholes]) if wholes else np.zeros(0, dtype=np.int64)
+        of_wholes: Ints = np.concatenate([b.array for b in wholes]) if wholes else NO_SLOTS
         slots = np.concatenate([units.loose, of_parts, of_wholes])
         if len(of_parts) and len(of_wholes):
             slots = np.concatenate([units.loose, distinct(np.concatenate([of_parts, of_wholes]))])
         slots = slots[table.row[slots] >= 0]
-        row, level = table.row[slots], table.priority[slots]
-        matrix = units.snapshot.shape_matrix()[:, index]
+        row = table.row[slots]
+        matrix = units.snapshot.shape_matrix()[:, demand.index]
         shape = table.shape[slots]
-        if len(of_wholes):  # a pod that can only leave with its unit counts under the unit's priority
-            level = self._levels(slots, level, wholes, of_parts)
+        # A pod that can only leave with its unit counts under the unit's priority.
+        sizes = [len(block.array) for block in wholes]
+        of_units = table.priority[: table.size].copy()
+        of_units[of_wholes] = np.repeat([b.priority for b in wholes], sizes) if wholes else 0
+        of_units[of_parts] = table.priority[of_parts]
+        level = np.maximum(table.priority[slots], of_units[slots])
+        short = np.maximum(demand.request.max(axis=0)[:, None] - np.maximum(free, 0.0), 0.0)
         useful = _useful(matrix, shape, short, row)
         # Names decide last, so that no order of arrival shows.
-        order = np.lexsort((table.tie[slots], -works[slots], useful, -level, row))
+        order = ordered_by(row, -level, useful, -works[slots], table.tie[slots])
         self.slot, self.row, self.level, self.useful = slots[order], row[order], level[order], useful[order]
+        self.levels = distinct(self.level)
+        self.level_of = np.searchsorted(self.levels, self.level)
         self.req: Floats = np.ascontiguousarray(matrix[shape[order]].T)
         self.work: Floats = works[self.slot]
         nodes = units.snapshot.size
@@ -93,19 +102,26 @@ class Candidates:
         self.units_of: list[Interruption] = []
         self.limited: list[Limited] = []
         self._add_units(wholes, parts)
-        if budgets and limit_budgets:
+        if budgets:
             self._add_budgets(budgets)
 
     def __len__(self) -> int:
         return len(self.slot)
 
-    @staticmethod
-    def _levels(slots: Ints, level: Ints, wholes: Sequence[Block], singles: Ints) -> Ints:
-        unit_level = np.full(int(slots.max()) + 1, np.iinfo(np.int64).min, dtype=np.int64)
-        for block in wholes:
-            unit_level[block.array[block.array < len(unit_level)]] = block.priority
-        unit_level[singles[singles < len(unit_level)]] = np.iinfo(np.int64).min
-        return np.maximum(level, unit_level[slots])
+    @cached_property
+    def closed(self) -> Bools:
+        """``(V,)``: pods under a budget that lets none go."""
+        out = np.zeros(len(self), dtype=np.bool_)
+        for limited in self.limited:
+            if limited.budget and limited.limit <= 0:
+                out[limited.pods] = True
+        return out
+
+    def room_without(self, leaving: Bools) -> Floats:
+        """``(R, N)`` room when these pods (``(V,)``) have left."""
+        rows = self.row[leaving]
+        more = [np.bincount(rows, weights=r[leaving], minlength=len(self.count)) for r in self.req]
+        return self.free + np.reshape(more, self.free.shape)
 
     def _at(self, slots: Ints) -> Ints:
         """The indices of these slots, those without a known node left out."""
@@ -129,14 +145,19 @@ class Candidates:
                     Interruption(block, self.slot[pods], pods, level, 1, whole=False, limited=(len(self.limited),))
                 )
             self.limited.append(Limited(pods, limit))
+        first = len(self.units_of)
+        everything = self._at(np.concatenate([b.array for b in wholes])) if wholes else NO_SLOTS
         sizes = [len(block.array) for block in wholes]
-        everything = self.place[np.concatenate([b.array for b in wholes])] if wholes else np.zeros(0, dtype=np.int64)
-        for block, found in zip(wholes, np.split(everything, np.cumsum(sizes)[:-1]), strict=False):
-            pods = found if found.min(initial=0) >= 0 else found[found >= 0]
-            self.unit[pods] = len(self.units_of)
-            gangs = sum(1 for p in block.parts if p.counts) if any(len(p.bound) > p.limit for p in block.parts) else 0
-            numbers = tuple(limited.get(block.number, ()))
-            self.units_of.append(Interruption(block, block.array, pods, block.priority, gangs, True, numbers))
+        if len(everything) < sum(sizes):  # some are on unknown nodes
+            sizes = [int((self.place[block.array] >= 0).sum()) for block in wholes]
+        self.unit[everything] = np.repeat(np.arange(first, first + len(wholes)), sizes)
+        end = 0
+        for block, size in zip(wholes, sizes, strict=True):
+            begin, end = end, end + size
+            pods, numbers = everything[begin:end], tuple(limited.get(block.number, ()))
+            self.units_of.append(
+                Interruption(block, block.array, pods, block.priority, block.interrupts, True, numbers)
+            )
 
     def _add_budgets(self, budgets: Budgets) -> None:
         for key, slots in budgets.by_budget(self.units.snapshot.table, self.slot).items():

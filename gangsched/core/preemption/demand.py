@@ -33,6 +33,15 @@ class Demand(msgspec.Struct, eq=False):
     rules: Rules
     common: Demand | None = None  # what all ways to choose the required members have in common, where there are several
 
+    def whole(self, k: int, free: Floats, allowed: Bools) -> Floats:
+        """``(n,)`` members of one kind that nodes hold with ``(R, n)`` room, where it is ``allowed``: no more than are
+        needed, nor than rules between them say.
+        """
+        most = 1 if self.rules.exclusive[k, k] else self.need[k]
+        used = self.request[k] > 0
+        room = (free[used] / self.request[k][used, None]).min(axis=0, initial=most)
+        return np.where(allowed, np.floor(np.maximum(room, 0.0)), 0.0)
+
     def parts(self) -> Iterator[Demand]:
         """Demands of one kind each that are met whenever this one is: every kind alone; and members of the several
         largest kinds as if each were as small as the smallest of them in each resource, and could go wherever one can.

@@ -258,13 +258,6 @@ def lost_by_job(gone: Sequence[Victim], world: World) -> dict[tuple[str, str], i
     return lost
 
 
-def broken(units: Units, choice: Choice, budgets: Budgets) -> tuple[str, ...]:
-    """The budgets (namespace/name) beyond which these victims would go."""
-    pods = [units.pod(s) for s in sorted(choice.taken)]
-    beyond = budgets.beyond(pods)
-    return tuple(sorted({b.key for p in pods if p.uid in beyond for b in budgets.matching(p)}))
-
-
 def _budgets(names: Sequence[str]) -> str:
     """``PodDisruptionBudget ns/a allows`` or ``PodDisruptionBudgets ns/a, ns/b allow``; three are named at most."""
     if len(names) == 1:

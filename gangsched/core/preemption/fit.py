@@ -7,7 +7,7 @@ each kind of members by itself then says at once that some pod cannot come back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -60,35 +60,24 @@ class Fit(Protocol):
 
 
 class CountedFit(FreeRoom):
-    """For members that are alike: ``needed`` of those of kind ``kind`` of the demand."""
+    """For a demand of one kind. Unless it is ``alone``, what binds all kinds together is left aside."""
 
-    def __init__(self, sim: Simulation, demand: Demand, kind: int = 0, *, alone: bool = True) -> None:
+    def __init__(self, sim: Simulation, demand: Demand, *, alone: bool = True) -> None:
         super().__init__(sim, demand.index)
         self.steps = 0
         self.exact = True
-        self._amounts = demand.request[kind]
-        self._allowed = demand.mask[kind]
-        self._needed = demand.need[kind]
+        self._demand = demand
+        self._amounts = demand.request[0]
+        self._allowed = demand.mask[0]
+        self._needed = demand.need[0]
         rules = demand.rules
-        bars = [bar for bar in rules.bars if bar.of == kind and (alone or not bar.company)]
+        bars = [bar for bar in rules.bars if alone or not bar.company]
         self._bars = [msgspec.structs.replace(bar, counts=bar.counts.copy()) for bar in bars]
         self._span: Span | None = None
         if alone and rules.span is not None:
             self._span = msgspec.structs.replace(rules.span, counts=rules.span.counts.copy())
-        self._most = np.inf if not rules.exclusive[kind, kind] else 1.0
         self.monotone = rules.monotone
-        self._rowed = self._table.row
-        self._count_all()
-
-    def _count(self, free: Floats, allowed: Bools) -> Floats:
-        """Whole members that fit per node."""
-        used = self._amounts > 0
-        room = (free[used] / self._amounts[used, None]).min(axis=0) if used.any() else np.full(free.shape[1], np.inf)
-        room = np.floor(np.clip(room, 0.0, min(self._most, float(self._needed))))
-        return np.asarray(np.where(allowed, room, 0.0))
-
-    def _count_all(self) -> None:
-        self._room = self._count(self.free, self._allowed)
+        self._room = demand.whole(0, self.free, self._allowed)
         self._closed()
 
     def _closed(self) -> None:
@@ -108,14 +97,15 @@ class CountedFit(FreeRoom):
             return
         rows, amounts = self.held(slots)
         self.free[:, rows] += sign * amounts
-        self._room[rows] = self._count(self.free[:, rows], self._allowed[rows])
-        there = slots[self._rowed[slots] >= 0]
-        moved = [bar.shift(there, self._rowed[there], -sign) for bar in self._bars]
+        self._room[rows] = self._demand.whole(0, self.free[:, rows], self._allowed[rows])
+        row = self._table.row
+        there = slots[row[slots] >= 0]
+        moved = [bar.shift(there, row[there], -sign) for bar in self._bars]
         if any(moved):
             self._closed()
         if self._span is not None:
             hit = there[self._span.hits[there]]
-            codes = self._span.code[self._rowed[hit]]
+            codes = self._span.code[row[hit]]
             np.add.at(self._span.counts, codes[codes >= 0], -sign)
 
     def room(self) -> Floats:
@@ -142,7 +132,7 @@ class CountedFit(FreeRoom):
         free = self.free[:, pairs.rows]
         used = self._amounts > 0
         asked = self._amounts[used, None]
-        most = min(self._most, float(self._needed))
+        most = 1.0 if self._demand.rules.exclusive[0, 0] else float(self._needed)
         now, then = ((f[used] / asked).min(axis=0).clip(0.0, most) for f in (free, free + pairs.amounts))
         gain = np.floor(then) - np.floor(now) + _HINT * ((then % 1.0) - (now % 1.0))
         gain[~self._allowed[pairs.rows]] = 0.0
@@ -152,7 +142,7 @@ class CountedFit(FreeRoom):
         if not options:
             return np.zeros(0, dtype=np.bool_)
         pairs = self.pairs(options)
-        after = self._count(self.free[:, pairs.rows] - pairs.amounts, self._allowed[pairs.rows])
+        after = self._demand.whole(0, self.free[:, pairs.rows] - pairs.amounts, self._allowed[pairs.rows])
         lost = np.where(self._open[pairs.rows], self._room[pairs.rows] - after, 0.0)
         span = self._span
         if span is None:
@@ -223,7 +213,7 @@ class PlacedFit:
         self._rows: dict[str, int] = {}
         self._answer: bool | None = None
         self._demand = demand
-        self._slack: Floats | None = None  # room beside the members where they were placed last
+        self._beside: tuple[list[Ints], Floats] | None = None  # see _members
         #: Large enough that moving members is looked at one by one.
         self._large = sum(demand.need) > MAX_MEMBERS and demand.common is None
         #: What each kind, or several together at their least, would need: necessary, and quick to count.
@@ -235,13 +225,13 @@ class PlacedFit:
 
     def take(self, slots: Ints) -> None:
         self._taken[slots] = True
-        self._answer = self._slack = None
+        self._answer = self._beside = None
         for need in self._needs:
             need.take(slots)
 
     def give_back(self, slots: Ints) -> None:
         self._taken[slots] = False
-        self._answer = self._slack = None
+        self._answer = self._beside = None
         for need in self._needs:
             need.give_back(slots)
 
@@ -263,7 +253,7 @@ class PlacedFit:
         self.steps += self._placer.looks - looks
         if placed.complete:
             self._rows = dict(placed.rows)
-            self._slack = None
+            self._beside = None
         return placed.complete
 
     def may_return(self, options: Sequence[Ints]) -> Bools:
@@ -279,33 +269,33 @@ class PlacedFit:
         """Could members that this option displaces go elsewhere, each by itself? Asked of large gangs only: placing
         all of them anew takes long, and finds next to nothing that moving single members does not.
         """
-        room = self._needs[0]
-        if self._slack is None:
-            self._slack = room.free.copy()
-            for k, there in enumerate(self._rows_of_kinds()):
-                members = np.bincount(there, minlength=self._slack.shape[1])
-                self._slack -= self._demand.request[k][:, None] * members
-        rows, held = room.held(option)
-        short = rows[(self._slack[:, rows] < held).any(axis=0)]
+        if self._beside is None:
+            self._beside = self._members()
+        placed, slack = self._beside
+        rows, held = self._needs[0].held(option)
+        short = rows[(slack[:, rows] < held).any(axis=0)]
         if not len(short):
             return True
-        for k, there in enumerate(self._rows_of_kinds()):
+        for k, there in enumerate(placed):
             if isin(there, short).any():
-                asked = self._demand.request[k][:, None]
-                fine = (self._slack >= asked).all(axis=0) & self._demand.mask[k]
+                fine = (slack >= self._demand.request[k][:, None]).all(axis=0) & self._demand.mask[k]
                 fine[short] = False
                 if fine.any():
                     return True
         return False
 
-    def _rows_of_kinds(self) -> list[Ints]:
-        """The rows that members of each kind are on."""
-        rows = self._rows
-        return [np.array([rows[p.uid] for p in m if p.uid in rows], dtype=np.int64) for m in self._demand.members]
+    def _members(self) -> tuple[list[Ints], Floats]:
+        """The rows that members of each kind are on, and ``(R, N)`` the room beside all of them."""
+        known = self._rows
+        rows = [np.array([known[p.uid] for p in m if p.uid in known], dtype=np.int64) for m in self._demand.members]
+        slack = self._needs[0].free.copy()
+        for request, there in zip(self._demand.request, rows, strict=True):
+            slack -= request[:, None] * np.bincount(there, minlength=slack.shape[1])
+        return rows, slack
 
     def hint(self, rows: Mapping[str, int]) -> None:
         self._rows = dict(rows)
-        self._answer = self._slack = None
+        self._answer = self._beside = None
 
     def rows(self) -> dict[str, int]:
         return dict(self._rows) if self.fits() else {}
@@ -320,13 +310,8 @@ class PlacedFit:
         self._rows = dict(rows)
 
 
-def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want], demand: Demand, taken: Collection[int] = ()) -> Fit:
+def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want], demand: Demand) -> Fit:
     """The cheapest exact way to answer for this gang. The simulation is the base to take pods from."""
-    fit: Fit
     if len(demand.need) == 1 and demand.common is None and demand.rules.complete:
-        fit = CountedFit(sim, demand)
-    else:
-        fit = PlacedFit(sim, placer, wants, demand)
-    if taken:
-        fit.take(np.array(sorted(taken), dtype=np.int64))
-    return fit
+        return CountedFit(sim, demand)
+    return PlacedFit(sim, placer, wants, demand)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Floats, Ints
+from gangsched.core.arrays import Floats, Ints, runs
 from gangsched.core.state.simulation import Simulation
 
 
@@ -43,10 +43,8 @@ class FreeRoom:
             touched: Ints = np.flatnonzero(np.bincount(rows, minlength=width))
             sums = [np.bincount(rows, weights=column, minlength=width)[touched] for column in amounts.T]
             return touched, np.array(sums)
-        order = np.argsort(rows)
-        ranked = rows[order]
-        first = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
-        return ranked[first], np.add.reduceat(amounts[order], first, axis=0).T
+        order, starts, found = runs(rows)
+        return found, np.add.reduceat(amounts[order], starts, axis=0).T
 
     def pairs(self, options: Sequence[Ints]) -> Pairs:
         """The options by node."""
@@ -58,10 +56,6 @@ class FreeRoom:
             owner, slots, rows = owner[rows >= 0], slots[rows >= 0], rows[rows >= 0]
         width = self.free.shape[1]
         keys = owner * width + rows
-        if not len(keys):
-            return Pairs(keys, keys, np.zeros((len(self.free), 0)))
-        order = np.argsort(keys)
-        ranked = keys[order]
-        first = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
-        amounts = np.add.reduceat(self._matrix[self._table.shape[slots[order]]], first, axis=0).T
-        return Pairs(ranked[first] // width, ranked[first] % width, amounts)
+        order, starts, found = runs(keys)
+        amounts = np.add.reduceat(self._matrix[self._table.shape[slots[order]]], starts, axis=0).T
+        return Pairs(found // width, found % width, amounts)

@@ -402,7 +402,7 @@ class Interruptions:
         if found is None:
             return units
         places = self._settler.places
-        slack = places.nodes.free_with(found[0]) - places.demand.request.T @ placing.counts.astype(np.float64)
+        slack = places.nodes.room(found[0]) - places.demand.request.T @ placing.counts.astype(np.float64)
         out = units
         for unit in sorted(units, key=lambda u: (-self._price[u].real, -self._price[u].imag, u)):
             if not self._c.units_of[unit].whole:

@@ -60,7 +60,7 @@ class LowerBound:
         #: Demands of which the dearest bounds them all; where members can be chosen only what all choices have in
         #: common.
         self._parts = self._together(demand)
-        self._places = [(group, Places(candidates, part, free, lower=True)) for group, part in self._parts]
+        self._places = [(group, Places(candidates, part, lower=True)) for group, part in self._parts]
 
     @staticmethod
     def _together(demand: Demand) -> list[tuple[int, Demand]]:
@@ -85,7 +85,7 @@ class LowerBound:
         beyond = self._beyond() if harm.beyond_budget else 0
         if beyond < harm.beyond_budget:
             return Floor(beyond, ())
-        stays = self._closed() if not beyond else np.zeros(len(self._c), dtype=np.bool_)
+        stays = self._c.closed if not beyond else np.zeros(len(self._c), dtype=np.bool_)
         levels: list[tuple[int, int, int]] = []
         mine = {p: (g, n) for p, g, n in harm.levels}
         free: frozenset[int] = frozenset()  # levels at which more pods leave than the places alone would need
@@ -130,15 +130,8 @@ class LowerBound:
         """Nodes x pods looked at."""
         return sum(places.nodes.work for _, places in self._places)
 
-    def _closed(self) -> Bools:
-        out = np.zeros(len(self._c), dtype=np.bool_)
-        for limited in self._c.limited:
-            if limited.budget and limited.limit <= 0:
-                out[limited.pods] = True
-        return out
-
     def _beyond(self) -> int:
-        price: Prices = np.where(self._closed(), 1.0 + 0j, 0j)
+        price: Prices = np.where(self._c.closed, 1.0 + 0j, 0j)
         return int(np.ceil(self._least(np.zeros(len(self._c), dtype=np.bool_), price).real - 1e-6))
 
     def _pods(self, level: int, stays: Bools, free: frozenset[int]) -> int:

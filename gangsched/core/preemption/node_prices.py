@@ -32,13 +32,19 @@ class Offer(msgspec.Struct, eq=False):
     price: Prices
     dear: Bools | None = None
     settled: frozenset[int] = frozenset()  # limited sets of which more may leave, at what the price says
-    orders: Ints | None = None  # made by NodePrices, as is the next
-    by_resource: dict[int, Ints | None] | None = None
+    # Made when they are first asked for: the room when all of it has left, and orders in which pods come back.
+    room: Floats | None = None
+    orders: Ints | None = None
+    by_resource: dict[int, Ints | None] = {}
+
+    def paid(self, gone: Bools) -> complex:
+        """The price of these pods (``(V,)``), those gone already aside."""
+        return complex(self.price[gone & (self.status == MAY)].sum())
 
 
 class NodePrices:
-    """Prices of members of a demand in ``free`` ``(R, N)`` room, in which all candidates are still there. With
-    ``lower`` a price is a lower bound of what leaving a node costs, whatever the shapes of pods.
+    """Prices of members of a demand. With ``lower`` a price is a lower bound of what leaving a node costs, whatever the
+    shapes of pods.
 
     ``work`` counts nodes x pods looked at. ``mask`` ``(K, N)``: where a kind may go when pods leave; ``conflict``: by
     kind, ``(V,)`` pods that have to leave where it goes. ``company`` ``(V,)``: pods near which members have to be,
@@ -46,10 +52,9 @@ class NodePrices:
     pods that may come back are looked at, where these are few.
     """
 
-    def __init__(self, candidates: Candidates, demand: Demand, free: Floats, *, lower: bool = False) -> None:
+    def __init__(self, candidates: Candidates, demand: Demand, *, lower: bool = False) -> None:
         self.c = candidates
         self.demand = demand
-        self._free = free
         self.lower = lower
         self.work = 0
         self.thorough: Bools | None = None
@@ -104,24 +109,21 @@ class NodePrices:
             if not bar.by_node:
                 self._toll.append((bar.of, bar.code, np.flatnonzero(mine)))
 
-    def free_with(self, offer: Offer) -> Floats:
+    def room(self, offer: Offer) -> Floats:
         """``(R, N)`` room when everything that may leave has left."""
-        free = self._free.copy()
-        leaving = np.flatnonzero(offer.status)
-        rows = self.c.row[leaving]
-        for r in range(len(free)):
-            free[r] += np.bincount(rows, weights=self.c.req[r, leaving], minlength=free.shape[1])
-        return free
+        if offer.room is None:
+            offer.room = self.c.room_without(offer.status != STAYS)
+        return offer.room
 
     # -- one node ------------------------------------------------------------------------------------------
 
     def scan(
-        self, offer: Offer, free: Floats, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None = None
+        self, offer: Offer, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None = None
     ) -> Prices:
         """``(E,)`` the price of a demand ``(R, E)`` on each of these nodes ``(E,)``; NEVER where it does not fit. With
         ``gone``, where no node occurs twice, the pods that leave are noted there.
         """
-        if self.lower and gone is None:
+        if self.lower:
             # One resource at a time, with the order that is exact for it: whatever leaves for all, leaves for each.
             asked = np.flatnonzero(self.demand.request.any(axis=0)).tolist()
             first = np.zeros(len(rows), dtype=np.int64)
@@ -129,19 +131,17 @@ class NodePrices:
             for r in asked:
                 order = self._order_for(offer, r)
                 orders = None if order is None else (order[None], first)
-                prices.append(self._scan(offer, free[[r]], rows, demand[[r]], conflict, orders, [r]))
+                prices.append(self._scan(offer, rows, demand, conflict, orders, [r]))
             return np.asarray(np.maximum.reduce(prices))
         if self.thorough is not None:
-            return self._thorough(offer, free, rows, demand, conflict, gone)
-        return self._quick(offer, free, rows, demand, conflict, gone)
+            return self._thorough(offer, rows, demand, conflict, gone)
+        return self._quick(offer, rows, demand, conflict, gone)
 
-    def _thorough(
-        self, offer: Offer, free: Floats, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None
-    ) -> Prices:
+    def _thorough(self, offer: Offer, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None) -> Prices:
         """All sets of pods that may come back, on nodes with few that may leave."""
-        c = self.c
+        c, free = self.c, self.room(offer)
         noted = None if gone is None else np.zeros_like(gone)
-        price = self._quick(offer, free, rows, demand, conflict, noted)
+        price = self._quick(offer, rows, demand, conflict, noted)
         for row in distinct(rows[self.thorough[rows]]).tolist() if self.thorough is not None else ():
             pods = np.arange(c.start[row], c.start[row] + c.count[row])
             pods = pods[offer.status[pods] == MAY]
@@ -167,17 +167,15 @@ class NodePrices:
         self.work += _ROUND * len(rows)
         return price
 
-    def _quick(
-        self, offer: Offer, free: Floats, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None
-    ) -> Prices:
+    def _quick(self, offer: Offer, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None) -> Prices:
         """Pods come back in each of the orders; the best holds."""
         stack = self._stack(offer)
         if len(stack) == 1:
             first = None if offer.dear is None else (stack, np.zeros(len(rows), dtype=np.int64))
-            return self._scan(offer, free, rows, demand, conflict, first, None, gone)
+            return self._scan(offer, rows, demand, conflict, first, None, gone)
         turns = np.repeat(np.arange(len(stack)), len(rows))
         tiled = np.tile(demand, len(stack)), np.tile(rows, len(stack))
-        prices = self._scan(offer, free, tiled[1], tiled[0], conflict, (stack, turns), None).reshape(len(stack), -1)
+        prices = self._scan(offer, tiled[1], tiled[0], conflict, (stack, turns), None).reshape(len(stack), -1)
         best: Prices = prices[0].copy()
         chosen = np.zeros(len(rows), dtype=np.int64)
         for n in range(1, len(stack)):
@@ -185,15 +183,13 @@ class NodePrices:
             best[better] = prices[n][better]
             chosen[better] = n
         if gone is not None:
-            self._scan(offer, free, rows, demand, conflict, (stack, chosen), None, gone)
+            self._scan(offer, rows, demand, conflict, (stack, chosen), None, gone)
         return best
 
     def _order_for(self, offer: Offer, r: int) -> Ints | None:
         """``(V,)`` the order that is exact for one resource: the dearest first, of those the smallest; None if it is
         that of the candidates.
         """
-        if offer.by_resource is None:
-            offer.by_resource = {}
         if r not in offer.by_resource:
             c = self.c
             price, same = offer.price, c.row[1:] == c.row[:-1]
@@ -219,7 +215,6 @@ class NodePrices:
     def _scan(
         self,
         offer: Offer,
-        free: Floats,
         rows: Ints,
         demand: Floats,
         conflict: Bools | None,
@@ -233,9 +228,9 @@ class NodePrices:
         by_count = np.argsort(-counts, kind="stable")
         rows, counts = rows[by_count], counts[by_count]
         starts = c.start[rows]
-        slack = free[:, rows] - demand[:, by_count]
+        some = slice(None) if resources is None else resources
+        req, slack = c.req[some], self.room(offer)[some][:, rows] - demand[some][:, by_count]
         cost: Prices = np.where((slack >= 0).all(axis=0), 0j, NEVER)
-        req = c.req if resources is None else c.req[resources]
         deepest = int(counts[0]) if len(counts) else 0
         until = np.searchsorted(-counts, -np.arange(deepest), side="left")  # entries with more than j pods
         self.work += int(until.sum()) + _ROUND * deepest
@@ -261,30 +256,18 @@ class NodePrices:
 
     def capacity(self, free: Floats, k: int) -> Ints:
         """``(N,)`` members of one kind that nodes hold with this room."""
-        used = self.demand.request[k] > 0
-        most = 1 if self.demand.rules.exclusive[k, k] else self.demand.need[k]
-        room = (
-            np.floor(free[used] / self.demand.request[k][used, None]).min(axis=0)
-            if used.any()
-            else np.full(free.shape[1], float(most))
-        )
-        return np.where(self.mask[k], np.clip(room, 0, most), 0).astype(np.int64)
+        return self.demand.whole(k, free, self.mask[k]).astype(np.int64)
 
-    def curves(
-        self, offer: Offer, free: Floats, k: int, base: Floats | None, taken: Bools | None, within: Bools | None
-    ) -> Prices:
+    def curves(self, offer: Offer, k: int, base: Floats | None = None, taken: Bools | None = None) -> Prices:
         """``(X, N)`` the price of 1, 2, ... members of a kind on each node, beside a ``base`` demand ``(R, N)``; nodes
-        with a kind that excludes this one are ``taken``.
+        that are ``taken`` hold none.
         """
-        size = free.shape[1]
-        room = free if base is None else free - base
-        most = self.capacity(room, k)
+        free = self.room(offer)
+        most = self.capacity(free if base is None else free - base, k)
         if taken is not None:
             most[taken] = 0
-        if within is not None:
-            most[~within] = 0
         width = int(most.max(initial=0))
-        out: Prices = np.full((width, size), NEVER)
+        out: Prices = np.full((width, len(most)), NEVER)
         if not width:
             return out
         numbers = [np.flatnonzero(most >= x) for x in range(1, width + 1)]
@@ -292,15 +275,15 @@ class NodePrices:
         members = np.repeat(np.arange(1, width + 1), [len(n) for n in numbers])
         demand = members * self.demand.request[k][:, None]
         if base is None or not base.any():
-            out[members - 1, rows] = self.scan(offer, free, rows, demand, self.conflict[k])
+            out[members - 1, rows] = self.scan(offer, rows, demand, self.conflict[k])
             return out
-        before = np.zeros(size, dtype=np.complex128)
-        before[numbers[0]] = self.scan(offer, free, numbers[0], base[:, numbers[0]], None)
-        price = self.scan(offer, free, rows, demand + base[:, rows], self.conflict[k])
+        before = np.zeros(len(most), dtype=np.complex128)
+        before[numbers[0]] = self.scan(offer, numbers[0], base[:, numbers[0]], None)
+        price = self.scan(offer, rows, demand + base[:, rows], self.conflict[k])
         out[members - 1, rows] = np.where(price.real < NEVER.real, price - before[rows], NEVER)
         return out
 
-    def leaving(self, offer: Offer, free: Floats, counts: Ints) -> Bools:
+    def leaving(self, offer: Offer, counts: Ints) -> Bools:
         """``(V,)`` what leaves for so many members of each kind on each node."""
         gone: Bools = offer.status == GONE
         rows = np.flatnonzero(counts.any(axis=0))
@@ -312,7 +295,7 @@ class NodePrices:
                 there = counts[k][self.c.row] > 0
                 conflict = here & there if conflict is None else conflict | (here & there)
         if len(rows):
-            self.scan(offer, free, rows, demand, conflict, gone)
+            self.scan(offer, rows, demand, conflict, gone)
         for k, code, pods in self._toll:
             domains = distinct(code[np.flatnonzero(counts[k])])
             inside = np.zeros(int(code.max(initial=0)) + 2, dtype=np.bool_)

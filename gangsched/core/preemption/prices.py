@@ -9,13 +9,13 @@ candidates of its kind.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gangsched.core.arrays import Bools, Ints
+from gangsched.core.arrays import Bools
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.harm import Harm
 
@@ -24,6 +24,11 @@ Prices = npt.NDArray[np.complex128]
 NEVER = 1e300 + 0j
 #: Bits of a part that are exact in float64, and those of the imaginary part that are left to the work lost.
 _BITS, _WORK_BITS = 52, 22
+
+
+def rank(price: complex) -> tuple[float, float]:
+    """To sort single prices by; Python compares no complex numbers."""
+    return price.real, price.imag
 
 
 class Digit(msgspec.Struct, frozen=True):
@@ -39,34 +44,32 @@ class Tariff:
     (``beyond``), of interrupting each unit (``units``, without its pods; ``whole`` with them).
     """
 
-    def __init__(self, candidates: Candidates, usable: Bools, work: bool = True) -> None:
-        levels, counts = _tally(candidates.level[usable])
-        units = candidates.units_of
-        unit_pods: dict[int, int] = {}
-        gangs: dict[int, int] = {}
+    def __init__(self, candidates: Candidates, usable: Bools) -> None:
+        units, levels = candidates.units_of, candidates.levels
+        counts = np.bincount(candidates.level_of[usable], minlength=len(levels))
+        pods: Counter[int] = +Counter(dict(zip(levels.tolist(), counts.tolist(), strict=True)))
+        gangs: Counter[int] = Counter()
         for unit in units:
-            unit_pods[unit.level] = unit_pods.get(unit.level, 0) + len(unit.slots)
-            gangs[unit.level] = gangs.get(unit.level, 0) + unit.gangs
-        pods = {level: count + unit_pods.get(level, 0) for level, count in zip(levels, counts, strict=True)}
-        pods |= {level: count for level, count in unit_pods.items() if level not in pods}
+            pods[unit.level] += len(unit.slots)
+            gangs[unit.level] += unit.gangs
         limits = any(g.budget for g in candidates.limited)
         sizes: list[tuple[str, int, int]] = [("pdb", 0, len(candidates) + 1)] if limits else []
         for level in sorted(pods, reverse=True):
-            if gangs.get(level):
+            if gangs[level]:
                 sizes.append(("gangs", level, gangs[level] + 1))
             sizes.append(("pods", level, pods[level] + 1))
         self.digits = _digits(sizes)
         by_level = {d.level: d.weight for d in self.digits if d.component == "pods"}
-        self._gangs = {d.level: d.weight for d in self.digits if d.component == "gangs"}
+        by_gang = {d.level: d.weight for d in self.digits if d.component == "gangs"}
         self.beyond = next((d.weight for d in self.digits if d.component == "pdb"), 0j)
-        self.pods: Prices = _by_level(candidates.level, by_level)
-        self._unit = 1.0 / (1.0 + float(candidates.work.sum())) if work else 0.0
-        self.pods = self.pods + 1j * self._unit * candidates.work
-        self.units: Prices = np.array([u.gangs * self._gangs.get(u.level, 0j) for u in units], dtype=np.complex128)
+        weights: Prices = np.array([by_level.get(level, 0j) for level in levels.tolist()], dtype=np.complex128)
+        work = candidates.work / (1.0 + float(candidates.work.sum()))
+        self.pods: Prices = weights[candidates.level_of] + 1j * work
+        self.units: Prices = np.array([u.gangs * by_gang.get(u.level, 0j) for u in units], dtype=np.complex128)
         leaves = np.array([u.whole for u in units] + [False], dtype=np.bool_)
         inside = leaves[candidates.unit]
-        sums = np.bincount(candidates.unit[inside], weights=candidates.work[inside], minlength=len(units))
-        work_of = (1j * self._unit * sums).tolist()
+        sums = np.bincount(candidates.unit[inside], weights=work[inside], minlength=len(units))
+        work_of = (1j * sums).tolist()
         own = [len(u.slots) * by_level.get(u.level, 0j) + w for u, w in zip(units, work_of, strict=True)]
         self.whole: Prices = self.units + np.array(own, dtype=np.complex128)
 
@@ -120,21 +123,3 @@ def _digits(sizes: list[tuple[str, int, int]]) -> list[Digit]:
             weight = complex(0.0, 2.0**exponent) if imaginary else complex(2.0**exponent, 0.0)
         out.append(Digit(component, level, weight))
     return out
-
-
-def _by_level(level: Ints, weights: Mapping[int, complex]) -> Prices:
-    if not len(level) or not weights:
-        return np.zeros(len(level), dtype=np.complex128)
-    known = np.array(sorted(weights), dtype=np.int64)
-    values = np.array([weights[k] for k in known.tolist()], dtype=np.complex128)
-    at = np.searchsorted(known, level).clip(max=len(known) - 1)
-    return np.where(known[at] == level, values[at], 0j)
-
-
-def _tally(level: Ints) -> tuple[list[int], list[int]]:
-    """The distinct levels and how many there are of each."""
-    ordered = np.sort(level)
-    starts = (
-        np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else np.zeros(0, dtype=np.int64)
-    )
-    return ordered[starts].tolist(), np.diff(np.append(starts, len(ordered))).tolist()

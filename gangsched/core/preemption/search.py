@@ -100,20 +100,16 @@ class Search:
         self.stopped = False
         self.steps = 0
         self._demands = demands_of(sim, placer.pipeline, wants)
-        self.fit: Fit = fit_for(sim, placer, wants, self._demands[0])
         demand = self._demands[0]
-        self._free: Floats = np.ascontiguousarray(sim.free[demand.index])
-        short = np.maximum(demand.request.max(axis=0)[:, None] - np.maximum(self._free, 0.0), 0.0)
+        self.fit: Fit = fit_for(sim, placer, wants, demand)
         self.works = work_lost(units.snapshot, cluster, now)
-        self.candidates = Candidates(units, budgets, demand.index, short, self.works)
+        self.candidates = Candidates(units, budgets, demand, np.ascontiguousarray(sim.free[demand.index]), self.works)
         self._sim = sim
         self._proved_none = False
-        self._company: Bools = np.zeros(len(self.candidates), dtype=np.bool_)
         self._looks = -1
         self._places: list[Places] = []
-        self._workers: list[NodePrices | Interruptions | LowerBound] = []
-        self._bound = LowerBound(self.candidates, demand, self._free)
-        self._workers.append(self._bound)
+        self._bound = LowerBound(self.candidates, demand, self.candidates.free)
+        self._workers: list[NodePrices | Interruptions | LowerBound] = [self._bound]
 
     # -- the whole search ----------------------------------------------------------------------------------
 
@@ -134,9 +130,8 @@ class Search:
     def _found(self) -> Iterator[tuple[Harm, frozenset[int], dict[str, int]]]:
         """Plans that work and from which nothing can be put back."""
         for demand in self._demands:
-            places = Places(self.candidates, demand, self._free)
+            places = Places(self.candidates, demand)
             self._places.append(places)
-            self._company |= places.nodes.company
             self._workers.append(places.nodes)
             for choices in self._settled(demand, places):
                 plans = [plan for one in choices if (plan := self._checked(demand, one)) is not None]
@@ -146,7 +141,7 @@ class Search:
 
     def _note_refusal(self) -> None:
         """Say in ``units`` what is known of why there is no choice: that there is none, or that none was found."""
-        closed = self._closed()
+        closed = self.candidates.closed
         if not self._fits_without(np.zeros_like(closed)):
             return
         if self.strict and closed.any() and not self._fits_without(closed):
@@ -155,17 +150,11 @@ class Search:
         self.units.cut_short = self.units.unproven and self.stopped
         if self.strict:
             for demand, places in zip(self._demands, self._places, strict=True):
-                for choices in self._up_from(demand, places, places.nodes.company & False, hard=False):
+                for choices in self._up_from(demand, places, np.zeros_like(closed), hard=False):
                     plan = self._checked(demand, choices[0])
                     if plan is not None and plan[0].beyond_budget:
-                        self.units.over_budgets = self._exceeded(plan[1])
+                        self.units.over_budgets = self.budgets.exceeded(map(self.units.pod, plan[1]))
                         return
-
-    def _exceeded(self, taken: frozenset[int]) -> tuple[str, ...]:
-        """The budgets (namespace/name) that these victims would exceed."""
-        pods = [self.units.pod(s) for s in sorted(taken)]
-        beyond = self.budgets.beyond(pods)
-        return tuple(sorted({key for p in pods if p.uid in beyond for key in self.budgets.keys(p)}))
 
     def _fits_without(self, stays: Bools) -> bool:
         """Does the gang fit with everything gone that may leave, those that stay aside? Their units stay whole."""
@@ -174,8 +163,7 @@ class Search:
         for unit in c.units_of:
             if unit.whole and stays[unit.pods].any():
                 gone[unit.pods] &= c.single[unit.pods]
-        offer = Offer(np.where(gone, MAY, STAYS), np.zeros(len(c), dtype=np.complex128))
-        if not any(places.possible(offer) for places in self._places):
+        if not any(self._possible(places, gone) for places in self._places):
             return False
         base = self.fit.save()
         self.fit.take(c.slot[gone])
@@ -183,27 +171,19 @@ class Search:
         self.fit.restore(base)
         return fits
 
-    def _closed(self) -> Bools:
-        """``(V,)``: pods under a budget that lets none go."""
-        closed = np.zeros(len(self.candidates), dtype=np.bool_)
-        for limited in self.candidates.limited:
-            if limited.budget and limited.limit <= 0:
-                closed[limited.pods] = True
-        return closed
-
     def price_by_domain(self, codes: Ints, domains: int) -> Prices:
         """``(domains,)`` the least price of places in each domain as far as room tells: every pod by itself, a unit for
         its pods' part. ``codes`` ``(N,)`` are the nodes' domains, -1 for none.
         """
         c = self.candidates
         tariff = Tariff(c, np.ones(len(c), dtype=np.bool_))
-        price = tariff.pods + np.where(self._closed(), tariff.beyond, 0j)
+        price = tariff.pods + np.where(c.closed, tariff.beyond, 0j)
         sizes = np.array([len(u.slots) for u in c.units_of] + [1])
         price = price + np.append(tariff.units, 0j)[c.unit] / sizes[c.unit]
-        offer = Offer(np.full(len(c), MAY), price, self._closed())
+        offer = Offer(np.full(len(c), MAY), price, c.closed)
         out: Prices = np.zeros(domains, dtype=np.complex128)
         for part in self._demands[0].parts():
-            out = np.maximum(out, Places(c, part, self._free).price_by_domain(offer, codes, domains))
+            out = np.maximum(out, Places(c, part).price_by_domain(offer, codes, domains))
         return out
 
     # -- places --------------------------------------------------------------------------------------------
@@ -212,11 +192,8 @@ class Search:
         """Choices of places, the first without a budget exceeded and with as little as possible at high priorities."""
         c = self.candidates
         limits = any(limited.budget for limited in c.limited)
-        for kept in (
-            (places.nodes.company, np.zeros_like(places.nodes.company))
-            if places.nodes.company.any()
-            else (places.nodes.company,)
-        ):
+        company = places.nodes.company
+        for kept in (company, np.zeros_like(company)) if company.any() else (company,):
             yield from self._up_from(demand, places, kept, hard=True)
             if limits and not self.strict:
                 yield from self._up_from(demand, places, kept, hard=False)
@@ -226,10 +203,8 @@ class Search:
         it differently the first too, so that a longer search is never worse than a shorter one.
         """
         c = self.candidates
-        closed = (self._closed() & hard) | kept
-        levels = np.sort(np.array(sorted(set(c.level.tolist())), dtype=np.int64))
-        if not len(levels):
-            levels = np.zeros(1, dtype=np.int64)
+        closed = (c.closed & hard) | kept
+        levels = c.levels if len(c) else np.zeros(1, dtype=np.int64)
         low, high = (0, len(levels) - 1) if hard else (len(levels) - 1, len(levels) - 1)
         while low < high:
             middle = (low + high) // 2
@@ -296,14 +271,15 @@ class Search:
         """
         c, fit = self.candidates, self.fit
         legal = self._legal(settled)
-        legal = legal[~self._company[legal]] if not self._company[legal].all() else legal
+        company = np.logical_or.reduce([places.nodes.company for places in self._places])[legal]
+        legal = legal if company.all() else legal[~company]
         price = np.zeros(len(c.count))
         np.add.at(price, c.row[legal], 1.0 + 1e6 * (c.level[legal] - c.level.min(initial=0)))
         used = settled.placing.counts.any(axis=0)
         order = np.lexsort((np.arange(len(price)), price, ~used))
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
-        closed = self._closed()
+        closed = c.closed
         out = set(taken)
         for units in ([], [u for u in c.units_of if u.whole and not (self.strict and closed[u.pods].any())]):
             most = max(4, 2 * int(used.sum()))
@@ -338,10 +314,8 @@ class Search:
         units = self.units
         table = units.snapshot.table
         wholes = [b for b in units.touched(taken) if b.whole and units.is_whole(b, set(taken))]
-        beyond: set[str] = set()
-        if self.budgets:
-            beyond = self.budgets.beyond([units.pod(s) for s in sorted(taken)])
-        exceeds = {s for s in taken if units.pod(s).uid in beyond} if beyond else beyond
+        beyond = self.budgets.beyond(list(map(units.pod, taken)))
+        exceeds = {s for s in taken if units.pod(s).uid in beyond} if beyond else set()
         gone = {s for block in wholes for s in block.whole}
         out = []
         for block in wholes:

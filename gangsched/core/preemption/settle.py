@@ -17,7 +17,7 @@ from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.harm import Harm
 from gangsched.core.preemption.node_prices import GONE, MAY, STAYS, Offer
 from gangsched.core.preemption.places import Places, Placing
-from gangsched.core.preemption.prices import NEVER, Prices, Tariff
+from gangsched.core.preemption.prices import NEVER, Prices, Tariff, rank
 
 #: How often the places are searched again. Each round settles the sets that were overdrawn in it for good.
 _ROUNDS, _TRIAL_ROUNDS = 12, 4
@@ -26,20 +26,17 @@ _RAISES, _TRIAL_RAISES, _RAISE = 12, 0, 0.35
 
 
 class Settled(msgspec.Struct, frozen=True, eq=False):
-    """Places and victims for these interrupted units, what all of that costs, and whether nothing was in the way of the
-    cheapest places (no limited set was overdrawn).
-    """
+    """Places and victims for these interrupted units, and what all of that costs."""
 
     units: frozenset[int]
     placing: Placing
     price: complex
-    free_choice: bool
     harm: Harm | None  # without work and names; None where the price does not tell
 
     @property
     def key(self) -> tuple[float, float]:
         """To compare by."""
-        return self.price.real, self.price.imag
+        return rank(self.price)
 
 
 class Settler:
@@ -53,7 +50,6 @@ class Settler:
         self.tariff = tariff
         self.allowed = allowed
         self.hard = hard
-        self.looks = 0
         self._known: dict[frozenset[int], Settled | None] = {}
         #: What places for these units cost at least, where nothing better was asked for.
         self._floors: dict[frozenset[int], complex] = {}
@@ -66,10 +62,10 @@ class Settler:
         key = frozenset(units)
         if key in self._known:
             return self._known[key]
-        if key in self._floors and not _less(self._floors[key], below):
+        if key in self._floors and rank(self._floors[key]) >= rank(below):
             return None
         found = self._settle(key, below)
-        if key not in self._floors or _less(self._floors[key], below):
+        if key not in self._floors or rank(self._floors[key]) < rank(below):
             self._known[key] = found
         return found
 
@@ -77,7 +73,7 @@ class Settler:
         """The same, with all the effort that a first choice gets."""
         key = frozenset(units)
         floor = self._floors.get(key)
-        if floor is not None and not _less(floor, below):
+        if floor is not None and rank(floor) >= rank(below):
             return None
         found = self._settle(key, NEVER)
         self._known[key] = self._better(self._known.get(key), found)
@@ -140,15 +136,14 @@ class Settler:
         if found is None:
             return None
         offer, binding = found
-        self.looks += 1
         first = self.places.best(offer)
         if first is None:
             return None
         self._floors[units] = self.own(units) + first.price
-        if not _less(self._floors[units], below):
+        if rank(self._floors[units]) >= rank(below):
             return None
         if not self._overdrawn(first, offer, binding):
-            return self._judged(units, first, offer, free_choice=True)
+            return self._judged(units, first, offer)
         # A trial is made legal in the quickest way; a first choice is worth more.
         trial = below.real < NEVER.real
         within = self.places.best(self._within_limits(offer, binding))
@@ -242,9 +237,7 @@ class Settler:
             again = self.places.best(offer)
         return best
 
-    def _judged(
-        self, units: frozenset[int], placing: Placing, offer: Offer, *, free_choice: bool = False
-    ) -> Settled | None:
+    def _judged(self, units: frozenset[int], placing: Placing, offer: Offer) -> Settled | None:
         """These places as a choice, with what they exceed budgets by; None if they exceed what may not be exceeded."""
         freed = {n for u in units for n in self.c.units_of[u].limited}
         for number, limited in enumerate(self.c.limited):
@@ -253,7 +246,7 @@ class Settler:
                 return None
         price = self._base(units) + complex(self.tariff.pods[placing.gone & (offer.status != GONE)].sum())
         price += self.tariff.beyond * self._exceeded(placing.gone)
-        return Settled(units, placing, price, free_choice, self.tariff.harm(price))
+        return Settled(units, placing, price, self.tariff.harm(price))
 
     @staticmethod
     def _better(one: Settled | None, other: Settled | None) -> Settled | None:
@@ -330,12 +323,8 @@ class Settler:
         barred[pods[barred[pods] == MAY]] = STAYS
         without = Offer(barred, offer.price, offer.dear)
         demand = self.places.demand.request.T @ placing.counts[:, rows].astype(np.float64)
-        now = self.places.nodes.scan(offer, self.places.nodes.free_with(offer), rows, demand, None)
-        then = self.places.nodes.scan(without, self.places.nodes.free_with(without), rows, demand, None)
-        regret = np.where(then.real < 1e299, (then - now) / counts[rows], 1e300)
-        order = np.lexsort((rows, -regret.imag, -regret.real))
-        return [int(rows[n]) for n in order]
-
-
-def _less(one: complex, other: complex) -> bool:
-    return (one.real, one.imag) < (other.real, other.imag)
+        now = self.places.nodes.scan(offer, rows, demand, None)
+        then = self.places.nodes.scan(without, rows, demand, None)
+        regret = np.where(then.real < NEVER.real, (then - now) / counts[rows], NEVER)
+        found: list[int] = rows[np.argsort(-regret, kind="stable")].tolist()
+        return found

@@ -8,9 +8,9 @@ from itertools import permutations, product
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
-from gangsched.core.preemption.knapsack import choose
-from gangsched.core.preemption.node_prices import MAY, NodePrices, Offer
-from gangsched.core.preemption.prices import NEVER, Prices
+from gangsched.core.preemption.knapsack import Taking, choose
+from gangsched.core.preemption.node_prices import NodePrices, Offer
+from gangsched.core.preemption.prices import NEVER, Prices, rank
 from gangsched.core.preemption.rules import APART, SPREAD
 
 #: Entries of the table over numbers of each kind, nodes x ways to fill a node x numbers: 0.1 s of work.
@@ -28,30 +28,33 @@ class SeveralKinds:
         self._nodes = nodes
         self._demand = nodes.demand
 
-    def best(self, offer: Offer, free: Floats, within: Bools | None) -> tuple[Ints, complex, complex] | None:
-        best: tuple[Ints, complex, complex] | None = None
-        for domain in self.domains(within):
-            found = self.table(offer, free, domain)
-            if found is None:
-                found = self._in_turn(offer, free, domain)
-            if found is not None and (best is None or _key(found[1]) < _key(best[1])):
-                best = found
-        return best
+    def best(self, offer: Offer) -> Taking | None:
+        """The cheapest places found; ``counts`` are ``(K, N)``."""
+        found = [self._table(offer, there) or self._in_turn(offer, there) for there in self._domains()]
+        return min((one for one in found if one is not None), key=lambda one: rank(one.price), default=None)
 
-    def domains(self, within: Bools | None) -> Iterator[Bools | None]:
+    def bound(self, offer: Offer) -> complex | None:
+        """No places cost less, if these are the prices of a lower bound; None where that is not known."""
+        out: list[complex] = []
+        for there in self._domains():
+            found = self._table(offer, there)
+            if found is None:
+                return None
+            out.append(found.price)
+        return min(out, key=rank, default=None)
+
+    def _domains(self) -> Iterator[Bools]:
+        """``(N,)``: nodes among which all members have to find room."""
         span = self._demand.rules.span
         if span is None or span.kind in (SPREAD, APART):
-            yield within
+            yield np.ones(self._demand.mask.shape[1], dtype=np.bool_)
             return
         for domain in range(span.size):
-            here = span.code == domain
-            yield here if within is None else here & within
+            yield span.code == domain
 
-    def _options(self, free: Floats, within: Bools | None) -> tuple[list[tuple[int, ...]], list[Ints]] | None:
+    def _options(self, free: Floats, there: Bools) -> tuple[list[tuple[int, ...]], list[Ints]] | None:
         """The numbers of each kind that some node can hold, and the nodes that can."""
-        most = [self._nodes.capacity(free, k) for k in range(self._nodes.kinds)]
-        if within is not None:
-            most = [np.where(within, m, 0) for m in most]
+        most = [np.where(there, self._nodes.capacity(free, k), 0) for k in range(self._nodes.kinds)]
         ranges = [range(int(m.max(initial=0)) + 1) for m in most]
         if int(np.prod([len(r) for r in ranges])) > 16 * _OPTIONS:
             return None
@@ -73,26 +76,26 @@ class SeveralKinds:
                 return None
         return options, nodes
 
-    def table(self, offer: Offer, free: Floats, within: Bools | None) -> tuple[Ints, complex, complex] | None:
-        """Exact for few members: a table over the number of members placed of each kind, node by node."""
+    def _table(self, offer: Offer, there: Bools) -> Taking | None:
+        """Exact for few members: a table over the number of members placed of each kind, node by node. None where it
+        would be too large, or nothing fits.
+        """
         need = self._demand.need
         states = int(np.prod([n + 1 for n in need]))
-        if states * sum(need) > _TABLE:
-            return None
-        found = self._options(free, within)
+        found = self._options(self._nodes.room(offer), there) if states * sum(need) <= _TABLE else None
         if found is None:
             return None
         options, nodes = found
         if not options or states * len(options) * sum(need) > _TABLE:
             return None
-        size = free.shape[1]
+        size = len(there)
         costs: Prices = np.full((len(options), size), NEVER)
         kept = np.zeros(size, dtype=np.bool_)
         for some, conflict in self._by_conflict(options):
             rows = np.concatenate([nodes[n] for n in some])
             of = np.repeat(some, [len(nodes[n]) for n in some])
             demand = self._demand.request.T @ np.array(options, dtype=np.float64)[of].T
-            costs[of, rows] = self._nodes.scan(offer, free, rows, demand, conflict)
+            costs[of, rows] = self._nodes.scan(offer, rows, demand, conflict)
         for n in range(len(options)):
             # Of the places for one filling no more can matter than there are members: the cheapest.
             kept[nodes[n][np.argsort(costs[n, nodes[n]], kind="stable")[: sum(need)]]] = True
@@ -115,9 +118,7 @@ class SeveralKinds:
                 conflict = here if conflict is None or here is None else conflict | here
             yield some, conflict
 
-    def _filled(
-        self, options: Sequence[tuple[int, ...]], costs: Prices, rows: Ints
-    ) -> tuple[Ints, complex, complex] | None:
+    def _filled(self, options: Sequence[tuple[int, ...]], costs: Prices, rows: Ints) -> Taking | None:
         need = self._demand.need
         shape = tuple(n + 1 for n in need)
         table: Prices = np.full(shape, NEVER)
@@ -149,43 +150,34 @@ class SeveralKinds:
                 for k, x in enumerate(options[n - 1]):
                     counts[k, rows[turn]] = x
                     left[k] -= x
-        return counts, price, price
+        return Taking(counts, price, price)
 
-    def _in_turn(self, offer: Offer, free: Floats, within: Bools | None) -> tuple[Ints, complex, complex] | None:
+    def _in_turn(self, offer: Offer, there: Bools) -> Taking | None:
         """One kind after another in several orders, and each again beside the others as long as that helps."""
-        best: tuple[Ints, complex] | None = None
-        for order in self._orders(free):
-            counts: Ints = np.zeros((self._nodes.kinds, free.shape[1]), dtype=np.int64)
-            price: complex | None = None
+        best: Taking | None = None
+        for order in self._orders(self._nodes.room(offer)):
+            counts: Ints = np.zeros(self._demand.mask.shape, dtype=np.int64)
+            found: Taking | None = None
             for turn in range(_ROUNDS):
-                before = counts.copy()
-                if not all(self._again(offer, free, counts, k, within) for k in order):
+                if not all(self._again(offer, counts, k, there) for k in order):
                     break
-                now = self._priced(offer, free, counts)
-                if price is not None and _key(now) >= _key(price):
-                    counts = before
+                price = offer.paid(self._nodes.leaving(offer, counts))
+                if found is not None and rank(price) >= rank(found.price):
                     break
-                price = now
-                if turn == 0 and best is not None and _key(now) >= _key(best[1]) and np.array_equal(counts, best[0]):
+                found = Taking(counts.copy(), price, 0j)
+                known = best is not None and np.array_equal(counts, best.counts)
+                if turn == 0 and known:
                     break
-            if price is not None and (best is None or _key(price) < _key(best[1])):
-                best = counts, price
-        return None if best is None else (best[0], best[1], 0j)
+            if found is not None and (best is None or rank(found.price) < rank(best.price)):
+                best = found
+        return best
 
-    def _priced(self, offer: Offer, free: Floats, counts: Ints) -> complex:
-        if not self._nodes.lower:
-            gone = self._nodes.leaving(offer, free, counts)
-            return complex(offer.price[gone & (offer.status == MAY)].sum())
-        return 0j
-
-    def _again(self, offer: Offer, free: Floats, counts: Ints, k: int, within: Bools | None) -> bool:
+    def _again(self, offer: Offer, counts: Ints, k: int, there: Bools) -> bool:
         """Place the members of one kind anew, those of the others staying where they are."""
         counts[k] = 0
         base = self._demand.request.T @ counts.astype(np.float64)
-        rivals = counts[self._demand.rules.exclusive[k]]
-        taken = rivals.any(axis=0) if len(rivals) else None
-        curves = self._nodes.curves(offer, free, k, base if base.any() else None, taken, within)
-        found = choose(curves, self._demand.need[k])
+        taken = counts[self._demand.rules.exclusive[k]].any(axis=0) | ~there
+        found = choose(self._nodes.curves(offer, k, base, taken), self._demand.need[k])
         if found is None:
             return False
         counts[k] = found.counts
@@ -204,7 +196,3 @@ class SeveralKinds:
         if self._nodes.kinds <= 3:
             wanted += list(permutations(kinds))
         return list(dict.fromkeys(wanted))[:_ORDERS]
-
-
-def _key(price: complex) -> tuple[float, float]:
-    return price.real, price.imag

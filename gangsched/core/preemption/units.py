@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, distinct, isin
+from gangsched.core.arrays import Bools, Floats, Ints, distinct, isin, runs
 from gangsched.core.decision import UnitRef
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import (
@@ -215,10 +215,8 @@ class Units:
         asked = np.zeros(len(self.snapshot.table.gang_ids), dtype=np.bool_)
         asked[numbers] = True
         slots = live[asked[gang[live]]]
-        order = slots[np.argsort(gang[slots], kind="stable")]
-        ranked = gang[order]
-        starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(order) else order
-        return dict(zip(ranked[starts].tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
+        order, starts, found = runs(gang[slots])
+        return dict(zip(found.tolist(), np.split(slots[order], starts[1:]), strict=bool(len(order))))
 
     def _make(self, number: int, bound: dict[int, Ints], complete: bool) -> list[int]:
         """The block of one gang and those decided with it; returns their numbers."""

@@ -57,14 +57,12 @@ class Asked:
     @cached_property
     def candidates(self) -> Candidates:
         """What may leave, as arrays."""
-        free = np.maximum(self.sim.free[self.demand.index], 0.0)
-        short = np.maximum(self.demand.request.max(axis=0)[:, None] - free, 0.0)
         works = work_lost(self.sim.snapshot, self._attempt.cluster(), self._now)
-        return Candidates(self.units, self.budgets, self.demand.index, short, works)
+        return Candidates(self.units, self.budgets, self.demand, self.sim.free[self.demand.index], works)
 
     def places(self, *, lower: bool = False) -> Places:
         """The search for places."""
-        return Places(self.candidates, self.demand, self.sim.free[self.demand.index].copy(), lower=lower)
+        return Places(self.candidates, self.demand, lower=lower)
 
     def offer(self, prices: Sequence[float]) -> Offer:
         """Each candidate may leave for its price."""
