@@ -39,7 +39,13 @@ class Scheduler:
     def __init__(self, options: Options) -> None:
         self.options = options
         strict = options.queue_policy == STRICT
-        self.world = World(options.scheduler_names, options.evict_daemonset_pods, strict, options.fair_sharing)
+        self.world = World(
+            options.scheduler_names,
+            options.evict_daemonset_pods,
+            strict,
+            options.fair_sharing,
+            options.overdue_after_seconds,
+        )
         self._late = LateOwners(self.world, options.owner_wait_seconds)
         self.decider = Decider(self.world, options)
         self._ids = Ids()

@@ -143,6 +143,13 @@ class Preemption(Section, frozen=True, kw_only=True):
             For gangs that set no timeout of their own."""
         ),
     ] = "10m"
+    overdue_after: Annotated[
+        Duration,
+        _doc(
+            """A pod that still terminates so long after the end of its grace period is not counted on to leave: it
+            holds its room until it is gone, and a gang that waits for it is decided again."""
+        ),
+    ] = "30s"
     minimum_run_time: Annotated[
         Duration,
         _doc(
@@ -343,6 +350,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             suspend_jobs=self.preemption.jobs == "suspend",
             max_rounds=self.preemption.max_rounds,
             timeout_seconds=duration_seconds(self.preemption.gang_timeout),
+            overdue_after_seconds=duration_seconds(self.preemption.overdue_after),
             minimum_run_time_seconds=duration_seconds(self.preemption.minimum_run_time),
             preemption_delay_seconds=duration_seconds(self.preemption.delay),
             backoff_initial_seconds=duration_seconds(self.queue.backoff_initial),

@@ -9,7 +9,7 @@ from typing import Any
 from gangsched.cluster.sim.store import describe
 from gangsched.cluster.sim.world import World
 from gangsched.core.actions import Action, GangStatus, Recall, Removal, Report, Sent
-from gangsched.core.events import Event, LeadershipChanged, Synced, WriteDone
+from gangsched.core.events import Event, LeadershipChanged, ServerClock, Synced, WriteDone
 
 #: How long a simulation goes on when nothing else is said.
 DEFAULT_UNTIL_SECONDS = 600.0
@@ -36,7 +36,8 @@ class SimCluster:
         self.until_seconds = until_seconds
         self.quiet = False
         self._end = world.clock.start + until_seconds
-        self._inbox: list[Event] = [*world.store.listing(), Synced()]
+        ahead = world.clock.server_ahead_seconds
+        self._inbox: list[Event] = [*world.store.listing(), *([ServerClock(ahead)] if ahead else []), Synced()]
         if leading:
             self._inbox.append(LeadershipChanged(True))
         self._stopped = False

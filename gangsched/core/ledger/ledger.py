@@ -29,8 +29,6 @@ class Ledger:
         self.binding: set[GangId] = set()
         #: By UID the keys of the groups that wait for a pod to be gone.
         self.awaited: dict[str, set[str]] = {}
-        #: UIDs of terminating pods that a gang has waited for in vain.
-        self.stuck: set[str] = set()
         #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
         self.begun: set[str] = set()
         #: UIDs of Jobs and JobSets for whose pods room is kept, and of which the cluster has shown that they go on.

@@ -92,6 +92,8 @@ def withdraw(steps: Steps, eviction: Eviction) -> None:
     stay |= eviction.marked - eviction.removed
     for uid in sorted(stay & steps.marks):
         pod = steps.world.pods.get(uid)
+        if pod is not None and not pod.live:
+            continue  # it leaves, for whoever that is
         job = steps.world.suspended.owner_of(pod) if pod is not None else None
         if job is None or not job.suspended:
             shared_marks.given_up(steps, uid, eviction.key, eviction.owner)

@@ -15,7 +15,7 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import admission, bindings, condemning, evicting, nominations, report, rollback, telling
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
-from gangsched.core.lifecycle.eviction import Cause, Phase
+from gangsched.core.lifecycle.eviction import Cause
 from gangsched.core.lifecycle.following import Following
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.phases import Phases
@@ -24,7 +24,7 @@ from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import Do, Signal, State
 from gangsched.core.lifecycle.takeover import Takeover
 from gangsched.core.lifecycle.underway import UnderWay
-from gangsched.core.lifecycle.validity import may_leave, overdue
+from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.queueing.queue import Queue, queue_order
@@ -79,6 +79,8 @@ class Executor:
     @now.setter
     def now(self, value: float) -> None:
         self.steps.now = self.world.now = value
+        for uid in self.world.sightings.look(value):
+            self.steps.check.update(self.world.ledger.awaited.get(uid, ()))
 
     @property
     def queue(self) -> Queue:
@@ -126,9 +128,8 @@ class Executor:
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
         steps = self.steps
-        condemned = self.world.ledger.condemned
-        others = (steps.repeats.wake_at(), steps.losses.wake_at(), self.drains.wake_at(), condemned.wake_at())
-        times = (self._under_way.clock.next(), self.queue.wake_at(), *others)
+        known = (self._under_way.clock.next(), self.world.ledger.condemned.wake_at(), self.world.sightings.wake_at())
+        times = (*known, self.queue.wake_at(), steps.repeats.wake_at(), steps.losses.wake_at(), self.drains.wake_at())
         return min((t for t in times if t is not None), default=None)
 
     def refused(self, event: ev.ObjectRefused) -> None:
@@ -194,8 +195,6 @@ class Executor:
                 self.following.refresh(group.gangs[0])
                 continue
             group.message = f"timed out while {group.stage}: {telling.waits_for(self.steps, group)}"
-            if group.plan is not None and group.evicts(Phase.LEAVING):
-                self.world.ledger.stuck.update(uid for uid in group.plan.waiting if overdue(self.world, uid, self.now))
             self._signal(group, Signal.FAILED)
         for group in self._under_way.clock.due("retry_at", self.now):
             if not bindings.bind_again(self.steps, group):

@@ -150,7 +150,6 @@ class Following:
         self._steps.marks.discard(uid)
         self._steps.mark_texts.forget(uid)
         self._steps.mark_texts.settled(uid)
-        self._world.ledger.stuck.discard(uid)
         self._world.ledger.condemned.gone(uid, self._steps.now)
         now = self._world.pods.get(uid)
         ended = now is not None and now.finished and now.deleting_since is None

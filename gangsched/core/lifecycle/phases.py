@@ -189,6 +189,8 @@ class Phases:
         """A phase of the gang's eviction is over: the next one, unless something has failed or has changed."""
         eviction = plan.eviction
         match eviction.phase:
+            case Phase.LEAVING | Phase.NOMINATING if self._waits_in_vain(group, plan):
+                pass
             case Phase.LEAVING:
                 if not plan.waiting:
                     self._room_freed(group, plan)
@@ -216,6 +218,17 @@ class Phases:
                 else:
                     eviction.phase = Phase.LEAVING
                     self._steps.check.add(group.key)
+
+    def _waits_in_vain(self, group: Group, plan: Plan) -> bool:
+        """Is a pod that the gang waits for overdue? Then it is decided anew: others may have to leave instead."""
+        overdue = plan.waiting & self._world.sightings.overdue
+        if not overdue:
+            return False
+        names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
+        group.message = f"timed out while {group.stage}: overdue, and still terminating: {names}"
+        telling.where_it_stands(self._steps, group)
+        self._signal(group, Signal.BROKEN)
+        return True
 
     def _goes_on(self, group: Group, plan: Plan) -> bool:
         """Do those who have not been removed still have to leave?"""

@@ -1,6 +1,4 @@
-"""Whether a marked pod may still be evicted for a gang: what made it a victim is asked again before it goes; and
-whether it should be gone by now.
-"""
+"""Whether a marked pod may still be evicted for a gang: what made it a victim is asked again before it goes."""
 
 from __future__ import annotations
 
@@ -12,19 +10,6 @@ from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 
 if TYPE_CHECKING:
     from gangsched.core.state.world import World
-
-
-#: Seconds after the end of its grace period until a pod that still terminates counts as stuck. A kubelet that is busy
-#: takes some, and what one gang finds stuck no gang waits for any more: others may have to leave instead.
-STUCK_AFTER_SECONDS = 30.0
-
-
-def overdue(world: World, uid: str, now: float) -> bool:
-    """Should a pod that terminates be gone by now (seconds)? Its grace period counts from when it was first seen to
-    terminate: its deletionTimestamp is of the API server's clock, and this decides about further victims.
-    """
-    pod, since = world.pods.get(uid), world.sightings.leaving_since.get(uid)
-    return pod is not None and since is not None and since + pod.grace_seconds + STUCK_AFTER_SECONDS <= now
 
 
 def may_leave(world: World, pod: Pod, gangs: Sequence[GangId], evict_daemonset_pods: bool) -> bool:

@@ -304,11 +304,11 @@ class Decider:
             return ()
 
     def _quota_holds(self, job: Attempt, victims: Iterable[str]) -> bool:
-        """Is there quota enough once the victims and terminating pods are gone, those aside that are stuck?"""
+        """Is there quota enough once the victims and terminating pods are gone, those aside that are overdue?"""
         if not self.world.managed.active:
             return True
-        known, stuck = self.world.pods, self.world.ledger.stuck
-        leaving = [known[uid] for uid in victims if uid in known and uid not in stuck]
+        known, overdue = self.world.pods, self.world.sightings.overdue
+        leaving = [known[uid] for uid in victims if uid in known and uid not in overdue]
         there = self.world.snapshot.table.pods
         leaving += [pod for slot in job.terminating().tolist() if (pod := there[slot]) is not None]
         return self.world.managed.still_holds(job.gangs, leaving)

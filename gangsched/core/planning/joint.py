@@ -21,7 +21,7 @@ from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.search import Choice, work_lost
 from gangsched.core.preemption.units import Units
-from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_stuck
+from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_overdue
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.quota.gate import Gate
 from gangsched.core.quota.managed import Claim
@@ -56,7 +56,7 @@ class QueuedAttempt(Attempt):
             with managed.for_one(self.gate.managed.promised()):
                 eligible = managed.quota.eligible(self.gate.workload, self.gate.assignment)
             for uid, reason in eligible.items():
-                if not is_stuck(managed, uid, self.world.ledger.stuck):
+                if not is_overdue(managed, uid, self.world.sightings.overdue):
                     add_workload(units, managed.gangs_of(uid), reason)
         return units
 
@@ -88,7 +88,7 @@ class QueuedAttempt(Attempt):
             max_steps,
             self.watchdog,
             managed,
-            self.world.ledger.stuck,
+            self.world.sightings.overdue,
             work_lost(units.snapshot, cluster, self.now),
             within_budgets=within_budgets,
         )

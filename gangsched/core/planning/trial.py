@@ -138,13 +138,13 @@ class Trial:
         return out
 
     def _terminating(self) -> Ints:
-        """Slots of the pods that are on their way out, and not stuck there."""
+        """Slots of the pods that are on their way out, and not overdue."""
         table = self.world.snapshot.table
         slots = table.occupied()
         leaving: Ints = slots[(table.flags[slots] & TERMINATING) != 0]
-        if self.world.ledger.stuck:
-            stuck = [table.slot_of[uid] for uid in self.world.ledger.stuck if uid in table.slot_of]
-            leaving = leaving[~isin(leaving, stuck)]
+        overdue = self.world.sightings.overdue
+        if overdue:
+            leaving = leaving[~isin(leaving, [table.slot_of[uid] for uid in overdue if uid in table.slot_of])]
         return leaving
 
     def ignore_turns(self) -> None:

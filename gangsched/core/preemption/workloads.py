@@ -45,7 +45,7 @@ class Item(msgspec.Struct, frozen=True):
 class WorkloadsOnNodes:
     """The nodes of one search; see :class:`~gangsched.core.quota.victims.Nodes`. ``units`` has the pods without a
     queue, ``fit`` the simulated nodes with nothing taken. ``works`` ``(slots,)`` is the work lost with each pod;
-    workloads with a pod in ``stuck`` (UIDs) give nothing back. With ``within_budgets`` no disruption budget is
+    workloads with a pod in ``overdue`` (UIDs) give nothing back. With ``within_budgets`` no disruption budget is
     exceeded. The walk ends without a choice when the steps are spent, or the watchdog says so.
     """
 
@@ -57,7 +57,7 @@ class WorkloadsOnNodes:
         max_steps: int,
         watchdog: Watchdog,
         managed: Managed,
-        stuck: frozenset[str] | set[str],
+        overdue: frozenset[str] | set[str],
         works: Floats,
         *,
         within_budgets: bool,
@@ -70,7 +70,7 @@ class WorkloadsOnNodes:
         self._max_steps = max_steps
         self._watchdog = watchdog
         self._managed = managed
-        self._stuck = stuck
+        self._overdue = overdue
         self._works = works
         self._within = within_budgets
         self._counts: dict[int, int] = {}
@@ -91,7 +91,7 @@ class WorkloadsOnNodes:
     def target(self, holder: Holder, reason: str) -> Target | None:
         """The pods of a workload, if all of them may be evicted."""
         uid = holder.admission.workload.uid
-        if is_stuck(self._managed, uid, self._stuck):
+        if is_overdue(self._managed, uid, self._overdue):
             return None
         block = add_workload(self.units, self._managed.gangs_of(uid), reason)
         if block is None or not self._allowed(block.whole):
@@ -160,9 +160,9 @@ class WorkloadsOnNodes:
         return harm(losses, interrupted, self.budgets, cluster, now)
 
 
-def is_stuck(managed: Managed, uid: str, stuck: frozenset[str] | set[str]) -> bool:
+def is_overdue(managed: Managed, uid: str, overdue: frozenset[str] | set[str]) -> bool:
     """Has the workload one of these pods, which do not go? Then its quota does not come back, either."""
-    return bool(stuck) and any(pod.uid in stuck for pod in managed.pods_of(uid))
+    return bool(overdue) and any(pod.uid in overdue for pod in managed.pods_of(uid))
 
 
 def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str) -> Block | None:

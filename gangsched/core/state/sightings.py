@@ -1,4 +1,4 @@
-"""When pods were seen to begin to run, and to begin to terminate, by the scheduler's own clock.
+"""When pods were seen to begin to run, and by when those that terminate should be gone, by the scheduler's own clock.
 
 Stamps in objects are of the API server's clock, which may be another, and what decides about victims counts the time
 that has passed.
@@ -6,6 +6,8 @@ that has passed.
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Iterable
 
 from gangsched.model.records import Pod
@@ -15,19 +17,27 @@ SAME_CLOCK_SECONDS = 3.0
 
 
 class Sightings:
-    """Seconds by UID: ``leaving_since`` when each pod that terminates was first seen to, ``began_at`` when pods were
+    """Seconds by UID: ``leaves_by`` when the grace period of each pod that terminates ends, ``began_at`` when pods were
     seen to begin, the latest last. Of those that ran before, that is known where their stamps would mislead.
+
+    ``overdue`` are the UIDs of pods that still terminate ``overdue_after`` seconds after the end of their grace period,
+    as of the last :meth:`look`.
     """
 
-    def __init__(self) -> None:
-        self.leaving_since: dict[str, float] = {}
+    def __init__(self, overdue_after: float = 30.0) -> None:
+        self.leaves_by: dict[str, float] = {}
+        self.overdue: set[str] = set()
         self.began_at: dict[str, float] = {}
+        self._overdue_after = overdue_after
+        self._due: list[tuple[float, str]] = []
         self._clocks_differ = False
 
     def seen(self, old: Pod | None, pod: Pod, now: float) -> None:
         """A pod has a new record instead of the ``old`` one, or is new."""
-        if pod.deleting_since is not None:
-            self.leaving_since.setdefault(pod.uid, now)
+        if pod.deleting_since is not None and (old is None or old.deleting_since != pod.deleting_since):
+            # Its deletionTimestamp is the end of its grace period. What was live counts from now, whatever that says.
+            ends = now + pod.grace_seconds
+            self._leaves_by(pod.uid, ends if old is not None else min(ends, pod.deleting_since), now)
         if pod.node and self._begins(old, pod, now):
             self.began_at.pop(pod.uid, None)
             self.began_at[pod.uid] = now
@@ -41,9 +51,42 @@ class Sightings:
         return not old.node or old.started != pod.started
 
     def gone(self, uid: str) -> None:
-        """A pod no longer exists."""
-        self.leaving_since.pop(uid, None)
+        """A pod no longer exists, or takes no room any more."""
+        self.leaves_by.pop(uid, None)
+        self.overdue.discard(uid)
         self.began_at.pop(uid, None)
+
+    def _leaves_by(self, uid: str, when: float, now: float) -> None:
+        self.leaves_by[uid] = when
+        self.overdue.discard(uid)
+        if self._overdue_from(uid) <= now:
+            self.overdue.add(uid)
+            return
+        heapq.heappush(self._due, (self._overdue_from(uid), uid))
+        if len(self._due) > 2 * len(self.leaves_by) + 64:  # most of them are gone
+            self._due = [(self._overdue_from(uid), uid) for uid in self.leaves_by.keys() - self.overdue]
+            heapq.heapify(self._due)
+
+    def _overdue_from(self, uid: str) -> float:
+        """The first moment after the time that it may take."""
+        return math.nextafter(self.leaves_by[uid] + self._overdue_after, math.inf)
+
+    def look(self, now: float) -> list[str]:
+        """UIDs of the pods that have become overdue."""
+        found = []
+        while (when := self.wake_at()) is not None and when <= now:
+            found.append(heapq.heappop(self._due)[1])
+            self.overdue.add(found[-1])
+        return found
+
+    def wake_at(self) -> float | None:
+        """When :meth:`look` will have something; None: never."""
+        while self._due:
+            when, uid = self._due[0]
+            if uid in self.leaves_by and self._overdue_from(uid) == when and uid not in self.overdue:
+                return when
+            heapq.heappop(self._due)
+        return None
 
     def set_server_clock(self, ahead: float, pods: Iterable[Pod], now: float) -> None:
         """The clock of all stamps is so many seconds ahead of ours: what those of the pods say is put right."""
@@ -51,3 +94,6 @@ class Sightings:
         if self._clocks_differ:
             began = sorted((min(pod.runs_since - ahead, now), pod.uid) for pod in pods if pod.bound)
             self.began_at = {uid: at for at, uid in began}
+            for pod in pods:
+                if pod.deleting_since is not None:
+                    self._leaves_by(pod.uid, min(now + pod.grace_seconds, pod.deleting_since - ahead), now)

@@ -57,6 +57,7 @@ class World:
         evict_daemonset_pods: bool = False,
         strict_order: bool = False,
         fair_sharing: bool = False,
+        overdue_after_seconds: float = 30.0,
     ) -> None:
         self.snapshot = Snapshot()
         self.membership = Membership(ours)
@@ -68,7 +69,7 @@ class World:
         self.classes: dict[str, PriorityClass] = {}
         #: The time of the call that is being served (seconds, by the scheduler's clock).
         self.now = 0.0
-        self.sightings = Sightings()
+        self.sightings = Sightings(overdue_after_seconds)
         self.ledger = Ledger()
         self.turns = Turns(strict_order, self.ledger)
         self.pods: dict[str, Pod] = {}

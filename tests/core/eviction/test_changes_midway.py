@@ -126,7 +126,7 @@ def test_a_stuck_victim_that_leaves_after_all_is_room_like_any_other() -> None:
     cluster.leave()
     cluster.run()
     assert set(nodes_of(cluster.log)) == {"m1", "m2"}
-    assert cluster.core.world.ledger.stuck == set()
+    assert cluster.core.world.sightings.overdue == set()
 
 
 @pytest.mark.parametrize("ends", [30.0, 0.5])
@@ -142,7 +142,7 @@ def test_a_short_patience_does_not_make_others_victims_stuck(ends: float) -> Non
     )
     cluster.pass_time(1.5)
     assert names(cluster, Remove) == set()
-    assert cluster.core.world.ledger.stuck == set()
+    assert cluster.core.world.sightings.overdue == set()
 
 
 # -- the gang ----------------------------------------------------------------------------------------------

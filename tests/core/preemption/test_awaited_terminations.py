@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.decision import BIND, WAIT
+from gangsched.core.actions import Remove
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.model.records import PodTerm
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pod, selects
-from tests.core.harness import Built, plan
+from tests.core.harness import Built, Cluster, nodes_of, plan
 
 APART = (PodTerm("zone", selects(app="web"), ("d",)),)
+
+
+def evicted(cluster: Cluster) -> set[str]:
+    """Pods whose removal was asked for."""
+    return {a.pod.name for a in cluster.log if isinstance(a, Remove)}
 
 
 def zone(*names: str) -> list[NodeBuilder]:
@@ -54,3 +60,60 @@ def test_room_and_rules_are_awaited_together() -> None:
     members = [web(f"m{n}", 2).gang("g") for n in range(2)]
     found = plan(*zone("n1", "n2"), *there, gang("g").min(2), *members)["d/g"]
     assert (found.outcome, sorted(a.pod for a in found.awaiting)) == (WAIT, ["d/room", "d/rule"])
+
+
+# -- overdue -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("now", "outcome"), [(100.0, WAIT), (130.0, WAIT), (130.5, UNSCHEDULABLE)])
+def test_a_pod_that_should_be_gone_holds_its_room(now: float, outcome: str) -> None:
+    """It is counted on to leave until 30 s after its deletionTimestamp, which is the end of its grace period."""
+    found = plan(node("n1"), pod("t").cpu(3).on("n1").terminating(100.0), pod("p").cpu(3), now=now)
+    assert found["d/p"].outcome == outcome
+
+
+@pytest.mark.parametrize(("after", "outcome"), [(9.0, PREEMPT), (10.0, WAIT)])
+def test_when_a_pod_is_overdue_is_a_setting(after: float, outcome: str) -> None:
+    """Another pod is evicted instead from then on, and not before."""
+    there = [pod("t").cpu(3).on("n1").terminating(100.0), pod("v").cpu(3).on("n2").priority(1)]
+    found = plan(node("n1"), node("n2"), *there, pod("p").cpu(3).priority(5), now=110.0, overdue_after_seconds=after)
+    assert found["d/p"].outcome == outcome
+    assert [v.name for v in found["d/p"].victims] == (["v"] if outcome == PREEMPT else [])
+
+
+def test_a_gang_that_waits_for_a_pod_that_becomes_overdue_is_decided_again() -> None:
+    """It evicts another one, and is bound; what is overdue is neither removed again nor waited for."""
+    there = [pod("t").cpu(3).on("n1").terminating(10.0), pod("v").cpu(3).on("n2").priority(1)]
+    cluster = Cluster(node("n1"), node("n2"), *there, pod("p").cpu(3).priority(5))
+    cluster.pass_time(40.0)
+    assert evicted(cluster) == set()
+    cluster.pass_time(0.5)
+    assert evicted(cluster) == {"v"}
+    cluster.leave("v")
+    cluster.run()
+    assert nodes_of(cluster.log) == {"p": "n2"}
+
+
+def test_a_victim_that_becomes_overdue_is_planned_around() -> None:
+    """It was removed for the gang; half a minute after its grace period another leaves instead."""
+    there = [pod("v").cpu(3).on("n1"), pod("w").cpu(3).on("n2").priority(1)]
+    cluster = Cluster(node("n1"), node("n2"), *there, pod("p").cpu(3).priority(5))
+    cluster.pass_time(60.0)
+    assert evicted(cluster) == {"v"}
+    cluster.pass_time(0.5)
+    assert evicted(cluster) == {"v", "w"}
+
+
+def test_a_plan_that_depends_on_a_pod_that_becomes_overdue_is_made_anew() -> None:
+    """The victim of a stronger gang does not go: who lived off its room takes another, as the stronger gang does."""
+    cluster = Cluster(
+        *(node(f"n{n}") for n in (1, 2)), pod("v").cpu(4).on("n1"), pod("w").cpu(4).on("n2").priority(1),
+        pod("first").cpu(2).priority(5), pod("second").cpu(2).priority(4),
+    )  # fmt: skip
+    cluster.pass_time(60.0)
+    assert evicted(cluster) == {"v"}
+    cluster.pass_time(0.5)
+    assert evicted(cluster) == {"v", "w"}
+    cluster.leave("w")
+    cluster.run()
+    assert nodes_of(cluster.log) == {"first": "n2", "second": "n2"}

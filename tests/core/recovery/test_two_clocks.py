@@ -6,7 +6,6 @@ import pytest
 
 from gangsched.core.actions import Remove
 from gangsched.core.events import ServerClock
-from gangsched.core.lifecycle.validity import STUCK_AFTER_SECONDS, overdue
 from gangsched.model.records import Condition
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, nodes_of
@@ -14,6 +13,7 @@ from tests.core.stories import names
 
 HOUR = 3600.0
 GRACE = 90.0
+OVERDUE_AFTER = 30.0
 
 
 def gang_and_spare_victims() -> Cluster:
@@ -43,28 +43,27 @@ def test_a_grace_period_counts_from_when_its_pod_was_seen_to_terminate(ahead: fl
     cluster.now = 100.0
     cluster.change("v", deleting_since=100.0 + GRACE + ahead, grace_seconds=GRACE)
     cluster.run()
-    world, uid = cluster.core.world, cluster.pod("v").uid
-    ends = 100.0 + GRACE + STUCK_AFTER_SECONDS
+    sightings, uid = cluster.core.world.sightings, cluster.pod("v").uid
     cluster.now = 150.0
     cluster.change("v", labels={"seen": "again"})
-    cluster.run()
-    assert not overdue(world, uid, ends - 1)
-    assert overdue(world, uid, ends)
+    cluster.pass_time(40.0 + OVERDUE_AFTER)
+    assert sightings.overdue == set()
+    cluster.pass_time(0.1)
+    assert sightings.overdue == {uid}
     cluster.delete("v")
     cluster.run()
-    assert not overdue(world, uid, ends)
-    assert world.sightings.leaving_since == {}
+    assert (sightings.overdue, sightings.leaves_by) == (set(), {})
 
 
 def test_a_grace_period_that_is_cut_short_ends_earlier() -> None:
     """Deleted once more, at once: half a minute later it should be gone."""
     cluster = Cluster(node("n1"), pod("v").cpu(3).on("n1").terminating(GRACE).field(grace_seconds=GRACE))
     cluster.run()
-    uid = cluster.pod("v").uid
-    assert not overdue(cluster.core.world, uid, STUCK_AFTER_SECONDS)
     cluster.change("v", deleting_since=0.0, grace_seconds=0.0)
-    cluster.run()
-    assert overdue(cluster.core.world, uid, STUCK_AFTER_SECONDS)
+    cluster.pass_time(OVERDUE_AFTER)
+    assert cluster.core.world.sightings.overdue == set()
+    cluster.pass_time(0.1)
+    assert cluster.core.world.sightings.overdue == {cluster.pod("v").uid}
 
 
 @pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
@@ -75,27 +74,29 @@ def test_no_second_list_of_victims_while_the_first_has_its_grace_period(ahead: f
     cluster.pass_time(61)
     cluster.pass_time(20)
     assert names(cluster, Remove) == {"v1", "v2"}
-    assert cluster.core.world.ledger.stuck == set()
+    assert cluster.core.world.sightings.overdue == set()
     cluster.leave()
     cluster.run()
     assert set(nodes_of(cluster.log)) == {"m1", "m2"}
 
 
 @pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
-def test_a_process_that_starts_grants_what_terminates_its_grace_period_anew(ahead: float) -> None:
-    """It does not know for how long that has been going on: the stamp is of another clock."""
+def test_a_process_that_starts_reads_the_ends_of_grace_periods_by_the_clock_that_stamped_them(ahead: float) -> None:
+    """Not its own: what has 10 s left of 90 s is overdue in 40 s."""
     cluster = with_victims_that_terminate(ahead)
-    cluster.now += 100.0
+    cluster.now += 80.0
     cluster.restart()
+    cluster.show(ServerClock(ahead))
     cluster.run()
-    cluster.pass_time(61)
-    cluster.pass_time(20)
+    cluster.pass_time(40)
     assert names(cluster, Remove) == {"v1", "v2"}
+    cluster.pass_time(1)
+    assert names(cluster, Remove) == {"v1", "v2", "v3", "v4"}
 
 
 @pytest.mark.parametrize("ahead", [-HOUR, HOUR])
 def test_victims_that_are_stuck_are_planned_around_in_the_end(ahead: float) -> None:
-    """A clock that is wrong keeps nobody waiting for ever either."""
+    """A clock that is wrong makes no gang wait for ever either."""
     cluster = gang_and_spare_victims()
     cluster.run()
     cluster.leave("v2")
