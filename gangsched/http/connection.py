@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-import yaml
 
 from gangsched import __version__
 from gangsched.http.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
@@ -78,8 +77,6 @@ class Connection:
             self._use(await _or_abandon(self._read(), LOGIN_TIMEOUT_SECONDS))
         except TimeoutError:
             raise ConnectionConfigError(f"{where}: no credentials after {LOGIN_TIMEOUT_SECONDS:.0f} s") from None
-        except yaml.YAMLError as error:
-            raise ConnectionConfigError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
         except (OSError, ValueError) as error:
             raise ConnectionConfigError(f"{where}: {error}") from None
 

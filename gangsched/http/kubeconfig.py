@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
+from gangsched.documents import DocumentError, documents
 from gangsched.model.times import parse_time
 
 #: Credentials of a kubeconfig are read again this often: token files rotate, and nothing tells us.
@@ -212,10 +212,11 @@ def from_service_account(token: str, authority: str) -> Credentials:
 
 
 def _read(file: Path) -> _File:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    content = yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader
     try:
-        return msgspec.convert(content, _File)
+        found = next(documents(file.read_text(encoding="utf-8"), str(file)), None)
+        return msgspec.convert(found.value if found else None, _File)
+    except DocumentError as error:
+        raise ValueError(f"not YAML: {error}") from None
     except msgspec.ValidationError as error:
         raise ValueError(f"not shaped like a kubeconfig ({error})") from None
 

@@ -9,22 +9,30 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from pathlib import Path as FilePath
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import inspect
 
+from gangsched.documents import Document, DocumentError, located
 from gangsched.runtime import profiles
 from gangsched.runtime.profiles import PluginConfig, nearest
 from gangsched.runtime.sections import Section, duration_seconds
 from gangsched.runtime.settings import Configuration
-from gangsched.runtime.yamlfile import Located, YamlError, read_yaml
 
 #: Longest requestTimeout in seconds: a new leader waits this long for the writes of an old one to end.
 MAX_REQUEST_TIMEOUT_SECONDS = 2.0
+#: More values than this by aliases are a mistake or an attack.
+MAX_ALIASED_VALUES = 10_000
 #: Attempts at the lease are spread by up to a fifth of the retry period.
 RETRY_JITTER = 1.2
+
+
+#: From the top of the file to a value: names of keys, and places in lists from 0.
+Path: TypeAlias = tuple[str | int, ...]
+#: A value, and what is wrong with it.
+Problem: TypeAlias = tuple[Path, str]
 
 
 class ConfigurationError(ValueError):
@@ -35,7 +43,7 @@ class ConfigurationError(ValueError):
         self.problems = problems
 
 
-def load(path: Path) -> Configuration:
+def load(path: FilePath) -> Configuration:
     """The configuration in a file. Raises :class:`ConfigurationError` with all that is wrong with it."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -48,79 +56,87 @@ def load(path: Path) -> Configuration:
 
 def parse(text: str, file: str = "configuration") -> Configuration:
     """As :func:`load`; ``file`` is the name in messages."""
+    root = _document(text, file)
+    problems = list(_check_document(root.value))
     try:
-        root = read_yaml(text)
-    except YamlError as error:
-        raise ConfigurationError([f"{file}:{error.line}: {error.message}"]) from None
-    problems = list(_check_document(root))
-    try:
-        configuration = msgspec.convert(root.plain(), Configuration) if not problems else _understood(root, problems)
+        right = _right_sections(root.value, problems) if problems else root.value
+        configuration = msgspec.convert(right, Configuration)
     except msgspec.ValidationError as error:
-        problems.append((root.line, str(error)))
+        problems.append(((), str(error)))
     else:
-        problems.extend((root.line_of(path), f"{path}: {text}") for path, text in check(configuration))
+        problems += check(configuration)
         if not problems:
             return configuration
-    raise ConfigurationError([f"{file}:{line}: {message}" for line, message in sorted(problems)])
+    lines = sorted((root.line(path), f"{_dotted(path)}{': ' if path else ''}{problem}") for path, problem in problems)
+    raise ConfigurationError([f"{file}:{line}: {message}" for line, message in lines])
 
 
-def _understood(root: Located, problems: list[Problem]) -> Configuration:
+def _document(text: str, file: str) -> Document:
+    """The one document of the text. Raises :class:`ConfigurationError`."""
+    try:
+        found = list(located(text, file, MAX_ALIASED_VALUES))
+    except DocumentError as error:
+        what = f"{'is not YAML: ' if error.syntax else ''}{error.message}"
+        raise ConfigurationError([f"{file}:{error.line or 1}: {what}"]) from None
+    if len(found) > 1:
+        raise ConfigurationError([f"{file}:{found[1].first_line}: there is another document; one was expected"])
+    return found[0] if found else Document(file, 1, None)
+
+
+def _right_sections(document: Any, problems: list[Problem]) -> dict[str, Any]:
     """The sections in which nothing is wrong, so that what is wrong together is reported at once too."""
-    wrong = {re.split(r"[.:\[]", message)[0] for _, message in problems}
-    sections = root.value if isinstance(root.value, dict) else {}
-    return msgspec.convert({key: v.plain() for key, v in sections.items() if key not in wrong}, Configuration)
+    wrong = {path[0] for path, _ in problems if path}
+    return {key: value for key, value in document.items() if key not in wrong} if isinstance(document, dict) else {}
 
 
-def check(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    """(path, problem) for values that are right one by one and wrong together."""
+def check(configuration: Configuration) -> Iterator[Problem]:
+    """What is wrong with values that are right one by one and wrong together."""
     election = configuration.leader_election
     lease, renew, retry = (
         duration_seconds(text) for text in (election.lease_duration, election.renew_deadline, election.retry_period)
     )
     if not retry > 0:
-        yield "leaderElection.retryPeriod", "must be longer than zero"
+        yield ("leaderElection", "retryPeriod"), "must be longer than zero"
     if not retry * RETRY_JITTER < renew:
         yield (
-            "leaderElection.renewDeadline",
+            ("leaderElection", "renewDeadline"),
             f"{election.renew_deadline} is not longer than {RETRY_JITTER:g} times retryPeriod",
         )
     if lease < 1:
-        yield "leaderElection.leaseDuration", f"{election.lease_duration} is shorter than 1s, the unit of a Lease"
+        yield ("leaderElection", "leaseDuration"), f"{election.lease_duration} is shorter than 1s, the unit of a Lease"
     elif not renew < lease:
-        yield "leaderElection.leaseDuration", f"{election.lease_duration} is not longer than renewDeadline"
+        yield ("leaderElection", "leaseDuration"), f"{election.lease_duration} is not longer than renewDeadline"
     connection = configuration.client_connection
     timeout = duration_seconds(connection.request_timeout)
     if not 0 < timeout <= MAX_REQUEST_TIMEOUT_SECONDS:
         yield (
-            "clientConnection.requestTimeout",
+            ("clientConnection", "requestTimeout"),
             f"{connection.request_timeout} is not between 1ms and {MAX_REQUEST_TIMEOUT_SECONDS:g}s",
         )
     elif election.leader_elect and renew < lease <= renew + timeout:
         yield (
-            "clientConnection.requestTimeout",
+            ("clientConnection", "requestTimeout"),
             f"{connection.request_timeout} does not fit between renewDeadline and leaseDuration",
         )
     queue = configuration.queue
     if not duration_seconds(queue.backoff_initial) > 0:
-        yield "queue.backoffInitial", "must be longer than zero"
+        yield ("queue", "backoffInitial"), "must be longer than zero"
     if duration_seconds(queue.backoff_max) < duration_seconds(queue.backoff_initial):
-        yield "queue.backoffMax", f"{queue.backoff_max} is shorter than backoffInitial"
+        yield ("queue", "backoffMax"), f"{queue.backoff_max} is shorter than backoffInitial"
     if not duration_seconds(configuration.preemption.gang_timeout) > 0:
-        yield "preemption.gangTimeout", "must be longer than zero"
+        yield ("preemption", "gangTimeout"), "must be longer than zero"
     yield from _check_profiles(configuration)
 
 
-def _check_profiles(configuration: Configuration) -> Iterator[tuple[str, str]]:
+def _check_profiles(configuration: Configuration) -> Iterator[Problem]:
     seen: dict[str, int] = {}
     for index, profile in enumerate(configuration.profiles):
-        path = f"profiles[{index}]"
-        if profile.scheduler_name in seen:
-            yield (
-                f"{path}.schedulerName",
-                f"{profile.scheduler_name} is the name of profiles[{seen[profile.scheduler_name]}] too",
-            )
-        seen.setdefault(profile.scheduler_name, index)
-        yield from ((f"{path}.{below}", text) for below, text in profiles.problems(profile))
+        path = ("profiles", index)
+        name = profile.scheduler_name
+        if name in seen:
+            yield (*path, "schedulerName"), f"{name} is the name of profiles[{seen[name]}] too"
+        seen.setdefault(name, index)
+        yield from (((*path, *_parts(below)), text) for below, text in profiles.problems(profile))
 
 
 def schema() -> dict[str, Any]:
@@ -149,78 +165,69 @@ def schema() -> dict[str, Any]:
 
 # ------------------------------------------------------------------------------------------------ checks of one value
 
-Problem = tuple[int, str]
 
-
-def _check_document(root: Located) -> Iterator[Problem]:
-    if not isinstance(root.value, dict):
-        yield root.line, "must be a mapping that starts with apiVersion and kind"
+def _check_document(value: Any) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield (), "must be a mapping that starts with apiVersion and kind"
         return
     for key, wanted in (("apiVersion", Configuration().api_version), ("kind", Configuration().kind)):
-        if key not in root.value:
-            yield root.line, f"{key}: missing; must be {wanted}"
-    yield from _check(root, inspect.type_info(Configuration), "")
+        if key not in value:
+            yield (key,), f"missing; must be {wanted}"
+    yield from _check(value, inspect.type_info(Configuration), ())
 
 
-def _check(node: Located, kind: inspect.Type, path: str) -> Iterator[Problem]:
+def _check(value: Any, kind: inspect.Type, path: Path) -> Iterator[Problem]:
     """All problems of one value and of what is in it."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     if isinstance(kind, inspect.UnionType):  # of a section and None: a section that may be left out
         kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
-    if isinstance(kind, inspect.StructType):
-        yield from _check_struct(node, kind, path)
+    if isinstance(kind, inspect.StructType | inspect.DictType) and not isinstance(value, dict):
+        yield path, f"must be a mapping, not {_describe(value)}"
+    elif isinstance(kind, inspect.StructType):
+        yield from _check_struct(value, kind, path)
     elif isinstance(kind, inspect.VarTupleType):
-        yield from _check_list(node, kind, path)
-    elif isinstance(kind, inspect.DictType):
-        if not isinstance(node.value, dict):
-            yield node.line, f"{path}: must be a mapping, not {_describe(node.value)}"
-    else:
-        problem = _scalar_problem(node.value, kind)
-        if problem:
-            yield node.line, f"{path}: {problem}"
+        yield from _check_list(value, kind, path)
+    elif not isinstance(kind, inspect.DictType) and (problem := _scalar_problem(value, kind)):
+        yield path, problem
 
 
-def _check_struct(node: Located, kind: inspect.StructType, path: str) -> Iterator[Problem]:
-    if not isinstance(node.value, dict):
-        yield node.line, f"{path}: must be a mapping, not {_describe(node.value)}"
-        return
+def _check_struct(value: dict[str, Any], kind: inspect.StructType, path: Path) -> Iterator[Problem]:
     fields = {field.encode_name: field for field in kind.fields}
     if kind.cls is PluginConfig:
-        yield from _check_arguments(node.value, path)
-    for key, child in node.value.items():
-        below = f"{path}.{key}" if path else str(key)
+        yield from _check_arguments(value, path)
+    for key, child in value.items():
         if key in fields:
-            yield from _check(child, fields[key].type, below)
+            yield from _check(child, fields[key].type, (*path, key))
         else:
-            yield child.key_line, f"{below}: unknown key; {nearest(str(key), sorted(fields))}"
+            yield (*path, key), f"unknown key; {nearest(key, sorted(fields))}"
     for name, field in fields.items():
-        if field.required and name not in node.value:
-            yield node.line, f"{path}.{name}: missing"
+        if field.required and name not in value:
+            yield (*path, name), "missing"
 
 
-def _check_arguments(plugin: dict[str, Located], path: str) -> Iterator[Problem]:
+def _check_arguments(plugin: dict[str, Any], path: Path) -> Iterator[Problem]:
     """The ``args`` of a built-in plug-in; those of others are checked when they have been imported."""
     name, given = plugin.get("name"), plugin.get("args")
-    if name is None or given is None or not isinstance(given.value, dict):
+    if not isinstance(name, str) or not isinstance(given, dict):
         return
     from gangsched.runtime.arguments import ARGUMENTS  # noqa: PLC0415 - with numpy, and seldom needed
 
-    kind = ARGUMENTS.get(name.value) if isinstance(name.value, str) else None
+    kind = ARGUMENTS.get(name)
     if kind is not None:
-        yield from _check(given, inspect.type_info(kind), f"{path}.args")
+        yield from _check(given, inspect.type_info(kind), (*path, "args"))
 
 
-def _check_list(node: Located, kind: inspect.VarTupleType, path: str) -> Iterator[Problem]:
-    if not isinstance(node.value, list):
-        yield node.line, f"{path}: must be a list, not {_describe(node.value)}"
+def _check_list(value: Any, kind: inspect.VarTupleType, path: Path) -> Iterator[Problem]:
+    if not isinstance(value, list):
+        yield path, f"must be a list, not {_describe(value)}"
         return
-    if kind.min_length is not None and len(node.value) < kind.min_length:
-        yield node.line, f"{path}: must have at least {kind.min_length} item"
-    if kind.max_length is not None and len(node.value) > kind.max_length:
-        yield node.line, f"{path}: must have at most {kind.max_length} items"
-    for index, child in enumerate(node.value):
-        yield from _check(child, kind.item_type, f"{path}[{index}]")
+    if kind.min_length is not None and len(value) < kind.min_length:
+        yield path, f"must have at least {kind.min_length} item"
+    if kind.max_length is not None and len(value) > kind.max_length:
+        yield path, f"must have at most {kind.max_length} items"
+    for index, child in enumerate(value):
+        yield from _check(child, kind.item_type, (*path, index))
 
 
 def _scalar_problem(value: Any, kind: inspect.Type) -> str | None:
@@ -255,6 +262,16 @@ def _scalar_problem(value: Any, kind: inspect.Type) -> str | None:
         edge = "between" if kind.ge is not None else "above"
         return f"{said} is not {edge} {low:.12g} and {'at most ' if edge == 'above' else ''}{high:.12g}"
     return None
+
+
+def _dotted(path: Path) -> str:
+    """``a.b[0].c``, as messages call it."""
+    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path).removeprefix(".")
+
+
+def _parts(path: str) -> Path:
+    """The other way round."""
+    return tuple(name or int(index) for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path))
 
 
 def _describe(value: Any) -> str:

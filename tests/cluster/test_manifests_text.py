@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.cluster.manifests import InputError, load
-from gangsched.cluster.manifests.documents import MAX_ALIASED_VALUES
 from gangsched.core.events import (
     NamespaceChanged,
     NodeChanged,
 )
+from gangsched.documents import MAX_ALIASED_VALUES
 from tests.cluster.manifest_texts import POD, many, obj, pod, read, refusal
 
 

@@ -38,7 +38,7 @@ REFUSED = {
     ),
     "key given twice": (
         "queue:\n  backoffMax: 1s\n  backoffMax: 2s",
-        "f.yaml:5: backoffMax: is given twice; the first one is in line 4",
+        "f.yaml:5: the key 'backoffMax' is given twice in one mapping",
     ),
     "not one of the words": (
         "preemption: {gangMode: all}",
@@ -115,14 +115,14 @@ REFUSED = {
     ),
     "no YAML": (
         "http: [",
-        "f.yaml:3: is not YAML: while parsing a flow node expected the node content, but found '<stream end>'",
+        "f.yaml:4: is not YAML: did not find expected node content",
     ),
     "two documents": (
         "---\nhttp: {}",
-        "f.yaml:3: is not YAML: expected a single document in the stream but found another document",
+        "f.yaml:4: there is another document; one was expected",
     ),
-    "alias to itself": ("http: &a {port: *a}", "f.yaml:3: an alias refers to what contains it"),
-    "tag": ("http: !!python/object:os.system {}", "f.yaml:3: has a tag (tag:yaml.org,2002:python/object:os.system)"),
+    "alias to itself": ("http: &a {port: *a}", "f.yaml:3: the alias *a stands inside of what it names"),
+    "tag": ("http: !!python/object:os.system {}", "f.yaml:3: the tag !!python/object:os.system is not allowed"),
 }
 
 
@@ -174,14 +174,14 @@ def test_all_problems_are_told_at_once(text: str, problems: list[str]) -> None:
 
 def test_deep_nesting_is_an_error_of_the_file() -> None:
     """A file that nests too deeply for the parser is refused like any other bad file."""
-    with pytest.raises(config.ConfigurationError, match=r"^f\.yaml:1: is not YAML"):
+    with pytest.raises(config.ConfigurationError, match=r"^f\.yaml:3: is nested too deeply"):
         config.parse(HEAD + "http: " + "[" * 5000, "f.yaml")
 
 
 def test_many_aliases_are_an_error_of_the_file() -> None:
     """Aliases that multiply are refused before they fill the memory."""
     bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
-    with pytest.raises(config.ConfigurationError, match="more than 10000 values"):
+    with pytest.raises(config.ConfigurationError, match="aliases expand to more than 10000 values"):
         config.parse(HEAD + bomb, "f.yaml")
 
 

@@ -10,14 +10,13 @@ from typing import IO
 import msgspec
 
 from gangsched.cluster.manifests.admission import PriorityAdmission
-from gangsched.cluster.manifests.documents import documents
 from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
 from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
 from gangsched.cluster.manifests.kinds import COSCHEDULING, Workload
 from gangsched.cluster.manifests.missing import missing
 from gangsched.cluster.manifests.objects import Defaults, Found, objects
 from gangsched.cluster.manifests.overlay import Around
-from gangsched.cluster.manifests.sources import read
+from gangsched.cluster.manifests.sources import parsed, read
 from gangsched.cluster.manifests.storage import StorageAdmission
 from gangsched.core.events import (
     BudgetChanged,
@@ -80,7 +79,7 @@ def _load(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None, around: Aro
     places: dict[tuple[str, str, str, str], Place] = {}
     defaults = Defaults(around.namespace if around is not None else "default", itertools.count(1))
     for source in read(sources, stdin):
-        for document in documents(source):
+        for document in parsed(source):
             for each in objects(document, warnings, defaults):
                 meta = each.object.metadata
                 key = (each.kind.name, each.kind.group, meta.namespace, meta.name)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.cluster.manifests.documents import Document
 from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
 from gangsched.cluster.manifests.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, TEMPLATED, UNREAD, AnyObject, Kind
+from gangsched.documents import Document
 
 #: Of generateName, as the API server cuts it.
 _LONGEST_PREFIX = 58

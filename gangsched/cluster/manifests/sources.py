@@ -1,4 +1,4 @@
-"""From the arguments of ``-f`` to named texts."""
+"""From the arguments of ``-f`` to named texts, and to the documents in them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from gangsched.cluster.manifests.errors import InputError
+from gangsched.documents import Document, DocumentError, documents
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
@@ -37,6 +38,14 @@ def read(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None) -> Iterator[
             if real not in seen:
                 seen.add(real)
                 yield Source(str(path), _decoded(str(path), _read_file(path)))
+
+
+def parsed(source: Source) -> Iterator[Document]:
+    """The documents of a text. Raises :class:`InputError`."""
+    try:
+        yield from documents(source.text, source.name)
+    except DocumentError as error:
+        raise InputError(source.name, error.document, None, None, str(error)) from None
 
 
 def _files(source: str) -> list[Path]:

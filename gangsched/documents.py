@@ -1,4 +1,4 @@
-"""Texts into documents: YAML and JSON from people one does not know.
+"""Texts into documents: YAML and JSON from people one does not know, manifests and configuration alike.
 
 YAML is read event by event with an explicit stack, because what the library's loaders do with it is not what
 the API's tools do, and not safe for every input: here no tag makes an object, a timestamp stays text, a key
@@ -10,14 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import msgspec
 import yaml
-
-from gangsched.cluster.manifests.errors import InputError
-from gangsched.cluster.manifests.sources import Source
 
 #: Values that aliases may add to what is written out. Real manifests repeat a template or two.
 MAX_ALIASED_VALUES = 1_000_000
@@ -27,46 +24,85 @@ MAX_DEPTH = 200
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
-_TRUE = frozenset(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"))
-_FALSE = frozenset(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"))
+#: The truth values of YAML 1.2; those of YAML 1.1, which the API's own tools read, are more.
+_TRUTHS = {word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
+_TRUTHS_1_1 = _TRUTHS | {
+    form: word in {"yes", "on"}
+    for word in ("yes", "on", "no", "off")
+    for form in (word, word.capitalize(), word.upper())
+}
 _TAGGED: dict[str, type] = {_TAG + "int": int, _TAG + "float": float, _TAG + "bool": bool, _TAG + "null": type(None)}
-# YAML 1.1 without its base-60 numbers, as the API's own tools read it.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# YAML 1.1 without its base-60 numbers, as the API's own tools read it.
 _INT = re.compile(r"([-+]?)(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*\.[0-9_]*)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 
 
+class DocumentError(ValueError):
+    """Text that cannot be read as documents. ``document`` and ``line`` count from 1 and are None where nobody can say;
+    ``syntax`` says that it is not even YAML. ``str()`` has the place within the text and the ``message``.
+    """
+
+    def __init__(
+        self, document: int | None, message: str, at: tuple[int, int] | None = None, *, syntax: bool = False
+    ) -> None:
+        super().__init__(f"line {at[0]}, column {at[1]}: {message}" if at else message)
+        self.document = document
+        self.line = at[0] if at else None
+        self.message = message
+        self.syntax = syntax
+
+
 class Document(msgspec.Struct, frozen=True):
-    """One document: its number in the file, from 1, and its value (never None)."""
+    """One document: its file, its number in the file, from 1, its value (never None), and where things stand in it."""
 
     file: str
     number: int
     value: Any
+    first_line: int = 1
+    #: By identity of a mapping or list, and key or index; empty unless :func:`located`.
+    lines: Mapping[tuple[int, str | int], int] = {}
+
+    def line(self, path: tuple[str | int, ...]) -> int:
+        """The line of a value, where its key stands, or that of the nearest one above that is written down."""
+        line, value = self.first_line, self.value
+        for each in path:
+            found = self.lines.get((id(value), each))
+            if found is None:
+                break
+            line, value = found, value[each]
+        return line
 
 
-def documents(source: Source) -> Iterator[Document]:
-    """The documents of one text, without the empty ones. Raises :class:`InputError`."""
-    if source.text.lstrip()[:1] in ("{", "["):
-        found = _json(source)
+def documents(text: str, file: str) -> Iterator[Document]:
+    """The documents of one text, without the empty ones. What begins as JSON has to be JSON in a ``*.json`` file.
+
+    Raises :class:`DocumentError`.
+    """
+    if text.lstrip()[:1] in ("{", "["):
+        found = _json(text, file)
         if found is not None:
             yield from found
             return
-    yield from _yaml(source)
+    yield from _yaml(text, _Builder(file))
 
 
-def _refuse(source: Source, line: int, column: int, message: str, document: int | None = None) -> NoReturn:
-    raise InputError(source.name, document, None, None, f"line {line}, column {column}: {message}")
+def located(text: str, file: str, most_aliased: int) -> Iterator[Document]:
+    """As :func:`documents`, with the lines of all values, and with the truth values of YAML 1.2, where ``off`` is text;
+    aliases may add ``most_aliased`` values.
+    """
+    yield from _yaml(text, _Builder(file, _TRUTHS, most_aliased, {}))
 
 
 # --------------------------------------------------------------------------------------------------------------- JSON
 
 
-def _json(source: Source) -> list[Document] | None:
+def _json(text: str, file: str) -> list[Document] | None:
     """The JSON values of the text, one after the other, or None if it may be YAML that begins with a bracket."""
     decoder = json.JSONDecoder(
         object_pairs_hook=_unique, parse_int=_whole, parse_float=_fraction, parse_constant=_no_constant
     )
-    text, position = source.text, 0
+    position = 0
     out: list[Document] = []
     while position := _skip_space(text, position):
         number = len(out) + 1
@@ -75,21 +111,21 @@ def _json(source: Source) -> list[Document] | None:
             value, position = decoder.raw_decode(text, at)
         except _DuplicateKeyError as error:
             message = f"the key {error.args[0]!r} is given twice in one object"
-            raise InputError(source.name, number, None, None, message) from None
+            raise DocumentError(number, message) from None
         except json.JSONDecodeError as error:
-            if not source.name.endswith(".json"):
+            if not file.endswith(".json"):
                 return None
-            _refuse(source, error.lineno, error.colno, f"is not JSON: {error.msg}", number)
+            raise DocumentError(number, f"is not JSON: {error.msg}", (error.lineno, error.colno)) from None
         except RecursionError:
-            raise InputError(source.name, number, None, None, "is nested too deeply") from None
+            raise DocumentError(number, "is nested too deeply") from None
         if value is not None:
-            out.append(Document(source.name, number, value))
+            out.append(Document(file, number, value))
     escaped = _SURROGATE.search(text) is not None
     for document in out:
         if _too_deep(document.value):
-            raise InputError(source.name, document.number, None, None, "is nested too deeply")
+            raise DocumentError(document.number, "is nested too deeply")
         if escaped and not _is_unicode(document.value):
-            raise InputError(source.name, document.number, None, None, "has half of a surrogate pair in a string")
+            raise DocumentError(document.number, "has half of a surrogate pair in a string")
     return out
 
 
@@ -156,10 +192,9 @@ def _too_deep(value: Any) -> bool:
 # --------------------------------------------------------------------------------------------------------------- YAML
 
 
-def _yaml(source: Source) -> Iterator[Document]:
-    builder = _Builder(source)
+def _yaml(text: str, builder: _Builder) -> Iterator[Document]:
     try:
-        for event in yaml.parse(source.text, Loader=_LOADER):
+        for event in yaml.parse(text, Loader=_LOADER):
             if isinstance(event, yaml.DocumentEndEvent):
                 document = builder.finish()
                 if document is not None:
@@ -169,17 +204,16 @@ def _yaml(source: Source) -> Iterator[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = error.problem or error.context or "is not YAML"
-        if "cannot start any token" in what and mark is not None and _char(source.text, mark) == "\t":
+        if "cannot start any token" in what and mark is not None and _char(text, mark) == "\t":
             what = "a tab cannot indent YAML; use spaces"
-        if mark is None:
-            raise InputError(source.name, builder.current, None, None, what) from None
-        _refuse(source, mark.line + 1, mark.column + 1, what, builder.current)
+        at = (mark.line + 1, mark.column + 1) if mark is not None else None
+        raise DocumentError(builder.current, what, at, syntax=True) from None
     except yaml.reader.ReaderError as error:
         # libyaml counts in bytes and Python in characters; the first such character is the one in both.
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        at = source.text.find(chr(code))
-        line, column = source.text.count("\n", 0, at) + 1, at - source.text.rfind("\n", 0, at)
-        _refuse(source, line, column, f"the character U+{code:04X} is not allowed in YAML", builder.current)
+        place = text.find(chr(code))
+        at = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
+        raise DocumentError(builder.current, f"the character U+{code:04X} is not allowed in YAML", at) from None
 
 
 def _char(text: str, mark: Any) -> str:
@@ -191,15 +225,16 @@ def _char(text: str, mark: Any) -> str:
 class _Frame:
     """A list or mapping that is being built.
 
-    ``key`` waits for its value; ``merges`` says that it is the merge key. ``merged`` are the mappings that <<
-    named. ``size`` counts the values with all aliases written out.
+    ``key`` waits for its value, in ``key_line``; ``merges`` says that it is the merge key. ``merged`` are the mappings
+    that << named. ``size`` counts the values with all aliases written out. All begins in ``line``.
     """
 
-    __slots__ = ("anchor", "key", "merged", "merges", "size", "value")
+    __slots__ = ("anchor", "key", "key_line", "line", "merged", "merges", "size", "value")
 
-    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, line: int) -> None:
         self.value = value
         self.anchor = anchor
+        self.line = self.key_line = line
         self.key: str | None = None
         self.merges = False
         self.merged: list[dict[str, Any]] = []
@@ -209,9 +244,18 @@ class _Frame:
 class _Builder:
     """Makes the values of one stream out of its events."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(
+        self,
+        file: str,
+        truths: Mapping[str, bool] = _TRUTHS_1_1,
+        most_aliased: int = MAX_ALIASED_VALUES,
+        lines: dict[tuple[int, str | int], int] | None = None,
+    ) -> None:
         self.number = 0
-        self._source = source
+        self._file = file
+        self._truths = truths
+        self._most_aliased = most_aliased
+        self._lines = lines
         self._aliased = 0
         self._reset()
 
@@ -220,6 +264,7 @@ class _Builder:
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._open: set[str] = set()
         self._result: Any = None
+        self._first_line = 1
         self._inside = False
 
     @property
@@ -229,12 +274,12 @@ class _Builder:
 
     def finish(self) -> Document | None:
         """The document that has just ended; None if it was empty."""
-        value = self._result
+        value, line = self._result, self._first_line
         self._reset()
-        return None if value is None else Document(self._source.name, self.number, value)
+        return None if value is None else Document(self._file, self.number, value, line, self._lines or {})
 
     def take(self, event: Any) -> None:
-        """Take in one event. Raises :class:`InputError`."""
+        """Take in one event. Raises :class:`DocumentError`."""
         match event:
             case yaml.ScalarEvent():
                 self._scalar(event)
@@ -251,8 +296,7 @@ class _Builder:
                 self._inside = True
 
     def _refuse(self, event: Any, message: str) -> NoReturn:
-        mark = event.start_mark
-        _refuse(self._source, mark.line + 1, mark.column + 1, message, self.number)
+        raise DocumentError(self.number, message, (_line(event), event.start_mark.column + 1))
 
     def _begin(self, value: dict[str, Any] | list[Any], event: Any, tag: str) -> None:
         if event.tag not in (None, "!", _TAG + tag):
@@ -263,7 +307,7 @@ class _Builder:
             self._refuse(event, "a mapping key must be text, not a list or a mapping")
         if event.anchor:
             self._open.add(event.anchor)
-        self._stack.append(_Frame(value, event.anchor))
+        self._stack.append(_Frame(value, event.anchor, _line(event)))
 
     def _end(self, event: Any) -> None:
         frame = self._stack.pop()
@@ -274,7 +318,7 @@ class _Builder:
         if frame.anchor:
             self._open.discard(frame.anchor)
             self._anchors[frame.anchor] = (frame.value, frame.size)
-        self._add(frame.value, frame.size, event)
+        self._add(frame.value, frame.size, event, frame.line)
 
     def _alias(self, event: Any) -> None:
         if event.anchor in self._open:
@@ -283,14 +327,14 @@ class _Builder:
             self._refuse(event, f"the alias *{event.anchor} names nothing")
         value, size = self._anchors[event.anchor]
         self._aliased += size
-        if self._aliased > MAX_ALIASED_VALUES:
-            self._refuse(event, f"aliases expand to more than {MAX_ALIASED_VALUES} values")
+        if self._aliased > self._most_aliased:
+            self._refuse(event, f"aliases expand to more than {self._most_aliased} values")
         if self._wants_key():
             if not isinstance(value, str):
                 self._refuse(event, "a mapping key must be text")
             self._take_key(value, event, merges=False)
         else:
-            self._add(value, size, event)
+            self._add(value, size, event, _line(event))
 
     def _scalar(self, event: Any) -> None:
         if self._wants_key():
@@ -304,7 +348,7 @@ class _Builder:
         value = self._resolved(event)
         if event.anchor:
             self._anchors[event.anchor] = (value, 1)
-        self._add(value, 1, event)
+        self._add(value, 1, event, _line(event))
 
     def _wants_key(self) -> bool:
         return bool(self._stack) and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is None
@@ -313,15 +357,17 @@ class _Builder:
         frame = self._stack[-1]
         if key in frame.value and not merges:
             self._refuse(event, f"the key {_short(key)!r} is given twice in one mapping")
-        frame.key, frame.merges = key, merges
+        frame.key, frame.merges, frame.key_line = key, merges, _line(event)
 
-    def _add(self, value: Any, size: int, event: Any) -> None:
+    def _add(self, value: Any, size: int, event: Any, line: int) -> None:
         if not self._stack:
-            self._result = value
+            self._result, self._first_line = value, line
             return
         frame = self._stack[-1]
         frame.size += size
         if isinstance(frame.value, list):
+            if self._lines is not None:
+                self._lines[id(frame.value), len(frame.value)] = line
             frame.value.append(value)
             return
         key, frame.key = frame.key, None
@@ -332,19 +378,21 @@ class _Builder:
                 self._refuse(event, "<< merges mappings, nothing else")
             frame.merged += several
         else:
+            if self._lines is not None:
+                self._lines[id(frame.value), key] = frame.key_line
             frame.value[key] = value
 
     def _resolved(self, event: Any) -> Any:
         text: str = event.value
         tag = event.tag
         if tag in (None, "!"):
-            return plain_scalar(text) if event.implicit[0] and tag is None else text
+            return _plain(text, self._truths) if event.implicit[0] and tag is None else text
         if tag == _TAG + "str":
             return text
         wanted = _TAGGED.get(tag)
         if wanted is None:
             self._refuse(event, f"the tag {_short(tag)} is not allowed")
-        value = plain_scalar(text)
+        value = _plain(text, self._truths)
         if wanted is float and type(value) is int:
             value = float(value)
         if type(value) is not wanted:
@@ -352,14 +400,16 @@ class _Builder:
         return value
 
 
-def plain_scalar(text: str) -> str | int | float | bool | None:
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+def _plain(text: str, truths: Mapping[str, bool]) -> str | int | float | bool | None:
     """What an unquoted scalar means: null, a truth value, a number, else the text itself."""
     if text in _NULLS:
         return None
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
+    if text in truths:
+        return truths[text]
     if match := _INT.fullmatch(text):
         sign, digits = match.groups()
         digits = digits.replace("_", "")
