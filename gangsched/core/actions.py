@@ -2,13 +2,15 @@
 
 Every write names the UID it means, is safe to repeat, and is answered by one
 :class:`~gangsched.core.events.WriteDone` with its ``id`` unless stated otherwise. The adapter may run writes
-in parallel, but writes to the same pod take effect in the order in which they were asked for; what must come after
-something else is only asked for when that has been answered.
+in parallel, but writes to the same pod take effect in the order in which they were asked for, and one that has not been
+sent is answered ``outdated`` when its opposite is asked for; what must come after something else is only asked for when
+that has been answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType, UnionType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -170,12 +172,12 @@ class SelectNode(_Action, frozen=True):
     node: str
 
 
-class Recall(_Action, frozen=True):
-    """These removals and suspensions (ids) are not wanted any more: what has not been sent is not, and what has is not
+class Spare(_Action, frozen=True):
+    """No removal of this pod, or suspension of this Job, is wanted: what has not been sent is not, and what has is not
     repeated. This one has no answer; each of those has its own, ``outdated`` if it can have had no effect.
     """
 
-    ids: tuple[int, ...]
+    pod: PodRef
 
 
 class SetCondition(_Action, frozen=True):
@@ -248,7 +250,20 @@ Write: TypeAlias = PodWrite | VolumeWrite | JobWrite
 Removal: TypeAlias = Remove | SuspendJob
 #: What is a request of its own.
 Sent: TypeAlias = Write | SetCondition | Report | GangStatus
-Action: TypeAlias = Sent | Recall
+Action: TypeAlias = Sent | Spare
+
+_OVERRULED: Mapping[type[Action], type[Any] | UnionType] = {
+    Spare: Removal,
+    Mark: Unmark,
+    Unmark: Mark,
+    Nominate: WithdrawNomination,
+    WithdrawNomination: Nominate,
+}
+
+
+def overruled_by(action: Action) -> type[Any] | UnionType:
+    """The kind of write to the same object that need not be sent any more once this has been asked for."""
+    return _OVERRULED.get(type(action), NoneType)
 
 
 def pod_reference(pod: PodRef) -> tuple[str, str, str, str, str]:

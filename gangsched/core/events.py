@@ -226,7 +226,8 @@ class Outcome(enum.StrEnum):
     GONE = "gone"  # 404, or the UID is another pod's
     CONFLICT = "conflict"  # 409: the state is not what the write assumed, such as a pod that is already bound
     # Not sent, or without any effect, and not wanted any more: a binding to a node to which others, told by now, have
-    # bound pods since, or a removal that has been recalled.
+    # bound pods since, or whose opposite has been asked for since, such as
+    # a removal of a pod that is to be spared.
     OUTDATED = "outdated"
     REFUSED = "refused"  # 400/403/422: retrying will not help
     BLOCKED = "blocked"  # 429 from the eviction subresource: a budget forbids it

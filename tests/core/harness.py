@@ -14,16 +14,18 @@ from gangsched.core.actions import (
     BindVolume,
     Mark,
     Nominate,
-    Recall,
+    PodWrite,
     Remove,
     Report,
     ResumeJob,
     SelectNode,
     SetCondition,
+    Spare,
     SuspendJob,
     Unmark,
     WithdrawNomination,
     Write,
+    overruled_by,
 )
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, Outcome
@@ -101,7 +103,7 @@ class Cluster:
 
     Victims take their grace period: they stay until :meth:`leave` (or :meth:`run` with ``patient=False``).
     ``judge`` may make writes fail; ``slow`` says which are not carried out before :meth:`answer` (nor are
-    later writes to the same pod), and ``sent`` that these have left and cannot be recalled; ``log`` has every
+    later writes to the same pod), and ``sent`` that these have left, and nothing overrules them; ``log`` has every
     action in the order in which it was asked for.
     """
 
@@ -244,8 +246,8 @@ class Cluster:
                 action.pod.uid,
                 scheduled_condition=Condition("False", action.reason, action.message),
             )
-        if isinstance(action, Recall) and not self.sent:
-            self._recall(action)
+        if isinstance(action, PodWrite | Spare) and not self.sent:
+            self._overrule(action)
         if not isinstance(action, Write):
             return
         if self.slow(action) or any(w.pod.uid == action.pod.uid for w in self.waiting):
@@ -253,10 +255,10 @@ class Cluster:
         else:
             self._write(action)
 
-    def _recall(self, action: Recall) -> None:
-        recalled = [w for w in self.waiting if w.id in action.ids]
-        self.waiting = [w for w in self.waiting if w not in recalled]
-        self._events += [ev.WriteDone(write.id, Outcome.OUTDATED, "recalled") for write in recalled]
+    def _overrule(self, by: PodWrite | Spare) -> None:
+        overruled = [w for w in self.waiting if w.pod.uid == by.pod.uid and isinstance(w, overruled_by(by))]
+        self.waiting = [w for w in self.waiting if w not in overruled]
+        self._events += [ev.WriteDone(write.id, Outcome.OUTDATED, "not wanted any more") for write in overruled]
 
     def _write(self, action: Write) -> None:
         judged = self.judge(action)

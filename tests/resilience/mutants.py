@@ -109,7 +109,7 @@ _INBOX = "gangsched/cluster/kube/inbox.py"
 _LEASE = "gangsched/cluster/kube/lease.py"
 _POOL = "gangsched/http/pool.py"
 _PROXIED = "gangsched/cluster/kube/proxied.py"
-_RECALLS = "gangsched/cluster/kube/recalls.py"
+_QUEUE = "gangsched/cluster/kube/queue.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _FOLLOWING = "gangsched/core/lifecycle/following.py"
 _HEALING = "gangsched/core/lifecycle/healing.py"
@@ -195,9 +195,9 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a removal leaves although it has been recalled",
-        ((_RECALLS, "removal is not None and removal.recalled.is_set()", "removal is True"),),
-        ("tests/cluster/kube/test_recall.py::test_what_was_told_to_come_later_is_not_repeated",),
+        "a removal leaves although its pod is to be spared",
+        ((_QUEUE, "                sent.unwanted.set()\n", "                pass\n"),),
+        ("tests/cluster/kube/test_spared.py::test_what_was_told_to_come_later_is_not_repeated",),
     ),
     Mutant(
         "removals of a plan that was given up go on",

@@ -11,12 +11,12 @@ from gangsched.core.actions import (
     Mark,
     Nominate,
     PodRef,
-    Recall,
     Remove,
     Report,
     ResumeJob,
     SelectNode,
     SetCondition,
+    Spare,
     SuspendJob,
     Unmark,
     WithdrawNomination,
@@ -30,8 +30,6 @@ def told(action: Action) -> tuple[str, dict[str, str]]:
         return _line("write an Event on", f"{kind} {namespace}/{name}", reason=action.reason, note=action.note)
     if isinstance(action, GangStatus):
         return _line("update the status of", f"group {action.namespace}/{action.name}")
-    if isinstance(action, Recall):
-        return _line("recall", "removals", count=str(len(action.ids)))
     target = _object(action.pod)
     match action:
         case Bind(node=node):
@@ -46,6 +44,8 @@ def told(action: Action) -> tuple[str, dict[str, str]]:
             return _line("unmark", target, why=why)
         case Remove(evict=evict):
             return _line("evict" if evict else "delete", target)
+        case Spare():
+            return _line("spare", target)
         case SuspendJob(preemptor=preemptor, plan=plan):
             return _line("suspend", target, preemptor=preemptor, plan=plan)
         case ResumeJob():

@@ -1,14 +1,32 @@
-"""What became of a write to a pod or a volume that failed: the object itself knows."""
+"""What a write rests on, and what became of one that failed: the object itself knows."""
 
 from __future__ import annotations
 
 import msgspec
 
-from gangsched.cluster.kube.bodies import claim_path, pod_path, volume_path
+from gangsched.cluster.kube.bodies import (
+    Request,
+    claim_path,
+    job_request,
+    pod_path,
+    remove_request,
+    volume_path,
+)
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
-from gangsched.cluster.kube.jobs import Verdict
+from gangsched.cluster.kube.jobs import Verdict, look_at_job, read_job, writes_templates
 from gangsched.cluster.kube.marks import Marks, seen_pod
-from gangsched.core.actions import Bind, BindVolume, Remove, Report, SelectNode, SetCondition, Write
+from gangsched.cluster.kube.queue import Sendable
+from gangsched.core.actions import (
+    Bind,
+    BindVolume,
+    Remove,
+    Report,
+    ResumeJob,
+    SelectNode,
+    SetCondition,
+    SuspendJob,
+    Write,
+)
 from gangsched.core.events import Outcome
 from gangsched.model import wire_volumes
 from gangsched.model.convert_volumes import SELECTED_NODE
@@ -27,8 +45,36 @@ class Verdicts:
         self._marks = marks
         self._timeout_seconds = timeout_seconds
 
-    async def judge(self, action: Write | SetCondition | Report, error: ApiError) -> Verdict | None:
-        """The outcome that an error means for this action; None when it should be tried again."""
+    async def prepared(self, action: Remove | ResumeJob) -> tuple[Request | None, Verdict | None]:
+        """The request for an action that may rest on what the server has now, or what comes of it without one; neither
+        when that could not be read. Raises :class:`ApiError` and :class:`UnreachableError`.
+        """
+        if isinstance(action, ResumeJob):
+            wanted = action.templates is not None
+            found = await read_job(self._client, self._timeout_seconds, action.job) if wanted else None
+            return job_request(action, action.version, found), None
+        if action.mark and not self._marks.version(action.pod):
+            await self._client.bucket.take()
+            verdict = await self.look(action, 0, "nothing is known of its mark")
+            if verdict is not None or not self._marks.version(action.pod):
+                return None, verdict
+        return remove_request(action, self._marks.version(action.pod) if action.mark else ""), None
+
+    async def judge(
+        self, action: Sendable, request: Request | None, error: ApiError
+    ) -> tuple[Verdict | None, Request | None]:
+        """The outcome that an error means for this action; None when it should be tried again. Then with this request,
+        or with one that is made anew.
+        """
+        if request is not None and isinstance(action, SuspendJob | ResumeJob):
+            refused = (403, 409, 422) if writes_templates(request) else (409, 422)
+            if error.status in refused:
+                return await look_at_job(self._client, self._timeout_seconds, action, request, error)
+        if error.status == 409 and isinstance(action, Remove):
+            self._marks.forget(action.pod)  # it is not in this version any more
+        return await self._outcome(action, error), next_request(action, request)
+
+    async def _outcome(self, action: Sendable, error: ApiError) -> Verdict | None:
         status, message = error.status, error.message
         if isinstance(action, Report):
             if status == 409:
@@ -52,7 +98,7 @@ class Verdicts:
             return None
         return Outcome.REFUSED, message
 
-    async def unanswered(self, action: Write | SetCondition | Report) -> Verdict | None:
+    async def unanswered(self, action: Sendable) -> Verdict | None:
         """No answer came in time; usually repeating the write tells, but not for an eviction.
 
         Of an eviction that means another pod the API server repeats the conflict itself, longer than we wait.
@@ -107,3 +153,8 @@ class Verdicts:
         if uid != wanted:
             return Outcome.GONE, message
         return (Outcome.OK, "") if done else (Outcome.CONFLICT, message)
+
+
+def next_request(action: Sendable, request: Request | None) -> Request | None:
+    """What is sent after an attempt that has not succeeded. A victim may be in another version by then."""
+    return None if isinstance(action, Remove) and action.mark else request

@@ -11,37 +11,17 @@ from typing import NamedTuple
 
 import structlog
 
-from gangsched.cluster.kube.bodies import (
-    Request,
-    job_request,
-    mark_request,
-    remove_request,
-    report_request,
-    write_request,
-)
+from gangsched.cluster.kube.bodies import Request, mark_request, report_request, write_request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
-from gangsched.cluster.kube.jobs import Verdict, left_out, look_at_job, read_job, writes_templates
-from gangsched.cluster.kube.lanes import Item, Lanes
+from gangsched.cluster.kube.jobs import Verdict, left_out
 from gangsched.cluster.kube.marks import Marks
-from gangsched.cluster.kube.recalls import RECALLED, Recalls
+from gangsched.cluster.kube.queue import Item, Lane, Sendable, WriteQueue
 from gangsched.cluster.kube.retry import Backoff, Window
 from gangsched.cluster.kube.tasks import end
-from gangsched.cluster.kube.verdicts import Verdicts
-from gangsched.core.actions import (
-    Action,
-    Bind,
-    GangStatus,
-    PodRef,
-    Recall,
-    Remove,
-    Report,
-    ResumeJob,
-    SetCondition,
-    SuspendJob,
-    Write,
-)
+from gangsched.cluster.kube.verdicts import Verdicts, next_request
+from gangsched.core.actions import Action, Bind, GangStatus, Remove, Report, ResumeJob, SetCondition
 from gangsched.core.events import Event, Outcome, WriteDone
 
 _log = structlog.get_logger(__name__)
@@ -51,6 +31,7 @@ MIN_ATTEMPT_SECONDS = 0.05
 #: What people read is not worth long retries.
 LOW_TOTAL_SECONDS = 5.0
 NOT_LEADING = "not the leader (any more)"
+UNWANTED = "it is not wanted any more"
 
 
 class WriteSettings(NamedTuple):
@@ -103,7 +84,7 @@ class Writer:
         self._on_gang_status = on_gang_status
         self._settings = settings or WriteSettings()
         self._observe = observe
-        self._lanes = Lanes(
+        self._queue = WriteQueue(
             low_in_flight=max(1, self._settings.in_flight // 3),
             busy_writes=self._settings.in_flight // 4,
             calm_seconds=self._settings.calm_seconds,
@@ -115,7 +96,6 @@ class Writer:
         self._sending: set[asyncio.Task[None]] = set()
         self._answers: list[Event] = []
         self._reported_drops: dict[str, int] = {}
-        self._recalls = Recalls()
         self._marks = marks if marks is not None else Marks()
         self._verdicts = Verdicts(client, self._marks, self._settings.timeout_seconds)
 
@@ -125,32 +105,19 @@ class Writer:
         """Queue these actions, decided when so many events had been taken in. Call on the event loop."""
         started = time.monotonic()
         for action in actions:
-            match action:
-                case Recall(ids=ids):
-                    self._recall(ids)
-                case GangStatus():
-                    if self._on_gang_status is not None:
-                        self._on_gang_status(action)
-                case SetCondition():
-                    self._lanes.put_condition(action, started)
-                case Report():
-                    self._lanes.put_report(action, started)
-                case _:
-                    self._lanes.put_write(action, started, known)
+            if not isinstance(action, GangStatus):
+                for item in self._queue.put(action, started, known):
+                    self._answered(item, Outcome.OUTDATED, UNWANTED)
+            elif self._on_gang_status is not None:
+                self._on_gang_status(action)
         self._changed.set()
-        self._note_lanes()
+        self._note_queue()
 
-    def _recall(self, ids: Sequence[int]) -> None:
-        """These removals are not to be sent any more; what waits is answered at once."""
-        self._recalls.recall(ids)
-        for item in self._lanes.recall(set(ids)):
-            self._answered(item, Outcome.OUTDATED, RECALLED)
-
-    def _note_lanes(self) -> None:
-        """Measure what waits, and what the lanes have dropped since the last time."""
-        self._observe("writes_waiting", self._lanes.writes_waiting, {"lane": "write"})
-        self._observe("writes_waiting", self._lanes.low_waiting, {"lane": "low"})
-        for reason, count in self._lanes.dropped.items():
+    def _note_queue(self) -> None:
+        """Measure what waits, and what has been dropped since the last time."""
+        self._observe("writes_waiting", self._queue.writes_waiting, {"lane": "write"})
+        self._observe("writes_waiting", self._queue.low_waiting, {"lane": "low"})
+        for reason, count in self._queue.dropped.items():
             if new := count - self._reported_drops.get(reason, 0):
                 self._observe("reports_dropped", new, {"reason": reason})
                 self._reported_drops[reason] = count
@@ -162,7 +129,7 @@ class Writer:
     @property
     def idle(self) -> bool:
         """True when nothing waits and nothing is on its way."""
-        return not len(self._lanes) and not self._sending
+        return not len(self._queue) and not self._sending
 
     async def drain(self, seconds: float) -> bool:
         """Wait until everything has been answered, at most so long; what is left then is cancelled. True: nothing was
@@ -174,12 +141,12 @@ class Writer:
         """
         if await self._idle_within(seconds / 2):
             return True
-        dropped = self._lanes.low_waiting
-        left = self._lanes.clear()
-        self._note_lanes()
+        dropped = self._queue.low_waiting
+        left = self._queue.clear()
+        self._note_queue()
         over = await self._idle_within(seconds / 2)
-        dropped += self._lanes.low_in_flight
-        on_their_way = len(self._sending) - self._lanes.low_in_flight
+        dropped += self._queue.low_in_flight
+        on_their_way = len(self._sending) - self._queue.low_in_flight
         _log.warning("writes were cancelled", waiting=len(left), on_their_way=on_their_way, reports_dropped=dropped)
         if not over:
             await asyncio.sleep(0)  # a task that is cancelled before it has begun does not answer
@@ -200,17 +167,16 @@ class Writer:
         """Send what is submitted until cancelled."""
         has_token = False
         while True:
-            if not len(self._lanes) or len(self._sending) >= self._window.size:
+            if not len(self._queue) or len(self._sending) >= self._window.size:
                 await self._wait()
             elif not has_token:
                 # The token comes first, so that what is most urgent is chosen when it can really be sent.
                 await self._client.bucket.take()
                 has_token = True
-            elif (item := self._lanes.take(now := time.monotonic())) is None:
-                await self._wait(self._lanes.ready_in(now))
+            elif (item := self._queue.take(now := time.monotonic())) is None:
+                await self._wait(self._queue.ready_in(now))
             else:
                 has_token = False
-                self._recalls.begin(item.action)
                 task = asyncio.create_task(self._carry_out(item))
                 self._sending.add(task)
                 task.add_done_callback(self._finished)
@@ -236,14 +202,13 @@ class Writer:
         try:
             outcome, message = await self._send(item)
         finally:
-            self._lanes.done(item, time.monotonic())
+            self._queue.done(item, time.monotonic())
             self._answered(item, outcome, message)
 
     def _answered(self, item: Item, outcome: Outcome, message: str) -> None:
         action = item.action
         if isinstance(action, Bind) and outcome not in (Outcome.OK, Outcome.TRANSIENT):
             self._foreign.failed(action)
-        self._recalls.end(action)
         kind = type(action).__name__
         self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
         if not isinstance(action, SetCondition | Report):
@@ -266,86 +231,65 @@ class Writer:
 
     async def _send(self, item: Item) -> Verdict:
         """One action until it has an outcome. A repeated write meets its own result, so repeating is safe."""
-        action = item.action
-        request: Request | None
-        if isinstance(action, Report):
-            request = report_request(action, self._controller, self._instance, self._now())
-        elif _rests_on_what_is_there(action):
-            request = None
-        else:
-            request = write_request(action, self._now())
-        low = item.lane != "write"
+        action, request = item.action, None
+        low = item.lane is not Lane.WRITE
         until = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
         backoff = Backoff(max_seconds=2.0)
-        unsure = False  # whether an earlier attempt has taken effect
-        removal = self._recalls.of(action)
-        while True:
-            retry_after, problem = None, "what it rests on could not be read"
-            if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
-                return Outcome.TRANSIENT, NOT_LEADING
-            if news := self._news(item):
-                return self._given_up(item, news)
-            began, unsure_before = time.monotonic(), removal is not None and removal.unsure
-            verdict: Verdict | None = None
+        while (no := self._not_to_be_sent(item)) is None:
+            verdict, retry_after, problem = None, None, "what it rests on could not be read"
             try:
                 if request is None:
                     request, verdict = await self._prepared(action)
                 if request is not None:
-                    self._marks.written(action, await self._attempt(request, item))
-                    verdict = (Outcome.OK, left_out(action, request))
-                    self._window.answered(time.monotonic() - began, too_many=False)
+                    verdict = await self._attempted(item, request)
             except ApiError as error:
-                refused = error.status == 429 and "DisruptionBudget" not in error.causes
-                if refused and isinstance(action, Bind) and not unsure:
-                    self._foreign.failed(action)
-                unsure = unsure or (error.transient and not refused)
-                if removal is not None and (refused or not error.transient):
-                    removal.unsure = unsure_before
-                self._window.answered(time.monotonic() - began, too_many=refused)
-                refused_by = (403, 409, 422) if request is not None and writes_templates(request) else (409, 422)
-                if request is not None and error.status in refused_by and isinstance(action, SuspendJob | ResumeJob):
-                    problem = str(error)
-                    verdict, request = await look_at_job(
-                        self._client, self._settings.timeout_seconds, action, request, error
-                    )
-                else:
-                    retry_after, problem = error.retry_after_seconds, str(error)
-                    if error.status == 409 and isinstance(action, Remove):
-                        self._marks.forget(action.pod)  # it is not in this version any more
-                    verdict = await self._verdicts.judge(action, error)
+                retry_after, problem = error.retry_after_seconds, str(error)
+                verdict, request = await self._verdicts.judge(action, request, error)
             except UnreachableError as error:
-                unsure = True
-                self._window.answered(time.monotonic() - began, too_many=False)
-                if news := self._news(item):
-                    return self._given_up(item, news)
+                if (no := self._not_to_be_sent(item)) is not None:
+                    return no
                 verdict, problem = await self._verdicts.unanswered(action), str(error)
+                request = next_request(action, request)
             if verdict is not None:
                 if verdict[0] is Outcome.OK and isinstance(action, Remove) and action.evict and action.mark:
                     await self._restore_mark(action)
                 return verdict
-            if isinstance(action, Remove) and action.mark:
-                request = None  # it may be in another version by now
             delay = backoff.next_seconds(retry_after)
             if time.monotonic() + delay >= until:
                 return Outcome.TRANSIENT, problem
-            await self._recalls.pause(action, delay)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await item.unwanted.wait()
             if not self._news(item):
                 await self._client.bucket.take()
+        return no
 
-    async def _prepared(self, action: Write | SetCondition | Report) -> tuple[Request | None, Verdict | None]:
-        """The request for an action that rests on what the server has now, or what comes of it without one; neither
-        when that could not be read. Raises :class:`ApiError` and :class:`UnreachableError`.
+    async def _prepared(self, action: Sendable) -> tuple[Request | None, Verdict | None]:
+        """The request for an action, or what comes of it without one; neither when what it rests on could not be read.
+        Raises :class:`ApiError` and :class:`UnreachableError`.
         """
-        if isinstance(action, ResumeJob):
-            found = await read_job(self._client, self._settings.timeout_seconds, action.job)
-            return job_request(action, action.version, found), None
-        assert isinstance(action, Remove)
-        if not self._marks.version(action.pod):
-            await self._client.bucket.take()
-            verdict = await self._verdicts.look(action, 0, "nothing is known of its mark")
-            if verdict is not None or not self._marks.version(action.pod):
-                return None, verdict
-        return remove_request(action, self._marks.version(action.pod)), None
+        if isinstance(action, Report):
+            return report_request(action, self._controller, self._instance, self._now()), None
+        if isinstance(action, Remove | ResumeJob):
+            return await self._verdicts.prepared(action)
+        return write_request(action, self._now()), None
+
+    async def _attempted(self, item: Item, request: Request) -> Verdict:
+        """What comes of an attempt that succeeds. Raises :class:`ApiError` and :class:`UnreachableError`."""
+        action, began, unsure, too_many = item.action, time.monotonic(), item.unsure, False
+        try:
+            body = await self._attempt(request, item)
+        except ApiError as error:
+            too_many = error.status == 429 and "DisruptionBudget" not in error.causes
+            if too_many or not error.transient:  # this attempt has had no effect
+                item.unsure = unsure
+                if isinstance(action, Bind) and not unsure:
+                    self._foreign.failed(action)
+            raise
+        finally:
+            self._window.answered(time.monotonic() - began, too_many=too_many)
+        self._marks.written(action, body)
+        return Outcome.OK, left_out(action, request)
 
     async def _attempt(self, request: Request, item: Item | None = None) -> bytes:
         now = time.monotonic()
@@ -361,20 +305,24 @@ class Writer:
             fence=self._fence if item is None else lambda: self._may_leave_until(item, now + seconds),
         )
 
+    # -- may it still be sent? -----------------------------------------------------------------------------
+
     def _news(self, item: Item) -> str:
-        """Why a binding rests on what is not so any more, or a removal is not wanted, in words; else empty."""
-        if self._recalls.recalled(item.action):
-            return RECALLED
+        """Why a write is not wanted any more, or rests on what is not so any more, in words; else empty."""
+        if item.unwanted.is_set():
+            return UNWANTED
         return self._foreign.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
 
-    def _given_up(self, item: Item, news: str) -> tuple[Outcome, str]:
-        """What is said of a write that is not sent (again) because of this. A removal that was may be under way."""
-        removal = self._recalls.of(item.action)
-        return Outcome.TRANSIENT if removal is not None and removal.unsure else Outcome.OUTDATED, news
+    def _not_to_be_sent(self, item: Item) -> Verdict | None:
+        """What is said of a write that is not to be sent (again) by now. One that was may have taken effect."""
+        if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
+            return Outcome.TRANSIENT, NOT_LEADING
+        news = self._news(item)
+        return (Outcome.TRANSIENT if item.unsure else Outcome.OUTDATED, news) if news else None
 
     def _may_leave_until(self, item: Item, end: float) -> float:
         """The fence, or the attempt's ``end`` if that is earlier, asked as the bytes of a write are about to leave:
-        never, if a binding has been overtaken or a removal recalled while it waited for its connection. From here to
+        never, if it is not wanted any more or has been overtaken while it waited for its connection. From here to
         the handing over of the bytes the loop does nothing else, so what the watch brings later comes after the write.
         """
         until = min(end, self._fence())
@@ -382,23 +330,14 @@ class Writer:
             return until
         if self._news(item):
             return -math.inf
+        item.unsure = True
         if isinstance(item.action, Bind):
             self._foreign.leaves(item.action)
-        elif (removal := self._recalls.of(item.action)) is not None:
-            removal.unsure = True
         return until
 
     async def _restore_mark(self, action: Remove) -> None:
         """An eviction writes a DisruptionTarget of its own over ours; put ours back while the pod still exists."""
-        pod: PodRef = action.pod
         try:
-            await self._attempt(mark_request(pod, action.mark, self._now(), action.reason))
+            await self._attempt(mark_request(action.pod, action.mark, self._now(), action.reason))
         except (ApiError, UnreachableError) as error:
-            _log.debug("the mark was not restored", pod=pod.key, error=str(error))
-
-
-def _rests_on_what_is_there(action: Write | SetCondition | Report) -> bool:
-    """Is the request not known from the action alone? It may depend on what templates of a Job are, or on a mark."""
-    return (isinstance(action, ResumeJob) and action.templates is not None) or (
-        isinstance(action, Remove) and bool(action.mark)
-    )
+            _log.debug("the mark was not restored", pod=action.pod.key, error=str(error))

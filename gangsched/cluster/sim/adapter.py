@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from gangsched.cluster.sim.store import describe
 from gangsched.cluster.sim.world import World
-from gangsched.core.actions import Action, GangStatus, Recall, Removal, Report, Sent
+from gangsched.core.actions import Action, GangStatus, Removal, Report, Sent, Spare, Write, overruled_by
 from gangsched.core.events import Event, LeadershipChanged, ServerClock, Synced, WriteDone
 
 #: How long a simulation goes on when nothing else is said.
@@ -44,8 +45,8 @@ class SimCluster:
         self._connected = True
         self._lose_writes = False
         self._last_of_kind: dict[str, float] = {}
-        self._busy: dict[str, deque[Sent]] = {}
-        self._removals: dict[int, Callable[[], None]] = {}
+        self._lines: dict[str, deque[Sent]] = {}  # by UID; the first of each is on its way
+        self._spared: set[int] = set()  # removals on their way that are not wanted any more
         self._idle_calls = 0
         self._last_call_at = world.clock.now
         world.store.subscribe(self._watch)
@@ -78,45 +79,41 @@ class SimCluster:
 
     def submit(self, actions: Sequence[Action]) -> None:
         """Start these actions. Those on one pod follow each other, as they do on a real cluster: each is sent when the
-        one before has been answered.
+        one before has been answered, unless it has been overruled by then.
         """
         for action in actions:
-            if isinstance(action, Recall):
-                self._recall(action)
+            if isinstance(action, Report | GangStatus):
+                self.world.api.submit(action, self._answer, lambda: self._lose_writes)
                 continue
-            uid = "" if isinstance(action, Report | GangStatus) else action.pod.uid
-            if uid in self._busy:
-                self._busy[uid].append(action)
-            else:
-                self._send(action, uid)
+            line = self._lines.setdefault(action.pod.uid, deque())
+            self._overrule(action, line)
+            if not isinstance(action, Spare):
+                line.append(action)
+            if len(line) == 1 and action is line[0]:
+                self._send(action, line)
 
-    def _send(self, action: Sent, uid: str) -> None:
-        if uid:
-            self._busy[uid] = deque()
-        recall = self.world.api.submit(action, self._answer, lambda: self._lose_writes, lambda: self._sent(action, uid))
-        if isinstance(action, Removal):
-            self._removals[action.id] = recall
-
-    def _recall(self, action: Recall) -> None:
-        """Removals that have not been sent are not sent any more."""
-        for action_id in action.ids:
-            if (recall := self._removals.get(action_id)) is not None:
-                recall()
-        for uid, waiting in self._busy.items():
-            for late in [each for each in waiting if isinstance(each, Removal) and each.id in action.ids]:
-                self._busy[uid].remove(late)
-                verdict = self.world.api.recalled(late)
+    def _overrule(self, by: Sent | Spare, line: deque[Sent]) -> None:
+        """What has not been sent is not sent any more if its opposite is wanted now."""
+        if isinstance(by, Spare) and line and isinstance(line[0], Removal):
+            self._spared.add(line[0].id)
+        for late in [each for each in islice(line, 1, None) if isinstance(each, overruled_by(by))]:
+            line.remove(late)
+            verdict = self.world.api.not_sent(late)
+            if isinstance(late, Write):
                 self._answer(WriteDone(late.id, verdict.outcome, verdict.message))
 
-    def _sent(self, action: Sent, uid: str) -> None:
-        """A write to this pod is over: the next one may go, unless its sender has died."""
-        if isinstance(action, Removal):
-            self._removals.pop(action.id, None)
-        waiting = self._busy.pop(uid, None)
-        if waiting and self._connected:
-            following = waiting.popleft()
-            self._send(following, uid)
-            self._busy[uid].extend(waiting)
+    def _send(self, action: Sent, line: deque[Sent]) -> None:
+        """Send the first of a line."""
+
+        def over() -> None:
+            line.popleft()
+            if line and self._connected:  # else its sender has died
+                self._send(line[0], line)
+
+        def wanted() -> bool:
+            return not (isinstance(action, Removal) and action.id in self._spared)
+
+        self.world.api.submit(action, self._answer, lambda: self._lose_writes, over, wanted)
 
     def close(self, *, lose_writes: bool = False) -> None:
         """End the connection. With ``lose_writes`` what has not reached the server by now never will."""

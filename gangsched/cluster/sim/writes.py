@@ -89,28 +89,24 @@ class ApiServer:
         answer: Answer,
         lost: Callable[[], bool] = lambda: False,
         over: Callable[[], None] = lambda: None,
-    ) -> Callable[[], None]:
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Start one action; ``answer`` is called when its outcome has come back, for those that are answered, and
         ``over`` for all.
 
-        ``lost`` is asked when it reaches the server: True if its sender has died on the way, and nothing arrives.
-        Returns what recalls a removal: as long as it has not left, since it is late, it is not sent any more.
+        ``wanted`` is asked as it leaves, which may be late, and ``lost`` when it reaches the server: True if its sender
+        has died on the way, and nothing arrives.
         """
         fault = self._faults.write(action)
         self.in_flight += 1
-        leaves_at = self._clock.now + fault.delay_seconds
-        recalled = False
 
-        def recall() -> None:
-            nonlocal recalled
-            if not recalled and self._clock.now <= leaves_at:
-                recalled = True
-                outcome = self.recalled(action)
-                self._clock.after(0.0, lambda: done(outcome))
+        def leave() -> None:
+            if wanted():
+                self._clock.after(self._timing.write_seconds, arrive)
+            else:
+                done(self.not_sent(action))
 
         def arrive() -> None:
-            if recalled:
-                return
             if lost():
                 self.in_flight -= 1
                 return
@@ -131,12 +127,14 @@ class ApiServer:
                 answer(WriteDone(action.id, outcome.outcome, outcome.message))
             over()
 
-        self._clock.after(self._timing.write_seconds + fault.delay_seconds, arrive)
-        return recall
+        if fault.delay_seconds:
+            self._clock.after(fault.delay_seconds, leave)
+        else:
+            leave()
 
-    def recalled(self, action: Sent) -> Verdict:
+    def not_sent(self, action: Sent) -> Verdict:
         """An action that is not sent after all."""
-        outcome = Verdict(Outcome.OUTDATED, "recalled before it was sent")
+        outcome = Verdict(Outcome.OUTDATED, "not wanted any more before it was sent")
         self._note(action, outcome)
         return outcome
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 
-from gangsched.core.actions import Action, Removal
+from gangsched.core.actions import Action, PodRef, Removal
 
 
 class Outstanding:
@@ -17,6 +17,7 @@ class Outstanding:
         self._writes: dict[int, tuple[str, Action]] = {}
         self._of: Counter[str] = Counter()
         self._removals: dict[str, dict[int, Removal]] = {}  # those that have not been recalled
+        self._removing: Counter[str] = Counter()  # and how many of them each pod or Job has, by UID
 
     def add(self, action_id: int, key: str, action: Action) -> None:
         """It is on its way."""
@@ -24,6 +25,7 @@ class Outstanding:
         self._of[key] += 1
         if isinstance(action, Removal):
             self._removals.setdefault(key, {})[action_id] = action
+            self._removing[action.pod.uid] += 1
 
     def pop(self, action_id: int) -> tuple[str, Action] | None:
         """It has been answered; None when nobody knows it any more."""
@@ -32,7 +34,7 @@ class Outstanding:
             self._of[found[0]] -= 1
             if not self._of[found[0]]:
                 del self._of[found[0]]
-            self._not_recalled(found[0], action_id)
+            self._forget(found[0], action_id)
         return found
 
     def removing(self) -> list[str]:
@@ -43,15 +45,22 @@ class Outstanding:
         """The removals of a group that are on their way and have not been recalled, oldest first."""
         return list(self._removals.get(key, {}).values())
 
-    def recall(self, key: str, removals: Iterable[Removal]) -> None:
-        """These removals are on their way, and have been recalled."""
+    def recall(self, key: str, removals: Collection[Removal]) -> list[PodRef]:
+        """These removals of a group are not wanted any more. Returns what no other group wants to be removed."""
         for action in removals:
-            self._not_recalled(key, action.id)
+            self._forget(key, action.id)
+        return [action.pod for action in removals if action.pod.uid not in self._removing]
 
-    def _not_recalled(self, key: str, action_id: int) -> None:
-        known = self._removals.get(key)
-        if known is not None and known.pop(action_id, None) is not None and not known:
+    def _forget(self, key: str, action_id: int) -> None:
+        known = self._removals.get(key, {})
+        action = known.pop(action_id, None)
+        if action is None:
+            return
+        if not known:
             del self._removals[key]
+        self._removing[action.pod.uid] -= 1
+        if not self._removing[action.pod.uid]:
+            del self._removing[action.pod.uid]
 
     def any_of(self, key: str) -> bool:
         """Is any write of a plan of this group on its way?"""

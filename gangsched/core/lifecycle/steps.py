@@ -12,8 +12,8 @@ from gangsched.core.actions import (
     JobRef,
     Mark,
     PodRef,
-    Recall,
     Removal,
+    Spare,
     Unmark,
     WithdrawNomination,
 )
@@ -224,10 +224,10 @@ class Steps:
         admission.evicted(self, group, plan)
 
     def recall(self, key: str, removals: Sequence[Removal]) -> None:
-        """Removals of this group that are on their way are not wanted any more, as far as nothing has come of them."""
-        if removals:
-            self.writes.recall(key, removals)
-            self.actions.append(Recall(tuple(action.id for action in removals)))
+        """This group does not want these removals any more, which are on their way: as far as nothing has come of them,
+        pods that no other plan wants to be removed are spared.
+        """
+        self.actions += [Spare(pod) for pod in self.writes.recall(key, removals)]
 
     def unmark(self, uid: str, owner: str) -> None:
         """Take back the mark of a victim that need not leave for this gang or queue, if it is still there."""

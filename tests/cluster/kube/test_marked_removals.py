@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gangsched.cluster.kube.marks import UNMARKED, Marks, seen_pod
-from gangsched.core.actions import Bind, Mark, PodRef, Recall, Remove, Unmark
+from gangsched.core.actions import Bind, Mark, PodRef, Remove, Spare, Unmark
 from gangsched.core.events import BudgetChanged, Outcome, PodChanged, PodGone, WriteDone
 from gangsched.model.records import Condition
 from tests.builders import pod
@@ -170,7 +170,7 @@ async def test_a_removal_that_is_recalled_while_its_pod_is_read_is_not_sent(
     reading = proxy.fail(Fault(path="/pods/a$", method="GET", delay_seconds=0.5))
     reader.cluster.submit([Remove(3, pod, evict, TEXT)])
     await wait_until(lambda: reading.hits == 1)
-    reader.cluster.submit([Recall((3,))])
+    reader.cluster.submit([Spare(pod)])
     assert (await reader.until(WriteDone, lambda e: e.action_id == 3)).outcome == Outcome.OUTDATED
     assert not removals(proxy)
     assert await alive(admin, namespace)

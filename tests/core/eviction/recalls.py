@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.core.actions import Recall, Remove, SuspendJob
+from gangsched.core.actions import Remove, Spare
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster
 
 
 def recalled(cluster: Cluster) -> set[str]:
-    """Names of the pods whose removal was recalled."""
-    asked = {a.id: a.pod.name for a in cluster.log if isinstance(a, Remove | SuspendJob)}
-    return {asked[i] for a in cluster.log if isinstance(a, Recall) for i in a.ids}
+    """Names of the pods whose removal was asked for, and that are to be spared after all."""
+    return {a.pod.name for a in cluster.log if isinstance(a, Spare)}
 
 
 def two_gangs(**options: Any) -> Cluster:

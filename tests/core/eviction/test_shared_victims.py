@@ -56,6 +56,7 @@ def test_no_plan_begins_while_a_mark_of_the_one_before_is_on_its_way() -> None:
         pod("mid").cpu(2).priority(5),
     )
     cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.sent = True
     cluster.run()
     cluster.show(pod("top").cpu(2).priority(9))
     cluster.run()

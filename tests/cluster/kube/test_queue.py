@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.kube.lanes import BOUND, WHY_NOT, WRITES_PER_OVERDUE, Item, Lanes
+from gangsched.cluster.kube.queue import BOUND, WHY_NOT, WRITES_PER_OVERDUE, Item, Lane, WriteQueue
 from gangsched.core.actions import Bind, Mark, PodRef, Report, SetCondition, pod_reference
 
 
@@ -21,206 +21,206 @@ def report(name: str, note: str = "n") -> Report:
     return Report(pod_reference(pod(name)), "Normal", "R", "A", note)
 
 
-def take_all(lanes: Lanes) -> list[object]:
+def take_all(queue: WriteQueue) -> list[object]:
     """Everything that may be taken when each is answered at once."""
     out: list[object] = []
-    while (item := lanes.take(0.0)) is not None:
+    while (item := queue.take(0.0)) is not None:
         out.append(item.action)
-        lanes.done(item, 0.0)
+        queue.done(item, 0.0)
     return out
 
 
 def test_decisions_before_conditions_before_events() -> None:
     """Whatever the order of submission, writes go first, then conditions, then Events."""
-    lanes = Lanes()
-    lanes.put_report(report("a"), 0.0)
-    lanes.put_condition(SetCondition(pod("b"), "r", "m"), 0.0)
-    lanes.put_write(Bind(1, pod("c"), "n"), 0.0)
-    lanes.put_write(Bind(2, pod("d"), "n"), 0.0)
-    kinds = [type(action).__name__ for action in take_all(lanes)]
+    queue = WriteQueue()
+    queue.put(report("a"), 0.0)
+    queue.put(SetCondition(pod("b"), "r", "m"), 0.0)
+    queue.put(Bind(1, pod("c"), "n"), 0.0)
+    queue.put(Bind(2, pod("d"), "n"), 0.0)
+    kinds = [type(action).__name__ for action in take_all(queue)]
     assert kinds == ["Bind", "Bind", "SetCondition", "Report"]
-    assert len(lanes) == 0
+    assert len(queue) == 0
 
 
 def test_newest_condition_of_a_pod_wins() -> None:
     """A condition that still waits is replaced, and a binding makes it pointless."""
-    lanes = Lanes()
-    lanes.put_condition(SetCondition(pod("a"), "r", "old"), 0.0)
-    lanes.put_condition(SetCondition(pod("b"), "r", "b"), 0.0)
-    lanes.put_condition(SetCondition(pod("a"), "r", "new"), 0.0)
-    lanes.put_write(Bind(1, pod("b"), "n"), 0.0)
-    assert take_all(lanes) == [Bind(1, pod("b"), "n"), SetCondition(pod("a"), "r", "new")]
-    assert lanes.dropped["replaced"] == 2
+    queue = WriteQueue()
+    queue.put(SetCondition(pod("a"), "r", "old"), 0.0)
+    queue.put(SetCondition(pod("b"), "r", "b"), 0.0)
+    queue.put(SetCondition(pod("a"), "r", "new"), 0.0)
+    queue.put(Bind(1, pod("b"), "n"), 0.0)
+    assert take_all(queue) == [Bind(1, pod("b"), "n"), SetCondition(pod("a"), "r", "new")]
+    assert queue.dropped["replaced"] == 2
 
 
 def test_writes_to_one_pod_do_not_overlap() -> None:
     """The second write to a pod waits for the first; writes to other pods overtake it, in order."""
-    lanes = Lanes()
-    lanes.put_write(Mark(1, pod("a"), "m"), 0.0)
-    lanes.put_write(Mark(2, pod("a"), "m"), 0.0)
-    lanes.put_write(Mark(3, pod("b"), "m"), 0.0)
-    lanes.put_condition(SetCondition(pod("a"), "r", "m"), 0.0)
-    first, third = lanes.take(0.0), lanes.take(0.0)
+    queue = WriteQueue()
+    queue.put(Mark(1, pod("a"), "m"), 0.0)
+    queue.put(Mark(2, pod("a"), "m"), 0.0)
+    queue.put(Mark(3, pod("b"), "m"), 0.0)
+    queue.put(SetCondition(pod("a"), "r", "m"), 0.0)
+    first, third = queue.take(0.0), queue.take(0.0)
     assert first is not None
     assert third is not None
     assert (first.action, third.action) == (Mark(1, pod("a"), "m"), Mark(3, pod("b"), "m"))
-    assert lanes.take(0.0) is None
-    assert lanes.writes_waiting == 1
-    lanes.done(first, 0.0)
-    assert take_all(lanes) == [Mark(2, pod("a"), "m"), SetCondition(pod("a"), "r", "m")]
+    assert queue.take(0.0) is None
+    assert queue.writes_waiting == 1
+    queue.done(first, 0.0)
+    assert take_all(queue) == [Mark(2, pod("a"), "m"), SetCondition(pod("a"), "r", "m")]
 
 
 def test_condition_in_flight_holds_up_the_binding() -> None:
     """A binding asked for later must not be overtaken by a condition that says the pod was not scheduled."""
-    lanes = Lanes()
-    lanes.put_condition(SetCondition(pod("a"), "r", "m"), 0.0)
-    condition = lanes.take(0.0)
+    queue = WriteQueue()
+    queue.put(SetCondition(pod("a"), "r", "m"), 0.0)
+    condition = queue.take(0.0)
     assert condition is not None
-    lanes.put_write(Bind(1, pod("a"), "n"), 0.0)
-    assert lanes.take(0.0) is None
-    lanes.done(condition, 0.0)
-    assert take_all(lanes) == [Bind(1, pod("a"), "n")]
+    queue.put(Bind(1, pod("a"), "n"), 0.0)
+    assert queue.take(0.0) is None
+    queue.done(condition, 0.0)
+    assert take_all(queue) == [Bind(1, pod("a"), "n")]
 
 
-def test_low_lanes_leave_room() -> None:
+def test_low_queue_leave_room() -> None:
     """Only so many conditions and Events are on their way at once; writes are not held up by them."""
-    lanes = Lanes(low_in_flight=1)
-    lanes.put_report(report("a"), 0.0)
-    lanes.put_condition(SetCondition(pod("b"), "r", "m"), 0.0)
-    low = lanes.take(0.0)
+    queue = WriteQueue(low_in_flight=1)
+    queue.put(report("a"), 0.0)
+    queue.put(SetCondition(pod("b"), "r", "m"), 0.0)
+    low = queue.take(0.0)
     assert low is not None
-    assert lanes.take(0.0) is None
-    lanes.put_write(Bind(1, pod("c"), "n"), 0.0)
-    write = lanes.take(0.0)
+    assert queue.take(0.0) is None
+    queue.put(Bind(1, pod("c"), "n"), 0.0)
+    write = queue.take(0.0)
     assert write is not None
-    assert write.lane == "write"
-    lanes.done(low, 0.0)
-    assert take_all(lanes) == [report("a")]
+    assert write.lane is Lane.WRITE
+    queue.done(low, 0.0)
+    assert take_all(queue) == [report("a")]
 
 
 def test_overload_drops_the_oldest_and_counts() -> None:
     """Too many waiting Events or conditions: the oldest go, an equal one is absorbed, all of it is counted."""
-    lanes = Lanes(max_conditions=1, max_reports=2)
+    queue = WriteQueue(most=2)
     for name in ("a", "b", "b", "c"):
-        lanes.put_report(report(name), 0.0)
-    for name in ("x", "y"):
-        lanes.put_condition(SetCondition(pod(name), "r", "m"), 0.0)
-    assert take_all(lanes) == [SetCondition(pod("y"), "r", "m"), report("b"), report("c")]
-    assert lanes.dropped == {"replaced": 0, "repeated": 1, "overload": 2, "abandoned": 0}
+        queue.put(report(name), 0.0)
+    for name in ("x", "y", "z"):
+        queue.put(SetCondition(pod(name), "r", "m"), 0.0)
+    assert take_all(queue) == [*(SetCondition(pod(n), "r", "m") for n in "yz"), report("b"), report("c")]
+    assert queue.dropped == {"replaced": 0, "repeated": 1, "overload": 2, "abandoned": 0}
 
 
 def test_events_of_bindings_drive_out_no_others() -> None:
     """Each kind of Event has its own limit: that victims left is told although many more bindings are to be told."""
-    lanes = Lanes(max_reports=2)
+    queue = WriteQueue(most=2)
     left = Report(pod_reference(pod("victim")), "Normal", "Preempted", "Preempting", "n")
-    lanes.put_report(left, 0.0)
+    queue.put(left, 0.0)
     bound = [Report(pod_reference(pod(name)), "Normal", "Scheduled", BOUND, "n") for name in "abc"]
     for each in (*bound, bound[2]):
-        lanes.put_report(each, 0.0)
-    assert take_all(lanes) == [left, *bound[1:]]
-    assert (lanes.dropped["overload"], lanes.dropped["repeated"]) == (1, 1)
+        queue.put(each, 0.0)
+    assert take_all(queue) == [left, *bound[1:]]
+    assert (queue.dropped["overload"], queue.dropped["repeated"]) == (1, 1)
 
 
 def test_clear_returns_what_must_be_answered() -> None:
     """Clearing hands back waiting writes, deferred ones included, forgets the rest, and says how much that was."""
-    lanes = Lanes()
+    queue = WriteQueue()
     for number, name in enumerate(("a", "a", "b")):
-        lanes.put_write(Mark(number, pod(name), "m"), 0.0)
-    lanes.put_report(report("c"), 0.0)
-    first = lanes.take(0.0)
-    second = lanes.take(0.0)
+        queue.put(Mark(number, pod(name), "m"), 0.0)
+    queue.put(report("c"), 0.0)
+    first = queue.take(0.0)
+    second = queue.take(0.0)
     assert first is not None
     assert second is not None
-    assert lanes.take(0.0) is not None  # the report: write 1 is deferred behind write 0
-    lanes.put_report(report("d"), 0.0)
-    lanes.put_report(Report(pod_reference(pod("d")), "Normal", "R", WHY_NOT, "n"), 0.0)
-    lanes.put_report(Report(pod_reference(pod("e")), "Normal", "R", BOUND, "n"), 0.0)
-    lanes.put_condition(SetCondition(pod("f"), "r", "m"), 0.0)
-    assert (lanes.low_waiting, lanes.low_in_flight) == (4, 1)
-    assert [item.action for item in lanes.clear()] == [Mark(1, pod("a"), "m")]
-    assert (len(lanes), lanes.dropped["abandoned"]) == (0, 4)
-    lanes.done(first, 0.0)
-    assert lanes.take(0.0) is None
+    assert queue.take(0.0) is not None  # the report: write 1 is deferred behind write 0
+    queue.put(report("d"), 0.0)
+    queue.put(Report(pod_reference(pod("d")), "Normal", "R", WHY_NOT, "n"), 0.0)
+    queue.put(Report(pod_reference(pod("e")), "Normal", "R", BOUND, "n"), 0.0)
+    queue.put(SetCondition(pod("f"), "r", "m"), 0.0)
+    assert (queue.low_waiting, queue.low_in_flight) == (4, 1)
+    assert [item.action for item in queue.clear()] == [Mark(1, pod("a"), "m")]
+    assert (len(queue), queue.dropped["abandoned"]) == (0, 4)
+    queue.done(first, 0.0)
+    assert queue.take(0.0) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30))
 def test_every_write_is_taken_once_in_the_order_of_its_pod(steps: list[tuple[str, bool]]) -> None:
     """For any interleaving of submissions and answers, each pod's writes go one at a time and in order."""
-    lanes = Lanes()
+    queue = WriteQueue()
     in_flight: list[Item] = []
     taken: list[Mark] = []
     submitted: list[Mark] = []
 
     def take() -> None:
-        item = lanes.take(0.0)
+        item = queue.take(0.0)
         if item is not None:
             assert isinstance(item.action, Mark)
-            assert item.pod_uid not in {each.pod_uid for each in in_flight}
+            assert item.uid not in {each.uid for each in in_flight}
             in_flight.append(item)
             taken.append(item.action)
 
     for number, (name, answer) in enumerate(steps):
         submitted.append(Mark(number, pod(name), "m"))
-        lanes.put_write(submitted[-1], 0.0)
+        queue.put(submitted[-1], 0.0)
         take()
         if answer and in_flight:
-            lanes.done(in_flight.pop(0), 0.0)
-    while in_flight or len(lanes):
+            queue.done(in_flight.pop(0), 0.0)
+    while in_flight or len(queue):
         take()
         if in_flight:
-            lanes.done(in_flight.pop(), 0.0)
+            queue.done(in_flight.pop(), 0.0)
     for name in "abc":
         assert [w for w in taken if w.pod.name == name] == [w for w in submitted if w.pod.name == name]
 
 
 def test_nothing_for_people_while_many_bindings_are_on_their_way() -> None:
     """Events wait while the API server is busy with bindings, but not for ever."""
-    lanes = Lanes(busy_writes=1, patience_seconds=5.0)
+    queue = WriteQueue(busy_writes=1, patience_seconds=5.0)
     writes = [Bind(n, pod(f"p{n}"), "node") for n in range(2)]
     for write in writes:
-        lanes.put_write(write, 0.0)
-    sent = [lanes.take(0.0), lanes.take(0.0)]
-    lanes.put_report(report("a"), 1.0)
-    assert lanes.take(6.0) is None
-    assert lanes.take(6.1) is not None
-    lanes.put_report(report("b"), 6.1)
-    assert lanes.take(6.1) is None
+        queue.put(write, 0.0)
+    sent = [queue.take(0.0), queue.take(0.0)]
+    queue.put(report("a"), 1.0)
+    assert queue.take(6.0) is None
+    assert queue.take(6.1) is not None
+    queue.put(report("b"), 6.1)
+    assert queue.take(6.1) is None
     assert sent[0] is not None
-    lanes.done(sent[0], 0.0)
-    assert lanes.take(6.1) is not None
+    queue.done(sent[0], 0.0)
+    assert queue.take(6.1) is not None
 
 
-def replay(lanes: Lanes, now: float, turns: int, window: int) -> list[Item]:
+def replay(queue: WriteQueue, now: float, turns: int, window: int) -> list[Item]:
     """So many turns of a full window, in which what was sent first is answered first; what was taken."""
     taken: list[Item] = []
     answered = 0
     for _ in range(turns):
-        item = lanes.take(now)
+        item = queue.take(now)
         if item is None:
             break
         taken.append(item)
         if len(taken) - answered >= window:
-            lanes.done(taken[answered], now)
+            queue.done(taken[answered], now)
             answered += 1
     return taken
 
 
 def test_a_full_queue_of_writes_lets_through_what_has_waited_too_long() -> None:
     """Before the patience is over all turns are for writes; then one of nine is for people, in the order of waiting."""
-    lanes = Lanes(patience_seconds=5.0)
+    queue = WriteQueue(patience_seconds=5.0)
     for n in range(2000):
-        lanes.put_write(Bind(n, pod(f"p{n}"), "node"), 0.0)
+        queue.put(Bind(n, pod(f"p{n}"), "node"), 0.0)
     told = [report(f"r{n}") for n in range(100)]
     for each in told[:50]:
-        lanes.put_report(each, 1.0)
-    lanes.put_condition(SetCondition(pod("c"), "r", "m"), 2.0)
+        queue.put(each, 1.0)
+    queue.put(SetCondition(pod("c"), "r", "m"), 2.0)
     for each in told[50:]:
-        lanes.put_report(each, 3.0)
-    assert {item.lane for item in replay(lanes, 6.0, 100, 48)} == {"write"}
-    late = replay(lanes, 7.5, 900, 48)
-    turns = [n for n, item in enumerate(late) if item.lane != "write"]
+        queue.put(each, 3.0)
+    assert {item.lane for item in replay(queue, 6.0, 100, 48)} == {Lane.WRITE}
+    late = replay(queue, 7.5, 900, 48)
+    turns = [n for n, item in enumerate(late) if item.lane is not Lane.WRITE]
     assert {after - before for before, after in pairwise(turns)} == {WRITES_PER_OVERDUE + 1}
-    actions = [item.action for item in late if item.lane != "write"]
+    actions = [item.action for item in late if item.lane is not Lane.WRITE]
     assert actions == [*told[:50], SetCondition(pod("c"), "r", "m")]  # the others have waited for less than 5 s
     writes = [item.action.id for item in late if isinstance(item.action, Bind)]
     assert writes == sorted(writes)
@@ -228,19 +228,19 @@ def test_a_full_queue_of_writes_lets_through_what_has_waited_too_long() -> None:
 
 def test_slow_events_do_not_fill_the_window_while_writes_wait() -> None:
     """However long Events take, their share of what is on its way stays small while there are writes to send."""
-    lanes = Lanes(patience_seconds=5.0, low_in_flight=16)
+    queue = WriteQueue(patience_seconds=5.0, low_in_flight=16)
     for n in range(2000):
-        lanes.put_write(Bind(n, pod(f"p{n}"), "node"), 0.0)
-        lanes.put_report(report(f"r{n}"), 0.0)
+        queue.put(Bind(n, pod(f"p{n}"), "node"), 0.0)
+        queue.put(report(f"r{n}"), 0.0)
     writes: list[Item] = []
     for _ in range(1500):
-        item = lanes.take(9.0)
+        item = queue.take(9.0)
         assert item is not None
-        if item.lane == "write":
+        if item.lane is Lane.WRITE:
             writes.append(item)
-        while len(writes) + lanes.low_in_flight >= 48:  # only writes are answered
-            lanes.done(writes.pop(0), 9.0)
-    assert 1 <= lanes.low_in_flight <= 48 / WRITES_PER_OVERDUE
+        while len(writes) + queue.low_in_flight >= 48:  # only writes are answered
+            queue.done(writes.pop(0), 9.0)
+    assert 1 <= queue.low_in_flight <= 48 / WRITES_PER_OVERDUE
 
 
 @given(
@@ -249,28 +249,28 @@ def test_slow_events_do_not_fill_the_window_while_writes_wait() -> None:
 )
 def test_people_never_get_more_than_their_share_while_writes_wait(steps: list[tuple[str, int]], apart: float) -> None:
     """Whatever happens: while a write could be sent, of nine things in a row at most one is for people."""
-    lanes = Lanes(busy_writes=2, kept_back_seconds=0.5, calm_seconds=0.5)
+    queue = WriteQueue(busy_writes=2, kept_back_seconds=0.5, calm_seconds=0.5)
     in_flight: list[Item] = []
     writes_in_a_row = WRITES_PER_OVERDUE
     for number, (what, which) in enumerate(steps * 20):
         now = number * apart
         if what == "write":
-            lanes.put_write(Mark(number, pod(f"p{number}"), "m"), now)
+            queue.put(Mark(number, pod(f"p{number}"), "m"), now)
         elif what == "condition":
-            lanes.put_condition(SetCondition(pod(f"c{which}"), "r", "m"), now)
+            queue.put(SetCondition(pod(f"c{which}"), "r", "m"), now)
         elif what == "report":
-            lanes.put_report(report(f"r{number}"), now)
+            queue.put(report(f"r{number}"), now)
         elif what == "done":
             if in_flight:
-                lanes.done(in_flight.pop(which % len(in_flight)), now)
+                queue.done(in_flight.pop(which % len(in_flight)), now)
         else:
-            waiting = lanes.writes_waiting  # of other pods each: any of them could be sent
-            item = lanes.take(now)
+            waiting = queue.writes_waiting  # of other pods each: any of them could be sent
+            item = queue.take(now)
             if item is None:
                 assert not waiting
                 continue
             in_flight.append(item)
-            if item.lane == "write":
+            if item.lane is Lane.WRITE:
                 writes_in_a_row += 1
             else:
                 assert not waiting or writes_in_a_row >= WRITES_PER_OVERDUE
@@ -279,50 +279,50 @@ def test_people_never_get_more_than_their_share_while_writes_wait(steps: list[tu
 
 def test_nothing_for_people_between_two_waves_of_writes() -> None:
     """What follows many writes that have just been answered finds the API server free; few writes hold nobody up."""
-    lanes = Lanes(busy_writes=1, calm_seconds=0.5)
+    queue = WriteQueue(busy_writes=1, calm_seconds=0.5)
     for n in range(2):
-        lanes.put_write(Bind(n, pod(f"p{n}"), "node"), 0.0)
-    sent = [lanes.take(0.0), lanes.take(0.0)]
+        queue.put(Bind(n, pod(f"p{n}"), "node"), 0.0)
+    sent = [queue.take(0.0), queue.take(0.0)]
     for item in sent:
         assert item is not None
-        lanes.done(item, 1.0)
-    lanes.put_report(report("a"), 1.0)
-    assert lanes.take(1.25) is None
-    assert lanes.ready_in(1.25) == 0.25
-    lanes.put_write(Bind(2, pod("p2"), "node"), 1.25)
-    taken = [lanes.take(1.5), lanes.take(1.5)]
+        queue.done(item, 1.0)
+    queue.put(report("a"), 1.0)
+    assert queue.take(1.25) is None
+    assert queue.ready_in(1.25) == 0.25
+    queue.put(Bind(2, pod("p2"), "node"), 1.25)
+    taken = [queue.take(1.5), queue.take(1.5)]
     assert [item.action for item in taken if item] == [Bind(2, pod("p2"), "node"), report("a")]
 
 
 def test_reasons_are_kept_back_and_outlived_by_a_binding() -> None:
     """Why a pod is not scheduled is told after a while, in its newest version, and never once it is bound."""
-    lanes = Lanes(kept_back_seconds=0.5)
+    queue = WriteQueue(kept_back_seconds=0.5)
 
     def not_ready(name: str, note: str) -> Report:
         return Report(pod_reference(pod(name)), "Normal", "GangNotReady", WHY_NOT, note)
 
     for name in "ab":
-        lanes.put_report(not_ready(name, "1 of 3"), 1.0)
-        lanes.put_condition(SetCondition(pod(name), "r", "1 of 3"), 1.0)
-        lanes.put_report(not_ready(name, "2 of 3"), 1.25)
-        lanes.put_condition(SetCondition(pod(name), "r", "2 of 3"), 1.25)
-    assert lanes.take(1.25) is None
-    assert lanes.ready_in(1.25) == 0.25
-    lanes.put_write(Bind(1, pod("b"), "n"), 1.25)
-    taken = [lanes.take(1.5) for _ in range(4)]
+        queue.put(not_ready(name, "1 of 3"), 1.0)
+        queue.put(SetCondition(pod(name), "r", "1 of 3"), 1.0)
+        queue.put(not_ready(name, "2 of 3"), 1.25)
+        queue.put(SetCondition(pod(name), "r", "2 of 3"), 1.25)
+    assert queue.take(1.25) is None
+    assert queue.ready_in(1.25) == 0.25
+    queue.put(Bind(1, pod("b"), "n"), 1.25)
+    taken = [queue.take(1.5) for _ in range(4)]
     actions = [item.action if item else None for item in taken]
     assert actions == [Bind(1, pod("b"), "n"), SetCondition(pod("a"), "r", "2 of 3"), not_ready("a", "2 of 3"), None]
-    assert lanes.ready_in(1.5) is None
+    assert queue.ready_in(1.5) is None
 
 
 def test_a_group_that_is_bound_does_not_say_why_it_waited() -> None:
     """The Event that members were bound replaces the one about the same object that still waits."""
     about = ("scheduling.k8s.io/v1alpha2", "PodGroup", "d", "g", "u")
-    lanes = Lanes(kept_back_seconds=0.5)
-    lanes.put_report(Report(about, "Normal", "GangNotReady", WHY_NOT, "1/2 members"), 0.0)
+    queue = WriteQueue(kept_back_seconds=0.5)
+    queue.put(Report(about, "Normal", "GangNotReady", WHY_NOT, "1/2 members"), 0.0)
     told = Report(about, "Normal", "Scheduled", "Binding", "2 pods")
-    lanes.put_report(told, 0.1)
-    taken = lanes.take(9.0)
+    queue.put(told, 0.1)
+    taken = queue.take(9.0)
     assert taken is not None
     assert taken.action == told
-    assert (len(lanes), lanes.dropped["replaced"]) == (0, 1)
+    assert (len(queue), queue.dropped["replaced"]) == (0, 1)

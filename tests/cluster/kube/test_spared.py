@@ -1,4 +1,4 @@
-"""Removals that are recalled: what has not left is not sent, what has failed is not repeated."""
+"""Pods that are spared after all: a removal that has not left is not sent, one that has failed is not repeated."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any, cast
 import pytest
 
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.lanes import Lanes
-from gangsched.cluster.kube.recalls import RECALLED
+from gangsched.cluster.kube.queue import Item, WriteQueue
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.cluster.kube.writer import Writer, WriteSettings
-from gangsched.core.actions import JobRef, Mark, PodRef, Recall, Removal, Remove, SuspendJob
+from gangsched.cluster.kube.writer import UNWANTED, Writer, WriteSettings
+from gangsched.core.actions import JobRef, Mark, PodRef, Removal, Remove, Spare, SuspendJob, Unmark
 from gangsched.core.events import Event, Outcome, WriteDone
 
 
@@ -121,9 +120,9 @@ async def test_what_waits_for_its_turn_is_never_sent(removal: Callable[[int], Re
     async with desk(server, in_flight=1) as there:
         there.writer.submit([removal(n) for n in (1, 2, 3)])
         await server.asked.acquire()
-        there.writer.submit([Recall((2, 3))])
+        there.writer.submit([Spare(removal(n).pod) for n in (2, 3)])
         assert await there.answered(2, 3) == {2: Outcome.OUTDATED, 3: Outcome.OUTDATED}
-        assert there.answers[2].message == RECALLED
+        assert there.answers[2].message == UNWANTED
         server.answer.set()
         assert await there.answered(1) == {1: Outcome.OK}
     assert len(server.left) == 1
@@ -137,7 +136,7 @@ async def test_what_was_told_to_come_later_is_not_repeated(removal: Callable[[in
         there.writer.submit([removal(1)])
         await server.asked.acquire()
         await asyncio.sleep(0)
-        there.writer.submit([Recall((1,))])
+        there.writer.submit([Spare(removal(1).pod)])
         assert await there.answered(1) == {1: Outcome.OUTDATED}
     assert len(server.left) == 1
 
@@ -151,10 +150,10 @@ async def test_what_may_have_taken_effect_stays_unknown(removal: Callable[[int],
     async with desk(server) as there:
         there.writer.submit([removal(1)])
         await server.asked.acquire()
-        there.writer.submit([Recall((1,))])
+        there.writer.submit([Spare(removal(1).pod)])
         server.answer.set()
         assert await there.answered(1) == {1: Outcome.TRANSIENT}
-        assert there.answers[1].message == RECALLED
+        assert there.answers[1].message == UNWANTED
     assert len(server.left) == 1
 
 
@@ -166,7 +165,7 @@ async def test_the_last_look_is_as_the_bytes_leave(removal: Callable[[int], Remo
     async with desk(server) as there:
         there.writer.submit([removal(1)])
         await server.asked.acquire()
-        there.writer.submit([Recall((1,))])
+        there.writer.submit([Spare(removal(1).pod)])
         server.gate.set()
         assert await there.answered(1) == {1: Outcome.OUTDATED}
     assert server.left == []
@@ -178,30 +177,47 @@ async def test_what_was_carried_out_is_answered_as_it_came_out(removal: Callable
     server = Server()
     server.answer.clear()
     async with desk(server) as there:
-        there.writer.submit([removal(1), Recall((7,))])
+        there.writer.submit([removal(1), Spare(removal(7).pod)])
         await server.asked.acquire()
         await asyncio.sleep(0)
-        there.writer.submit([Recall((1,))])
+        there.writer.submit([Spare(removal(1).pod)])
         server.answer.set()
         assert await there.answered(1) == {1: Outcome.OK}
-        there.writer.submit([Recall((1,)), removal(2)])
+        there.writer.submit([Spare(removal(1).pod), removal(2)])
         assert await there.answered(2) == {2: Outcome.OK}
 
 
-def test_only_what_was_recalled_leaves_its_lane() -> None:
+def test_only_what_is_spared_leaves_the_queue() -> None:
     """Those behind another write of their pod too; the order of the others stays, and so does their number."""
-    lanes = Lanes()
+    queue = WriteQueue()
     for action in (Mark(1, pod("a"), "m"), Remove(2, pod("a")), Remove(3, pod("b")), Remove(4, pod("c"))):
-        lanes.put_write(action, 0.0)
-    first = lanes.take(0.0)
-    second = lanes.take(0.0)
+        queue.put(action, 0.0)
+    first, second = queue.take(0.0), queue.take(0.0)
     assert first is not None
     assert second is not None
-    lanes.put_write(Remove(5, pod("d")), 0.0)
-    assert [item.action for item in lanes.recall({2, 4})] == [Remove(4, pod("c")), Remove(2, pod("a"))]
-    assert lanes.writes_waiting == 1
-    lanes.done(first, 0.0)
-    third = lanes.take(0.0)
+    queue.put(Remove(5, pod("d")), 0.0)
+    spared = [item.action for name in "ca" for item in queue.put(Spare(pod(name)), 0.0)]
+    assert spared == [Remove(4, pod("c")), Remove(2, pod("a"))]
+    assert queue.writes_waiting == 1
+    queue.done(first, 0.0)
+    third = queue.take(0.0)
     assert third is not None
     assert third.action == Remove(5, pod("d"))
-    assert lanes.take(0.0) is None
+    assert queue.take(0.0) is None
+
+
+def test_the_opposite_of_what_waits_takes_its_place() -> None:
+    """A mark that is to be taken back is answered if it has not been sent; else its opposite follows."""
+    queue = WriteQueue()
+    for number, name in enumerate("ab"):
+        queue.put(Mark(number, pod(name), "m"), 0.0)
+    sent = queue.take(0.0)
+    assert sent is not None
+    overruled: list[Item] = []
+    for number, name in enumerate("ab", start=2):
+        overruled += queue.put(Unmark(number, pod(name), "m"), 0.0)
+    assert [item.action for item in overruled] == [Mark(1, pod("b"), "m")]
+    assert not sent.unwanted.is_set()
+    queue.done(sent, 0.0)
+    rest = [queue.take(0.0), queue.take(0.0)]
+    assert [item.action for item in rest if item] == [Unmark(2, pod("a"), "m"), Unmark(3, pod("b"), "m")]

@@ -1,0 +1,284 @@
+"""What waits to be written, by object: one write of an object is on its way at a time, and what was wanted last counts.
+
+*Writes* (actions with an id) are answered, each once. For people there are conditions (PodScheduled) and Events; of
+what says why a pod is not scheduled the newest of an object replaces one that still waits, and a binding makes it
+pointless; an equal Event that waits absorbs a second. When too many wait the oldest are dropped; Events of bindings,
+which say what the pod itself says, are counted apart, so that they never drive out another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+from collections import deque
+from collections.abc import Hashable
+from typing import TypeAlias
+
+from gangsched.core.actions import Bind, Removal, Report, SetCondition, Spare, Write, overruled_by
+
+#: The action of Events that say why a pod is not scheduled, and that it was.
+WHY_NOT, BOUND = "Scheduling", "Binding"
+
+#: While writes wait, each so many of them let one condition or Event go first that has waited for too long. That costs
+#: the writes at most a ninth of all requests, even if the API server takes as long for an Event as for a binding.
+WRITES_PER_OVERDUE = 8
+
+Sendable: TypeAlias = Write | SetCondition | Report
+
+
+class Lane(enum.IntEnum):
+    """Writes go first; then what people read, in this order."""
+
+    WRITE = 0
+    CONDITION = 1
+    REASON = 2  # an Event that says why a pod is not scheduled
+    EVENT = 3
+    BOUND = 4
+
+
+class Item:
+    """An action until it is answered: when it was submitted (monotonic seconds), and how many events had been taken in
+    when it was decided.
+
+    ``unwanted`` is set when a removal that is on its way is not to be repeated. ``unsure`` is True from the moment in
+    which the bytes of an attempt leave until an answer says that it has had no effect.
+    """
+
+    __slots__ = ("action", "key", "known", "lane", "submitted_at", "unsure", "unwanted")
+
+    def __init__(self, action: Sendable, submitted_at: float, known: int = 0) -> None:
+        self.action = action
+        self.submitted_at = submitted_at
+        self.known = known
+        self.lane, self.key = _place(action)
+        self.unwanted = asyncio.Event()
+        self.unsure = False
+
+    @property
+    def uid(self) -> str:
+        """The UID of the pod (or Job) that is written to, or for whose volumes; empty for an Event, which waits for no
+        object.
+        """
+        return "" if isinstance(self.action, Report) else self.action.pod.uid
+
+
+class WriteQueue:
+    """Waiting actions. Not thread-safe; belongs to the I/O loop.
+
+    ``low_in_flight`` bounds how many conditions and Events are on their way at once, so that a binding never
+    waits behind a flood of them. While more than ``busy_writes`` writes are on their way none is sent, since each would
+    take the API server's time from them; nor for ``calm_seconds`` afterwards: many writes that end together, the marks
+    of a plan say, are followed by the next ones. What has waited for more than ``patience_seconds`` is sent all the
+    same, oldest first: while writes wait too, one after each :data:`WRITES_PER_OVERDUE` of them, and none while more
+    than that share is on its way. So nothing waits for ever, but a long queue may take longer than the patience.
+    What says why a pod is not scheduled is not sent before ``kept_back_seconds``. ``dropped`` counts what was not sent,
+    by reason: ``replaced`` by something newer, ``repeated`` while an equal one waited, ``overload`` when more than
+    ``most`` of a lane waited, ``abandoned`` by :meth:`clear`.
+    """
+
+    def __init__(
+        self,
+        *,
+        most: int = 20_000,
+        low_in_flight: int = 16,
+        busy_writes: int = 12,
+        patience_seconds: float = 5.0,
+        calm_seconds: float = 0.0,
+        kept_back_seconds: float = 0.0,
+    ) -> None:
+        self._lines: dict[str, deque[Item]] = {}  # by UID, in the order in which they were asked for
+        self._sent: dict[str, Item] = {}  # by UID, what is on its way; it is no longer in its line
+        self._turns: deque[str] = deque()  # UIDs of objects of which something may be sent
+        self._low: dict[Lane, dict[Hashable, Item]] = {lane: {} for lane in Lane if lane is not Lane.WRITE}
+        self._most = most
+        self._low_limit = low_in_flight
+        self._busy_writes = busy_writes
+        self._patience_seconds = patience_seconds
+        self._calm_seconds = calm_seconds
+        self._kept_back_seconds = kept_back_seconds
+        self._busy_at = -math.inf  # when many writes were last seen on their way
+        self._since_low = 0  # writes that were taken since the last look at what is overdue
+        self._writes_in_flight = 0
+        self.writes_waiting = 0
+        self.low_in_flight = 0
+        self.dropped: dict[str, int] = {"replaced": 0, "repeated": 0, "overload": 0, "abandoned": 0}
+
+    def __len__(self) -> int:
+        return self.writes_waiting + self.low_waiting
+
+    @property
+    def low_waiting(self) -> int:
+        """Conditions and Events that have not been taken."""
+        return sum(map(len, self._low.values()))
+
+    # -- what is wanted ------------------------------------------------------------------------------------
+
+    def put(self, action: Sendable | Spare, now: float, known: int = 0) -> list[Item]:
+        """This is wanted from now on. Returns the writes that are not any more and have not been taken: they must be
+        answered.
+        """
+        if isinstance(action, Spare):
+            sent = self._sent.get(action.pod.uid)
+            if sent is not None and isinstance(sent.action, Removal):
+                sent.unwanted.set()
+            return self._overruled(action, action.pod.uid)
+        item = Item(action, now, known)
+        if item.lane is not Lane.WRITE:
+            self._put_low(item)
+            return []
+        if isinstance(action, Bind):  # "not scheduled, because" is over
+            for lane in (Lane.CONDITION, Lane.REASON):
+                self.dropped["replaced"] += self._low[lane].pop(item.uid, None) is not None
+        overruled = self._overruled(action, item.uid)
+        if item.uid not in self._lines:
+            self._lines[item.uid] = deque()
+            if item.uid not in self._sent:
+                self._turns.append(item.uid)
+        self._lines[item.uid].append(item)
+        self.writes_waiting += 1
+        return overruled
+
+    def _overruled(self, by: Sendable | Spare, uid: str) -> list[Item]:
+        """Take out of the line of an object what need not be sent any more. What has been sent is repeated until its
+        outcome is known, removals aside, which nobody can take back.
+        """
+        out = [item for item in self._lines.get(uid, ()) if isinstance(item.action, overruled_by(by))]
+        for item in out:
+            self._lines[uid].remove(item)
+        self.writes_waiting -= len(out)
+        return out
+
+    def _put_low(self, item: Item) -> None:
+        lane = self._low[item.lane]
+        waiting = lane.get(item.key)
+        if item.lane is Lane.BOUND:
+            # A group object is bound to nothing, so this is what ends its "not scheduled".
+            about = item.action.regarding[4] if isinstance(item.action, Report) else ""
+            self.dropped["replaced"] += self._low[Lane.REASON].pop(about, None) is not None
+        if waiting is not None and waiting.action == item.key:
+            self.dropped["repeated"] += 1
+            return
+        if waiting is not None:  # its turn and its age stay the same
+            self.dropped["replaced"] += 1
+            item.submitted_at = waiting.submitted_at
+        elif len(lane) >= self._most:
+            lane.pop(next(iter(lane)))
+            self.dropped["overload"] += 1
+        lane[item.key] = item
+
+    def clear(self) -> list[Item]:
+        """Nothing that waits is wanted any more; conditions and Events are counted, the writes returned: they must be
+        answered.
+        """
+        self.dropped["abandoned"] += self.low_waiting
+        for lane in self._low.values():
+            lane.clear()
+        out = [item for line in self._lines.values() for item in line]
+        self._lines.clear()
+        self._turns.clear()
+        self.writes_waiting = 0
+        return out
+
+    # -- what is sent --------------------------------------------------------------------------------------
+
+    def take(self, now: float) -> Item | None:
+        """The next action to send, or None when nothing may be sent now. :meth:`done` must follow."""
+        if self._since_low >= WRITES_PER_OVERDUE and self.writes_waiting:
+            self._since_low = 0
+            few = self.low_in_flight * WRITES_PER_OVERDUE <= self._writes_in_flight
+            if few and self.low_in_flight < self._low_limit and (late := self._overdue(now)) is not None:
+                return self._take_low(late)
+        while self._turns:
+            uid = self._turns.popleft()
+            line = self._lines.get(uid)
+            if uid in self._sent or line is None:
+                continue
+            if not line:
+                del self._lines[uid]
+                continue
+            return self._take_write(line.popleft(), now)
+        if self.low_in_flight >= self._low_limit:
+            return None
+        hold_on = self._look(now) or now < self._calm_at
+        found = self._overdue(now) if hold_on else self._most_telling(now)
+        return None if found is None else self._take_low(found)
+
+    def _take_write(self, item: Item, now: float) -> Item:
+        self._sent[item.uid] = item
+        if not self._lines[item.uid]:
+            del self._lines[item.uid]
+        self.writes_waiting -= 1
+        self._writes_in_flight += 1
+        self._since_low += 1
+        self._look(now)
+        return item
+
+    def _take_low(self, item: Item) -> Item:
+        self.low_in_flight += 1
+        del self._low[item.lane][item.key]
+        if item.lane is Lane.CONDITION:
+            self._sent[item.uid] = item
+        return item
+
+    def done(self, item: Item, now: float) -> None:
+        """This action has been answered: what is wanted next of its object may go."""
+        self._look(now)
+        if item.lane is Lane.WRITE:
+            self._writes_in_flight -= 1
+        else:
+            self.low_in_flight -= 1
+        if item.lane in (Lane.WRITE, Lane.CONDITION):
+            del self._sent[item.uid]
+            if item.uid in self._lines:
+                self._turns.appendleft(item.uid)
+
+    # -- when what people read may go ----------------------------------------------------------------------
+
+    def _most_telling(self, now: float) -> Item | None:
+        """What goes next while there is nothing to hold it up: conditions, then why not, then what has happened."""
+        newest = now - self._kept_back_seconds
+        kept_back = (Lane.CONDITION, Lane.REASON)
+        ready = (item for item in self._sendable() if item.lane not in kept_back or item.submitted_at <= newest)
+        return next(ready, None)
+
+    def _overdue(self, now: float) -> Item | None:
+        """What has waited longest, if that is too long."""
+        oldest = min(self._sendable(), key=lambda item: item.submitted_at, default=None)
+        return oldest if oldest is not None and now - oldest.submitted_at > self._patience_seconds else None
+
+    def _sendable(self) -> list[Item]:
+        """Of each lane what has waited longest and may be sent."""
+        firsts = (next((i for i in lane.values() if i.uid not in self._sent), None) for lane in self._low.values())
+        return [item for item in firsts if item is not None]
+
+    def ready_in(self, now: float) -> float | None:
+        """Seconds until something that is kept back may be sent; None when there is nothing of the kind."""
+        firsts = [next(iter(lane.values())) for lane in self._low.values() if lane]
+        moments = [item.submitted_at + self._kept_back_seconds for item in firsts]
+        if moments:
+            moments.append(self._calm_at)
+        return min((moment - now for moment in moments if moment > now), default=None)
+
+    @property
+    def _calm_at(self) -> float:
+        """From when on no write is expected right now."""
+        return self._busy_at + self._calm_seconds
+
+    def _look(self, now: float) -> bool:
+        """Are many writes on their way? When they were is remembered."""
+        busy = self._writes_in_flight > self._busy_writes
+        if busy:
+            self._busy_at = now
+        return busy
+
+
+def _place(action: Sendable) -> tuple[Lane, Hashable]:
+    """The lane of an action, and what one that still waits there is replaced by: an equal key."""
+    if isinstance(action, SetCondition):
+        return Lane.CONDITION, action.pod.uid
+    if not isinstance(action, Report):
+        return Lane.WRITE, None
+    if action.action == WHY_NOT:
+        return Lane.REASON, action.regarding[4]
+    return (Lane.BOUND if action.action == BOUND else Lane.EVENT), action
