@@ -190,8 +190,9 @@ def bootstrap() -> None:
     count = len(re.findall(r"^[\w.-]+==", LOCK.read_text(), re.MULTILINE))
     with step(3, f"up to {count} packages of {LOCK.name}, each checked against its hash"):
         call([*uv, "sync", "--require-hashes", str(LOCK)], environment)
-    with step(4, "gangsched itself, editable"):
-        call([*uv, "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], environment)
+    with step(4, "gangsched itself and its conformance kit, editable"):
+        here = [each for folder in (ROOT, ROOT / "tests" / "conformance") for each in ("--editable", str(folder))]
+        call([*uv, "install", "--no-deps", "--no-build-isolation", *here], environment)
     STAMP.write_text(stamp)
     say(f"ready in {time.monotonic() - started:.1f} s: .venv/bin/gangsched --help")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-from gangsched.conformance import check
-from gangsched.conformance.filters import FILTER_CHECKS
-from gangsched.conformance.scores import SCORE_CHECKS
 from gangsched.core.framework.plugins import BUILT_IN
 from gangsched.runtime import config
+from gangsched_conformance import check
+from gangsched_conformance.filters import FILTER_CHECKS
+from gangsched_conformance.scores import SCORE_CHECKS
 from tests.pages import between, rows, text_of
 
 

@@ -9,7 +9,7 @@ import pytest
 from gangsched_gpu_reserve import Arguments, GpuReserveFilter, GpuReserveScore
 
 from gangsched.cli.main import main
-from gangsched.conformance import check
+from gangsched_conformance import check
 
 HERE = Path(__file__).resolve().parents[1]
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangsched.conformance import CHECKS, check, cluster
-from gangsched.conformance.__main__ import main
 from gangsched.core.filters.added import AddedNodeAffinity
 from gangsched.core.filters.base import Bools, Failure, NodeFilter
 from gangsched.core.filters.spread import PodTopologySpread
@@ -23,6 +21,8 @@ from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import PODS, Floats
 from gangsched.core.state.spreading import SpreadDefaults
 from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
+from gangsched_conformance import CHECKS, check, cluster
+from gangsched_conformance.__main__ import main
 
 SEEDS = range(25)
 
@@ -406,7 +406,7 @@ def test_neither_nor_is_an_error() -> None:
     ],
 )
 def test_the_command(name: str, code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """`python -m gangsched.conformance` says what is wrong, and its exit code whether anything is."""
+    """`python -m gangsched_conformance` says what is wrong, and its exit code whether anything is."""
     assert main([name, "--seeds", "3"]) == code
     said = capsys.readouterr()
     assert words in said.out + said.err

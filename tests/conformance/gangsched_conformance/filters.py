@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gangsched.conformance.clusters import Cluster
-from gangsched.conformance.findings import Finding, Step, Surroundings, random_steps, replayed
-from gangsched.conformance.run import Run, run_all
 from gangsched.core.arrays import Bools
 from gangsched.core.filters.volumes import VolumeFilter
 from gangsched.core.framework.guard import GuardedFilter
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
+from gangsched_conformance.clusters import Cluster
+from gangsched_conformance.findings import Finding, Step, Surroundings, random_steps, replayed
+from gangsched_conformance.run import Run, run_all
 
 #: Name of a check and what it is about.
 FILTER_CHECKS: dict[str, str] = {
@@ -34,7 +34,7 @@ _Said = tuple[bytes, tuple[tuple[str, bytes, bool], ...]]
 
 
 def check_filter(plugin: Any, seeds: Iterable[int], clusters: Callable[[int], Cluster]) -> list[Finding]:
-    """See :func:`gangsched.conformance.check`."""
+    """See :func:`gangsched_conformance.check`."""
     return run_all(lambda seed: _Run(plugin, seed, clusters), seeds)
 
 

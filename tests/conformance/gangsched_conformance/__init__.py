@@ -2,13 +2,13 @@
 
 In a test::
 
-    from gangsched.conformance import check
+    from gangsched_conformance import check
     from my_package import MyFilter
 
     def test_my_filter_keeps_the_protocol() -> None:
         assert check(MyFilter()) == []
 
-From a shell: ``python -m gangsched.conformance my_package:MyFilter``.
+From a shell: ``python -m gangsched_conformance my_package:MyFilter``.
 
 The plug-in is driven over random clusters, the same for the same seeds: it is asked about pending pods, pods come and
 go in a :class:`~gangsched.core.state.simulation.Simulation`, and what it then says is held against what a new state
@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gangsched.conformance.clusters import Cluster, cluster
-from gangsched.conformance.filters import FILTER_CHECKS, check_filter
-from gangsched.conformance.findings import Finding
-from gangsched.conformance.scores import SCORE_CHECKS, check_score
+from gangsched_conformance.clusters import Cluster, cluster
+from gangsched_conformance.filters import FILTER_CHECKS, check_filter
+from gangsched_conformance.findings import Finding
+from gangsched_conformance.scores import SCORE_CHECKS, check_score
 
 __all__ = ["CHECKS", "Cluster", "Finding", "check", "cluster"]
 

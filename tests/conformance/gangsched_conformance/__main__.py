@@ -1,4 +1,4 @@
-"""``python -m gangsched.conformance module:object``: check one filter or score and say what is wrong with it."""
+"""``python -m gangsched_conformance module:object``: check one filter or score and say what is wrong with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gangsched.conformance import CHECKS, check
+from gangsched_conformance import CHECKS, check
 
 #: Exit codes: it conforms, it does not, it cannot be checked.
 OK, BROKEN, UNUSABLE = 0, 1, 2
@@ -18,7 +18,7 @@ OK, BROKEN, UNUSABLE = 0, 1, 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m gangsched.conformance",
+        prog="python -m gangsched_conformance",
         description="Drive a filter or a score over random clusters and check that it keeps its protocol.",
         epilog="Exit code: 0 if it does, 1 if not, 2 if it cannot be checked.",
     )

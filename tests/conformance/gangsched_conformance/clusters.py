@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import msgspec
 
-from gangsched.conformance import storage
 from gangsched.core.state.world import World
 from gangsched.model.records import (
     SINGLE,
@@ -24,6 +23,7 @@ from gangsched.model.records import (
     Taint,
     Toleration,
 )
+from gangsched_conformance import storage
 
 #: Label keys of pods and of nodes in these clusters.
 POD_LABELS = ("app", "team")
@@ -48,7 +48,7 @@ def cluster(seed: int) -> Cluster:
 
 class _Maker:
     def __init__(self, seed: int) -> None:
-        self._chance = random.Random(seed)  # noqa: S311 - to be the same every time is the point
+        self._chance = random.Random(seed)
         self._shapes: dict[PodShape, PodShape] = {}
 
     def make(self) -> Cluster:
@@ -140,7 +140,7 @@ class _Maker:
             node_terms=(self._node_term(),) if self._maybe(0.15) else None,
             preferred_node_terms=((chance.randint(1, 100), self._node_term()),) if self._maybe(0.2) else (),
             tolerations=(Toleration("team", "Equal", "red"),) if self._maybe(0.3) else (),
-            host_ports=self._some((HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "TCP", 80)))  # noqa: S104
+            host_ports=self._some((HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "TCP", 80)))
             if self._maybe(0.15)
             else (),
             affinity=(self._term(namespace),) if self._maybe(0.1) else (),

@@ -6,9 +6,9 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
-from gangsched.conformance.clusters import Cluster
-from gangsched.conformance.findings import Finding
 from gangsched.core.framework.guard import PluginError
+from gangsched_conformance.clusters import Cluster
+from gangsched_conformance.findings import Finding
 
 
 class Run(ABC):
@@ -23,7 +23,7 @@ class Run(ABC):
         self.findings: list[Finding] = []
         self.asked = 0
         self.pod = ""
-        self.chance = random.Random(seed)  # noqa: S311 - to be the same every time is the point
+        self.chance = random.Random(seed)
         for each in (self.cluster, self.twin):
             each.world.snapshot.tell_apart(pod_labels)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gangsched.conformance.clusters import Cluster
-from gangsched.conformance.findings import Finding, Step, Surroundings, random_steps, replayed
-from gangsched.conformance.run import Run, run_all
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.framework.guard import GuardedScore
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
+from gangsched_conformance.clusters import Cluster
+from gangsched_conformance.findings import Finding, Step, Surroundings, random_steps, replayed
+from gangsched_conformance.run import Run, run_all
 
 #: Name of a check and what it is about.
 SCORE_CHECKS: dict[str, str] = {
@@ -27,7 +27,7 @@ SCORE_CHECKS: dict[str, str] = {
 
 
 def check_score(plugin: Any, seeds: Iterable[int], clusters: Callable[[int], Cluster]) -> list[Finding]:
-    """See :func:`gangsched.conformance.check`."""
+    """See :func:`gangsched_conformance.check`."""
     return run_all(lambda seed: _Run(plugin, seed, clusters), seeds)
 
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangsched.conformance.clusters import Cluster
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Snapshot
+from gangsched_conformance.clusters import Cluster
 
 #: Changes of a simulation between two comparisons.
 STEPS = 12
