@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.controlplane import plane
 from tests.controlplane.cleanup import wipe
@@ -50,7 +51,9 @@ MOST_WORKERS = 6
 
 
 def pytest_configure() -> None:
-    """Forget the size of a terminal, which a worker inherits from readline: all output has the width of files."""
+    """No test depends on how fast it is, nor on the size of a terminal, which a worker inherits from readline."""
+    settings.register_profile("at leisure", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("at leisure")
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
 

@@ -46,7 +46,7 @@ APART = (
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(range(len(APART))), max_size=12))
 def test_the_shape_is_always_that_of_the_pod(order: list[int]) -> None:
     """Whoever was read before, a pod has the shape that it would have if it were the first."""
