@@ -30,8 +30,9 @@ demo: env ## watch a gang preempt, without a cluster (ARGS=--list shows all demo
 test: env control-plane ## the whole suite, with a real API server (ARGS=... goes to pytest; -n0 for one process)
 	@$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: env ## lint, format, types, layers
+check: env ## lint, limits, format, types, layers
 	@echo '• ruff check'        && $(BIN)/ruff check
+	@echo '• limits'            && $(BIN)/python .ci/limits.py
 	@echo '• ruff format'       && $(BIN)/ruff format --check
 	@echo '• mypy'              && $(BIN)/mypy
 	@echo '• lint-imports'      && $(BIN)/lint-imports --no-logo

@@ -221,7 +221,7 @@ def events_of(simulation: Simulation) -> list[dict[str, Any]]:
     return [e.as_json() for e in told if e.changed or e.outcome != log.OK or e.verb == DECIDE]
 
 
-def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:
+def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:  # noqa: C901
     """What became of each pod, by ``namespace/name``; times are seconds from the start, None = it did not happen.
     ``drainedBy`` is there only for pods that a stopped queue made leave.
     """

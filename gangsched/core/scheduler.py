@@ -146,7 +146,7 @@ class Scheduler:
 
     # -- events --------------------------------------------------------------------------------------------
 
-    def _apply(self, event: ev.Event) -> None:
+    def _apply(self, event: ev.Event) -> None:  # noqa: C901, PLR0912, PLR0915
         match event:
             case ev.PodChanged(pod):
                 if not (self._synced and self._late.keep(pod, self._run.now)):

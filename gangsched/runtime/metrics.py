@@ -203,26 +203,28 @@ class Metrics(Observer):
                 known = self._pending.get(decision.placements[0].uid)
                 if known is not None:
                     self.queue_wait.observe(max(0.0, self._clock() - known[1]))
-            if index:
-                continue  # the gangs of a GangGroup are one decision: the same search and the same victims
-            observe = self._time.get(decision.outcome)
-            if observe is None:
-                observe = self._time[decision.outcome] = self.plan.labels(decision.outcome).observe
-            observe(seconds)
-            if decision.outcome != GATHERING:
-                self.group_duration.observe(seconds)
-            if decision.stopped:
-                self.searches_stopped.inc()
-            if decision.failed_plugin:
-                self.plugin_errors.labels(decision.failed_plugin, profile).inc()
-            if decision.outcome == PREEMPT:
-                self.preemption_attempts.inc()
-                self.preemption_victims.observe(len(decision.victims))
-                if decision.optimal:
-                    self.plans_optimal.inc()
-                if decision.gap is not None:
-                    self.plan_gap.labels(decision.gap.component).observe(decision.gap.at_most)
+            if not index:  # the gangs of a GangGroup are one decision: the same search and the same victims
+                self._searched(decision, seconds)
         self._asked(actions)
+
+    def _searched(self, decision: Decision, seconds: float) -> None:
+        observe = self._time.get(decision.outcome)
+        if observe is None:
+            observe = self._time[decision.outcome] = self.plan.labels(decision.outcome).observe
+        observe(seconds)
+        if decision.outcome != GATHERING:
+            self.group_duration.observe(seconds)
+        if decision.stopped:
+            self.searches_stopped.inc()
+        if decision.failed_plugin:
+            self.plugin_errors.labels(decision.failed_plugin, decision.gang.scheduler).inc()
+        if decision.outcome == PREEMPT:
+            self.preemption_attempts.inc()
+            self.preemption_victims.observe(len(decision.victims))
+            if decision.optimal:
+                self.plans_optimal.inc()
+            if decision.gap is not None:
+                self.plan_gap.labels(decision.gap.component).observe(decision.gap.at_most)
 
     def queued(self, counts: Mapping[str, int]) -> None:
         """The lengths of the core's queues, in gangs."""

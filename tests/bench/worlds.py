@@ -58,7 +58,7 @@ def member_shape(make: Maker, cpu: int, memory: int, rule: str = "") -> PodShape
     return make.shape(requests)
 
 
-def cluster(
+def cluster(  # noqa: PLR0913
     *,
     nodes: int,
     pods: int,

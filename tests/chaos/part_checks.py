@@ -46,12 +46,9 @@ def wrong_rollbacks(played: Played) -> list[str]:
         victim = pods.get(entry.uid)
         if gang and victim is not None and entry.outcome == log.OK and entry.changed:
             about = f"at {entry.at_seconds:.3f} s: {entry.object} left in a rollback of {gang}"
-            if not played.scenario.options.rollback:
-                out.append(f"{about}, which is switched off")
-            if gang not in _names(victim):
-                out.append(f"{about}, and belongs to {victim.gang.key}")
-            if victim.owner is None or victim.owner.kind == "DaemonSet":
-                out.append(f"{about}, and nobody makes it again")
+            out += [
+                f"{about}, {why}" for why in _no_victim_of(gang, victim, asked_for=played.scenario.options.rollback)
+            ]
             if entry.uid not in bound_at:
                 out.append(f"{about}, and had not been bound by this scheduler")
             elif max(hindered.get(gang, -math.inf), anybody) < bound_at[entry.uid] - REPEAT_SECONDS:
@@ -75,6 +72,16 @@ def wrong_rollbacks(played: Played) -> list[str]:
             anybody = entry.at_seconds if everybody else anybody
         _follow(pods, entry)
     return out
+
+
+def _no_victim_of(gang: str, victim: Pod, *, asked_for: bool) -> Iterator[str]:
+    """Why a pod does not leave in a rollback of a gang, whatever has happened."""
+    if not asked_for:
+        yield "which is switched off"
+    if gang not in _names(victim):
+        yield f"and belongs to {victim.gang.key}"
+    if victim.owner is None or victim.owner.kind == "DaemonSet":
+        yield "and nobody makes it again"
 
 
 def _in_whose_way(pods: dict[str, Pod], entry: Entry) -> tuple[set[str], bool]:
@@ -275,7 +282,8 @@ def bound_before_the_gangs_volumes(history: History, excused: Collection[str] = 
     minimum: dict[tuple[str, str, str], int] = {}
     out = []
     for entry in history:
-        if entry.verb == log.BIND and entry.actor == log.SCHEDULER and entry.outcome == Outcome.TRANSIENT:
+        bound_by_us = entry.verb == log.BIND and entry.actor == log.SCHEDULER
+        if bound_by_us and entry.outcome == Outcome.TRANSIENT:
             unsure[entry.uid] = entry.at_seconds
         match entry.record:
             case PersistentVolumeClaim() as claim:
@@ -284,7 +292,7 @@ def bound_before_the_gangs_volumes(history: History, excused: Collection[str] = 
                 minimum[gang.family, gang.namespace, gang.name] = gang.min_member
             case Pod() as pod:
                 members[pod.gang][pod.uid] = pod
-                if entry.verb == log.BIND and entry.actor == log.SCHEDULER and pod.gang.key not in excused:
+                if bound_by_us and pod.gang.key not in excused:
                     ready = sum(_has_all(p, claims) for p in members[pod.gang].values())
                     needed = minimum.get((pod.gang.family, pod.gang.namespace, pod.gang.name), 1)
                     if ready < needed and entry.at_seconds - unsure.get(pod.uid, -math.inf) > REPEAT_SECONDS:
@@ -295,8 +303,7 @@ def bound_before_the_gangs_volumes(history: History, excused: Collection[str] = 
                 if entry.kind == "PersistentVolumeClaim":
                     claims.pop((namespace, name), None)
                 elif entry.kind == "PodGroup":
-                    for key in [key for key in minimum if key[1:] == (namespace, name)]:
-                        del minimum[key]
+                    minimum = {key: least for key, least in minimum.items() if key[1:] != (namespace, name)}
                 for there in members.values():
                     there.pop(entry.uid, None)
     return out

@@ -86,22 +86,15 @@ class Told(msgspec.Struct):
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
-    def hear(self, event: Event, now: float) -> None:
+    def hear(self, event: Event, now: float) -> None:  # noqa: C901, PLR0912
         """Go on to the state after this event, which is told now (seconds from the start)."""
         match event:
             case PodChanged(pod):
                 self.pods[pod.uid] = pod
-                if pod.node and not pod.live and pod.gang.family != SINGLE:
-                    self.left[pod.node] = now
-                if pod.node or not pod.live:
-                    self.bindings.pop(pod.uid, None)
-                    self.unsure.discard(pod.uid)
+                self._hear_of(pod, now, live=pod.live)
             case PodGone(_, _, uid):
-                gone = self.pods.pop(uid, None)
-                if gone is not None and gone.node and gone.gang.family != SINGLE:
-                    self.left[gone.node] = now
-                self.bindings.pop(uid, None)
-                self.unsure.discard(uid)
+                if (gone := self.pods.pop(uid, None)) is not None:
+                    self._hear_of(gone, now, live=False)
             case NodeChanged(node):
                 self.nodes[node.name] = node
             case NodeGone(name):
@@ -121,13 +114,23 @@ class Told(msgspec.Struct):
             case JobSetChanged(jobset):
                 self.jobsets.add(jobset.key)
             case WriteDone(action_id, outcome):
-                self.open.pop(action_id, None)
-                uid = self._binds.pop(action_id, "")
-                self.unsure.discard(uid)
-                if outcome is Outcome.TRANSIENT and uid in self.bindings:
-                    self.unsure.add(uid)
-                if outcome is not Outcome.OK:
-                    self.bindings.pop(uid, None)
+                self._answered(action_id, outcome)
+
+    def _hear_of(self, pod: Pod, now: float, *, live: bool) -> None:
+        if pod.node and not live and pod.gang.family != SINGLE:
+            self.left[pod.node] = now
+        if pod.node or not live:
+            self.bindings.pop(pod.uid, None)
+            self.unsure.discard(pod.uid)
+
+    def _answered(self, action_id: int, outcome: Outcome) -> None:
+        self.open.pop(action_id, None)
+        uid = self._binds.pop(action_id, "")
+        self.unsure.discard(uid)
+        if outcome is Outcome.TRANSIENT and uid in self.bindings:
+            self.unsure.add(uid)
+        if outcome is not Outcome.OK:
+            self.bindings.pop(uid, None)
 
     def asked(self, action: Action) -> None:
         """Go on to the state after the process has asked for this."""

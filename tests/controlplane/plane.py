@@ -104,7 +104,7 @@ class ControlPlane:
         kube_scheduler_args: further flags of kube-scheduler.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         directory: Path,
         *,

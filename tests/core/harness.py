@@ -272,30 +272,33 @@ class Cluster:
         if found is None or found.uid != action.pod.uid:
             self._events.append(ev.WriteDone(action.id, Outcome.GONE, "not found"))
             return
-        fields: dict[str, object] = {}
-        match action:
-            case BindVolume():
-                ref = ClaimRef(action.pod.namespace, action.claim, action.claim_uid)
-                self.alter("PersistentVolume", action.volume, claim=ref)
-            case SelectNode():
-                self.alter("PersistentVolumeClaim", action.claim, selected_node=action.node)
-            case Bind(node=to):
-                if found.node:
-                    self._events.append(ev.WriteDone(action.id, Outcome.CONFLICT, f"bound to {found.node}"))
-                    return
-                fields = {"node": to, "nominated_node": "", "phase": "Running", "started": self.now}
-            case Nominate(node=to, message=text):
-                fields = {"nominated_node": to, "intent": Condition("True", "Nominated", text)}
-            case WithdrawNomination(reason=why, message=text):
-                fields = {"nominated_node": "", "intent": Condition("False", why, text)}
-            case Mark(message=text, reason=why):
-                fields = {"disruption": Condition("True", why, text)}
-            case Unmark(message=text, reason=why):
-                fields = {"disruption": Condition("False", why, text)}
-            case Remove():
-                fields = {"deleting_since": self.now + found.grace_seconds}
-        self._update(action.pod.namespace, action.pod.name, action.pod.uid, **fields)
+        if isinstance(action, Bind) and found.node:
+            self._events.append(ev.WriteDone(action.id, Outcome.CONFLICT, f"bound to {found.node}"))
+            return
+        if isinstance(action, BindVolume):
+            ref = ClaimRef(action.pod.namespace, action.claim, action.claim_uid)
+            self.alter("PersistentVolume", action.volume, claim=ref)
+        elif isinstance(action, SelectNode):
+            self.alter("PersistentVolumeClaim", action.claim, selected_node=action.node)
+        self._update(action.pod.namespace, action.pod.name, action.pod.uid, **self._fields(action, found))
         self._events.append(ev.WriteDone(action.id, Outcome.OK))
+
+    def _fields(self, action: Write, found: Pod) -> dict[str, object]:
+        """What a write changes of its pod."""
+        match action:
+            case Bind(node=to):
+                return {"node": to, "nominated_node": "", "phase": "Running", "started": self.now}
+            case Nominate(node=to, message=text):
+                return {"nominated_node": to, "intent": Condition("True", "Nominated", text)}
+            case WithdrawNomination(reason=why, message=text):
+                return {"nominated_node": "", "intent": Condition("False", why, text)}
+            case Mark(message=text, reason=why):
+                return {"disruption": Condition("True", why, text)}
+            case Unmark(message=text, reason=why):
+                return {"disruption": Condition("False", why, text)}
+            case Remove():
+                return {"deleting_since": self.now + found.grace_seconds}
+        return {}
 
     def _write_job(self, action: SuspendJob | ResumeJob) -> None:
         """The Job controller deletes the pods of a suspended Job at once; it creates none for one that goes on. That of

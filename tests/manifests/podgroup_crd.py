@@ -72,10 +72,15 @@ def violations(schema: Object, value: Any, path: str = "") -> list[str]:
     if isinstance(value, int) and value < schema.get("minimum", value):
         found.append(f"{path}: {value} is below the minimum")
     if isinstance(value, str):
-        if "pattern" in schema and not re.search(schema["pattern"], value):
-            found.append(f"{path}: {value!r} does not match")
-        if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
-            found.append(f"{path}: length {len(value)}")
-        if value not in schema.get("enum", [value]):
-            found.append(f"{path}: {value!r} is none of {schema['enum']}")
+        found += text_violations(schema, value, path)
     return found
+
+
+def text_violations(schema: Object, value: str, path: str) -> Iterator[str]:
+    """As :func:`violations`, of a text."""
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        yield f"{path}: {value!r} does not match"
+    if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+        yield f"{path}: length {len(value)}"
+    if value not in schema.get("enum", [value]):
+        yield f"{path}: {value!r} is none of {schema['enum']}"

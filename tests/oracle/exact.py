@@ -202,13 +202,11 @@ class Program:
                     domains.setdefault(place, []).append(name)
         for number, entry in enumerate(self.classes):
             for term in entry.pod.shape.anti_affinity:
-                for place, names in domains.items():
-                    if place[0] == term.topology_key:
-                        here = [p for p in self._staying if p.node in names and selects(term, p)]
-                        self._blocked(number, names, here)
-                        for other, neighbour in enumerate(self.classes):
-                            if selects(term, neighbour.pod):
-                                self._exclude(number, other, names)
+                for names in (names for place, names in domains.items() if place[0] == term.topology_key):
+                    here = [p for p in self._staying if p.node in names and selects(term, p)]
+                    self._blocked(number, names, here)
+                    for other in (n for n, neighbour in enumerate(self.classes) if selects(term, neighbour.pod)):
+                        self._exclude(number, other, names)
             for pod in self._staying:
                 for term in pod.shape.anti_affinity:
                     place = domain(self.problem.nodes[pod.node], term.topology_key)

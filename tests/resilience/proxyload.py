@@ -113,7 +113,7 @@ async def stories(plane: ControlPlane, folder: Path, seed: int) -> list[Outcome]
     return out
 
 
-async def load(
+async def load(  # noqa: PLR0913
     plane: ControlPlane,
     folder: Path,
     seed: int,

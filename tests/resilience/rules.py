@@ -222,14 +222,8 @@ class Rules:
     def _lists(self, out: dict[str, list[str]]) -> None:
         """Nominate, mark, remove: each complete before the next, one list for a gang at a time, nothing beside it."""
         for w in self.ours:
-            if w.kind == audit.MARK and w.queue:
-                if not self._drains(w.queue, w.received):
-                    out["drain of an open queue"].append(f"{_say(w)}: {w.queue}")
-            elif w.kind == audit.MARK and w.done:
-                plan, nominated, _ = self.standing(w.preemptor, w.received)
-                minimum = max((x.minimum for x in self._members.get(w.preemptor, ())), default=1)
-                if not plan or nominated + self._bound_members(w.preemptor, w.received) < minimum:
-                    out["mark before intent"].append(f"{_say(w)}: {nominated} of {minimum} of {w.preemptor} nominated")
+            if w.kind == audit.MARK:
+                self._mark(w, out)
         removed: dict[str, set[str]] = defaultdict(set)
         for uid in self._marks.objects:
             last, life = self._marks.last(uid, math.inf), self.lives.get(uid)
@@ -251,6 +245,17 @@ class Rules:
                 out["victim not lower"].append(f"{_say(w)}: for {preemptor}")
         for plan in removed:
             self._finished(plan, out)
+
+    def _mark(self, w: Write, out: dict[str, list[str]]) -> None:
+        """Whom a mark is for: a queue that drains, or a gang of which enough are nominated."""
+        if w.queue:
+            if not self._drains(w.queue, w.received):
+                out["drain of an open queue"].append(f"{_say(w)}: {w.queue}")
+        elif w.done:
+            plan, nominated, _ = self.standing(w.preemptor, w.received)
+            minimum = max((x.minimum for x in self._members.get(w.preemptor, ())), default=1)
+            if not plan or nominated + self._bound_members(w.preemptor, w.received) < minimum:
+                out["mark before intent"].append(f"{_say(w)}: {nominated} of {minimum} of {w.preemptor} nominated")
 
     def _was_fenced(self, w: Write) -> bool:
         """Has the server refused a removal since its mark had been taken back?"""

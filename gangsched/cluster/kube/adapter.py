@@ -85,7 +85,7 @@ class KubeCluster:
         drain_seconds: how long :meth:`stop` lets submitted writes finish; none is begun in the second half of it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         connection: Connection,
         *,

@@ -190,7 +190,7 @@ class Client:
 
     # ----------------------------------------------------------------------------------------------- one request
 
-    async def attempt(
+    async def attempt(  # noqa: PLR0913
         self,
         method: str,
         path: str,

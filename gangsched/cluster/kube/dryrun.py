@@ -23,7 +23,7 @@ from gangsched.core.actions import (
 )
 
 
-def told(action: Action) -> tuple[str, dict[str, str]]:
+def told(action: Action) -> tuple[str, dict[str, str]]:  # noqa: C901, PLR0912
     """What would be done to which object, such as ``bind Pod ns/name``, and details by name."""
     if isinstance(action, Report):
         _, kind, namespace, name, _ = action.regarding

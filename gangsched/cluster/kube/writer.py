@@ -59,7 +59,7 @@ class Writer:
     knows in which versions the marks of victims stand.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         client: Client,
         answer: Callable[[list[Event]], None],

@@ -158,7 +158,7 @@ class _Loading:
             if self._warnings[-1:] != [told]:  # pods of one template say the same
                 self._warnings.append(told)
 
-    def _take(self, each: Found) -> None:
+    def _take(self, each: Found) -> None:  # noqa: C901, PLR0912, PLR0915
         place, raw = each.place, each.object
         match raw:
             case wire.Pod():

@@ -142,7 +142,7 @@ class Round(msgspec.Struct):
     withdrawn: dict[str, int] = {}
 
 
-def rounds(history: History) -> list[Round]:
+def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
     """The plans that nominated, in the order of their first nomination, and those of suspended Jobs: they have no
     members to nominate, and a plan of theirs begins with its first mark. That is one after which a list of victims
     stands when none stood, though the Job has removed some: all on the list before have left, or have been unmarked.

@@ -174,7 +174,7 @@ class Store:
             return bool(msgspec.structs.replace(new, version=old.version) != old)
         return bool(new != old)
 
-    def _write(self, event: Event) -> Event:
+    def _write(self, event: Event) -> Event:  # noqa: C901, PLR0912
         version = str(self._version)
         match event:
             case PodChanged(pod):
@@ -244,7 +244,7 @@ def describe(event: Event) -> tuple[str, str, str]:
             return key[0], "/".join(filter(None, key[1:])), ""
 
 
-def _other_key(event: Event) -> tuple[str, ...]:
+def _other_key(event: Event) -> tuple[str, ...]:  # noqa: C901, PLR0912
     """Identity of objects that the simulation only passes on."""
     match event:
         case NamespaceChanged(namespace):

@@ -327,7 +327,7 @@ def reference(pod: Pod) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid)
 
 
-def verb_of(action: Sent) -> str:
+def verb_of(action: Sent) -> str:  # noqa: C901
     """What the history calls the action."""
     match action:
         case Bind():

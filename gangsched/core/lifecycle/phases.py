@@ -185,7 +185,7 @@ class Phases:
 
     # -- evicting ------------------------------------------------------------------------------------------
 
-    def _evicting(self, group: Group, plan: Plan) -> None:
+    def _evicting(self, group: Group, plan: Plan) -> None:  # noqa: C901, PLR0912
         """A phase of the gang's eviction is over: the next one, unless something has failed or has changed."""
         eviction = plan.eviction
         match eviction.phase:

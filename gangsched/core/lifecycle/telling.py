@@ -60,7 +60,7 @@ def _with_what_is_bound(steps: Steps, group: Group) -> str:
     return f"{text}; those that are bound are removed" if group.rolled_back else text
 
 
-def tell(
+def tell(  # noqa: C901
     steps: Steps,
     group: Group,
     reason: str,

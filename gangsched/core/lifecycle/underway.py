@@ -56,7 +56,7 @@ class UnderWay:
             self._group_of.pop(gang, None)
         self.waking.forget(group)
 
-    def signal(self, group: Group, signal: Signal) -> None:
+    def signal(self, group: Group, signal: Signal) -> None:  # noqa: PLR0912
         """Something happened to a gang: take the step that the table has for it."""
         found = step(group.state, signal)
         if found is None:

@@ -412,7 +412,7 @@ class Attempt(Trial):
         removed_for = self.world.ledger.condemned.removed_for
         return tuple(msgspec.structs.replace(a, plan=removed_for(a.uid)) for a in found)
 
-    def _verdict(
+    def _verdict(  # noqa: PLR0913
         self,
         outcome: str,
         sim: Simulation,

@@ -153,7 +153,7 @@ class Decider:
             modes = {Mode.FIT} if not displacing else set(Mode) - {Mode.NO_FIT, Mode.NO_CANDIDATES}
             yield from self._joint(claim, _Question(gangs, group, now)).attempts(modes)
 
-    def decide(
+    def decide(  # noqa: PLR0913
         self,
         gangs: Sequence[GangId],
         group: str,

@@ -30,7 +30,7 @@ NOBODY: Ints = np.zeros(0, dtype=np.int64)
 class Trial:
     """The members of one gang, and the cluster as they may see it. A ``gate`` is what quota makes of them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         world: World,
         options: Options,

@@ -180,7 +180,7 @@ def _add_ports(sim: Simulation, kinds: Sequence[PodClass], found: Rules) -> None
                 found.exclusive[k, i] = found.exclusive[i, k] = True
 
 
-def _add_anti_affinity(sim: Simulation, kinds: Sequence[PodClass], found: Rules) -> None:
+def _add_anti_affinity(sim: Simulation, kinds: Sequence[PodClass], found: Rules) -> None:  # noqa: C901
     def add(k: int, key: str, hits: Bools, test: Callable[[PodClass], bool]) -> None:
         domains = Domains(sim, key)
         size = max(domains.count, 1)

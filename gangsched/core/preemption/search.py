@@ -76,7 +76,7 @@ class Search:
     ``watchdog`` bound what is tried beyond the first plan; with ``strict`` no budget is exceeded.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         units: Units,
         sim: Simulation,

@@ -46,7 +46,7 @@ class Units:
     ``owners`` says whose pods end together.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         snapshot: Snapshot,
         membership: Membership,

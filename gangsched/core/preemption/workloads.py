@@ -49,7 +49,7 @@ class WorkloadsOnNodes:
     exceeded. The walk ends without a choice when the steps are spent, or the watchdog says so.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         units: Units,
         fit: Fit,

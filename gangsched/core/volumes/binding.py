@@ -135,9 +135,7 @@ def _matched(choices: Choices, claims: Sequence[tuple[PersistentVolumeClaim, int
 
 def progress(world: World, binding: ClaimBinding) -> tuple[bool, str]:
     """Is the claim bound, and is there a reason why it will not be? What is shown may still be older than our write."""
-    choices = world.snapshot.volume_choices
-    index = choices.index
-    claim = index.claims.get(binding.key)
+    claim = world.snapshot.volume_choices.index.claims.get(binding.key)
     name = binding.claim.name
     if claim is None or claim.uid != binding.claim.uid:
         return False, f'persistentvolumeclaim "{name}" not found'
@@ -146,29 +144,41 @@ def progress(world: World, binding: ClaimBinding) -> tuple[bool, str]:
     if claim.phase == "Lost":
         return False, f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
     if claim.bound:
-        volume = index.volumes.get(claim.volume_name)
-        if volume is None:
-            return False, ""  # it is on its way to us
-        row = world.snapshot.row_of.get(binding.target.node, -1)
-        if row < 0 or not choices.reach.mask(volume.node_terms)[row]:
-            return False, f'pv "{volume.name}" node affinity doesn\'t match node "{binding.target.node}"'
-        return True, ""
+        return _reached(world, binding, claim)
+    index = world.snapshot.volume_choices.index
     if not binding.target.volume:
         if claim.selected_node == binding.target.node:
             binding.shown = True
         elif binding.shown or claim.selected_node:
             return False, f'provisioning failed for PVC "{name}"'
         return False, _given_up(binding, index)
+    return False, _promised(binding, claim, index)
+
+
+def _reached(world: World, binding: ClaimBinding, claim: PersistentVolumeClaim) -> tuple[bool, str]:
+    """As :func:`progress`, of a claim that is bound: can the node reach its volume?"""
+    choices = world.snapshot.volume_choices
+    volume = choices.index.volumes.get(claim.volume_name)
+    if volume is None:
+        return False, ""  # it is on its way to us
+    row = world.snapshot.row_of.get(binding.target.node, -1)
+    if row < 0 or not choices.reach.mask(volume.node_terms)[row]:
+        return False, f'pv "{volume.name}" node affinity doesn\'t match node "{binding.target.node}"'
+    return True, ""
+
+
+def _promised(binding: ClaimBinding, claim: PersistentVolumeClaim, index: VolumeIndex) -> str:
+    """Why the volume that was chosen for a claim will not be bound to it; empty while it may."""
     volume = index.volumes.get(binding.target.volume)
     if volume is None:
-        return False, f'persistentvolume "{binding.target.volume}" not found'
+        return f'persistentvolume "{binding.target.volume}" not found'
     if volume.claim is None:
-        return False, f'ClaimRef got reset for pv "{volume.name}"' if binding.shown else _given_up(binding, index)
+        return f'ClaimRef got reset for pv "{volume.name}"' if binding.shown else _given_up(binding, index)
     if volume.claim.uid == claim.uid:
         binding.shown = True
     elif not volume.belongs_to(claim):
-        return False, f'pv "{volume.name}" was bound to another claim'
-    return False, _given_up(binding, index)
+        return f'pv "{volume.name}" was bound to another claim'
+    return _given_up(binding, index)
 
 
 def _given_up(binding: ClaimBinding, index: VolumeIndex) -> str:

@@ -70,7 +70,7 @@ def groups(given: tuple[ResourceGroup, ...], resources: Mapping[str, Any]) -> tu
     return given or ((group(flavor(**resources)),) if resources else ())
 
 
-def queue(
+def queue(  # noqa: PLR0913
     name: str,
     cohort: str = "",
     *given: ResourceGroup,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from hypothesis import given
@@ -12,7 +12,8 @@ from gangsched.core.framework.pipeline import default_pipeline
 from gangsched.core.options import Options
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.index import Target, VolumeIndex
-from gangsched.model.volumes import CSIDriver, CSINode, StorageObject, VolumeAttachment
+from gangsched.model.records import Pod
+from gangsched.model.volumes import ClaimKey, CSIDriver, CSINode, StorageObject, VolumeAttachment
 from tests.builders import LATER, MADE, bound_claim, claim, pod, reserved, volume
 from tests.core.harness import Built, world
 from tests.core.volumes.worlds import (
@@ -23,12 +24,36 @@ from tests.core.volumes.worlds import (
 )
 
 
+def index_of(
+    objects: Iterable[StorageObject], assumed: Mapping[ClaimKey, Target], pods: Iterable[tuple[Pod, str]]
+) -> VolumeIndex:
+    """An index built at once."""
+    index = VolumeIndex()
+    for record in objects:
+        index.put(record)
+    for key, target in assumed.items():
+        index.assume(key, target)
+    for one, where in pods:
+        index.use(one, where)
+    return index
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(0, 2)), max_size=40))
 def test_the_index_is_what_its_objects_make_it(steps: list[tuple[int, int, int]]) -> None:
     """In whatever order things come and go, attachments are those of an index built from what is there."""
     index = VolumeIndex()
-    pods: dict[str, tuple[Any, str]] = {}
+    pods: dict[str, tuple[Pod, str]] = {}
     objects: dict[tuple[str, str], StorageObject] = {}
+
+    def put_or_drop(record: StorageObject) -> None:
+        kind = type(record).__name__
+        if (kind, record.name) in objects and objects[kind, record.name] == record:
+            del objects[kind, record.name]
+            index.drop(kind, getattr(record, "namespace", ""), record.name)
+        else:
+            objects[kind, record.name] = record
+            index.put(record)
+
     for what, i, j in steps:
         if what == 0:
             one = pod(f"p{i}").claims(f"c{j}").obj()
@@ -46,28 +71,16 @@ def test_the_index_is_what_its_objects_make_it(steps: list[tuple[int, int, int]]
         elif what == 9:
             index.forget(("d", f"c{i}"))
         else:
-            record: StorageObject = [
+            records: list[StorageObject] = [
                 claim(f"c{i}", "made"),
                 bound_claim(f"c{i}", f"v{j}", storage_class="made"),
                 csi(f"v{i}"),
                 volume(f"v{i}"),
                 MADE,
                 VolumeAttachment(f"a{i}", f"n{j}", DRIVER, f"v{i}"),
-            ][what - 2]
-            kind = type(record).__name__
-            if (kind, record.name) in objects and objects[kind, record.name] == record:
-                del objects[kind, record.name]
-                index.drop(kind, getattr(record, "namespace", ""), record.name)
-            else:
-                objects[kind, record.name] = record
-                index.put(record)
-    again = VolumeIndex()
-    for record in objects.values():
-        again.put(record)
-    for key, target in index.assumed.items():
-        again.assume(key, target)
-    for one, where in pods.values():
-        again.use(one, where)
+            ]
+            put_or_drop(records[what - 2])
+    again = index_of(objects.values(), index.assumed, pods.values())
     assert index.attachments.nodes_of == again.attachments.nodes_of
     assert index.users == again.users
 
