@@ -28,7 +28,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     Job for a Workload of Kueue, where there are some (0: nothing more will be seen). With ``events_per_gang`` the
     members of a gang have one Event for all of them where otherwise each has its own. With ``rollback`` a gang that was
     bound in part, and whose other members have no place, leaves as a whole if its controllers create it again.
-    A pod that still terminates ``overdue_after_seconds`` after its grace period is not counted on to leave.
+    A pod that still terminates ``overdue_after_seconds`` after its grace period is not counted on to leave. A gang that
+    would have to wait for more than ``max_wait_seconds`` evicts others if that is quicker.
     ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
 
@@ -55,6 +56,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     events_per_gang: bool = False
     rollback: bool = False
     overdue_after_seconds: float = 30.0
+    max_wait_seconds: float = 120.0
     profiles: tuple[tuple[str, PluginSet], ...] = ()
 
     def plugins_of(self, scheduler: str) -> PluginSet:

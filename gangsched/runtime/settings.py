@@ -150,6 +150,13 @@ class Preemption(Section, frozen=True, kw_only=True):
             holds its room until it is gone, and a gang that waits for it is decided again."""
         ),
     ] = "30s"
+    max_wait: Annotated[
+        Duration,
+        _doc(
+            """A gang that would have to wait longer for the room of pods that terminate, or are about to, because of
+            their grace periods, evicts others instead if it fits sooner then."""
+        ),
+    ] = "2m"
     minimum_run_time: Annotated[
         Duration,
         _doc(
@@ -351,6 +358,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             max_rounds=self.preemption.max_rounds,
             timeout_seconds=duration_seconds(self.preemption.gang_timeout),
             overdue_after_seconds=duration_seconds(self.preemption.overdue_after),
+            max_wait_seconds=duration_seconds(self.preemption.max_wait),
             minimum_run_time_seconds=duration_seconds(self.preemption.minimum_run_time),
             preemption_delay_seconds=duration_seconds(self.preemption.delay),
             backoff_initial_seconds=duration_seconds(self.queue.backoff_initial),

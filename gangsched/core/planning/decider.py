@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ import numpy as np
 from gangsched.core.decision import (
     BIND,
     GATHERING,
+    PREEMPT,
     UNSCHEDULABLE,
     WAIT,
     Decision,
@@ -88,6 +90,7 @@ class _Question(msgspec.Struct, frozen=True):
     waiting_since: float | None = None
     holding: bool = False
     keep_off: Mapping[str, Collection[str]] = {}
+    wait_until: float = math.inf
 
     @property
     def plain(self) -> bool:
@@ -100,6 +103,7 @@ class _Question(msgspec.Struct, frozen=True):
             job.keep_off(self.keep_off)
         if self.holding:
             job.ignore_turns()
+        job.wait_until(self.wait_until)
         return job
 
 
@@ -176,6 +180,34 @@ class Decider:
         fails, so does the gang: the verdict says which.
         """
         asked = _Question(gangs, group, now, may_preempt, evicts_from, prefer, waiting_since, holding, keep_off)
+        found = self._answer(asked)
+        return self._sooner(found, asked) if may_preempt and found.awaiting else found
+
+    def _sooner(self, found: Verdict, asked: _Question) -> Verdict:
+        """The gang has to wait for pods that leave. If that takes too long, others are evicted instead, unless those
+        take as long: so is decided what happens if the slow ones are not counted on.
+        """
+        limit, slow = asked.now + self.options.max_wait_seconds, self._waits_until(found)
+        if slow <= limit:
+            return found
+        other = self._answer(msgspec.structs.replace(asked, wait_until=limit))
+        if other.outcome in (BIND, WAIT, PREEMPT) and self._waits_until(other) < slow:
+            return other
+        warning = (
+            f"waits for pods that have until {render_time(slow)} to terminate, which is longer than preemption.maxWait:"
+            " it would not fit sooner if others were evicted instead"
+        )
+        told = (msgspec.structs.replace(d, warnings=(*d.warnings, warning)) for d in found.decisions)
+        return msgspec.structs.replace(found, decisions=tuple(told))
+
+    def _waits_until(self, found: Verdict) -> float:
+        """When all pods that are in the way of these placements should be gone (seconds)."""
+        uids = [*(victim.uid for victim in found.victims), *(awaited.uid for awaited in found.awaiting)]
+        pods = (self.world.pods[uid] for uid in uids if uid in self.world.pods)
+        return max(map(self.world.leaves_by, pods), default=-math.inf)
+
+    def _answer(self, asked: _Question) -> Verdict:
+        gangs, group, now, prefer = asked.gangs, asked.group, asked.now, asked.prefer
         try:
             claim = self.world.managed.claim(gangs)
             if claim is not None:
@@ -256,8 +288,12 @@ class Decider:
         return job.preempt(units, choice)
 
     def has_room(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> bool:
-        """Could the gang run without evicting anybody (any more)? ``prefer`` is as in :meth:`decide`."""
-        return self.decide(gangs, group, now, may_preempt=False, prefer=prefer).outcome in (BIND, WAIT)
+        """Could the gang run without evicting others (any more), and without waiting for too long? ``prefer`` is as in
+        :meth:`decide`.
+        """
+        until = now + self.options.max_wait_seconds
+        asked = _Question(gangs, group, now, may_preempt=False, prefer=prefer, wait_until=until)
+        return self._answer(asked).outcome in (BIND, WAIT)
 
     def still_holds(
         self,

@@ -78,6 +78,8 @@ class Trial:
         self.domain: Domain | None = None
         self.left_out = False
         self._joining: list[Pod] | None = None
+        #: What is gone later than this (seconds) is not waited for.
+        self._until = math.inf
 
     def _want(self, gang: GangId) -> Want:
         """The members of which the required ones are chosen. Quota was asked for on behalf of certain ones."""
@@ -129,10 +131,10 @@ class Trial:
         """The same in parts, each with those before it: first those that terminate, then those whose plans this gang
         cannot break, then all.
         """
-        out = [self._terminating()]
+        out = [self._soon(self._terminating())]
         if self.world.ledger.condemned:
             for slots in (self.condemned(weaker=False), self.condemned()):
-                known = np.sort(np.concatenate([out[0], slots]))
+                known = np.sort(np.concatenate([out[0], self._soon(slots)]))
                 if len(known) > len(out[-1]):
                     out.append(known)
         return out
@@ -146,6 +148,18 @@ class Trial:
         if overdue:
             leaving = leaving[~isin(leaving, [table.slot_of[uid] for uid in overdue if uid in table.slot_of])]
         return leaving
+
+    def _soon(self, leaving: Ints) -> Ints:
+        """Those of these slots whose pods are gone in time."""
+        if self._until == math.inf:
+            return leaving
+        pods = self.world.snapshot.table.pods
+        soon = ((pod := pods[s]) is not None and self.world.leaves_by(pod) <= self._until for s in leaving.tolist())
+        return leaving[np.fromiter(soon, dtype=np.bool_, count=len(leaving))]
+
+    def wait_until(self, when: float) -> None:
+        """From now on what is gone later than this (seconds) is taken to stay."""
+        self._until = when
 
     def ignore_turns(self) -> None:
         """From now on as if nothing were kept for gangs ahead of this one. What a gang holds already it keeps, whoever

@@ -347,6 +347,10 @@ class World:
         self.managed.gone(uid)
         return pod
 
+    def leaves_by(self, pod: Pod) -> float:
+        """When a pod that terminates, or is about to, should be gone (seconds)."""
+        return self.sightings.leaves_by.get(pod.uid, self.now + pod.grace_seconds)
+
     def find(self, namespace: str, name: str) -> Pod | None:
         """The current pod of that name."""
         return self.pods.get(self._uid_of.get((namespace, name), ""))

@@ -117,3 +117,61 @@ def test_a_plan_that_depends_on_a_pod_that_becomes_overdue_is_made_anew() -> Non
     cluster.leave("w")
     cluster.run()
     assert nodes_of(cluster.log) == {"first": "n2", "second": "n2"}
+
+
+# -- long waits --------------------------------------------------------------------------------------------
+
+
+def beside(ends: float, grace: float = 30.0) -> list[Built]:
+    """A pod that terminates until then on n1, one with this grace period that could be evicted on n2, and p."""
+    slow = pod("t").cpu(3).on("n1").terminating(ends).field(grace_seconds=ends)
+    victim = pod("v").cpu(3).on("n2").priority(1).field(grace_seconds=grace)
+    return [node("n1"), node("n2"), slow, victim, pod("p").cpu(3).priority(5)]
+
+
+@pytest.mark.parametrize(("ends", "outcome"), [(120.0, WAIT), (121.0, PREEMPT), (3600.0, PREEMPT)])
+def test_a_gang_that_would_wait_too_long_evicts_others(ends: float, outcome: str) -> None:
+    """Two minutes are waited for, as in the default of the setting; not an hour."""
+    found = plan(*beside(ends))["d/p"]
+    assert (found.outcome, found.warnings) == (outcome, ())
+    assert [v.name for v in found.victims] == (["v"] if outcome == PREEMPT else [])
+
+
+@pytest.mark.parametrize(("wait", "outcome"), [(60.0, WAIT), (59.0, PREEMPT)])
+def test_what_is_too_long_is_a_setting(wait: float, outcome: str) -> None:
+    """On both sides of it."""
+    assert plan(*beside(60.0), max_wait_seconds=wait)["d/p"].outcome == outcome
+
+
+@pytest.mark.parametrize(("grace", "outcome"), [(3600.0, WAIT), (3599.0, PREEMPT)])
+def test_others_are_not_evicted_when_they_take_as_long(grace: float, outcome: str) -> None:
+    """Then the gang waits, and the plan says until when."""
+    found = plan(*beside(3600.0, grace))["d/p"]
+    assert found.outcome == outcome
+    assert [w for w in found.warnings if "01:00:00" in w and "maxWait" in w] == list(found.warnings)
+    assert len(found.warnings) == (outcome == WAIT)
+
+
+def test_a_victim_of_another_plan_that_takes_long_is_not_waited_for() -> None:
+    """A gang that could live off what an earlier one evicts takes a pod of its own if that is gone much sooner."""
+    slow = pod("s").cpu(4).on("n1").field(grace_seconds=3600.0)
+    objects: list[Built] = [
+        node("n1"),
+        slow,
+        node("n2"),
+        pod("v").cpu(4).on("n2").priority(2),
+        pod("first").cpu(2).priority(9),
+    ]
+    found = plan(*objects, pod("first").cpu(2).priority(9), pod("second").cpu(2).priority(5))
+    assert [v.name for v in found["d/first"].victims] == ["s"]
+    assert (found["d/second"].outcome, [v.name for v in found["d/second"].victims]) == (PREEMPT, ["v"])
+
+
+def test_a_gang_that_evicts_instead_of_waiting_goes_through_with_it() -> None:
+    """What leaves in an hour is no room that has turned up: the victim is removed, once, and the gang is bound."""
+    cluster = Cluster(*beside(3600.0))
+    cluster.pass_time(20.0)
+    cluster.leave("v")
+    cluster.run()
+    assert (evicted(cluster), nodes_of(cluster.log)) == ({"v"}, {"p": "n2"})
+    assert len([d for d in cluster.decisions if d.outcome == PREEMPT]) == 1

@@ -405,7 +405,7 @@ def test_a_single_pod_preempts_by_the_same_rules() -> None:
 def test_terminating_pods_are_awaited_and_not_evicted_again() -> None:
     """Room that is on its way needs no victims."""
     found = decided(
-        node("n1"), node("n2"), pod("t").cpu(4).on("n1").terminating(), pod("a").cpu(4).on("n2"), *members(1)
+        node("n1"), node("n2"), pod("t").cpu(4).on("n1").terminating(1000.0), pod("a").cpu(4).on("n2"), *members(1)
     )
     assert (found.outcome, found.victims) == (WAIT, ())
     assert [(a.pod, a.node) for a in found.awaiting] == [("d/t", "n1")]
@@ -414,6 +414,6 @@ def test_terminating_pods_are_awaited_and_not_evicted_again() -> None:
 def test_terminating_pods_may_be_awaited_beside_victims() -> None:
     """What leaves anyway is used, the rest is evicted."""
     found = decided(
-        node("n1"), node("n2"), pod("t").cpu(4).on("n1").terminating(), pod("a").cpu(4).on("n2"), *members(2, 4)
+        node("n1"), node("n2"), pod("t").cpu(4).on("n1").terminating(1000.0), pod("a").cpu(4).on("n2"), *members(2, 4)
     )
     assert (found.outcome, victims(found), [a.pod for a in found.awaiting]) == (PREEMPT, ["a"], ["d/t"])
