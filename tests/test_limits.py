@@ -15,11 +15,15 @@ PROJECT = """
 C901 = 2
 PLR0913 = 1
 imports = 1
+circles = 3
 
 [[tool.importlinter.contracts]]
 ignore_imports = ["a -> b"]
 """
 SOURCE = """
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from gangsched import b
 def f():  # noqa: C901, PLR0913
     return "# noqa: C901"
 def g():  # noqa: C901
@@ -34,10 +38,15 @@ def limits(root: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Three exceptions in two functions, and one import."""
+    """Three exceptions in two functions, one import, and three modules that import each other."""
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     (tmp_path / "gangsched").mkdir()
     (tmp_path / "gangsched" / "a.py").write_text(SOURCE)
+    (tmp_path / "gangsched" / "__init__.py").write_text("from gangsched.a import f\n")
+    (tmp_path / "gangsched" / "b.py").write_text("import gangsched.c\n")
+    (tmp_path / "gangsched" / "c.py").write_text("def late():\n    from gangsched.a import f\n")
+    (tmp_path / "gangsched" / "d.py").write_text("from gangsched.a import f\nfrom gangsched import e\n")
+    (tmp_path / "gangsched" / "e.py").write_text("")
     return tmp_path
 
 
@@ -53,6 +62,14 @@ def test_as_many_as_were_said(tree: Path) -> None:
         ("C901", 1, "C901: 1 exceptions are allowed, 2 are made: mend what is new"),
         ("PLR0913", 2, 'PLR0913: 2 exceptions are allowed, 1 are made: write "PLR0913 = 1", so that it stays so'),
         ("imports", 0, "imports: 0 exceptions are allowed, 1 are made: mend what is new"),
+        (
+            "circles",
+            2,
+            (
+                "circles: 2 exceptions are allowed, 3 are made: mend what is new\n"
+                "  gangsched.a\n  gangsched.b\n  gangsched.c"
+            ),
+        ),
     ],
 )
 def test_one_more_or_one_less(tree: Path, code: str, said: int, hint: str) -> None:
