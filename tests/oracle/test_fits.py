@@ -21,7 +21,7 @@ def asked(question):
     """The attempt to place the pending gang, in a cluster without terminating pods, and its fit."""
     world = World(question)
     gangs = (GangId(SIGS, "default", "want", OURS),)
-    attempt = world.decider.attempt(gangs, group_key(gangs), NOW)
+    attempt = world.decider.context(gangs, group_key(gangs), NOW)
     sim = attempt.simulation()
     attempt.lift_terminating(sim)
     demand = demands_of(sim, attempt.placer.pipeline, attempt.wants)[0]

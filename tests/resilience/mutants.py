@@ -120,7 +120,7 @@ _PREBIND = "gangsched/core/lifecycle/prebind.py"
 _RECHECKS = "gangsched/core/lifecycle/rechecks.py"
 _SHARED = "gangsched/core/lifecycle/shared_marks.py"
 _TAKEOVER = "gangsched/core/lifecycle/takeover.py"
-_TRIAL = "gangsched/core/planning/trial.py"
+_CONTEXT = "gangsched/core/planning/context.py"
 _UNITS = "gangsched/core/preemption/units.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         "nominated room is not held",
-        ((_TRIAL, "held = self.world.ledger.seen_by(self.priority, self._turn, self._mine)", "held = ()"),),
+        ((_CONTEXT, "held = self.world.ledger.seen_by(self.priority, self._turn, self._mine)", "held = ()"),),
         ("tests/core/lifecycle/test_from_pods_to_bindings.py::test_held_room_is_for_its_gang",),
     ),
     Mutant(

@@ -88,7 +88,7 @@ class OurSide:
         return self.decider.decide([gang], group_key([gang]), now, may_preempt=may_preempt)
 
     def _simulation(self, gang: GangId) -> Simulation:
-        return self.decider.attempt([gang], group_key([gang]), 0.0).simulation()
+        return self.decider.context([gang], group_key([gang]), 0.0).simulation()
 
 
 _decoders = {resource.path: ObjectDecoder(resource.wire_type) for resource in CORE_RESOURCES}

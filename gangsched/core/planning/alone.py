@@ -1,24 +1,25 @@
 """Pods without a group that want nothing special, as thousands may come one after another: the short way to a decision.
 
-It comes to what :class:`gangsched.core.planning.attempt.Attempt` would decide, without what only gangs need.
+It comes to what :class:`gangsched.core.planning.cycle.GangCycle` would decide, without what only gangs need.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gangsched.core.decision import BIND, Decision, Placement, Verdict
+from gangsched.core.decision import BIND, Placement, Verdict
+from gangsched.core.planning.outcomes import verdict
 from gangsched.core.planning.placement import Placer
 from gangsched.core.preemption import explain
 from gangsched.core.queueing.queue import queue_order
-from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.gate import Gate, NoQuota
 from gangsched.core.state.world import World
 from gangsched.model.records import SINGLE, GangId
 
 
-def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gate | None = None) -> Verdict | None:
-    """The decision to bind one such pod now; None when it has to be looked at more closely. If it needs quota it has it
-    by ``gate``, and nobody has to leave for that.
+def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gate | NoQuota) -> Verdict | None:
+    """The decision to bind one such pod now; None when it has to be looked at more closely. By ``gate`` it has its
+    quota, if it needs any, and nobody has to leave for that.
     """
     gang, member = gangs[0], world.membership
     if gang.family != SINGLE or len(gangs) != 1 or world.ledger.holders():
@@ -29,21 +30,9 @@ def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gat
     (pod,) = census.pending
     if pod.nominated_node or (world.turns.keep_something and world.turns.ahead(queue_order(member, gangs))):
         return None
-    wanted = pod if gate is None else gate.member(pod)
-    row = placer.streak.next(world.snapshot.class_of(wanted), pod.uid, world.snapshot)
+    row = placer.streak.next(world.snapshot.class_of(gate.member(pod)), pod.uid, world.snapshot)
     if row is None:
         return None
     places = (Placement(pod.namespace, pod.name, pod.uid, world.snapshot.nodes[row].name),)
     message = explain.summary(BIND, 1, (), ())
-    decision = Decision(
-        gang=gang,
-        kind=spec.kind,
-        group=(),
-        priority=member.preemptor_priority(gangs),
-        required=1,
-        outcome=BIND,
-        placements=places,
-        message=message,
-        quota=gate.use((pod.uid,)) if gate is not None else None,
-    )
-    return Verdict(BIND, (decision,), placements=places, message=message)
+    return verdict(world, {gang: census}, BIND, message, (), places, quota=gate.use((pod.uid,)))

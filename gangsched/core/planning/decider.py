@@ -4,107 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from gangsched.core.decision import (
-    BIND,
-    GATHERING,
-    PREEMPT,
-    UNSCHEDULABLE,
-    WAIT,
-    Decision,
-    Placement,
-    QuotaUse,
-    Unplaced,
-    Verdict,
-)
+from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Placement, Verdict
 from gangsched.core.framework.guard import PluginError
 from gangsched.core.framework.pipeline import Pipeline, pipeline_of
 from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.core.options import Options
-from gangsched.core.planning.alone import one_of_many
-from gangsched.core.planning.attempt import Attempt
-from gangsched.core.planning.joint import Joint, QueuedAttempt
+from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.planning.cycle import GangCycle, Question
+from gangsched.core.planning.outcomes import Outcomes, refused
 from gangsched.core.planning.placement import Placer
 from gangsched.core.planning.watchdog import Watchdog
-from gangsched.core.preemption import explain
-from gangsched.core.preemption.patience import delayed
-from gangsched.core.preemption.search import Choice
-from gangsched.core.preemption.units import Units
-from gangsched.core.quota.flavors import Mode
 from gangsched.core.quota.forms import Nominated
-from gangsched.core.quota.gate import Gate
 from gangsched.core.quota.holdings import Flavors
-from gangsched.core.quota.managed import Claim
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.world import World
-from gangsched.model.records import PREEMPT_NEVER, GangId
+from gangsched.model.records import GangId
 from gangsched.model.times import render_time
 
 __all__ = ["Decider", "Verdict", "gathering"]
 
-_Attempt = TypeVar("_Attempt", bound=Attempt)
-
 
 def gathering(world: World, gangs: Sequence[GangId], problem: str) -> Verdict:
     """The verdict on gangs that are not complete."""
-    return _without_placements(world, gangs, GATHERING, problem)
-
-
-def _without_placements(world: World, gangs: Sequence[GangId], outcome: str, problem: str, plugin: str = "") -> Verdict:
-    """The same words about every member; no node was looked at."""
-    membership = world.membership
-    decisions = []
-    for gang in gangs:
-        spec = membership.spec(gang)
-        census = membership.census(gang)
-        decisions.append(
-            Decision(
-                gang=gang,
-                kind=spec.kind if spec is not None else "PodGroup",
-                group=tuple(g.key for g in gangs) if len(gangs) > 1 else (),
-                priority=membership.preemptor_priority(gangs),
-                required=membership.required(gang, census),
-                outcome=outcome,
-                unplaced=tuple(Unplaced(p.key, (problem,)) for p in (*census.pending, *census.gated)),
-                message=problem,
-                failed_plugin=plugin,
-            )
-        )
-    return Verdict(outcome, tuple(decisions), message=problem, failed_plugin=plugin)
-
-
-class _Question(msgspec.Struct, frozen=True):
-    """What is asked of :meth:`Decider.decide`."""
-
-    gangs: Sequence[GangId]
-    group: str
-    now: float
-    may_preempt: bool = True
-    evicts_from: float = 0.0
-    prefer: Mapping[str, str] = {}
-    waiting_since: float | None = None
-    holding: bool = False
-    keep_off: Mapping[str, Collection[str]] = {}
-    wait_until: float = math.inf
-
-    @property
-    def plain(self) -> bool:
-        """Does it want nothing special of nodes?"""
-        return not (self.prefer or self.keep_off or self.holding)
-
-    def begun(self, job: _Attempt) -> _Attempt:
-        """The attempt, with what it is to keep to."""
-        if self.keep_off:
-            job.keep_off(self.keep_off)
-        if self.holding:
-            job.ignore_turns()
-        job.wait_until(self.wait_until)
-        return job
+    return refused(world, gangs, GATHERING, problem)
 
 
 class Decider:
@@ -139,23 +66,23 @@ class Decider:
         """The filters and scores of this scheduler name."""
         return self._placers[scheduler].pipeline
 
-    def attempt(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str] = {}) -> Attempt:
-        """The beginnings of a decision, for questions of other kinds. It may raise :class:`PluginError` when asked.
-        What flavors of quota ask of nodes is left out: see :meth:`attempts`.
+    def _cycle(self, asked: Question) -> GangCycle:
+        return GangCycle(self.world, self.options, self._placers[asked.gangs[0].scheduler], self.watchdog, asked)
+
+    def context(self, gangs: Sequence[GangId], group: str, now: float) -> SchedulingContext:
+        """Where the gangs could go, for questions of other kinds; it may raise :class:`PluginError` when asked. What
+        flavors of quota ask of nodes is left out: see :meth:`contexts`.
         """
         placer = self._placers[gangs[0].scheduler]
-        return Attempt(self.world, self.options, placer, gangs, group, now, prefer, self.watchdog)
+        return SchedulingContext(self.world, self.options, placer, gangs, group, now, {}, self.watchdog)
 
-    def attempts(self, gangs: Sequence[GangId], group: str, now: float, *, displacing: bool) -> Iterator[Attempt]:
+    def contexts(
+        self, gangs: Sequence[GangId], group: str, now: float, *, displacing: bool
+    ) -> Iterator[SchedulingContext]:
         """The same for gangs that may need quota: in each of the flavors in which they have it, in the order in which
         they are tried, or, if ``displacing``, would have it if others left.
         """
-        claim = self.world.managed.claim(gangs)
-        if claim is None:
-            yield self.attempt(gangs, group, now)
-        elif not claim.problem:
-            modes = {Mode.FIT} if not displacing else set(Mode) - {Mode.NO_FIT, Mode.NO_CANDIDATES}
-            yield from self._joint(claim, _Question(gangs, group, now)).attempts(modes)
+        return self._cycle(Question(gangs, group, now)).contexts(displacing=displacing)
 
     def decide(  # noqa: PLR0913
         self,
@@ -179,11 +106,11 @@ class Decider:
         ``holding`` its room. ``keep_off`` names, by UID, nodes that a member must not go to. When a plug-in of others
         fails, so does the gang: the verdict says which.
         """
-        asked = _Question(gangs, group, now, may_preempt, evicts_from, prefer, waiting_since, holding, keep_off)
+        asked = Question(gangs, group, now, may_preempt, evicts_from, prefer, waiting_since, holding, keep_off)
         found = self._answer(asked)
         return self._sooner(found, asked) if may_preempt and found.awaiting else found
 
-    def _sooner(self, found: Verdict, asked: _Question) -> Verdict:
+    def _sooner(self, found: Verdict, asked: Question) -> Verdict:
         """The gang has to wait for pods that leave. If that takes too long, others are evicted instead, unless those
         take as long: so is decided what happens if the slow ones are not counted on.
         """
@@ -206,93 +133,18 @@ class Decider:
         pods = (self.world.pods[uid] for uid in uids if uid in self.world.pods)
         return max(map(self.world.leaves_by, pods), default=-math.inf)
 
-    def _answer(self, asked: _Question) -> Verdict:
-        gangs, group, now, prefer = asked.gangs, asked.group, asked.now, asked.prefer
+    def _answer(self, asked: Question) -> Verdict:
         try:
-            claim = self.world.managed.claim(gangs)
-            if claim is not None:
-                return self._not_queued(claim, gangs) if claim.problem else self._joint(claim, asked).decide()
-            if asked.plain:
-                found = one_of_many(self.world, self._placers[gangs[0].scheduler], gangs)
-                if found is not None:
-                    return found
-            return self._decide(asked.begun(self.attempt(gangs, group, now, prefer)), asked)
+            return self._cycle(asked).decide()
         except PluginError as error:
-            return _without_placements(self.world, gangs, UNSCHEDULABLE, str(error), error.plugin)
-
-    def _joint(self, claim: Claim, asked: _Question) -> Joint:
-        """The decision for gangs that need quota, about to be made."""
-        gangs, now = asked.gangs, asked.now
-        placer = self._placers[gangs[0].scheduler]
-
-        def attempt(gate: Gate) -> QueuedAttempt:
-            return asked.begun(
-                QueuedAttempt(
-                    self.world, self.options, placer, gangs, asked.group, now, asked.prefer, self.watchdog, gate
-                )
-            )
-
-        def alone(gate: Gate) -> Verdict | None:
-            return one_of_many(self.world, placer, gangs, gate) if asked.plain else None
-
-        def may_not_preempt(job: Attempt) -> tuple[str, float | None]:
-            return self._may_not_preempt(job, asked)
-
-        return Joint(self.world, gangs, claim, now, attempt, alone, may_not_preempt)
-
-    def _not_queued(self, claim: Claim, gangs: Sequence[GangId]) -> Verdict:
-        """Something is wrong with the queue, or with what is asked of it."""
-        found = _without_placements(self.world, gangs, UNSCHEDULABLE, claim.problem)
-        use = QuotaUse(claim.workload.queue)
-        decisions = tuple(msgspec.structs.replace(d, quota=use) for d in found.decisions)
-        return msgspec.structs.replace(found, decisions=decisions, short_of_quota=True, nodes_unseen=True)
-
-    def _may_not_preempt(self, job: Attempt, asked: _Question) -> tuple[str, float | None]:
-        """Why the gang may not evict anybody now, and when it may; an empty reason if it may."""
-        if not asked.may_preempt:
-            return "not eligible: enough evicting rounds for now", None
-        if self.world.membership.policy(job.gangs) == PREEMPT_NEVER:
-            return "not eligible due to preemptionPolicy=Never.", None
-        until = asked.evicts_from
-        if until > asked.now:
-            text = f"not yet: a binding was refused, and nobody is evicted for the gang until {render_time(until)}"
-            return text, until
-        delay = job.delay()
-        until = job.waiting_since(asked.waiting_since) + delay
-        return (delayed(delay, until), until) if delay and until > asked.now else ("", None)
-
-    def _decide(self, job: Attempt, asked: _Question) -> Verdict:
-        if job.topology.problem:
-            return job.unschedulable("", None)
-        found = job.without_evictions(BIND)
-        # Members beyond the minimum join where there is room now; nothing is held up for them.
-        if found is None and job.required:
-            found = job.without_evictions(WAIT)
-        if found is not None:
-            return found
-        why_not = ""
-        choice: Choice | None = None
-        units: Units | None = None
-        retry_at: float | None = None
-        if job.required:
-            why_not, retry_at = self._may_not_preempt(job, asked)
-            if not why_not:
-                units, choice = job.search()
-                if choice is None:
-                    why_not = explain.no_plan(units, job.budgets() if job.options.strict_budgets else None)
-        if choice is None or units is None:
-            if units is not None:
-                retry_at = units.eligible_at
-            found = job.unschedulable(why_not, units)
-            return msgspec.structs.replace(job.behind(found), retry_at=retry_at)
-        return job.preempt(units, choice)
+            return refused(self.world, asked.gangs, UNSCHEDULABLE, str(error), failed_plugin=error.plugin)
 
     def has_room(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> bool:
         """Could the gang run without evicting others (any more), and without waiting for too long? ``prefer`` is as in
         :meth:`decide`.
         """
         until = now + self.options.max_wait_seconds
-        asked = _Question(gangs, group, now, may_preempt=False, prefer=prefer, wait_until=until)
+        asked = Question(gangs, group, now, may_preempt=False, prefer=prefer, wait_until=until)
         return self._answer(asked).outcome in (BIND, WAIT)
 
     def still_holds(
@@ -312,7 +164,7 @@ class Decider:
         have theirs, or those of their node.
         """
         try:
-            job = self.attempt(gangs, group, now)
+            job = self.context(gangs, group, now)
             job.ignore_turns()
             gone = frozenset(victims)
             nominated = Nominated(self.world.managed, gangs, flavors)
@@ -329,17 +181,17 @@ class Decider:
         try:
             gone = frozenset(victims)
             slot_of = self.world.snapshot.table.slot_of
-            for job in self.attempts(gangs, group, now, displacing=True):
+            for job in self.contexts(gangs, group, now, displacing=True):
                 job.ignore_turns()
                 leaving = {*job.terminating().tolist(), *(slot_of[uid] for uid in gone if uid in slot_of)}
                 found = job.fit(np.array(sorted(leaving), dtype=np.int64))
                 if found is not None:
-                    return job.placed(WAIT, *found).placements if self._quota_holds(job, gone) else ()
+                    return Outcomes(job).placed(WAIT, *found).placements if self._quota_holds(job, gone) else ()
             return ()
         except PluginError:
             return ()
 
-    def _quota_holds(self, job: Attempt, victims: Iterable[str]) -> bool:
+    def _quota_holds(self, job: SchedulingContext, victims: Iterable[str]) -> bool:
         """Is there quota enough once the victims and terminating pods are gone, those aside that are overdue?"""
         if not self.world.managed.active:
             return True
@@ -351,7 +203,7 @@ class Decider:
 
     def _holds(
         self,
-        job: Attempt,
+        job: SchedulingContext,
         nominated: Nominated,
         placements: Sequence[Placement],
         victims: Iterable[str],

@@ -15,7 +15,7 @@ import numpy as np
 from gangsched.core.arrays import Ints, isin
 from gangsched.core.groups import Group
 from gangsched.core.ledger.reservations import Kind, Reservation
-from gangsched.core.planning.attempt import Attempt
+from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.world import World
@@ -25,7 +25,7 @@ from gangsched.model.records import Pod
 _KEPT_RUNNING = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
 
 
-def reserve(attempts: Iterable[Attempt], group: Group, world: World) -> None:
+def reserve(attempts: Iterable[SchedulingContext], group: Group, world: World) -> None:
     """Reserve room for a blocked group in the first of these attempts that finds some, unless it has some in one of
     them, it could not be given any, or a gang ahead of it that has a reservation could use the same nodes: there is one
     turn at a time.
@@ -50,7 +50,7 @@ def reserve(attempts: Iterable[Attempt], group: Group, world: World) -> None:
         world.ledger.hold(Reservation(group.key, Kind.BACKFILL, room, turn=blocked.order))
 
 
-def _first_room(job: Attempt, world: World) -> tuple[Phantom, ...]:
+def _first_room(job: SchedulingContext, world: World) -> tuple[Phantom, ...]:
     """The gang's members where they fit when as few pods as possible have ended; empty when not even all are enough."""
     leaving, ending = _leaving(job, world)
     if _rows(job, leaving, ending) is None:
@@ -68,12 +68,12 @@ def _first_room(job: Attempt, world: World) -> tuple[Phantom, ...]:
     return tuple(Phantom(class_of(pods[uid]), uid, nodes[row].name) for uid, row in sorted(rows.items()))
 
 
-def _rows(job: Attempt, leaving: Ints, ending: Ints) -> dict[str, int] | None:
+def _rows(job: SchedulingContext, leaving: Ints, ending: Ints) -> dict[str, int] | None:
     found = job.fit(np.concatenate([leaving, ending]))
     return found[1].rows if found is not None else None
 
 
-def _leaving(job: Attempt, world: World) -> tuple[Ints, Ints]:
+def _leaving(job: SchedulingContext, world: World) -> tuple[Ints, Ints]:
     """Slots of the pods that are on their way out, and of those that end by themselves, the longest running first."""
     table = world.snapshot.table
     slots, leaving = table.occupied(), job.terminating()
@@ -83,7 +83,7 @@ def _leaving(job: Attempt, world: World) -> tuple[Ints, Ints]:
     return leaving, np.array(others, dtype=np.int64)
 
 
-def _ends(pod: Pod | None, job: Attempt) -> bool:
+def _ends(pod: Pod | None, job: SchedulingContext) -> bool:
     if pod is None or pod.static or pod.gang in job.census:
         return False
     return pod.owner is None or pod.owner.kind not in _KEPT_RUNNING
@@ -93,7 +93,7 @@ def _key(pod: Pod | None) -> str:
     return pod.key if pod is not None else ""
 
 
-def _stands(job: Attempt, kept: Sequence[Phantom]) -> bool:
+def _stands(job: SchedulingContext, kept: Sequence[Phantom]) -> bool:
     """Is the reservation for the members that the gang has now, on nodes that may still take them?"""
     pending = {p.uid: p for census in job.census.values() for p in census.pending}
     sim = job.simulation()

@@ -71,7 +71,7 @@ class Waiting:
             ledger.end_turn(group.key)
         else:
             with suppress(PluginError):  # the decision has told whose fault it is
-                reserve(self._decider.attempts(group.gangs, group.key, now, displacing=False), group, self._world)
+                reserve(self._decider.contexts(group.gangs, group.key, now, displacing=False), group, self._world)
         if not ledger.turn_of(group.key):
             group.reserving_since = None
         elif since is None:

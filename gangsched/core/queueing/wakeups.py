@@ -29,7 +29,7 @@ from gangsched.core.filters.ports import clash
 from gangsched.core.framework.guard import PluginError
 from gangsched.core.groups import Group
 from gangsched.core.hints import Change, Hint
-from gangsched.core.planning.attempt import Attempt
+from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.core.quota.forms import in_flavors
@@ -118,7 +118,7 @@ class Wakeups:
             return True
         if like not in self._known:
             try:
-                job = self._decider.attempt(group.gangs, group.key, now)
+                job = self._decider.context(group.gangs, group.key, now)
                 job.ignore_turns()
                 may_leave = self._holds_quota if like.queue is not None else None
                 judge = _Judge(job, like, may_leave, self._flavors(like))
@@ -191,7 +191,7 @@ class _Judge:
 
     def __init__(
         self,
-        job: Attempt,
+        job: SchedulingContext,
         like: Likeness,
         may_leave: Callable[[Pod], bool] | None,
         flavors: Sequence[ResourceFlavor],

@@ -4,7 +4,7 @@ further members quota lets join, and what a decision says about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,38 @@ from gangsched.core.quota.managed import Claim, Managed
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.quota.workloads import Amounts, PodSet, Workload, quantity
 from gangsched.model.records import Pod, PodShape
+
+
+class NoQuota:
+    """What quota makes of gangs that need none: nothing."""
+
+    mode = Mode.FIT
+    refused: Mapping[str, str] = {}
+    awaited: tuple[Awaited, ...] = ()
+
+    @staticmethod
+    def member(pod: Pod) -> Pod:
+        """A pending member as it is."""
+        return pod
+
+    @staticmethod
+    def choose(pending: Sequence[Pod], needed: int) -> Sequence[Pod]:  # noqa: ARG004 - nobody asked for certain ones
+        """The members of which so many are needed."""
+        return pending
+
+    @staticmethod
+    def joining(pods: Sequence[Pod]) -> Sequence[Pod]:
+        """Those of these further members that may join."""
+        return pods
+
+    @staticmethod
+    def use(placed: Iterable[str]) -> QuotaUse | None:  # noqa: ARG004 - whoever is placed
+        """None: they have no queue."""
+        return None
+
+
+#: For all gangs without a queue.
+NO_QUOTA = NoQuota()
 
 
 class Gate:
@@ -37,6 +69,11 @@ class Gate:
         self._extra: dict[str, Flavors] = {}
 
     @property
+    def mode(self) -> Mode:
+        """What has to happen before the workload can have these flavors."""
+        return self.assignment.mode
+
+    @property
     def workload(self) -> Workload:
         """The workload that asks."""
         return self.claim.workload
@@ -52,6 +89,11 @@ class Gate:
     def member(self, pod: Pod) -> Pod:
         """A pending member with what its flavors ask of its node."""
         return admitted(self.managed, pod, self._flavors.get(pod.shape, ()))
+
+    @staticmethod
+    def choose(pending: Sequence[Pod], needed: int) -> Sequence[Pod]:
+        """Quota is asked for on behalf of certain members."""
+        return pending[:needed]
 
     # -- further members -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import msgspec
 
 from gangsched.core.decision import PREEMPT, Decision
 from gangsched.core.groups import group_key
-from gangsched.core.planning.attempt import Attempt
+from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.decider import Decider, Verdict
 from tests.bench.families.known import Cluster, Least, Levels, Part, least_of
 from tests.bench.families.others import RULES, Evicted, fits, small_enough
@@ -228,10 +228,10 @@ class Court:
                 return f"{len(some)} of {len(units)} units could be put back ({names[0]} ...)", asked
         return "", asked
 
-    def attempt(self) -> Attempt:
+    def attempt(self) -> SchedulingContext:
         """The product's placement of the gang, to be asked what it needs."""
         gangs = self.warm.gangs[0]
-        return self.warm.decider.attempt(gangs, group_key(gangs), NOW)
+        return self.warm.decider.context(gangs, group_key(gangs), NOW)
 
     def _fits_quota(self, gone: Iterable[str]) -> bool:
         """Have the members both nodes and quota once these pods (UIDs) are gone?"""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import numpy as np
 
-from gangsched.core.planning.attempt import Attempt
+from gangsched.core.planning.context import SchedulingContext
 from gangsched.model.records import SINGLE, GangId, Pod
 from tests.bench.families.known import Cluster, Levels
 from tests.bench.families.reading import Reading
@@ -35,7 +35,7 @@ class Evicted(msgspec.Struct):
     levels: Levels
 
 
-Rule = Callable[[Reading, Attempt], "Evicted | None"]
+Rule = Callable[[Reading, SchedulingContext], "Evicted | None"]
 
 
 def small_enough(cluster: Cluster) -> bool:
@@ -45,14 +45,14 @@ def small_enough(cluster: Cluster) -> bool:
     return members <= _MOST_MEMBERS and pods <= _MOST_PODS and not cluster.victims
 
 
-def fits(attempt: Attempt, gone: Iterable[str]) -> bool:
+def fits(attempt: SchedulingContext, gone: Iterable[str]) -> bool:
     """Do the members fit once these pods (UIDs) are gone? Asked of the product's placement, with all filters."""
     slot_of = attempt.world.snapshot.table.slot_of
     slots = np.array(sorted({*attempt.terminating().tolist(), *(slot_of[uid] for uid in gone)}), dtype=np.int64)
     return attempt.fit(slots) is not None
 
 
-def kube_scheduler(reading: Reading, attempt: Attempt) -> Evicted | None:
+def kube_scheduler(reading: Reading, attempt: SchedulingContext) -> Evicted | None:
     """The victims of kube-scheduler 1.36, None when it finds none."""
     groups: dict[object, list[Pod]] = defaultdict(list)
     for pod in reading.running.values():
@@ -71,7 +71,7 @@ def kube_scheduler(reading: Reading, attempt: Attempt) -> Evicted | None:
     return _evicted(reading, gone)
 
 
-def koordinator(reading: Reading, attempt: Attempt) -> Evicted | None:
+def koordinator(reading: Reading, attempt: SchedulingContext) -> Evicted | None:
     """The victims of Koordinator's job preemption, None when it finds none."""
     by_node: dict[str, list[Pod]] = defaultdict(list)
     staying: dict[str, list[Pod]] = defaultdict(list)

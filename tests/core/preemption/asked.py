@@ -13,6 +13,7 @@ from gangsched.core.planning.decider import Decider
 from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand, demands_of
+from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.fit import Fit, fit_for
 from gangsched.core.preemption.node_prices import MAY, Offer
 from gangsched.core.preemption.places import Places
@@ -28,13 +29,13 @@ class Asked:
     """What the decision about these gangs starts from, with terminating pods gone and nothing taken."""
 
     def __init__(self, decider: Decider, gangs: Sequence[GangId], now: float) -> None:
-        self._attempt = decider.attempt(gangs, group_key(gangs), now)
+        self._context = decider.context(gangs, group_key(gangs), now)
         self._now = now
-        self.sim = self._attempt.simulation()
-        self._attempt.lift_terminating(self.sim)
-        self.wants = self._attempt.wants
-        self.budgets = self._attempt.budgets()
-        self.demands = demands_of(self.sim, self._attempt.placer.pipeline, self.wants)
+        self.sim = self._context.simulation()
+        self._context.lift_terminating(self.sim)
+        self.wants = self._context.wants
+        self.budgets = budgets_of(decider.world, group_key(gangs))
+        self.demands = demands_of(self.sim, self._context.placer.pipeline, self.wants)
 
     @property
     def demand(self) -> Demand:
@@ -44,20 +45,20 @@ class Asked:
     @cached_property
     def units(self) -> Units:
         """What may be taken."""
-        attempt = self._attempt
-        usable = attempt._usable(self.sim)
+        context = self._context
+        usable = context.usable(self.sim)
         return Units(
-            self.sim.snapshot, attempt.world.membership, attempt.options, attempt.gangs, attempt.priority, usable
+            self.sim.snapshot, context.world.membership, context.options, context.gangs, context.priority, usable
         )
 
     def fit(self) -> Fit:
         """How the search knows whether the gang fits."""
-        return fit_for(self.sim, self._attempt.placer, self.wants, self.demand)
+        return fit_for(self.sim, self._context.placer, self.wants, self.demand)
 
     @cached_property
     def candidates(self) -> Candidates:
         """What may leave, as arrays."""
-        works = work_lost(self.sim.snapshot, self._attempt.cluster(), self._now)
+        works = work_lost(self.sim.snapshot, self._context.cluster(), self._now)
         return Candidates(self.units, self.budgets, self.demand, self.sim.free[self.demand.index], works)
 
     def places(self, *, lower: bool = False) -> Places:
@@ -70,9 +71,9 @@ class Asked:
 
     def search(self, max_steps: int = 10_000, *, strict: bool = False) -> Search:
         """A search with this budget."""
-        attempt = self._attempt
+        context = self._context
         return Search(
-            self.units, self.sim, attempt.placer, self.wants, self.budgets, attempt.cluster(), self._now, max_steps,
+            self.units, self.sim, context.placer, self.wants, self.budgets, context.cluster(), self._now, max_steps,
             Watchdog(), strict=strict,
         )  # fmt: skip
 

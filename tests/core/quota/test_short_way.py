@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, Verdict
 from gangsched.core.events import QueueObjectChanged
-from gangsched.core.planning import decider
+from gangsched.core.planning import cycle
 from gangsched.core.planning.alone import one_of_many
 from gangsched.core.planning.placement import Placer
-from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.gate import Gate, NoQuota
 from gangsched.core.state.world import World
 from gangsched.model.queues import ClusterQueue, ResourceFlavor
 from gangsched.model.records import GangId, Toleration
@@ -80,7 +80,7 @@ def test_nobody_can_tell(seed: int) -> None:
     """With the short way and without it everything that is decided and done is the same."""
     short = life(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decider, "one_of_many", lambda *_: None)
+        patch.setattr(cycle, "one_of_many", lambda *_: None)
         assert life(seed) == short
 
 
@@ -88,11 +88,11 @@ def test_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that wants nothing special goes this way, in its flavor; one with a port does not."""
     found: dict[str, Verdict | None] = {}
 
-    def noted(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gate | None = None) -> Verdict | None:
+    def noted(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gate | NoQuota) -> Verdict | None:
         found[gangs[0].name] = verdict = one_of_many(world, placer, gangs, gate)
         return verdict
 
-    monkeypatch.setattr(decider, "one_of_many", noted)
+    monkeypatch.setattr(cycle, "one_of_many", noted)
     spot = node("s").cpu(4).label(tier="spot").taint("spot")
     cluster = Cluster(
         node("f").label(tier="firm"), spot, *objects(SPOT, FIRM, queue("a", "", group(flavor("spot", cpu=4))))

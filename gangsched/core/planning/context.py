@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gangsched.core.arrays import Ints, isin
+from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.ledger.reservations import Turn
 from gangsched.core.options import Options
 from gangsched.core.planning.avoiding import kept_off
@@ -17,7 +17,7 @@ from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.queueing.queue import queue_order
 from gangsched.core.queueing.turns import both, kept_nodes
-from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.gate import NO_QUOTA, Gate, NoQuota
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.world import World
@@ -27,8 +27,11 @@ from gangsched.model.records import GangId, Pod
 NOBODY: Ints = np.zeros(0, dtype=np.int64)
 
 
-class Trial:
-    """The members of one gang, and the cluster as they may see it. A ``gate`` is what quota makes of them."""
+class SchedulingContext:
+    """The members of one gang, and the cluster as they may see it. A ``gate`` is what quota makes of them.
+
+    ``prefer`` names, by UID, the node to try first.
+    """
 
     def __init__(  # noqa: PLR0913
         self,
@@ -40,7 +43,7 @@ class Trial:
         now: float,
         prefer: Mapping[str, str],
         watchdog: Watchdog,
-        gate: Gate | None = None,
+        gate: Gate | NoQuota = NO_QUOTA,
     ) -> None:
         self.gate = gate
         self.prefer = prefer
@@ -62,13 +65,13 @@ class Trial:
             world.renew_classes()
         self._turn: Turn | None = queue_order(member, self.gangs)
         self.ahead = self.world.turns.ahead(self._turn)
-        self._kept: Restriction | None = None
+        #: What the gangs ahead keep from it under the strict queue policy.
+        self.kept: Restriction | None = None
         if self.ahead and self.world.turns.strict:
-            self._kept = kept_nodes(self.ahead, Simulation(world.snapshot))
+            self.kept = kept_nodes(self.ahead, Simulation(world.snapshot))
         self.needs = {g: member.required(g, self.census[g]) for g in self.gangs}
-        if gate is not None:
-            for census in self.census.values():
-                census.pending = list(map(gate.member, census.pending))
+        for census in self.census.values():
+            census.pending = list(map(gate.member, census.pending))
         self.wants = [self._want(g) for g in self.gangs if self.needs[g]]
         self.required = sum(self.needs.values())
         #: Keys of the groups that hold room for these gangs: their own, and those of Jobs that have just gone on.
@@ -77,16 +80,13 @@ class Trial:
         #: Where the gang is being tried; None while that is not settled or is the whole cluster.
         self.domain: Domain | None = None
         self.left_out = False
-        self._joining: list[Pod] | None = None
+        self._joining: Sequence[Pod] | None = None
         #: What is gone later than this (seconds) is not waited for.
         self._until = math.inf
 
     def _want(self, gang: GangId) -> Want:
-        """The members of which the required ones are chosen. Quota was asked for on behalf of certain ones."""
-        members = self.census[gang].pending
-        if self.gate is None:
-            return Want(tuple(members), self.needs[gang])
-        return Want(tuple(members[: self.needs[gang]]), self.needs[gang])
+        """The members of which the required ones are chosen."""
+        return Want(tuple(self.gate.choose(self.census[gang].pending, self.needs[gang])), self.needs[gang])
 
     def _constraints(self) -> tuple[tuple[str, bool], ...]:
         """What the gang asks of the topology; of a GangGroup, the first gang that asks speaks for all."""
@@ -103,7 +103,7 @@ class Trial:
 
     def simulation(self) -> Simulation:
         """The cluster as this gang may see it: room held by others of at least its priority is taken."""
-        restriction = both(self.domain.restriction if self.domain is not None else None, self._kept)
+        restriction = both(self.domain.restriction if self.domain is not None else None, self.kept)
         held = self.world.ledger.seen_by(self.priority, self._turn, self._mine)
         return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited)
 
@@ -165,7 +165,7 @@ class Trial:
         """From now on as if nothing were kept for gangs ahead of this one. What a gang holds already it keeps, whoever
         has got a turn since.
         """
-        self.ahead, self._kept, self._turn = [], None, None
+        self.ahead, self.kept, self._turn = [], None, None
 
     def keep_off(self, nodes: Mapping[str, Collection[str]]) -> None:
         """From now on these members (UIDs) go to none of these nodes."""
@@ -176,9 +176,7 @@ class Trial:
     def nominated(self, sim: Simulation) -> dict[str, int]:
         """Rows that members are already nominated to; they are tried first."""
         rows = sim.snapshot.row_of
-        wishes = (
-            (p.uid, self.prefer.get(p.uid) or p.nominated_node) for g in self.gangs for p in self.census[g].pending
-        )
+        wishes = ((p.uid, self.prefer.get(p.uid) or p.nominated_node) for p in self.pending)
         return {uid: rows[node] for uid, node in wishes if node in rows}
 
     def anything(self, placed: Placed, sim: Simulation) -> bool:
@@ -186,20 +184,35 @@ class Trial:
         if self.required:
             return True
         mark = sim.mark()
-        extras = self.placer.extras(self._others(placed), sim, self.nominated(sim))
+        extras = self.placer.extras(self.others(placed), sim, self.nominated(sim))
         sim.rollback(mark)
         return bool(extras.rows)
 
-    def _others(self, placed: Placed) -> list[Pod]:
+    @property
+    def pending(self) -> list[Pod]:
+        """The pending members of all gangs."""
+        return [p for g in self.gangs for p in self.census[g].pending]
+
+    def others(self, placed: Placed) -> list[Pod]:
         """Further members that may join."""
-        if self.gate is None:
-            return [p for g in self.gangs for p in self.census[g].pending if p.uid not in placed.rows]
         if self._joining is None:
             asked = {p.uid for want in self.wants for p in want.members}
-            others = [p for g in self.gangs for p in self.census[g].pending if p.uid not in asked]
-            self._joining = self.gate.joining(others)
-        failed = [p for want in self.wants for p in want.members if p.uid not in placed.rows]
-        return failed + [p for p in self._joining if p.uid not in placed.rows]
+            self._joining = self.gate.joining([p for p in self.pending if p.uid not in asked])
+        candidates = [p for want in self.wants for p in want.members] + [*self._joining]
+        return [p for p in candidates if p.uid not in placed.rows]
+
+    def usable(self, sim: Simulation) -> Bools:
+        """``(N,)``: nodes that some member might use."""
+        usable = np.zeros(sim.snapshot.size, dtype=np.bool_)
+        classes = {c.ident: c for want in self.wants for c in map(sim.snapshot.class_of, want.members)}
+        for pod_class in classes.values():
+            usable |= self.placer.pipeline.static_mask(pod_class, sim)
+        return usable
+
+    def cluster(self) -> dict[str, float]:
+        """Allocatable of each resource in the whole cluster."""
+        snapshot = self.world.snapshot
+        return dict(zip(snapshot.resources, snapshot.allocatable.sum(axis=1).tolist(), strict=True))
 
     # -- placements ----------------------------------------------------------------------------------------
 
@@ -218,6 +231,27 @@ class Trial:
                 return sim, placed
         return None
 
+    def stays(self, now: Simulation, placed: Placed) -> bool:
+        """Do members that fit now still fit where they are in the planned future? They may want a pod beside them that
+        leaves.
+        """
+        pending = {p.uid: p for p in self.pending}
+        class_of, pipeline = self.world.snapshot.class_of, self.placer.pipeline
+        members = [(row, class_of(pending[uid])) for uid, row in placed.rows.items() if uid in pending]
+        classes = {pod.ident: pod for _, pod in members}
+        if all(pipeline.only_counts(pod, now) for pod in classes.values()):
+            return True
+        leaving = self.terminating()
+        if not len(leaving):
+            return True
+        sim = self.simulation()
+        sim.lift_all(leaving)
+        for row, pod in members:
+            if not pipeline.mask(pod, sim)[row]:
+                return False
+            sim.place(pod, row)
+        return True
+
     def _once_gone(self, leaving: Ints) -> Simulation:
         sim = self.simulation()
         if len(leaving):
@@ -235,14 +269,12 @@ class Trial:
         home = topology.home(list(wishes.values()))
         if home is not None:
             yield home, home.level > 0
-        demand = self._demand(sim)
+        demand = self.demand(sim)
         for level in range(len(topology.levels)):
             found, cut = topology.packed(level, demand, sim.free)
             yield from ((domain, False) for domain in found)
             self.left_out |= cut
 
-    def _demand(self, sim: Simulation) -> Demand:
-        if self.gate is not None:
-            return Demand(self.placer.pipeline, sim, self.wants)
-        pending = [Want(tuple(self.census[g].pending), self.needs[g]) for g in self.gangs]
-        return Demand(self.placer.pipeline, sim, [want for want in pending if want.members])
+    def demand(self, sim: Simulation) -> Demand:
+        """What the pending members ask for, for counting."""
+        return Demand(self.placer.pipeline, sim, [w for g in self.gangs if (w := self._want(g)).members])

@@ -1,0 +1,250 @@
+"""The one way from a gang to its decision.
+
+What quota makes of the gang comes first: the flavors of its queue are tried in the order in which the queue rules have
+them, and in each the members must fit both into what is left of the quota and on nodes of the flavor. A gang without a
+queue is tried once, as it is. If it fits in none, victims are looked for in the same order (and before the next flavor
+is tried, where the queue's rules stop at one in which somebody would have to leave). Nobody has to go unless the gang
+then has its quota and its nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from gangsched.core.decision import BIND, UNSCHEDULABLE, WAIT, QuotaUse, Verdict
+from gangsched.core.options import Options
+from gangsched.core.planning.alone import one_of_many
+from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
+from gangsched.core.planning.placement import Placer
+from gangsched.core.planning.victims import VictimsOf
+from gangsched.core.planning.watchdog import Watchdog
+from gangsched.core.preemption import explain
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.patience import delayed
+from gangsched.core.preemption.units import Units
+from gangsched.core.quota.flavors import Assignment, Chosen, Mode
+from gangsched.core.quota.gate import NO_QUOTA, Gate, NoQuota
+from gangsched.core.state.world import World
+from gangsched.model.records import PREEMPT_NEVER, GangId
+from gangsched.model.times import render_time
+
+#: Flavors that are tried one after another for one gang.
+_MAX_FLAVORS = 64
+#: Quota is out of reach: not even evictions would give it to the gang.
+_OUT_OF_REACH = (Mode.NO_FIT, Mode.NO_CANDIDATES)
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked about the gangs of one group; see :meth:`.decider.Decider.decide`."""
+
+    gangs: Sequence[GangId]
+    group: str
+    now: float
+    may_preempt: bool = True
+    evicts_from: float = 0.0
+    prefer: Mapping[str, str] = {}
+    waiting_since: float | None = None
+    holding: bool = False
+    keep_off: Mapping[str, Collection[str]] = {}
+    wait_until: float = math.inf
+
+    @property
+    def plain(self) -> bool:
+        """Does it want nothing special of nodes?"""
+        return not (self.prefer or self.keep_off or self.holding)
+
+
+class GangCycle:
+    """One decision, about to be made."""
+
+    def __init__(self, world: World, options: Options, placer: Placer, watchdog: Watchdog, asked: Question) -> None:
+        self._world = world
+        self._options = options
+        self._placer = placer
+        self._watchdog = watchdog
+        self._asked = asked
+        self._gangs = asked.gangs
+        self._claim = world.managed.claim(asked.gangs)
+        #: Contexts in which the gang could run if somebody left, those first in which victims have been looked for.
+        self._tried: list[SchedulingContext] = []
+        self._searched = 0
+        self._budgets: Budgets | None = None
+        self._units: Units | None = None
+
+    def decide(self) -> Verdict:
+        """Decide the gangs together."""
+        if self._claim is not None and self._claim.problem:
+            return self._not_queued(self._claim.problem, self._claim.workload.queue)
+        specs = map(self._world.membership.spec, self._gangs)
+        anywhere = not any(spec.topology for spec in specs if spec is not None)
+        out_of_reach: list[Gate] = []
+        for gate in self._gates():
+            if isinstance(gate, Gate) and gate.mode in _OUT_OF_REACH:
+                out_of_reach.append(gate)
+                if anywhere:
+                    continue
+            elif gate.mode == Mode.FIT and self._asked.plain:
+                found = one_of_many(self._world, self._placer, self._gangs, gate)
+                if found is not None:
+                    return found
+            context = self._context(gate)
+            if context.topology.problem:
+                return Outcomes(context).unschedulable("", None)
+            if gate.mode in _OUT_OF_REACH:
+                continue
+            self._tried.append(context)
+            found = self._without_evictions(context) if gate.mode == Mode.FIT else self._evict()
+            if found is not None:
+                return found
+        if not self._tried:
+            return msgspec.structs.replace(without_quota(self._world, self._gangs, out_of_reach[0]), nodes_unseen=True)
+        return self._evict() or self._refuse()
+
+    def contexts(self, *, displacing: bool) -> Iterator[SchedulingContext]:
+        """The beginnings of a decision in each of the flavors in which the gang has its quota, or, if ``displacing``,
+        would have it if others left.
+        """
+        if self._claim is None or not self._claim.problem:
+            for gate in self._gates():
+                if gate.mode == Mode.FIT or (displacing and gate.mode not in _OUT_OF_REACH):
+                    yield self._context(gate)
+
+    def _context(self, gate: Gate | NoQuota) -> SchedulingContext:
+        asked = self._asked
+        context = SchedulingContext(
+            self._world,
+            self._options,
+            self._placer,
+            self._gangs,
+            asked.group,
+            asked.now,
+            asked.prefer,
+            self._watchdog,
+            gate,
+        )
+        if asked.keep_off:
+            context.keep_off(asked.keep_off)
+        if asked.holding:
+            context.ignore_turns()
+        context.wait_until(asked.wait_until)
+        return context
+
+    # -- quota ---------------------------------------------------------------------------------------------
+
+    def _gates(self) -> Iterator[Gate | NoQuota]:
+        """Flavors in the order in which they are tried: as the rules of the queue walk through them, and then, where it
+        is nodes that the gang lacks, those in whose place the rules have chosen others.
+        """
+        if self._claim is None:
+            yield NO_QUOTA
+            return
+        managed, workload = self._world.managed, self._claim.workload
+        resume: Mapping[tuple[str, str], int] = {}
+        passed: frozenset[Chosen] = frozenset()
+        seen: list[Assignment] = []
+        for _ in range(_MAX_FLAVORS):
+            with managed.for_one(managed.promised()):
+                assignment = managed.quota.assign(workload, resume, passed)
+            if passed and assignment.mode == Mode.NO_FIT:
+                return
+            yield Gate(managed, self._claim, assignment, self._asked.now)
+            seen.append(assignment)
+            if assignment.resume and assignment.resume != resume:
+                resume = assignment.resume
+                continue
+            others = frozenset(c for each in seen for c in managed.quota.alternatives(workload, each))
+            if others <= passed or not any(map(self._has_its_quota, seen)):
+                return
+            passed, resume = others, {}
+
+    def _has_its_quota(self, assignment: Assignment) -> bool:
+        """Is there quota in these flavors, or would there be after evictions, whatever the nodes are like?"""
+        if assignment.mode == Mode.FIT or assignment.mode in _OUT_OF_REACH or self._claim is None:
+            return assignment.mode == Mode.FIT
+        managed = self._world.managed
+        with managed.for_one(managed.promised()):
+            return bool(managed.quota.victims(self._claim.workload, assignment))
+
+    def _not_queued(self, problem: str, queue: str) -> Verdict:
+        """Something is wrong with the queue, or with what is asked of it."""
+        found = refused(self._world, self._gangs, UNSCHEDULABLE, problem, quota=QuotaUse(queue))
+        return msgspec.structs.replace(found, short_of_quota=True, nodes_unseen=True)
+
+    # -- nodes ---------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _without_evictions(context: SchedulingContext) -> Verdict | None:
+        outcomes = Outcomes(context)
+        found = outcomes.without_evictions(BIND)
+        # Members beyond the minimum join where there is room now; nothing is held up for them.
+        return outcomes.without_evictions(WAIT) if found is None and context.required else found
+
+    def _may_not_preempt(self, context: SchedulingContext) -> tuple[str, float | None]:
+        """Why the gang may not evict anybody now, and when it may; an empty reason if it may."""
+        asked = self._asked
+        if not asked.may_preempt:
+            return "not eligible: enough evicting rounds for now", None
+        if self._world.membership.policy(self._gangs) == PREEMPT_NEVER:
+            return "not eligible due to preemptionPolicy=Never.", None
+        until = asked.evicts_from
+        if until > asked.now:
+            text = f"not yet: a binding was refused, and nobody is evicted for the gang until {render_time(until)}"
+            return text, until
+        delay = context.patience.delay({g: census.pending for g, census in context.census.items()})
+        since = asked.waiting_since
+        if since is None:
+            since = min((p.created for p in context.pending), default=0.0)
+        return (delayed(delay, since + delay), since + delay) if delay and since + delay > asked.now else ("", None)
+
+    def _evict(self) -> Verdict | None:
+        """Look for victims where nobody has yet. It is the queue's wish when that is done before the flavors that
+        follow have been looked at: its rules say where the walk through them stops.
+        """
+        contexts, self._searched = self._tried[self._searched :], len(self._tried)
+        for context in contexts:
+            if not context.required:
+                return None
+            if self._may_not_preempt(context)[0]:
+                # Whoever waits for victims here is not to hear that without them there is room in a later flavor.
+                gate = context.gate
+                waits = isinstance(gate, Gate) and gate.mode.needs_preemption and gate.waited_for
+                return self._refuse() if waits else None
+            victims = VictimsOf(context)
+            units, choice = victims.search()
+            outcomes, found = Outcomes(context), None
+            if choice is not None and choice.taken:
+                found = outcomes.preempt(units, choice, victims.budgets)
+            elif choice is not None:  # of nobody who is not leaving already: the members wait for these
+                fitting = context.fit(context.terminating())
+                found = outcomes.placed(WAIT, *fitting) if fitting is not None else None
+            if found is not None:
+                return found
+            self._units, self._budgets = self._units or units, victims.budgets
+        return None
+
+    def _refuse(self) -> Verdict:
+        """Say why not, of the first flavors in which victims might have helped."""
+        first, units = self._tried[0], self._units
+        outcomes = Outcomes(first)
+        if not first.required:
+            return outcomes.behind(outcomes.unschedulable("", None))
+        why_not, retry_at = self._may_not_preempt(first)
+        if not why_not:
+            retry_at = units.eligible_at if units is not None else None
+            why_not = self._no_plan(first.gate)
+        if isinstance(first.gate, Gate) and first.gate.mode.needs_preemption:
+            found = without_quota(self._world, self._gangs, first.gate, why_not, first.left_out)
+        else:
+            found = outcomes.behind(outcomes.unschedulable(why_not, units))
+        return msgspec.structs.replace(found, retry_at=retry_at)
+
+    def _no_plan(self, gate: Gate | NoQuota) -> str:
+        if isinstance(gate, NoQuota):
+            return explain.no_plan(self._units, self._budgets if self._options.strict_budgets else None)
+        if gate.mode.needs_preemption:
+            return "no workloads may be displaced so that the gang has both its quota and its nodes"
+        return "the gang would not fit on nodes even if all workloads and pods were evicted that may be for it"

@@ -1,0 +1,372 @@
+"""What is decided for a gang in one context, and how it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gangsched.core.decision import (
+    BIND,
+    PREEMPT,
+    UNSCHEDULABLE,
+    WAIT,
+    Awaited,
+    Decision,
+    Placement,
+    Reason,
+    Unplaced,
+    Verdict,
+)
+from gangsched.core.planning.awaiting import awaited, needed
+from gangsched.core.planning.context import NOBODY, SchedulingContext
+from gangsched.core.planning.placement import Placed
+from gangsched.core.planning.topology import Domain
+from gangsched.core.preemption import explain, protected
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.removal import by_suspension
+from gangsched.core.preemption.search import Choice
+from gangsched.core.preemption.units import Units
+from gangsched.core.queueing.turns import both, waits_behind
+from gangsched.core.quota.gate import Gate
+from gangsched.core.state.membership import Census
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.world import World
+from gangsched.model.records import GangId, Pod
+
+
+def verdict(
+    world: World,
+    census: Mapping[GangId, Census],
+    outcome: str,
+    message: str,
+    unplaced: Sequence[Unplaced],
+    placements: tuple[Placement, ...] = (),
+    **fields: Any,
+) -> Verdict:
+    """The same decision for each of these gangs, with the members of its own; ``fields`` are further ones of
+    :class:`Decision`.
+    """
+    membership, gangs = world.membership, tuple(census)
+    priority, alone = membership.preemptor_priority(gangs), len(gangs) == 1
+    decisions = []
+    for gang, members in census.items():
+        spec = membership.spec(gang)
+        mine = set() if alone else {p.key for p in (*members.pending, *members.gated)}
+        decisions.append(
+            Decision(
+                gang=gang,
+                kind=spec.kind if spec is not None else "PodGroup",
+                group=() if alone else tuple(g.key for g in gangs),
+                priority=priority,
+                required=membership.required(gang, members),
+                outcome=outcome,
+                message=message,
+                placements=placements if alone else tuple(p for p in placements if p.key in mine),
+                unplaced=tuple(unplaced if alone else (u for u in unplaced if u.pod in mine)),
+                **fields,
+            )
+        )
+    shared = {name: fields[name] for name in ("victims", "awaiting", "failed_plugin") if name in fields}
+    return Verdict(outcome, tuple(decisions), placements=placements, message=message, **shared)
+
+
+def refused(world: World, gangs: Sequence[GangId], outcome: str, problem: str, **fields: Any) -> Verdict:
+    """The same words about every member; no node was looked at."""
+    census = {gang: world.membership.census(gang) for gang in gangs}
+    unplaced = [Unplaced(p.key, (problem,)) for found in census.values() for p in (*found.pending, *found.gated)]
+    return verdict(world, census, outcome, problem, unplaced, **fields)
+
+
+def without_quota(
+    world: World, gangs: Sequence[GangId], gate: Gate, why_not: str = "", stopped: bool = False
+) -> Verdict:
+    """Say to every pending member what quota the flavors of ``gate`` lack, and why nobody is displaced for it; nothing
+    is simulated. ``stopped`` says that the search for victims was cut short.
+    """
+    short = gate.assignment.message
+    census = {gang: world.membership.census(gang) for gang in gangs}
+    found = verdict(
+        world,
+        census,
+        UNSCHEDULABLE,
+        f"{short}. preemption: {why_not}" if why_not else short,
+        [Unplaced(p.key, (short,)) for members in census.values() for p in members.pending],
+        warnings=priority_warnings(census),
+        reasons=(Reason(short, 0),),
+        stopped=stopped,
+        quota=gate.use(()),
+    )
+    return msgspec.structs.replace(found, short_of_quota=True)
+
+
+def priority_warnings(census: Mapping[GangId, Census]) -> tuple[str, ...]:
+    """The gangs whose members differ in priority, a sentence each."""
+    out = []
+    for gang, members in census.items():
+        found = {p.priority for p in (*members.pending, *members.bound)}
+        if len(found) > 1:
+            listed = ", ".join(map(str, sorted(found)))
+            out.append(f"members of {gang.key} differ in priority ({listed}); the lowest counts")
+    return tuple(out)
+
+
+class Outcomes:
+    """The decisions that may come of one context."""
+
+    def __init__(self, context: SchedulingContext) -> None:
+        self.context = context
+        self._world = context.world
+        self._snapshot = context.world.snapshot
+
+    # -- without evictions ---------------------------------------------------------------------------------
+
+    def without_evictions(self, outcome: str) -> Verdict | None:
+        """The members in room that is there (``bind``) or that others are giving up (``wait``): those that terminate,
+        or else those that plans under way remove.
+        """
+        context = self.context
+        if outcome == BIND:
+            found = context.fit(NOBODY)
+            return self.placed(BIND, *found) if found is not None and context.stays(*found) else None
+        for leaving in context.futures():
+            found = context.fit(leaving) if len(leaving) else None
+            if found is not None:
+                return self.placed(WAIT, *found)
+        return None
+
+    def placed(self, outcome: str, sim: Simulation, placed: Placed) -> Verdict:
+        """All required members have a node; further members join where there is room without more waiting."""
+        awaiting = self._awaiting(placed.rows) if outcome == WAIT else ()
+        if outcome == WAIT:
+            sim = self._with(placed.rows, [a.uid for a in awaiting])
+        if outcome == WAIT and not awaiting:
+            outcome = BIND
+        extras = self._extras(placed, sim)
+        return self._verdict(outcome, sim, {**placed.rows, **extras.rows}, extras.failed, awaiting=awaiting)
+
+    def _extras(self, placed: Placed, sim: Simulation) -> Placed:
+        """Further members, in the gang's domain where they fit there, else as far around as is allowed."""
+        context = self.context
+        rows: dict[str, int] = {}
+        left = context.others(placed)
+        for domain in context.topology.around(context.domain):
+            sim.restriction = both(domain.restriction, context.kept)
+            found = context.placer.extras(left, sim, context.nominated(sim))
+            rows.update(found.rows)
+            left = found.failed
+            if not left:
+                break
+        return Placed(rows, left + [p for p in context.pending if p.uid in context.gate.refused])
+
+    def _with(self, rows: Mapping[str, int], leaving: Iterable[str]) -> Simulation:
+        """The cluster with these members placed and these pods (UIDs) gone."""
+        sim = self._without(leaving)
+        for pod in self.context.pending:
+            if pod.uid in rows:
+                sim.place(self._snapshot.class_of(pod), rows[pod.uid])
+        return sim
+
+    def _without(self, leaving: Iterable[str]) -> Simulation:
+        """The cluster without these pods (UIDs)."""
+        sim = self.context.simulation()
+        slot_of = self._snapshot.table.slot_of
+        sim.lift_all(np.array(sorted(slot_of[uid] for uid in leaving), dtype=np.int64))
+        return sim
+
+    def _awaiting(self, rows: Mapping[str, int], gone: Iterable[str] = ()) -> tuple[Awaited, ...]:
+        """The terminating pods that keep members from fitting where they are placed; ``gone`` (UIDs) do not."""
+        context, leaving = self.context, self.context.terminating()
+        if not len(leaving):
+            return ()
+        pending = {pod.uid: pod for pod in context.pending}
+        members = [(row, pending[uid]) for uid, row in rows.items() if uid in pending]
+        found = awaited(self._without(gone), context.placer.pipeline, members, set(leaving.tolist()))
+        known = {a.uid for a in found}
+        found = (*found, *(a for a in context.gate.awaited if a.uid not in known))
+        removed_for = self._world.ledger.condemned.removed_for
+        return tuple(msgspec.structs.replace(a, plan=removed_for(a.uid)) for a in found)
+
+    # -- with victims --------------------------------------------------------------------------------------
+
+    def preempt(self, units: Units, choice: Choice, budgets: Budgets) -> Verdict | None:
+        """The victims are known: place the members in the room that they leave. None when they do not fit there."""
+        context = self.context
+        found = explain.victims(units, choice, budgets, context.options)
+        victims = by_suspension(found, self._world, context.options, context.priority, budgets)
+        gone = {v.uid for v in victims}
+        sim = context.simulation()
+        waits = context.lift_terminating(sim)
+        slot_of = self._snapshot.table.slot_of
+        sim.lift_all(np.array(sorted(slot_of[uid] for uid in gone), dtype=np.int64))
+        placed = context.placer.required(context.wants, sim, choice.rows or context.nominated(sim))
+        if not placed.complete:  # quota counts no pods that leave with a Job without being of the workload
+            return None
+        awaiting = self._awaiting(placed.rows, gone)
+        if waits:  # further members join only where no more pods have to be awaited
+            sim = self._with(placed.rows, [*gone, *(a.uid for a in awaiting)])
+        extras = self._extras(placed, sim)
+        leaving = {("Pod", v.key) for v in victims}  # those that only leave with their owner too
+        return self._verdict(
+            PREEMPT,
+            sim,
+            {**placed.rows, **extras.rows},
+            extras.failed,
+            awaiting=awaiting,
+            victims=victims,
+            spared=tuple(s for s in explain.spared(units, choice) if (s.unit.kind, s.unit.name) not in leaving),
+            warnings=explain.warnings(victims, self._world),
+            stopped=choice.stopped or context.left_out,
+            steps=choice.steps,
+            optimal=choice.gap is None if choice.floor is not None else None,
+            gap=choice.gap,
+        )
+
+    # -- neither -------------------------------------------------------------------------------------------
+
+    def unschedulable(self, why_not: str, units: Units | None) -> Verdict:
+        """Say for every member why it has no node, and for the gang why evictions would not help."""
+        context = self.context
+        domain = context.domain = self._nearest(units)
+        sim = context.simulation()
+        placed = context.placer.required(context.wants, sim, {})
+        # What the first member without a node sees once the others have theirs is what people want to read.
+        failed = placed.failed or context.others(placed)
+        without = {p.uid for p in failed}
+        held = [p for w in context.wants for p in w.members[: w.required] if p.uid not in without]
+        context.placer.extras(held, sim, {})
+        first = min(failed, key=lambda p: p.key, default=None)
+        reasons: tuple[Reason, ...] = ()
+        unplaced: list[Unplaced] = []
+        known: dict[int, tuple[Reason, ...]] = {}
+        for pod in context.pending:
+            quota = context.gate.refused.get(pod.uid)
+            if quota is not None:
+                unplaced.append(Unplaced(pod.key, (quota,)))
+                reasons = reasons or (Reason(quota, 0),)
+                continue
+            if pod.uid in placed.rows and pod.uid not in without:
+                unplaced.append(Unplaced(pod.key, ("fits, but the rest of its gang does not",)))
+                continue
+            pod_class = self._snapshot.class_of(pod)
+            if pod_class.ident not in known:
+                known[pod_class.ident] = tuple(context.placer.pipeline.diagnose(pod_class, sim)[0])
+            texts = known[pod_class.ident]
+            unplaced.append(Unplaced(pod.key, tuple(r.told for r in texts)))
+            if first is not None and pod.uid == first.uid:
+                reasons = texts
+        blocked, in_the_way = self._blocked(units) if units is not None else ([], [])
+        if in_the_way:
+            why_not += f"; {protected.fits_without(in_the_way, context.options)}"
+        return self._verdict(
+            UNSCHEDULABLE,
+            sim,
+            {},
+            [],
+            reasons=reasons,
+            message=explain.message(sim.snapshot.size, reasons, why_not, context.topology.sentence(domain)),
+            unplaced=unplaced,
+            blockers=tuple(sorted(p.key for p in blocked)),
+            spared=explain.not_considered(units, protected.spared(in_the_way, context.options)),
+        )
+
+    def behind(self, found: Verdict) -> Verdict:
+        """A verdict that the gang does not fit, with the gangs ahead named if it would fit but for what they keep."""
+        context = self.context
+        if not context.ahead:
+            return found
+        names = [b.name for b in context.ahead]
+        context.ignore_turns()
+        if context.fit(NOBODY) is not None:
+            found = waits_behind(found, names, self._world.turns.strict)
+        return msgspec.structs.replace(found, behind=True)
+
+    def _nearest(self, units: Units | None) -> Domain:
+        """The domain to explain: the one that is closest to holding the gang, everything evicted that may be."""
+        context = self.context
+        context.domain = None
+        if context.topology.problem or not context.topology.constrained:
+            return context.topology.nowhere
+        sim = context.simulation() if units is None else self._emptied(units)
+        return context.topology.nearest(context.demand(sim), sim.free)
+
+    def _blocked(self, units: Units) -> tuple[list[Pod], list[Pod]]:
+        """Required members without a node even when everything that may leave has left; and pods that are never victims
+        without which the gang would fit then: a smallest set, for one of the placements that would be possible, or MOST
+        of it. None if it would not fit without all of them, either.
+        """
+        sim = self._emptied(units)
+        blocked = self.context.placer.required(self.context.wants, sim, {}).failed
+        return blocked, self._in_the_way(units, sim, blocked[0]) if blocked else []
+
+    def _in_the_way(self, units: Units, sim: Simulation, blocked: Pod) -> list[Pod]:
+        context, table, class_of = self.context, self._snapshot.table, self._snapshot.class_of
+        slots = protected.never_victims(table)
+        alike = [p for w in context.wants if len(w.members) == w.required for p in w.members]
+        count = sum(class_of(p) is class_of(blocked) for p in alike)
+        usable = context.placer.pipeline.static_mask(class_of(blocked), sim)
+        if not len(slots) or protected.room_for(class_of(blocked), sim, slots, usable) < max(1, count):
+            return []
+        slots = slots[~protected.no_victims_anyway(table, slots, context.gangs, context.priority, context.options)]
+        sim = self._emptied(units)
+        sim.lift_all(slots)
+        placed = context.placer.required(context.wants, sim, {})
+        if not placed.complete:
+            return []
+        members = {p.uid: p for want in context.wants for p in want.members}
+        might_go = set(slots.tolist())
+        return needed(
+            self._emptied(units),
+            context.placer.pipeline,
+            [(row, members[uid]) for uid, row in placed.rows.items()],
+            lambda p: table.slot_of[p.uid] in might_go,
+            protected.MOST,
+        )
+
+    def _emptied(self, units: Units) -> Simulation:
+        """The cluster without everything that may leave."""
+        sim = self.context.simulation()
+        self.context.lift_terminating(sim)
+        sim.lift_all(units.everything())
+        return sim
+
+    # -- how it is said ------------------------------------------------------------------------------------
+
+    def _verdict(
+        self,
+        outcome: str,
+        sim: Simulation,
+        rows: Mapping[str, int],
+        failed: Sequence[Pod],
+        *,
+        message: str = "",
+        unplaced: Sequence[Unplaced] = (),
+        warnings: tuple[str, ...] = (),
+        **fields: Any,
+    ) -> Verdict:
+        """The members of ``rows`` are placed, those that ``failed`` in this simulation are not."""
+        context, names = self.context, self._snapshot.nodes
+        members = [p for p in context.pending if p.uid in rows]
+        placements = tuple(Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name) for p in members)
+        victims, awaiting = fields.get("victims", ()), fields.get("awaiting", ())
+        return verdict(
+            self._world,
+            context.census,
+            outcome,
+            message or explain.summary(outcome, len(placements), victims, awaiting),
+            unplaced or [Unplaced(p.key, self._texts(p, sim)) for p in failed],
+            placements,
+            warnings=(*warnings, *priority_warnings(context.census)),
+            topology_domain=context.topology.label_of([rows[p.uid] for p in members]) if members else None,
+            quota=context.gate.use(p.uid for p in placements),
+            **{"stopped": context.left_out, **fields},
+        )
+
+    def _texts(self, pod: Pod, sim: Simulation) -> tuple[str, ...]:
+        quota = self.context.gate.refused.get(pod.uid)
+        if quota is not None:
+            return (quota,)
+        found, _ = self.context.placer.pipeline.diagnose(self._snapshot.class_of(pod), sim)
+        return tuple(r.told for r in found)

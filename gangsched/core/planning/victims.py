@@ -1,0 +1,195 @@
+"""Who has to leave for one gang: the least harmful choice, or, where quota decides, the first in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from gangsched.core.arrays import Bools
+from gangsched.core.decision import Awaited
+from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.planning.topology import Domain, least_harmful
+from gangsched.core.preemption.demand import demands_of
+from gangsched.core.preemption.drained import budgets_of
+from gangsched.core.preemption.fit import fit_for
+from gangsched.core.preemption.owners import Owners
+from gangsched.core.preemption.search import Choice, Search, work_lost
+from gangsched.core.preemption.units import Units
+from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_overdue
+from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.victims import holders_of
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.world import World
+from gangsched.model.records import GangId
+
+
+class VictimsOf:
+    """The search for one gang's victims; ``context`` is where its members could go, ``budgets`` what it may disrupt."""
+
+    def __init__(self, context: SchedulingContext) -> None:
+        self._context = context
+        self._world = context.world
+        self._gate = context.gate if isinstance(context.gate, Gate) else None
+        self.budgets = budgets_of(context.world, context.group)
+        #: By the slots of a choice the workloads (UIDs) that lose their quota by it, each with the reason.
+        self._displaced: dict[frozenset[int], dict[str, str]] = {}
+
+    def search(self) -> tuple[Units, Choice | None]:
+        """Look for victims, in every domain that may turn out to be the best. Without a choice, the units are all that
+        may be taken anywhere. Workloads that are displaced are noted in the gate.
+        """
+        context = self._context
+        units, choice = (
+            self._in_domains() if context.topology.constrained else self._here(context.options.search_steps)[:2]
+        )
+        if choice is not None and self._gate is not None:
+            self._gate.gone = dict(self._displaced[choice.taken])
+            self._gate.awaited = tuple(_leaving_anyway(self._world, self._gate.gone))
+        return units, choice
+
+    def _in_domains(self) -> tuple[Units, Choice | None]:
+        context, topology = self._context, self._context.topology
+        context.domain = None
+        sim = self._emptying()
+        units = self._units(context.usable(sim) & topology.within)
+        if self._gate is not None:  # domains are ranked by everything that may leave in them
+            managed = self._gate.managed
+            with managed.for_one(managed.promised()):
+                eligible = managed.quota.eligible(self._gate.workload, self._gate.assignment)
+            for uid, reason in eligible.items():
+                if not is_overdue(managed, uid, self._world.sightings.overdue):
+                    add_workload(units, managed.gangs_of(uid), reason)
+        if units.empty:
+            return units, None
+        demand, slots = context.demand(sim), units.everything()
+        price = self._least_harm(units, sim, 0).price_by_domain
+        widest_first = reversed(range(len(topology.levels)))
+        ranked = [topology.evictable(n, demand, sim.free, slots, sim.snapshot, price) for n in widest_first]
+
+        def search(domain: Domain, steps: int) -> tuple[Units, Choice | None, int]:
+            context.domain = domain
+            return self._here(steps)
+
+        plan, left_out = least_harmful(ranked, search, context.options.search_steps)
+        context.left_out |= left_out
+        if plan is None:
+            return units, None
+        context.domain = plan.domain
+        return plan.units, plan.choice
+
+    def _here(self, max_steps: int) -> tuple[Units, Choice | None, int]:
+        """Look for victims in the present domain; the last is the number of steps spent."""
+        base = self._emptying()
+        units = self._units(self._context.usable(base))
+        if self._gate is not None:
+            return self._with_quota(self._gate, units, base, max_steps)
+        if units.empty:
+            return units, None, 0
+        search = self._least_harm(units, base, max_steps)
+        choice = search.run()
+        self._context.left_out |= units.cut_short
+        return units, choice, search.spent
+
+    def _emptying(self) -> Simulation:
+        """The cluster in the planned future."""
+        sim = self._context.simulation()
+        self._context.lift_terminating(sim)
+        return sim
+
+    def _least_harm(self, units: Units, sim: Simulation, max_steps: int) -> Search:
+        """The search among these units, not yet begun."""
+        context = self._context
+        return Search(
+            units,
+            sim,
+            context.placer,
+            context.wants,
+            self.budgets,
+            context.cluster(),
+            context.now,
+            max_steps,
+            context.watchdog,
+            strict=context.options.strict_budgets,
+        )
+
+    # -- where quota decides -------------------------------------------------------------------------------
+
+    def _with_quota(
+        self, gate: Gate, units: Units, base: Simulation, max_steps: int
+    ) -> tuple[Units, Choice | None, int]:
+        """In the order of the queue rules; where nodes alone are short rather without exceeding disruption budgets."""
+        if not gate.mode.needs_preemption and self.budgets:
+            found = self._in_order(gate, units, base, max_steps, within_budgets=True)
+            if found[1] is not None:
+                return found
+            base = self._emptying()
+        return self._in_order(gate, units, base, max_steps, within_budgets=False)
+
+    def _in_order(
+        self, gate: Gate, units: Units, base: Simulation, max_steps: int, *, within_budgets: bool
+    ) -> tuple[Units, Choice | None, int]:
+        context, managed, cluster = self._context, gate.managed, self._context.cluster()
+        demand = demands_of(base, context.placer.pipeline, context.wants)[0]
+        nodes = WorkloadsOnNodes(
+            units,
+            fit_for(base, context.placer, context.wants, demand),
+            self.budgets,
+            max_steps,
+            context.watchdog,
+            managed,
+            self._world.sightings.overdue,
+            work_lost(units.snapshot, cluster, context.now),
+            within_budgets=within_budgets,
+        )
+        with managed.for_one(managed.promised()):
+            victims = managed.quota.victims(gate.workload, gate.assignment, nodes)
+        if victims is None:
+            units.cut_short = nodes.stopped
+            context.left_out |= nodes.stopped
+            return units, None, nodes.steps
+        taken = frozenset(slot for each in victims for slot in each.target.slots)
+        harm = nodes.harm(victims, cluster, context.now)
+        choice = Choice(taken, harm, nodes.steps, nodes.stopped, nodes.fit.rows())
+        if context.options.strict_budgets and choice.harm.beyond_budget:
+            units.over_budgets = self.budgets.exceeded(map(units.pod, choice.taken))
+            return units, None, nodes.steps
+        self._displaced[taken] = {h.admission.workload.uid: reason for h, reason in holders_of(victims)}
+        return units, choice, nodes.steps
+
+    # -- candidates ----------------------------------------------------------------------------------------
+
+    def _units(self, usable: Bools) -> Units:
+        """Whoever may be taken, those aside of which quota decides that."""
+        context, world = self._context, self._world
+        queued: Collection[GangId] = self._gate.managed.holding() if self._gate is not None else ()
+        condemned = context.condemned() if world.ledger.condemned else ()
+        return Units(
+            world.snapshot,
+            world.membership,
+            context.options,
+            context.gangs,
+            context.priority,
+            usable,
+            self._unbreakable(),
+            world.ledger.binding,
+            context.patience,
+            context.now,
+            queued,
+            condemned,
+            Owners(world, condemned) if world.jobs else None,
+        )
+
+    def _unbreakable(self) -> frozenset[int]:
+        """In strict mode: slots of lower-priority pods that their budgets do not let go."""
+        if not self._context.options.strict_budgets or not self.budgets:
+            return frozenset()
+        table = self._world.snapshot.table
+        lower = [p for p in table.pods if p is not None and p.live and p.priority < self._context.priority]
+        return frozenset(table.slot_of[uid] for uid in self.budgets.unbreakable(lower))
+
+
+def _leaving_anyway(world: World, uids: Iterable[str]) -> Iterator[Awaited]:
+    """The pods of these workloads (UIDs) that are on their way out already."""
+    for uid in sorted(uids):
+        for pod in world.managed.pods_of(uid):
+            if pod.node and (pod.deleting_since is not None or pod.uid in world.ledger.condemned):
+                yield Awaited(pod.key, pod.node, pod.uid)
