@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import yaml
 
-from tests.controlplane.client import Client, Object
-
-
-def pod(name: str, **spec: object) -> Object:
-    """A pod that needs three cores."""
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, **spec},
-    }
+from tests.cli.on_a_cluster import make_class, pod, ran
+from tests.controlplane.client import Client
 
 
 async def explained(kubeconfig: Path, *arguments: str) -> tuple[int, str, str]:
     """Exit code, text and errors of the command as a process of its own."""
-    command = [sys.executable, "-m", "gangsched.cli.main", "explain", *arguments, "--kubeconfig", str(kubeconfig)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
-    return done.returncode, " ".join(done.stdout.split()), done.stderr
+    code, out, errors = await ran(kubeconfig, "explain", *arguments)
+    return code, " ".join(out.split()), errors
 
 
 def in_namespace(kubeconfig: Path, namespace: str, folder: Path) -> Path:
@@ -50,13 +36,7 @@ async def test_a_victim_and_its_preemptor(
 ) -> None:
     """The decision that would be made now, from both sides; nothing in the cluster changes."""
     await make_nodes(1, cpu=4)
-    high = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": f"high-{namespace}", "annotations": {"gangsched.dev/preemption-delay": "10m"}},
-        "value": 1000,
-    }
-    await admin.create(high)
+    await make_class(admin, f"high-{namespace}", **{"gangsched.dev/preemption-delay": "10m"})
     await admin.create(pod("low", nodeName="node-0"), namespace)
     await admin.wait_for("Pod", "low", lambda pod: pod["status"]["phase"] == "Running", namespace)
     await admin.create(pod("new", schedulerName="py-gang-scheduler", priorityClassName=f"high-{namespace}"), namespace)

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from tests.controlplane.client import Client, Object
-
-CONTAINER = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3"}}}
-
-
-def pod(name: str, **spec: object) -> Object:
-    """A pod that needs three cores."""
-    spec = {"containers": [CONTAINER], "terminationGracePeriodSeconds": 0, **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+from tests.cli.on_a_cluster import make_class, pod, ran
+from tests.controlplane.client import Client
 
 
 async def planned(kubeconfig: Path, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
     """The decisions."""
-    command = [sys.executable, "-m", "gangsched", "plan", "--cluster", "--kubeconfig", str(kubeconfig), "-o", "json"]
-    done = await asyncio.to_thread(subprocess.run, [*command, *arguments], capture_output=True, text=True, timeout=60)
-    assert done.returncode == code, done.stderr
-    decisions: list[dict[str, Any]] = json.loads(done.stdout)["decisions"]
+    found, out, errors = await ran(kubeconfig, "plan", "--cluster", "-o", "json", *arguments)
+    assert found == code, errors
+    decisions: list[dict[str, Any]] = json.loads(out)["decisions"]
     return decisions
 
 
@@ -39,8 +28,7 @@ async def test_my_file_on_top_of_the_cluster(
 ) -> None:
     """Where the pods of a file would go, and who would leave for them; nothing is created."""
     await make_nodes(1, cpu=4)
-    meta = {"name": f"high-{namespace}"}
-    await admin.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": 1000})
+    await make_class(admin, f"high-{namespace}")
     await admin.create(pod("low", nodeName="node-0"), namespace)
     await admin.create(pod("waits", schedulerName="py-gang-scheduler"), namespace)
     (waits,) = await planned(scheduler_kubeconfig, "--exit-code", code=1)

@@ -4,40 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from gangsched.cluster.kube.dump import _scrubbed
+from tests.cli.on_a_cluster import make_class, pod, ran
 from tests.controlplane.client import Client, Object
 
 SECRET = "correct-horse-battery-staple"
 
 
-def pod(name: str, **spec: object) -> Object:
-    """A pod that needs three cores, with secrets where people have them."""
-    container = {
-        "name": "main",
-        "image": "none",
+def secretive(name: str, **spec: object) -> Object:
+    """A pod with secrets where people have them."""
+    made = pod(name, **spec)
+    made["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/last-applied-configuration": SECRET,
+        "scheduling.koordinator.sh/x": "kept",
+    }
+    made["spec"]["containers"][0] |= {
         "command": ["run", f"--password={SECRET}"],
         "env": [{"name": "PASSWORD", "value": SECRET}],
-        "resources": {"requests": {"cpu": "3"}},
     }
-    annotations = {"kubectl.kubernetes.io/last-applied-configuration": SECRET, "scheduling.koordinator.sh/x": "kept"}
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 0, **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations}, "spec": spec}
+    return made
 
 
 async def command(kubeconfig: Path | None, *arguments: str) -> str:
     """What it prints."""
-    words = [sys.executable, "-m", "gangsched", *arguments]
-    if kubeconfig is not None:
-        words += ["--kubeconfig", str(kubeconfig)]
-    done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    code, out, errors = await ran(kubeconfig, *arguments)
+    assert code == 0, errors
+    return out
 
 
 def untimed(text: str) -> dict[str, Any]:
@@ -58,13 +54,12 @@ async def test_a_snapshot_is_decided_as_the_cluster_is(
 ) -> None:
     """Pods, groups, classes, budgets, claims and Jobs are in it; nothing of what pods run with, nor other notes."""
     await make_nodes(2, cpu=4)
-    meta = {"name": f"high-{namespace}"}
-    await admin.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": 1000})
+    await make_class(admin, f"high-{namespace}")
     group = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "g"}}
     await admin.create({**group, "spec": {"minMember": 2}}, namespace)
     for number in range(2):
-        await admin.create(pod(f"low-{number}", nodeName=f"node-{number}"), namespace)
-        member = pod(f"new-{number}", schedulerName="py-gang-scheduler", priorityClassName=meta["name"])
+        await admin.create(secretive(f"low-{number}", nodeName=f"node-{number}"), namespace)
+        member = secretive(f"new-{number}", schedulerName="py-gang-scheduler", priorityClassName=f"high-{namespace}")
         member["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "g"}
         await admin.create(member, namespace)
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -72,7 +67,7 @@ async def test_a_snapshot_is_decided_as_the_cluster_is(
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": claim}, namespace
     )
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    await admin.create(pod("stateful", schedulerName="py-gang-scheduler", volumes=[volume]), namespace)
+    await admin.create(secretive("stateful", schedulerName="py-gang-scheduler", volumes=[volume]), namespace)
     moment = ("--now", "2100-01-01T00:00:00Z", "-o", "json")
     file = tmp_path / "cluster.json"
     await command(scheduler_kubeconfig, "snapshot", "-o", str(file))

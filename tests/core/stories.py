@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gangsched.core.actions import (
+    Bind,
     Mark,
     Nominate,
     Remove,
@@ -30,10 +31,13 @@ def preempting(**options: Any) -> Cluster:
 
 
 def stopped_in(phase: type[Write], **options: Any) -> Cluster:
-    """As :func:`preempting`, with the writes of one phase unanswered."""
+    """As :func:`preempting`, with the writes of one phase unanswered, of which binding is the last."""
     cluster = preempting(**options)
     cluster.slow = lambda write: isinstance(write, phase)
     cluster.run()
+    if phase is Bind:
+        cluster.leave()
+        cluster.run()
     assert len(cluster.waiting) == 2
     return cluster
 

@@ -10,7 +10,7 @@ from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from tests.builders import gang, node, pdb, pod
 from tests.core.harness import Cluster, event, nodes_of, reports, texts, writes
-from tests.core.stories import PHASES, assert_clean, go_on, names, preempting, stopped_in
+from tests.core.stories import PHASES, assert_clean, go_on, names, stopped_in
 
 # -- leadership and restart --------------------------------------------------------------------------------
 
@@ -18,12 +18,7 @@ from tests.core.stories import PHASES, assert_clean, go_on, names, preempting, s
 @pytest.mark.parametrize("phase", [*PHASES, Bind])
 def test_without_leadership_nothing_is_written(phase: type[Write]) -> None:
     """From the moment it is lost nothing is asked for, decided or due, whatever happens."""
-    cluster = preempting() if phase is Bind else stopped_in(phase)
-    if phase is Bind:
-        cluster.run()
-        cluster.slow = lambda write: isinstance(write, Bind)
-        cluster.leave()
-        cluster.run()
+    cluster = stopped_in(phase)
     assert cluster.handle(LeadershipChanged(False)) == []
     cluster.answer()
     cluster.show(node("n3"), pod("x"))
@@ -36,12 +31,7 @@ def test_without_leadership_nothing_is_written(phase: type[Write]) -> None:
 @pytest.mark.parametrize("phase", [*PHASES, Bind])
 def test_regained_leadership_goes_on_from_what_the_cluster_shows(phase: type[Write]) -> None:
     """What was under way is finished; nobody dies in addition; no room is held by a ghost."""
-    cluster = preempting() if phase is Bind else stopped_in(phase)
-    if phase is Bind:
-        cluster.run()
-        cluster.slow = lambda write: isinstance(write, Bind)
-        cluster.leave()
-        cluster.run()
+    cluster = stopped_in(phase)
     cluster.handle(LeadershipChanged(False))
     cluster.slow = lambda _: False
     cluster.answer()
