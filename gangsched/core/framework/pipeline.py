@@ -9,11 +9,11 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import Reason
-from gangsched.core.filters.affinity import InterPodAffinity
 from gangsched.core.filters.base import Filter
+from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
 from gangsched.core.filters.ports import NodePorts
 from gangsched.core.filters.resources import NodeResourcesFit
-from gangsched.core.filters.spread import PodTopologySpread
+from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.filters.volumes import VolumeFilter
 from gangsched.core.framework.guard import GuardedFilter, GuardedScore
 from gangsched.core.framework.plugins import PluginSet

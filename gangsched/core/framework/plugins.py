@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.filters import added, affinity, node, ports, resources, spread, volumes
+from gangsched.core.filters import added_affinity, inter_pod_affinity, node, ports, resources, topology_spread, volumes
 from gangsched.core.filters.base import Filter
 from gangsched.core.framework.guard import GuardedFilter, GuardedScore
-from gangsched.core.scores import affinity as affinity_scores
-from gangsched.core.scores import images
+from gangsched.core.scores import image_locality
+from gangsched.core.scores import inter_pod_affinity as affinity_scores
 from gangsched.core.scores import node as node_scores
 from gangsched.core.scores import resources as resource_scores
-from gangsched.core.scores import spread as spread_scores
+from gangsched.core.scores import topology_spread as spread_scores
 from gangsched.core.scores.base import Score
 from gangsched.core.state.spreading import DEFAULTS
 from gangsched.model.records import NodeTerm
@@ -86,7 +86,7 @@ class Plugin(msgspec.Struct, frozen=True):
 
 def _node_affinity(given: NodeAffinityArguments) -> tuple[Filter, ...]:
     own = (node.NodeAffinityNames(), node.NodeAffinity())
-    return own if given.required is None else (added.AddedNodeAffinity(given.required), *own)
+    return own if given.required is None else (added_affinity.AddedNodeAffinity(given.required), *own)
 
 
 #: In the order in which filters are asked, and nodes are charged to the first that refuses them.
@@ -124,14 +124,14 @@ BUILT_IN: tuple[Plugin, ...] = (
     Plugin("VolumeZone", lambda _: (volumes.VolumeZone(),)),
     Plugin(
         "PodTopologySpread",
-        lambda given: (spread.PodTopologySpread(given),),
+        lambda given: (topology_spread.PodTopologySpread(given),),
         spread_scores.PodTopologySpread,
         2.0,
         arguments=DEFAULTS,
     ),
     Plugin(
         "InterPodAffinity",
-        lambda _: (affinity.InterPodAffinity(),),
+        lambda _: (inter_pod_affinity.InterPodAffinity(),),
         lambda given: affinity_scores.InterPodAffinity(given.hard_weight, given.ignore_preferred_of_existing),
         2.0,
         arguments=PodAffinityArguments(),
@@ -147,7 +147,7 @@ BUILT_IN: tuple[Plugin, ...] = (
         score=lambda given: resource_scores.NodeResourcesBalancedAllocation(given.resources),
         arguments=BalanceArguments(),
     ),
-    Plugin("ImageLocality", score=lambda _: images.ImageLocality()),
+    Plugin("ImageLocality", score=lambda _: image_locality.ImageLocality()),
 )
 
 _BY_NAME = {plugin.name: plugin for plugin in BUILT_IN}

@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, isin
-from gangsched.core.filters.affinity import InterPodAffinity
+from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
 from gangsched.core.filters.node import NodeAffinity, TaintToleration
 from gangsched.core.filters.ports import NodePorts, clash
 from gangsched.core.filters.resources import NodeResourcesFit
-from gangsched.core.filters.spread import PodTopologySpread
+from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.events import NamespaceChanged, PodSelectorChanged
-from gangsched.core.filters.affinity import InterPodAffinity
 from gangsched.core.filters.base import Filter
+from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
 from gangsched.core.filters.ports import NodePorts
-from gangsched.core.filters.spread import PodTopologySpread
+from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Phantom, Simulation
 from gangsched.core.state.spreading import SpreadDefaults

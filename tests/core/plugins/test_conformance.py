@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangsched.core.filters.added import AddedNodeAffinity
+from gangsched.core.filters.added_affinity import AddedNodeAffinity
 from gangsched.core.filters.base import Bools, Failure, NodeFilter
-from gangsched.core.filters.spread import PodTopologySpread
+from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.framework.pernode import NodeView, PerNodeFilter, PerNodeScore
 from gangsched.core.framework.plugins import BUILT_IN
-from gangsched.core.scores.affinity import InterPodAffinity
+from gangsched.core.scores.inter_pod_affinity import InterPodAffinity
 from gangsched.core.scores.node import NodeAffinity
 from gangsched.core.scores.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from gangsched.core.state.podclass import PodClass

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangsched.core.arrays import Bools, Counts, Floats
-from gangsched.core.filters.spread import eligible_nodes
+from gangsched.core.filters.topology_spread import eligible_nodes
 from gangsched.core.scores.base import MAX_SCORE
 from gangsched.core.state.spreading import DEFAULTS, SpreadDefaults, constraints_of
 from gangsched.core.state.terms import Domains, Selection, includes, rows_of
