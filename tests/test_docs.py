@@ -198,7 +198,7 @@ def test_all_gang_apis_are_named() -> None:
 
 def test_all_marks_against_preemption_are_named() -> None:
     """preemption.md has every label and annotation by which owners exclude a pod."""
-    marks = set(re.findall(r'"([a-z.]+/[a-z-]+)"', text_of("gangsched/model/marks.py")))
+    marks = set(re.findall(r'"([a-z.]+/[a-z-]+)"', text_of("gangsched/model/preemptible.py")))
     assert marks
     text = text_of("docs/preemption.md")
     assert [mark for mark in sorted(marks) if mark not in text] == []

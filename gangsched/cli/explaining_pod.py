@@ -11,7 +11,7 @@ from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Spared, Vi
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.victims import REASON_TEXT
-from gangsched.model.marks import OF_DAEMONSET, protection
+from gangsched.model.preemptible import OF_DAEMONSET, protection
 from gangsched.model.records import SINGLE, Pod
 from gangsched.model.times import render_duration, render_time
 

@@ -13,7 +13,7 @@ from gangsched.core.actions import Report
 from gangsched.core.decision import UNSCHEDULABLE, UnitRef, Verdict, Victim
 from gangsched.core.lifecycle import report
 from gangsched.core.preemption.explain import warnings
-from gangsched.model.marks import protected
+from gangsched.model.preemptible import protected
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gangsched.model.marks import protected
+from gangsched.model.preemptible import protected
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gangsched.core.options import Options
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodTable
 from gangsched.core.state.simulation import Simulation
-from gangsched.model.marks import MARKED, OF_DAEMONSET, STATIC, protection
+from gangsched.model.preemptible import MARKED, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import GangId, Pod
 
 #: So many are named in a message; the plan lists more.

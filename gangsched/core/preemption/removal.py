@@ -22,7 +22,7 @@ from gangsched.core.quota.stopping import STOPPED
 from gangsched.core.quota.victims import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.state.suspended import LENIENT, Suspendable, family_of
 from gangsched.model.jobsets import JobSet, why_it_cannot_wait
-from gangsched.model.marks import protected
+from gangsched.model.preemptible import protected
 from gangsched.model.records import GangId, Job, Pod
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.state.suspended import WITHOUT_PODS, OwnerKey, Suspendable, SuspendedJobs, gang_of, templates_of
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
-from gangsched.model.marks import protected
+from gangsched.model.preemptible import protected
 from gangsched.model.queues import QUEUE_LABEL, QueueObject
 from gangsched.model.records import (
     JOB,

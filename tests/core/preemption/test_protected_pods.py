@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision
-from gangsched.model.marks import MARKED, OF_DAEMONSET, STATIC
+from gangsched.model.preemptible import MARKED, OF_DAEMONSET, STATIC
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, plan
