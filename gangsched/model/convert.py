@@ -13,8 +13,8 @@ from gangsched.model import wire
 from gangsched.model.convert_volumes import pod_volumes
 from gangsched.model.declared_features import required_node_features
 from gangsched.model.dialects import HINT_PREFIXES, coscheduling, koordinator, membership, remark, upstream
-from gangsched.model.directives import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.errors import FieldError
+from gangsched.model.podset_info import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,

@@ -11,9 +11,9 @@ import msgspec
 
 from gangsched.model import wire
 from gangsched.model.convert import SUSPENDED_BY, Converter
-from gangsched.model.directives import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import GROUP, JOBSET, VERSION, JobSet, ReplicatedJob
+from gangsched.model.podset_info import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import Owner
 from gangsched.model.times import parse_time, true_since

@@ -15,9 +15,9 @@ import msgspec
 from gangsched.model import wire
 from gangsched.model.convert import MINIMUM_RUN_TIME, PREEMPTION_DELAY, Converter, annotated_duration
 from gangsched.model.convert_jobsets import job_set
-from gangsched.model.directives import ADDED_BY_FLAVOR
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet
+from gangsched.model.podset_info import ADDED_BY_FLAVOR
 from gangsched.model.records import (
     PREEMPT_LOWER,
     PREEMPT_NEVER,

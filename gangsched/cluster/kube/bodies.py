@@ -31,7 +31,7 @@ from gangsched.core.actions import (
 from gangsched.model import jobsets
 from gangsched.model.convert import INTENT_CONDITION, PREEMPTED_BY, SUSPENDED_BY
 from gangsched.model.convert_volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
-from gangsched.model.directives import ADDED_BY_FLAVOR
+from gangsched.model.podset_info import ADDED_BY_FLAVOR
 from gangsched.model.times import render_micro_time, render_time
 
 #: Reason of the intent condition while the nomination stands.

@@ -15,8 +15,8 @@ from gangsched.core.events import Outcome
 from gangsched.model import wire, wire_jobsets
 from gangsched.model.convert import SUSPENDED_BY, job_finished
 from gangsched.model.convert_jobsets import jobset_finished
-from gangsched.model.directives import ADDED_BY_FLAVOR
 from gangsched.model.jobsets import JOBSET
+from gangsched.model.podset_info import ADDED_BY_FLAVOR
 from gangsched.model.queues import QUEUE_LABEL
 
 _log = structlog.get_logger(__name__)

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from gangsched.model.directives import ADDED_BY_FLAVOR, added_by_flavor
 from gangsched.model.errors import FieldError
+from gangsched.model.podset_info import ADDED_BY_FLAVOR, added_by_flavor
 from gangsched.model.records import Directives
 
 

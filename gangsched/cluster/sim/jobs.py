@@ -16,7 +16,7 @@ from gangsched.cluster.sim.history import COMPLETE, CREATE, DELETE, FAIL, GONE, 
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
 from gangsched.core.events import Event, JobChanged, PodChanged, PodGone
-from gangsched.model.directives import directed
+from gangsched.model.podset_info import directed
 from gangsched.model.records import JOB, SINGLE, GangId, Job, Pod
 
 JobKey = tuple[str, str]

@@ -15,8 +15,8 @@ from gangsched.cluster.sim.history import COMPLETE, FAIL, JOBSET_CONTROLLER, RES
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
 from gangsched.core.events import Event, JobChanged, JobSetChanged
-from gangsched.model.directives import directed, merged
 from gangsched.model.jobsets import JOBSET, JobSet
+from gangsched.model.podset_info import directed, merged
 from gangsched.model.records import Job
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from gangsched.model.directives import merged
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JOBSET, MAX_WITHOUT_PODS, QUEUED_JOBSET, JobSet, why_it_cannot_wait
+from gangsched.model.podset_info import merged
 from gangsched.model.records import (
     JOB,
     NO_QUEUE,

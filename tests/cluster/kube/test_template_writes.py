@@ -6,8 +6,8 @@ import msgspec
 
 from gangsched.core.actions import ResumeJob
 from gangsched.core.events import JobChanged, JobSetChanged, Outcome
-from gangsched.model.directives import ADDED_BY_FLAVOR
 from gangsched.model.jobsets import JOBSET
+from gangsched.model.podset_info import ADDED_BY_FLAVOR
 from gangsched.model.records import Directives, Toleration
 from tests.cluster.kube.jobs import Make, make_job, reference, resume, suspend
 from tests.cluster.kube.jobsets import make_jobset

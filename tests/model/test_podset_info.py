@@ -10,8 +10,8 @@ import pytest
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.convert_jobsets import job_set
-from gangsched.model.directives import ADDED_BY_FLAVOR, directed
 from gangsched.model.errors import FieldError
+from gangsched.model.podset_info import ADDED_BY_FLAVOR, directed
 from gangsched.model.records import Directives, PodShape, Toleration
 from gangsched.model.wire_jobsets import JobSet
 
