@@ -1,8 +1,9 @@
 """Would the gang run if these pods left? Counted where that is exact, placed for real by all filters where it is not.
 
 Members that are alike are counted: a node holds so many, rules between them say how many count (:mod:`.rules`), and the
-sum must reach their number. Everything else is placed in the simulation, as it will be when the gang is bound; counting
-each kind of members by itself then says at once that some pod cannot come back.
+sum must reach their number. Members of several kinds have places, which hold as long as there is room for them; they
+are placed in the simulation, as they will be when the gang is bound, where that is not known or filters look at other
+pods. Counting each kind of members by itself says at once that some pod cannot come back.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, isin
+from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.planning.arrangement import MAX_MEMBERS
 from gangsched.core.planning.placement import Placer, Want
 from gangsched.core.preemption.demand import Demand
-from gangsched.core.preemption.free import FreeRoom
+from gangsched.core.preemption.free import FreeRoom, Pairs
 from gangsched.core.preemption.rules import Span
 from gangsched.core.state.simulation import Simulation
 
@@ -43,6 +44,9 @@ class Fit(Protocol):
     def fits(self) -> bool:
         """Does the gang fit now?"""
 
+    def returns(self, slots: Ints) -> bool:
+        """These pods come back if the gang, which fits now, fits with them too; does it?"""
+
     def may_return(self, options: Sequence[Ints]) -> Bools:
         """``(options,)``: False where the gang, which fits now, would certainly not fit with this option back."""
 
@@ -59,128 +63,162 @@ class Fit(Protocol):
         """Back to a saved state."""
 
 
-class CountedFit(FreeRoom):
-    """For a demand of one kind. Unless it is ``alone``, what binds all kinds together is left aside."""
+class _Kind:
+    """Members that are alike, counted in ``(R, N)`` room that others keep: ``needed`` of them. Unless they are
+    ``alone``, what binds all members of the gang together is left aside.
+    """
 
-    def __init__(self, sim: Simulation, demand: Demand, *, alone: bool = True) -> None:
-        super().__init__(sim, demand.index)
-        self.steps = 0
-        self.exact = True
+    def __init__(self, demand: Demand, free: Floats, *, alone: bool) -> None:
         self._demand = demand
-        self._amounts = demand.request[0]
         self._allowed = demand.mask[0]
-        self._needed = demand.need[0]
-        rules = demand.rules
-        bars = [bar for bar in rules.bars if alone or not bar.company]
+        self.needed = demand.need[0]
+        bars = [bar for bar in demand.rules.bars if alone or not bar.company]
         self._bars = [msgspec.structs.replace(bar, counts=bar.counts.copy()) for bar in bars]
-        self._span: Span | None = None
-        if alone and rules.span is not None:
-            self._span = msgspec.structs.replace(rules.span, counts=rules.span.counts.copy())
-        self.monotone = rules.monotone
-        self._room = demand.whole(0, self.free, self._allowed)
-        self._closed()
+        self.span: Span | None = None
+        if alone and demand.rules.span is not None:
+            self.span = msgspec.structs.replace(demand.rules.span, counts=demand.rules.span.counts.copy())
+        self._room = demand.whole(0, free, self._allowed)
+        self._open: Bools = np.ones(len(self._room), dtype=np.bool_)
+        self._read_bars()
 
-    def _closed(self) -> None:
+    def _read_bars(self) -> None:
         """What holds when bars have opened or closed."""
-        self._open = np.ones(len(self._room), dtype=np.bool_)
-        for bar in self._bars:
-            self._open &= bar.open()
+        self._open = np.logical_and.reduce([np.ones(len(self._room), dtype=np.bool_), *(b.open() for b in self._bars)])
 
-    def take(self, slots: Ints) -> None:
-        self._move(slots, +1)
-
-    def give_back(self, slots: Ints) -> None:
-        self._move(slots, -1)
-
-    def _move(self, slots: Ints, sign: int) -> None:
-        if not len(slots):
-            return
-        rows, amounts = self.held(slots)
-        self.free[:, rows] += sign * amounts
-        self._room[rows] = self._demand.whole(0, self.free[:, rows], self._allowed[rows])
-        row = self._table.row
-        there = slots[row[slots] >= 0]
-        moved = [bar.shift(there, row[there], -sign) for bar in self._bars]
+    def changed(self, free: Floats, rows: Ints, there: Ints, at: Ints, sign: int) -> None:
+        """There is other room on these rows, for pods ``there`` that came (+1) to the rows ``at`` or left (-1)."""
+        self._room[rows] = self._demand.whole(0, free[:, rows], self._allowed[rows])
+        moved = [bar.shift(there, at, sign) for bar in self._bars]
         if any(moved):
-            self._closed()
-        if self._span is not None:
-            hit = there[self._span.hits[there]]
-            codes = self._span.code[row[hit]]
-            np.add.at(self._span.counts, codes[codes >= 0], -sign)
+            self._read_bars()
+        if self.span is not None:
+            codes = self.span.code[at[self.span.hits[there]]]
+            np.add.at(self.span.counts, codes[codes >= 0], sign)
 
     def room(self) -> Floats:
         """``(N,)`` members that each node holds by itself."""
         return np.where(self._open, self._room, 0.0)
 
-    def _held(self, room: Floats) -> float:
-        return self._span.held(room) if self._span is not None else float(room.sum())
-
-    def fits(self) -> bool:
-        return self._held(self.room()) >= self._needed
-
     def missing(self) -> float:
-        """How many members do not fit now; less than 0 where more than enough do."""
-        return self._needed - self._held(self.room())
+        """How many do not fit now; less than 0 where more than enough do."""
+        return self.needed - (self.span.held(self.room()) if self.span is not None else float(self.room().sum()))
 
-    def gains(self, options: Sequence[Ints]) -> Floats:
-        """``(options,)`` how many more members nodes hold by themselves with each option gone; a part of the next one
-        counts a thousandth, as a sense of direction.
-        """
-        if not options:
-            return np.zeros(0)
-        pairs = self.pairs(options)
-        free = self.free[:, pairs.rows]
-        used = self._amounts > 0
-        asked = self._amounts[used, None]
-        most = 1.0 if self._demand.rules.exclusive[0, 0] else float(self._needed)
-        now, then = ((f[used] / asked).min(axis=0).clip(0.0, most) for f in (free, free + pairs.amounts))
+    def gains(self, free: Floats, pairs: Pairs, options: int) -> Floats:
+        """``(options,)``: see :meth:`CountedFit.gains`. ``free`` ``(R, pairs)`` is the room there."""
+        request = self._demand.request[0]
+        used = request > 0
+        asked = request[used, None]
+        most = 1.0 if self._demand.rules.exclusive[0, 0] else float(self.needed)
+        now, then = ((f[used] / asked).min(axis=0, initial=most).clip(0.0) for f in (free, free + pairs.amounts))
         gain = np.floor(then) - np.floor(now) + _HINT * ((then % 1.0) - (now % 1.0))
         gain[~self._allowed[pairs.rows]] = 0.0
-        return np.asarray(np.bincount(pairs.owner, weights=gain, minlength=len(options)), dtype=np.float64)
+        return np.asarray(np.bincount(pairs.owner, weights=gain, minlength=options), dtype=np.float64)
 
-    def may_return(self, options: Sequence[Ints]) -> Bools:
-        if not options:
-            return np.zeros(0, dtype=np.bool_)
-        pairs = self.pairs(options)
-        after = self._demand.whole(0, self.free[:, pairs.rows] - pairs.amounts, self._allowed[pairs.rows])
+    def may_return(self, free: Floats, pairs: Pairs, options: int) -> Bools:
+        """``(options,)``: see :meth:`Fit.may_return`."""
+        after = self._demand.whole(0, free - pairs.amounts, self._allowed[pairs.rows])
         lost = np.where(self._open[pairs.rows], self._room[pairs.rows] - after, 0.0)
-        span = self._span
-        if span is None:
-            spare = float(self.room().sum()) - self._needed
-            return np.asarray(np.bincount(pairs.owner, weights=lost, minlength=len(options)) <= spare)
-        return self._by_domain(pairs.owner, pairs.rows, lost, len(options))
+        if self.span is not None:
+            return self._by_domain(self.span, pairs.owner, pairs.rows, lost, options)
+        return np.asarray(np.bincount(pairs.owner, weights=lost, minlength=options) <= -self.missing())
 
-    def _by_domain(self, owner: Ints, rows: Ints, lost: Floats, options: int) -> Bools:
+    def _by_domain(self, span: Span, owner: Ints, rows: Ints, lost: Floats, options: int) -> Bools:
         """The same where a rule spans domains: options that lose the same in the same domains are asked about once.
 
         Pods that the rule counts itself change more than room, and stay candidates.
         """
-        span = self._span
-        assert span is not None
         out = np.ones(options, dtype=np.bool_)
         room = self.room()
         inside = span.code >= 0
         by_domain: Floats = np.bincount(span.code[inside], weights=room[inside], minlength=span.size).astype(np.float64)
         outside = float(room[~inside].sum())
-        some = np.flatnonzero(lost > 0)
-        losses: dict[int, list[tuple[int, float]]] = {}
-        for n in some.tolist():
-            losses.setdefault(int(owner[n]), []).append((int(span.code[rows[n]]), float(lost[n])))
+        losses: dict[int, dict[int, float]] = {}
+        for n in np.flatnonzero(lost > 0).tolist():
+            sums = losses.setdefault(int(owner[n]), {})
+            code = int(span.code[rows[n]])
+            sums[code] = sums.get(code, 0.0) + float(lost[n])
         known: dict[tuple[tuple[int, float], ...], bool] = {}
-        for option, found in losses.items():
-            sums: dict[int, float] = {}
-            for code, amount in found:
-                sums[code] = sums.get(code, 0.0) + amount
+        for option, sums in losses.items():
             key = tuple(sorted(sums.items()))
             if key not in known:
                 left = by_domain.copy()
                 for code, amount in key:
                     if code >= 0:
                         left[code] -= amount
-                held = span.held_by_domain(left, outside - sums.get(-1, 0.0))
-                known[key] = held >= self._needed
+                known[key] = span.held_by_domain(left, outside - sums.get(-1, 0.0)) >= self.needed
             out[option] = known[key]
         return out
+
+    def save(self) -> tuple[Floats, list[Ints], Ints | None]:
+        counts = [bar.counts.copy() for bar in self._bars]
+        return self._room.copy(), counts, None if self.span is None else self.span.counts.copy()
+
+    def restore(self, state: tuple[Floats, list[Ints], Ints | None]) -> None:
+        self._room[:] = state[0]
+        for bar, count in zip(self._bars, state[1], strict=True):
+            bar.counts[:] = count
+        if self.span is not None:
+            self.span.counts[:] = state[2] if state[2] is not None else 0
+        self._read_bars()
+
+
+class CountedFit(FreeRoom):
+    """For members that are alike; for others a necessary condition: each part of the demand is counted by itself."""
+
+    def __init__(self, sim: Simulation, demand: Demand, *, alone: bool = True) -> None:
+        super().__init__(sim, demand.index)
+        self.steps = 0
+        self.exact = True
+        self.monotone = demand.rules.monotone
+        self._kinds = [_Kind(part, self.free, alone=alone) for part in demand.parts()]
+
+    def take(self, slots: Ints) -> None:
+        self._move(slots, -1)
+
+    def give_back(self, slots: Ints) -> None:
+        self._move(slots, +1)
+
+    def _move(self, slots: Ints, sign: int) -> None:
+        if not len(slots):
+            return
+        rows, amounts = self.held(slots)
+        self.free[:, rows] -= sign * amounts
+        at = self._table.row[slots]
+        there, at = slots[at >= 0], at[at >= 0]
+        for kind in self._kinds:
+            kind.changed(self.free, rows, there, at, sign)
+
+    def fits(self) -> bool:
+        return self.missing() <= 0
+
+    def missing(self) -> float:
+        """How many members do not fit now, by the part that misses most; less than 0 where more than enough do."""
+        return max(kind.missing() for kind in self._kinds)
+
+    def gains(self, options: Sequence[Ints]) -> Floats:
+        """``(options,)`` how many more members nodes hold by themselves with each option gone, summed over the parts
+        that miss some; a part of the next one counts a thousandth, as a sense of direction.
+        """
+        if not options:
+            return np.zeros(0)
+        pairs = self.pairs(options)
+        free = self.free[:, pairs.rows]
+        short = [kind for kind in self._kinds if kind.missing() > 0] or self._kinds[-1:]
+        return np.asarray(np.sum([kind.gains(free, pairs, len(options)) for kind in short], axis=0))
+
+    def returns(self, slots: Ints) -> bool:
+        self.give_back(slots)
+        if self.fits():
+            return True
+        self.take(slots)
+        return False
+
+    def may_return(self, options: Sequence[Ints]) -> Bools:
+        if not options:
+            return np.zeros(0, dtype=np.bool_)
+        pairs = self.pairs(options)
+        free = self.free[:, pairs.rows]
+        return np.asarray(np.all([kind.may_return(free, pairs, len(options)) for kind in self._kinds], axis=0))
 
     def hint(self, rows: Mapping[str, int]) -> None:
         return
@@ -189,35 +227,33 @@ class CountedFit(FreeRoom):
         return {}
 
     def save(self) -> Any:
-        counts = [bar.counts.copy() for bar in self._bars]
-        return self.free.copy(), self._room.copy(), counts, None if self._span is None else self._span.counts.copy()
+        return self.free.copy(), [kind.save() for kind in self._kinds]
 
     def restore(self, state: Any) -> None:
-        free, room, counts, span = state
-        self.free[:], self._room[:] = free, room
-        for bar, count in zip(self._bars, counts, strict=True):
-            bar.counts[:] = count
-        if self._span is not None:
-            self._span.counts[:] = span
-        self._closed()
+        self.free[:] = state[0]
+        for kind, known in zip(self._kinds, state[1], strict=True):
+            kind.restore(known)
 
 
 class PlacedFit:
-    """For gangs of several kinds, or with rules that cannot be counted: the members are placed, every time."""
+    """For gangs of several kinds, or with rules that cannot be counted: members have places."""
 
     def __init__(self, sim: Simulation, placer: Placer, wants: Sequence[Want], demand: Demand) -> None:
         self._sim = sim
         self._placer = placer
         self._wants = wants
+        self._demand = demand
         self._taken: Bools = np.zeros(sim.snapshot.table.size, dtype=np.bool_)
         self._rows: dict[str, int] = {}
+        self._there: Ints | None = None  # (K, N) members of each kind by these rows, where places hold
         self._answer: bool | None = None
-        self._demand = demand
-        self._beside: tuple[list[Ints], Floats] | None = None  # see _members
-        #: Large enough that moving members is looked at one by one.
-        self._large = sum(demand.need) > MAX_MEMBERS and demand.common is None
+        #: Places hold where there is room for them: no filter looks at other pods, and it is known who is required.
+        self._only_room = demand.common is None and all(placer.pipeline.only_counts(c, sim) for c in demand.classes)
+        #: So large that members are moved one by one, and not all of them placed anew.
+        self._large = self._only_room and sum(demand.need) > MAX_MEMBERS
         #: What each kind, or several together at their least, would need: necessary, and quick to count.
-        self._needs = [CountedFit(sim, part, alone=False) for part in demand.parts()]
+        self._counts = CountedFit(sim, demand, alone=False)
+        self._smallest = demand.part(list(range(len(demand.need))), alone=False)
         self._follows = any(placer.pipeline.watching(c, sim) for c in demand.classes)
         self.monotone = demand.rules.monotone
         self.exact = False  # members that differ are placed in several orders, the first of which is where they were
@@ -225,20 +261,27 @@ class PlacedFit:
 
     def take(self, slots: Ints) -> None:
         self._taken[slots] = True
-        self._answer = self._beside = None
-        for need in self._needs:
-            need.take(slots)
+        self._answer = None
+        self._counts.take(slots)
 
     def give_back(self, slots: Ints) -> None:
         self._taken[slots] = False
-        self._answer = self._beside = None
-        for need in self._needs:
-            need.give_back(slots)
+        self._answer = None
+        self._counts.give_back(slots)
 
     def fits(self) -> bool:
         if self._answer is None:
-            self._answer = all(need.fits() for need in self._needs) and self._place()
+            self._answer = self._counts.fits() and (self._moved() or self._place())
         return self._answer
+
+    def returns(self, slots: Ints) -> bool:
+        self.give_back(slots)
+        if self._counts.fits() and (self._moved() or (not self._large and self._place())):
+            self._answer = True
+            return True
+        self.take(slots)
+        self._answer = True
+        return False
 
     def _place(self) -> bool:
         sim = self._sim
@@ -252,62 +295,87 @@ class PlacedFit:
         sim.rollback(mark)
         self.steps += self._placer.looks - looks
         if placed.complete:
-            self._rows = dict(placed.rows)
-            self._beside = None
+            self._put(placed.rows)
         return placed.complete
 
+    def _put(self, rows: Mapping[str, int]) -> None:
+        """Members have places on these rows."""
+        self._rows, self._there = dict(rows), None
+        members = self._demand.members
+        if self._only_room and all(p.uid in rows for m in members for p in m):
+            nodes = self._counts.free.shape[1]
+            self._there = np.array([np.bincount([rows[p.uid] for p in m], minlength=nodes) for m in members])
+
+    def _moved(self) -> bool:
+        """Are there places for all where they were, or with members of crowded nodes moved elsewhere, one by one?
+
+        Only where room is all that matters. Of large gangs nothing else is asked: placing all of them anew takes
+        long, and finds next to nothing that moving single members does not.
+        """
+        if self._there is None:
+            return False
+        there, asked = self._there, self._demand.request
+        slack = self._slack(there)
+        crowded = (slack < 0).any(axis=0) & there.any(axis=0)
+        if not crowded.any():
+            return True
+        there = there.copy()
+        open_ = self._demand.mask & ~crowded
+        for row in np.flatnonzero(crowded).tolist():
+            for k in np.argsort(-asked.max(axis=1), kind="stable").tolist():
+                while there[k, row] and (slack[:, row] < 0).any():
+                    fine = np.flatnonzero((slack >= asked[k][:, None]).all(axis=0) & open_[k])
+                    if not len(fine):
+                        break
+                    tightest = int(fine[slack[asked[k].argmax(), fine].argmin()])
+                    for n, sign in ((row, -1), (tightest, +1)):
+                        there[k, n] += sign
+                        slack[:, n] -= sign * asked[k]
+            if (slack[:, row] < 0).any():
+                return False
+        self._there = there
+        self._rows = rows_of(self._demand, there)
+        return True
+
+    def _slack(self, there: Ints) -> Floats:
+        """``(R, N)`` room beside these members."""
+        return np.asarray(self._counts.free - self._demand.request.T @ there.astype(np.float64))
+
     def may_return(self, options: Sequence[Ints]) -> Bools:
-        out = np.ones(len(options), dtype=np.bool_)
-        for need in self._needs:
-            out &= need.may_return(options)
-        if self._large:
-            for n in np.flatnonzero(out).tolist():
-                out[n] = self._may_move(options[n])
+        out = self._counts.may_return(options)
+        if self._large and self._there is not None and options:
+            # One member at least has to leave each node that an option crowds, for room elsewhere.
+            pairs, slack = self._counts.pairs(options), self._slack(self._there)
+            spare = self._smallest.whole(0, slack, self._smallest.mask[0])
+            crowds = (slack[:, pairs.rows] < pairs.amounts).any(axis=0) & self._there[:, pairs.rows].any(axis=0)
+            asked = np.bincount(pairs.owner, weights=crowds * (1.0 + spare[pairs.rows]), minlength=len(options))
+            out &= asked <= spare.sum()
         return out
 
-    def _may_move(self, option: Ints) -> bool:
-        """Could members that this option displaces go elsewhere, each by itself? Asked of large gangs only: placing
-        all of them anew takes long, and finds next to nothing that moving single members does not.
-        """
-        if self._beside is None:
-            self._beside = self._members()
-        placed, slack = self._beside
-        rows, held = self._needs[0].held(option)
-        short = rows[(slack[:, rows] < held).any(axis=0)]
-        if not len(short):
-            return True
-        for k, there in enumerate(placed):
-            if isin(there, short).any():
-                fine = (slack >= self._demand.request[k][:, None]).all(axis=0) & self._demand.mask[k]
-                fine[short] = False
-                if fine.any():
-                    return True
-        return False
-
-    def _members(self) -> tuple[list[Ints], Floats]:
-        """The rows that members of each kind are on, and ``(R, N)`` the room beside all of them."""
-        known = self._rows
-        rows = [np.array([known[p.uid] for p in m if p.uid in known], dtype=np.int64) for m in self._demand.members]
-        slack = self._needs[0].free.copy()
-        for request, there in zip(self._demand.request, rows, strict=True):
-            slack -= request[:, None] * np.bincount(there, minlength=slack.shape[1])
-        return rows, slack
-
     def hint(self, rows: Mapping[str, int]) -> None:
-        self._rows = dict(rows)
-        self._answer = self._beside = None
+        self._put(rows)
+        self._answer = None
 
     def rows(self) -> dict[str, int]:
         return dict(self._rows) if self.fits() else {}
 
     def save(self) -> Any:
-        return self._taken.copy(), dict(self._rows)
+        return self._taken.copy(), self._rows
 
     def restore(self, state: Any) -> None:
         taken, rows = state
         self.give_back(np.flatnonzero(self._taken & ~taken))
         self.take(np.flatnonzero(taken & ~self._taken))
-        self._rows = dict(rows)
+        self._put(rows)
+
+
+def rows_of(demand: Demand, counts: Ints) -> dict[str, int]:
+    """A row for each member (UID) where ``(K, N)`` are on each node: those of a kind by name, nodes in order."""
+    out: dict[str, int] = {}
+    for members, here in zip(demand.members, counts, strict=True):
+        rows = np.repeat(np.arange(len(here)), here).tolist()
+        out.update(zip((p.uid for p in members), rows, strict=False))
+    return out
 
 
 def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want], demand: Demand) -> Fit:

@@ -37,7 +37,7 @@ def reprieve(fit: Fit, units: Sequence[Returnable]) -> list[Ints]:
         if (fit.monotone and fit.exact) or len(left) == before:
             break  # where fewer victims may help, those refused are asked again once something has changed
     cores = (u.core for u in left if 0 < len(u.core) < len(u.slots))
-    return back + [core for core in cores if _returns(fit, core)]
+    return back + [core for core in cores if fit.returns(core)]
 
 
 def _pass(fit: Fit, units: Sequence[Returnable], back: list[Ints]) -> list[Returnable]:
@@ -55,7 +55,7 @@ def _pass(fit: Fit, units: Sequence[Returnable], back: list[Ints]) -> list[Retur
             changed = False
         else:
             size = max(1, refused // 2) if refused else len(left)
-            if _returns(fit, np.concatenate([u.slots for u in left[:size]])):
+            if fit.returns(np.concatenate([u.slots for u in left[:size]])):
                 back.extend(u.slots for u in left[:size])
                 left, refused, changed = left[size:], max(0, refused - size), True
             elif size > 1:
@@ -64,11 +64,3 @@ def _pass(fit: Fit, units: Sequence[Returnable], back: list[Ints]) -> list[Retur
                 needed.append(left.pop(0))
                 refused = 0
     return needed
-
-
-def _returns(fit: Fit, slots: Ints) -> bool:
-    fit.give_back(slots)
-    if fit.fits():
-        return True
-    fit.take(slots)
-    return False

@@ -23,7 +23,7 @@ from gangsched.core.preemption.branch_and_bound import BranchAndBound
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand, demands_of
-from gangsched.core.preemption.fit import CountedFit, Fit, fit_for
+from gangsched.core.preemption.fit import CountedFit, Fit, fit_for, rows_of
 from gangsched.core.preemption.gangs import Interruptions
 from gangsched.core.preemption.harm import Harm, harm, share_of
 from gangsched.core.preemption.lower_bound import Floor, LowerBound, gap
@@ -221,7 +221,7 @@ class Search:
             usable = [
                 n for n, u in enumerate(c.units_of) if u.level <= level and not (u.whole and closed[u.pods].any())
             ]
-            counts = [CountedFit(self._sim, part, alone=len(demand.need) == 1) for part in demand.parts()]
+            counts = [CountedFit(self._sim, demand, alone=len(demand.need) == 1)]
             interruptions = Interruptions(settler, counts, self._late, self._proven)
             self._workers.append(interruptions)
             found = interruptions.search(usable)
@@ -251,7 +251,7 @@ class Search:
         taken = c.slots_of(settled.placing.gone, sorted(settled.units))
         base = fit.save()
         fit.take(np.array(sorted(taken), dtype=np.int64))
-        fit.hint(_rows(demand, settled.placing.counts))
+        fit.hint(rows_of(demand, settled.placing.counts))
         if not fit.fits():
             taken = self._enlarged(settled, taken)
         if not taken:
@@ -385,12 +385,3 @@ class Search:
         if self.spent >= self.max_steps or self._watchdog.barks():
             self.stopped = True
         return self.stopped
-
-
-def _rows(demand: Demand, counts: Ints) -> dict[str, int]:
-    """A row for each member: those of a kind by name, nodes in order."""
-    out: dict[str, int] = {}
-    for members, here in zip(demand.members, counts, strict=True):
-        rows = np.repeat(np.arange(len(here)), here).tolist()
-        out.update(zip((p.uid for p in members), rows, strict=False))
-    return out

@@ -38,6 +38,13 @@ class Wanted:
         self.questions += 1
         return bool(self._needed(self.away))
 
+    def returns(self, slots: Ints) -> bool:
+        self.give_back(slots)
+        if self.fits():
+            return True
+        self.take(slots)
+        return False
+
     def may_return(self, options: Sequence[Ints]) -> Bools:
         if not self._sure:
             return np.ones(len(options), dtype=np.bool_)
