@@ -204,7 +204,7 @@ class SchedulingContext:
     def usable(self, sim: Simulation) -> Bools:
         """``(N,)``: nodes that some member might use."""
         usable = np.zeros(sim.snapshot.size, dtype=np.bool_)
-        classes = {c.ident: c for want in self.wants for c in map(sim.snapshot.class_of, want.members)}
+        classes = {c.ident: c for want in self.wants for c in map(sim.class_of, want.members)}
         for pod_class in classes.values():
             usable |= self.placer.pipeline.static_mask(pod_class, sim)
         return usable

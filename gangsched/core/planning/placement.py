@@ -9,7 +9,7 @@ from itertools import groupby
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Ints
+from gangsched.core.arrays import Bools, Ints, runs
 from gangsched.core.framework.pipeline import Pipeline, Ranking
 from gangsched.core.planning.arrangement import MAX_MEMBERS, Arranger, hopeless
 from gangsched.core.planning.streak import Streak
@@ -85,7 +85,7 @@ class Placer:
     def _otherwise(self, wants: Sequence[Want], orders: list[list[Pod]], sim: Simulation) -> dict[str, int] | None:
         """Arrangements that one-by-one placement does not find."""
         members = [p for want in wants for p in want.members]
-        alike = len({sim.snapshot.class_of(p).ident for p in members}) == 1
+        alike = len({sim.class_of(p).ident for p in members}) == 1
         if alike and not members[0].shape.affinity:
             # Equal members, one by one, is exact: whichever node one of them takes, it uses up no more of what the
             # others need than any other choice. Only required affinity makes the first choice bind the rest.
@@ -109,9 +109,9 @@ class Placer:
 
     def _orders(self, wants: Sequence[Want], sim: Simulation) -> list[list[Pod]]:
         by_name = [p for want in wants for p in want.members[: want.required]]
-        if len({sim.snapshot.class_of(p).ident for want in wants for p in want.members}) == 1:
+        if len({sim.class_of(p).ident for want in wants for p in want.members}) == 1:
             return [by_name]
-        class_of = sim.snapshot.class_of
+        class_of = sim.class_of
         kind = {p.uid: class_of(p).ident for want in wants for p in want.members}
         one_of_each = {kind[p.uid]: p for want in wants for p in want.members}
         share = {ident: self._share(p, sim) for ident, p in one_of_each.items()}
@@ -133,7 +133,7 @@ class Placer:
         return float((amounts / np.maximum(room, 1.0)).max())
 
     def _choices(self, pod: Pod, sim: Simulation) -> int:
-        return int(self.pipeline.static_mask(sim.snapshot.class_of(pod), sim).sum())
+        return int(self.pipeline.static_mask(sim.class_of(pod), sim).sum())
 
     def _in_order(self, members: list[Pod], sim: Simulation, prefer: Mapping[str, int], stop: bool) -> Placed:
         """Place members one after another, equal neighbours with one ranking. With ``stop``, the first failure of
@@ -141,7 +141,7 @@ class Placer:
         """
         rows: dict[str, int] = {}
         failed: list[Pod] = []
-        class_of = sim.snapshot.class_of
+        class_of = sim.class_of
         end = 0
         for pod_class, run in groupby(members, class_of):
             alike = list(run)
@@ -190,14 +190,7 @@ class Placer:
     ) -> None:
         """Equal pods limited by resources alone: always the best node of a heap, re-scored when it was used."""
         index, amounts = sim.snapshot.vector(pod.shape)
-        left = []
-        for member in members:
-            wish = prefer.get(member.uid, -1)
-            if wish >= 0 and ranking.totals[wish] != -np.inf and bool((sim.free[index, wish] >= amounts).all()):
-                sim.place(pod, wish)
-                rows[member.uid] = wish
-            else:
-                left.append(member)
+        left = _as_wished(pod, members, sim, prefer, ranking.totals != -np.inf, rows) if prefer else members
         if len(left) < len(members) and left:
             ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
         heap = ranking.leaders(len(left)) if left else []
@@ -254,6 +247,23 @@ class Placer:
         return len(chosen)
 
 
+def _as_wished(
+    pod: PodClass, members: list[Pod], sim: Simulation, prefer: Mapping[str, int], open_: Bools, rows: dict[str, int]
+) -> list[Pod]:
+    """Place the equal pods whose wish is an open node with room, the first ones first; returns the others."""
+    index, amounts = sim.snapshot.vector(pod.shape)
+    wishes: Ints = np.array([prefer.get(p.uid, -1) for p in members], dtype=np.int64)
+    order, starts, _ = runs(wishes)
+    turn = np.empty_like(order)
+    turn[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    asked = amounts > 0
+    room = (sim.free[index[asked]] // amounts[asked, None]).min(axis=0)
+    fine = (wishes >= 0) & open_[wishes] & (turn < room[wishes])
+    sim.place_all(pod, wishes[fine])
+    rows.update((p.uid, row) for p, row, yes in zip(members, wishes.tolist(), fine.tolist(), strict=True) if yes)
+    return [p for p, yes in zip(members, fine.tolist(), strict=True) if not yes]
+
+
 def _wished(wants: Sequence[Want], wish: Mapping[str, int]) -> list[Pod]:
     """Required members, those with a row to try first before others of their gang."""
     return [p for w in wants for p in sorted(w.members, key=lambda p: p.uid not in wish)[: w.required]]
@@ -263,5 +273,5 @@ def _grouped(members: Sequence[Pod], sim: Simulation) -> list[Pod]:
     """Members of one class together, classes in the order of their first member."""
     classes: dict[int, list[Pod]] = {}
     for pod in members:
-        classes.setdefault(sim.snapshot.class_of(pod).ident, []).append(pod)
+        classes.setdefault(sim.class_of(pod).ident, []).append(pod)
     return [pod for group in classes.values() for pod in group]

@@ -123,7 +123,7 @@ def _kinds(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> tuple[
     by_class: dict[int, int] = {}
     for want in wants:
         for pod in want.members:
-            pod_class = sim.snapshot.class_of(pod)
+            pod_class = sim.class_of(pod)
             kind = by_class.get(pod_class.ident)
             if kind is None:
                 key: object = pod_class.ident

@@ -195,16 +195,13 @@ class CountedFit(FreeRoom):
         """How many members do not fit now, by the part that misses most; less than 0 where more than enough do."""
         return max(kind.missing() for kind in self._kinds)
 
-    def gains(self, options: Sequence[Ints]) -> Floats:
+    def gains(self, pairs: Pairs, options: int) -> Floats:
         """``(options,)`` how many more members nodes hold by themselves with each option gone, summed over the parts
         that miss some; a part of the next one counts a thousandth, as a sense of direction.
         """
-        if not options:
-            return np.zeros(0)
-        pairs = self.pairs(options)
         free = self.free[:, pairs.rows]
         short = [kind for kind in self._kinds if kind.missing() > 0] or self._kinds[-1:]
-        return np.asarray(np.sum([kind.gains(free, pairs, len(options)) for kind in short], axis=0))
+        return np.asarray(np.sum([kind.gains(free, pairs, options) for kind in short], axis=0))
 
     def returns(self, slots: Ints) -> bool:
         self.give_back(slots)

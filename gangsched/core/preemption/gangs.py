@@ -8,6 +8,7 @@ worse: the best set is kept, and the order of trials does not depend on the budg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain, combinations
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Floats, Ints, distinct
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.fit import CountedFit
+from gangsched.core.preemption.free import Pairs
 from gangsched.core.preemption.node_prices import GONE, MAY, STAYS, Offer
 from gangsched.core.preemption.places import Placing
 from gangsched.core.preemption.prices import NEVER, Prices
@@ -37,19 +39,19 @@ _CALL = 2000
 
 
 class Interruptions:
-    """Searches sets of units for one settler. ``counts`` count members of each part of the demand with nothing taken;
-    ``late`` says that the budget is spent, ``proven`` that a choice is known to be the least harmful.
+    """Searches sets of units for one settler. ``count`` counts members with nothing taken; ``late`` says that the
+    budget is spent, ``proven`` that a choice is known to be the least harmful.
     """
 
     def __init__(
         self,
         settler: Settler,
-        counts: Sequence[CountedFit],
+        count: CountedFit,
         late: Callable[[], bool],
         proven: Callable[[Settled], bool],
     ) -> None:
         self._settler = settler
-        self._counts = counts
+        self._count = count
         self._late = late
         self._proven = proven
         self._c = settler.c
@@ -60,8 +62,7 @@ class Interruptions:
         #: Slots that may leave by themselves, of limited sets no more than may: gone in the counts from the start.
         self._base: Bools = np.zeros(len(self._c.place), dtype=np.bool_)
         self._base[self._c.slot[settler.most()]] = True
-        for count in counts:
-            count.take(np.flatnonzero(self._base))
+        count.take(np.flatnonzero(self._base))
         self._draws, self._allowed = self._budgets()
         self._shown: frozenset[int] = frozenset()
         self._extras: dict[int, Ints] = {}
@@ -202,8 +203,7 @@ class Interruptions:
         for some, take in ((units - self._shown, True), (self._shown - units, False)):
             if some:
                 slots = np.concatenate([self._extra(u) for u in sorted(some)])
-                for count in self._counts:
-                    (count.take if take else count.give_back)(slots)
+                (self._count.take if take else self._count.give_back)(slots)
         self._shown = units
 
     def _extra(self, unit: int) -> Ints:
@@ -219,26 +219,29 @@ class Interruptions:
         """
         self._go_to(units)
         self.work += _CALL // 4
-        return max(count.missing() for count in self._counts)
+        return self._count.missing()
 
     def _gains(self, units: frozenset[int], others: Sequence[int]) -> Floats:
         """``(others,)`` how many more members there is room for with each in addition, summed over parts that miss."""
         self._go_to(units)
-        options = [self._extra(u) for u in others]
-        self.work += sum(map(len, options)) + _CALL
-        short = [count for count in self._counts if count.missing() > 0] or self._counts[-1:]
-        total: Floats = np.zeros(len(options))
-        for count in short:
-            total += count.gains(options)
-        return total
+        number: Ints = np.full(len(self._c.units_of), -1, dtype=np.int64)
+        number[list(others)] = np.arange(len(others))
+        pairs = self._by_node
+        owner = number[pairs.owner]
+        some = owner >= 0
+        self.work += int(some.sum()) + _CALL
+        return self._count.gains(Pairs(owner[some], pairs.rows[some], pairs.amounts[:, some]), len(others))
+
+    @cached_property
+    def _by_node(self) -> Pairs:
+        """What leaves with each unit, by node."""
+        return self._count.pairs([self._extra(u) for u in range(len(self._c.units_of))])
 
     def _needless(self, units: frozenset[int]) -> list[int]:
         """Those of the units without which there is still room as far as counting tells, the dearest first."""
         inside = sorted(units, key=lambda u: (-self._price[u].real, -self._price[u].imag, u))
         self._go_to(units)
-        fine = np.ones(len(inside), dtype=np.bool_)
-        for count in self._counts:
-            fine &= count.may_return([self._extra(u) for u in inside])
+        fine = self._count.may_return([self._extra(u) for u in inside])
         return [u for u, may in zip(inside, fine.tolist(), strict=True) if may]
 
     # -- improvement ---------------------------------------------------------------------------------------

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, isin
+from gangsched.core.arrays import Bools, Floats, Ints, isin, runs
 from gangsched.core.decision import Gap
 from gangsched.core.preemption.candidates import Candidates, Interruption
 from gangsched.core.preemption.demand import Demand
+from gangsched.core.preemption.free import Pairs
 from gangsched.core.preemption.harm import Harm
 from gangsched.core.preemption.node_prices import MAY, STAYS, Offer
 from gangsched.core.preemption.places import Places
@@ -51,11 +52,10 @@ def gap(harm: Harm, floor: Floor) -> Gap | None:
 
 
 class LowerBound:
-    """Bounds for one demand among these candidates in ``free`` ``(R, N)`` room."""
+    """Bounds for one demand among these candidates."""
 
-    def __init__(self, candidates: Candidates, demand: Demand, free: Floats) -> None:
+    def __init__(self, candidates: Candidates, demand: Demand) -> None:
         self._c = candidates
-        self._free = free
         self._answers: dict[tuple[object, ...], Any] = {}
         #: Demands of which the dearest bounds them all; where members can be chosen only what all choices have in
         #: common.
@@ -184,39 +184,24 @@ class LowerBound:
             inside[unit.pods] = True
         base = ~stays & (~inside | c.single)
         # Members that a gang can spare go without an interruption: no more than its surplus, counted as all of them.
-        leaving = np.flatnonzero(base)
-        free = self._free.copy()
-        for r in range(len(free)):
-            free[r] += np.bincount(c.row[leaving], weights=c.req[r, leaving], minlength=free.shape[1])
-        most = 0
-        for _, part in self._parts:
-            if len(part.need) == 1:
-                most = max(most, self._gangs_for(part, units, free, base))
-        return most
+        free, size = c.room_without(base), c.free.shape[1]
+        some = np.flatnonzero(inside & ~base)
+        number = np.zeros(len(c.units_of) + 1, dtype=np.int64)
+        number[[n for n, u in enumerate(c.units_of) if u.level == level and u.gangs]] = np.arange(len(units))
+        order, starts, keys = runs(number[c.unit[some]] * size + c.row[some])
+        pairs = Pairs(keys // size, keys % size, np.add.reduceat(c.req[:, some[order]], starts, axis=1))
+        parts = (part for _, part in self._parts if len(part.need) == 1)
+        return max((self._gangs_for(part, units, free, pairs) for part in parts), default=0)
 
-    def _gangs_for(self, part: Demand, units: Sequence[Interruption], free: Floats, base: Bools) -> int:
-        c = self._c
+    def _gangs_for(self, part: Demand, units: Sequence[Interruption], free: Floats, pairs: Pairs) -> int:
         used = part.request[0] > 0
         asked = part.request[0][used]
         cap = 1.0 if part.rules.exclusive[0, 0] else float(part.need[0])
         allowed = part.mask[0]
-        ratio = np.clip(free[used] / asked[:, None], 0.0, None)
-        whole = np.where(allowed, np.minimum(np.floor(ratio.min(axis=0)), cap), 0.0)
-        missing = part.need[0] - float(whole.sum())
+        missing = part.need[0] - float(part.whole(0, free, allowed).sum())
         if missing <= 0:
             return 0
-        size = free.shape[1]
-        pods = [unit.pods[~base[unit.pods]] for unit in units]
-        owner = np.repeat(np.arange(len(units)), [len(p) for p in pods])
-        some = np.concatenate(pods) if pods else np.zeros(0, dtype=np.int64)
-        keys = owner * size + c.row[some]
-        order = np.argsort(keys, kind="stable")
-        ranked = keys[order]
-        if not len(ranked):
-            return 0
-        starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
-        held = np.add.reduceat(c.req[used][:, some[order]], starts, axis=1)
-        of, rows = ranked[starts] // size, ranked[starts] % size
+        size, of, rows, held = free.shape[1], pairs.owner, pairs.rows, pairs.amounts[used]
         here = np.clip(free[used][:, rows] / asked[:, None], 0.0, None)
         shared = self._shares(here, held / asked[:, None], rows, cap, size)
         shared[~allowed[rows]] = 0.0

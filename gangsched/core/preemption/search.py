@@ -108,7 +108,7 @@ class Search:
         self._proved_none = False
         self._looks = -1
         self._places: list[Places] = []
-        self._bound = LowerBound(self.candidates, demand, self.candidates.free)
+        self._bound = LowerBound(self.candidates, demand)
         self._workers: list[NodePrices | Interruptions | LowerBound] = [self._bound]
 
     # -- the whole search ----------------------------------------------------------------------------------
@@ -221,8 +221,8 @@ class Search:
             usable = [
                 n for n, u in enumerate(c.units_of) if u.level <= level and not (u.whole and closed[u.pods].any())
             ]
-            counts = [CountedFit(self._sim, demand, alone=len(demand.need) == 1)]
-            interruptions = Interruptions(settler, counts, self._late, self._proven)
+            count = CountedFit(self._sim, demand, alone=len(demand.need) == 1)
+            interruptions = Interruptions(settler, count, self._late, self._proven)
             self._workers.append(interruptions)
             found = interruptions.search(usable)
             if found is None:

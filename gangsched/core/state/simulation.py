@@ -13,6 +13,7 @@ from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.volumes.choice import VolumesInThought
+from gangsched.model.records import Pod
 
 #: Room that no gang fills: large enough for any request, small enough for exact sums in float64.
 _PLENTY = 2.0**50
@@ -99,6 +100,8 @@ class Simulation:
         self._pulling_guests = 0
         self._lifted_slots: Ints | None = None
         self._volumes: VolumesInThought | None = None
+        self._classes: dict[str, PodClass] = {}
+        self._told_apart = snapshot.told_apart
         row_of = snapshot.row_of
         self._held.extend((p.pod, row) for p in held if (row := row_of.get(p.node)) is not None)
         crowds: dict[int, tuple[PodClass, list[int]]] = {}
@@ -109,6 +112,16 @@ class Simulation:
             found[1].append(row)
         for pod, rows in crowds.values():
             self._crowd(pod, np.array(rows, dtype=np.int64), +1)
+
+    def class_of(self, pod: Pod) -> PodClass:
+        """The class of a pending pod; each is looked at once, unless classes turn out to be told apart more finely."""
+        if self._told_apart != self.snapshot.told_apart:
+            self._classes.clear()
+            self._told_apart = self.snapshot.told_apart
+        found = self._classes.get(pod.uid)
+        if found is None:
+            found = self._classes[pod.uid] = self.snapshot.class_of(pod)
+        return found
 
     # -- changes -------------------------------------------------------------------------------------------
 
