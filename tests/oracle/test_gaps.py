@@ -69,7 +69,7 @@ def test_a_gap_is_true(mixed, apart, quick, monkeypatch):
         assert choice is not None, f"seed {seed}"
         assert wrong(choice.harm, best.harm, choice.gap) == "", f"seed {seed}"
         judged, proven = judged + 1, proven + (choice.gap is None)
-        bound = LowerBound(made.candidates, made.demand, made.sim.free[made.demand.index].copy())
+        bound = LowerBound(made.candidates, made.demand)
         other = any_plan(problem, random.Random(seed))
         if other is not None:
             assert wrong(other, best.harm, gap(other, bound.floor(other))) == "", f"seed {seed}, another plan"
