@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 
 from gangsched.core.arrays import Ints
-from gangsched.core.state.kincolumns import KinColumns
+from gangsched.core.state.label_columns import KinColumns
 from gangsched.core.state.nodeids import NodeIds
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import TERMINATING

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.state.kincolumns import KinColumns
+from gangsched.core.state.label_columns import KinColumns
 from gangsched.core.state.nodeids import NodeIds
 from gangsched.core.state.podtable import TERMINATING, PodTable
 from gangsched.core.state.snapshot import Snapshot
