@@ -17,9 +17,9 @@ from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.queueing.turns import STRICT
 from gangsched.core.state import refusals
-from gangsched.core.state.late import LateOwners
 from gangsched.core.state.membership import rules_of
 from gangsched.core.state.suspended import OwnerKey, family_of
+from gangsched.core.state.unresolved_owners import LateOwners
 from gangsched.core.state.world import World
 from gangsched.model.jobsets import GROUP, JOBSET
 from gangsched.model.queues import QUEUE_KINDS
