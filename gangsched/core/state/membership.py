@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.core.state.speakers import Speakers
+from gangsched.core.state.member_annotations import Speakers
 from gangsched.model.dialects import koordinator, needs_object
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET

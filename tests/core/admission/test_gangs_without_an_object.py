@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.core.state import speakers
+from gangsched.core.state import member_annotations as speakers
+from gangsched.core.state.member_annotations import Speakers
 from gangsched.core.state.membership import Membership
-from gangsched.core.state.speakers import Speakers
 from gangsched.model.dialects import gang_from_member, needs_object
 from gangsched.model.records import Gang, Pod
 from tests.builders import OURS, gang, pod
