@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.cluster.sim import World
 from gangsched.core.events import Event, PodChanged
-from gangsched.core.state.sightings import Sightings
+from gangsched.core.state.observed_times import Sightings
 from tests.chaos.checks import problems
 from tests.chaos.clocks import HOUR
 from tests.chaos.play import play

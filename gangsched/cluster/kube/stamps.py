@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 
-from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
+from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
 
 #: How long it is not asked again by how much the server's clock is ahead.
 CHECKED_SECONDS = 1.0

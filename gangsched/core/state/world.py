@@ -12,8 +12,8 @@ from gangsched.core.quota.known import Known
 from gangsched.core.quota.managed import Managed
 from gangsched.core.state.kueue import AdmittedByKueue, mark_of
 from gangsched.core.state.membership import Membership
+from gangsched.core.state.observed_times import Sightings
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
-from gangsched.core.state.sightings import Sightings
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.state.suspended import WITHOUT_PODS, OwnerKey, Suspendable, SuspendedJobs, gang_of, templates_of

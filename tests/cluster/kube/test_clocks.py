@@ -11,7 +11,7 @@ from gangsched.cluster.kube import adapter
 from gangsched.cluster.kube.inbox import SteadyClock
 from gangsched.core.actions import Mark, Nominate, Report, SetCondition, pod_reference
 from gangsched.core.events import PodChanged, ServerClock, Synced
-from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
+from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
 from gangsched.model.times import parse_time
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until

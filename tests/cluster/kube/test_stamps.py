@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.cluster.kube.stamps import CHECKED_SECONDS, Stamps
-from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
+from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
 
 
 @pytest.mark.parametrize(
