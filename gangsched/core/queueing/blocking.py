@@ -9,7 +9,7 @@ from gangsched.core.identity import group_key, names_of
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.core.queueing.queue import queue_order
 from gangsched.core.queueing.turns import Blocked
-from gangsched.core.quota.forms import forms
+from gangsched.core.quota.flavored_pods import forms
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.world import World
 from gangsched.model.records import PREEMPT_NEVER, GangId

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from gangsched.core.decision import Awaited, QuotaUse
+from gangsched.core.quota.flavored_pods import admitted
 from gangsched.core.quota.flavors import Assignment, Mode
-from gangsched.core.quota.forms import admitted
 from gangsched.core.quota.holdings import Flavors
 from gangsched.core.quota.managed import Claim, Managed
 from gangsched.core.quota.victims import REASON_TEXT
