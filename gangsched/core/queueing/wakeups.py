@@ -32,8 +32,8 @@ from gangsched.core.hints import Change, Hint
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queueing.likeness import Likeness
+from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.flavored_pods import in_flavors
-from gangsched.core.quota.holders import Holder
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.terms import Selection, selection_of

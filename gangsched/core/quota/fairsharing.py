@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gangsched.core.quota.admitted_workloads import Holder, Holders
 from gangsched.core.quota.fairwalk import Walk
-from gangsched.core.quota.holders import Holder, Holders
 from gangsched.core.quota.preemption import Need, satisfies
 from gangsched.core.quota.ranking import Ranked
 from gangsched.core.quota.shares import FINAL_SHARE, INITIAL_SHARE, Share, Shares, passes

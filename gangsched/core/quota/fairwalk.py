@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from gangsched.core.quota.holders import Holder
+from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.ranking import Key, Ranked
 from gangsched.core.quota.shares import Shares, rank
 from gangsched.core.quota.tree import Node

@@ -15,7 +15,7 @@ import msgspec
 
 from gangsched.core.actions import QueueStatus
 from gangsched.core.identity import group_key, names_of
-from gangsched.core.quota.holders import Holder
+from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.holdings import Flavors, PodFlavors, gave_back, holds_less, used
 from gangsched.core.quota.known import Known
 from gangsched.core.quota.newcomers import may_find_victims

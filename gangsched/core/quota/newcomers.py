@@ -6,7 +6,7 @@ falls, that somebody who waits may find victims.
 
 from __future__ import annotations
 
-from gangsched.core.quota.holders import Holder
+from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.quota import Quota
 from gangsched.model.queues import ANY, LOWER_OR_NEWER, NEVER
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from gangsched.core.quota import flavors as flavor_rules
+from gangsched.core.quota.admitted_workloads import Holders
 from gangsched.core.quota.fairsharing import FairRules
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
-from gangsched.core.quota.holders import Holders
 from gangsched.core.quota.preemption import ClassicRules, Need, has_room
 from gangsched.core.quota.shares import Shares
 from gangsched.core.quota.tree import Node, Tree, lowest_fitting

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gangsched.core.quota.holders import Holders, Order
+from gangsched.core.quota.admitted_workloads import Holders, Order
 from gangsched.core.quota.ranking import Key, Rankings
 from gangsched.core.quota.tree import Node
 

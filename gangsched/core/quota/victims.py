@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from gangsched.core.quota.holders import Holder
+from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.tree import Tree
 
 #: Why a workload was displaced, in Kueue's words.
