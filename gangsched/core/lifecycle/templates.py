@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangsched.core.quota.flavored_pods import in_flavors
-from gangsched.core.quota.holdings import Flavors
+from gangsched.core.quota.usage import Flavors
 from gangsched.model.records import NO_DIRECTIVES, Directives, Job, PodShape
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from gangsched.core.planning.outcomes import Outcomes, refused
 from gangsched.core.planning.placement import Placer
 from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.quota.flavored_pods import Nominated
-from gangsched.core.quota.holdings import Flavors
+from gangsched.core.quota.usage import Flavors
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.world import World
 from gangsched.model.records import GangId
