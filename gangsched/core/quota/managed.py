@@ -16,7 +16,7 @@ import msgspec
 from gangsched.core.actions import QueueStatus
 from gangsched.core.identity import group_key, names_of
 from gangsched.core.quota.admitted_workloads import Holder
-from gangsched.core.quota.known import Known
+from gangsched.core.quota.cluster_view import Known
 from gangsched.core.quota.newcomers import may_find_victims
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses
