@@ -11,7 +11,7 @@ from gangsched.cli import errors
 from gangsched.cli.live import add_cluster_arguments, read_cluster, refuse_both
 from gangsched.cli.plan import add_input_arguments, read_options
 from gangsched.cluster.manifests import ErrorRecord, Warned, load
-from gangsched.core.quota.managed import Managed
+from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.workloads import quantity
 from gangsched.core.scheduler import Scheduler
 

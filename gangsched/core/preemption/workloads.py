@@ -21,7 +21,7 @@ from gangsched.core.preemption.harm import Harm, Loss, harm
 from gangsched.core.preemption.patience import Patience, member_too_young
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.admitted_workloads import Holder
-from gangsched.core.quota.managed import Managed
+from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.victims import Taken, Target
 from gangsched.core.state.podtable import ASSUMED, PROTECTED
 from gangsched.model.records import GangId

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from gangsched.core.quota.flavors import mismatch
-from gangsched.core.quota.managed import Managed
+from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.usage import Flavors
 from gangsched.core.quota.workloads import PODS
 from gangsched.model.queues import ClusterQueue, ResourceFlavor

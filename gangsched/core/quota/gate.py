@@ -11,7 +11,7 @@ import msgspec
 from gangsched.core.decision import Awaited, QuotaUse
 from gangsched.core.quota.flavored_pods import admitted
 from gangsched.core.quota.flavors import Assignment, Mode
-from gangsched.core.quota.managed import Claim, Managed
+from gangsched.core.quota.gang_workloads import Claim, Managed
 from gangsched.core.quota.usage import Flavors
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.quota.workloads import Amounts, PodSet, Workload, quantity

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gangsched.core.quota.managed import Managed
+from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE

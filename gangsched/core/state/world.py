@@ -9,7 +9,7 @@ import msgspec
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.queueing.turns import Turns
 from gangsched.core.quota.cluster_view import Known
-from gangsched.core.quota.managed import Managed
+from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.state.kueue import AdmittedByKueue, mark_of
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.observed_times import Sightings

@@ -15,7 +15,7 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.quota import stopping
-from gangsched.core.quota.managed import Managed
+from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.stopping import Stop
 from gangsched.core.state.world import World
 from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE

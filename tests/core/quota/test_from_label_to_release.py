@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gangsched.core.events import Event, JobGone, QueueObjectChanged, QueueObjectGone
-from gangsched.core.quota.managed import Managed
+from gangsched.core.quota.gang_workloads import Managed
 from gangsched.model.queues import QUEUE_LABEL, LocalQueue
 from gangsched.model.records import QUEUED_JOB, Job, Owner, QueueLabels
 from tests.builders import pod
