@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gangsched.cli.render_plan import clean, printed
+from gangsched.core.quota.counters import Tally
 from gangsched.core.quota.quota import Quota
-from gangsched.core.quota.tally import Tally
 from gangsched.core.quota.tree import Node
 from gangsched.core.quota.workloads import quantity
 

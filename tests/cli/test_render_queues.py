@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gangsched.cli.render_queues import BORROWED, FREE, LENT, OWN, Usage, bar, render, rows
-from gangsched.core.quota.tally import Tally
+from gangsched.core.quota.counters import Tally
 from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import ResourceFlavor
 from tests.core.quota.world import World, cohort, queue

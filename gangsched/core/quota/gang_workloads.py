@@ -17,10 +17,10 @@ from gangsched.core.actions import QueueStatus
 from gangsched.core.identity import group_key, names_of
 from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.cluster_view import Known
+from gangsched.core.quota.counters import Tally
 from gangsched.core.quota.preemptor_index import may_find_victims
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses
-from gangsched.core.quota.tally import Tally
 from gangsched.core.quota.usage import Flavors, PodFlavors, gave_back, holds_less, used
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Place, Workload, pod_sets, workload_priority
 from gangsched.core.state.simulation import Phantom

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gangsched.core.actions import QueueStatus
+from gangsched.core.quota.counters import Tally
 from gangsched.core.quota.quota import Quota
-from gangsched.core.quota.tally import Tally
 from gangsched.core.quota.tree import Node
 from gangsched.core.quota.workloads import Cell, quantity
 from gangsched.model.queues import GROUP, STOP_NONE, ClusterQueue, LocalQueue
