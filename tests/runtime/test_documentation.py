@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from gangsched.cli import main as cli
 from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.core.lifecycle import admission, report
-from gangsched.core.quota import stopping
+from gangsched.core.quota import stop_policy
 from gangsched.runtime.defaults import settings
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import PauseMeter
@@ -105,7 +105,7 @@ def _words(node: ast.expr) -> list[str]:
         return [str(node.value)]
     if isinstance(node, ast.BinOp):  # what was evicted says why: a word for each kind of queue
         assert ast.unparse(node.right) == "stop.reason"
-        return [_words(node.left)[0] + reason for reason in stopping.STOPPED.values()]
+        return [_words(node.left)[0] + reason for reason in stop_policy.STOPPED.values()]
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
     return [str(getattr(report, name, "") or getattr(admission, name))]
 

@@ -17,7 +17,7 @@ from gangsched.core.actions import JobRef, JobStatus, PodRef, Report, pod_refere
 from gangsched.core.decision import QuotaUse, Verdict
 from gangsched.core.identity import group_key
 from gangsched.core.lifecycle import report, suspension
-from gangsched.core.quota.stopping import Stop
+from gangsched.core.quota.stop_policy import Stop
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.suspended import WITHOUT_PODS
 from gangsched.model.jobsets import JOBSET

@@ -24,8 +24,8 @@ from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.drained import Leaving, budgets_of, leaving, movable, standing
 from gangsched.core.preemption.removal import may_suspend
-from gangsched.core.quota import stopping
-from gangsched.core.quota.stopping import Stop
+from gangsched.core.quota import stop_policy
+from gangsched.core.quota.stop_policy import Stop
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE
 from gangsched.model.records import GangId, Pod
 
@@ -118,7 +118,7 @@ class Drains:
                 continue
             holder = managed.holder_of(pod.gang)
             workload = holder.admission.workload if holder is not None else None
-            stop = stopping.stop_of(managed.quota, workload) if workload is not None else None
+            stop = stop_policy.stop_of(managed.quota, workload) if workload is not None else None
             owner = world.suspended.owner_of(pod)
             if workload is None or stop is None:
                 if owner is None or not owner.suspended:
@@ -154,7 +154,7 @@ class Drains:
         managed, self._budgets = self._world.managed, None
         if self._changed:
             self._changed = False
-            self._queues = stopping.drained_queues(managed.quota)
+            self._queues = stop_policy.drained_queues(managed.quota)
             self._take_promises_back()
         if not self._queues and not self._open and not self._starting:
             return
@@ -173,7 +173,7 @@ class Drains:
             group = self._groups.get(key)
             if group is None:
                 continue
-            policy = stopping.policy(self._world.managed, group.gangs)
+            policy = stop_policy.policy(self._world.managed, group.gangs)
             if policy != STOP_NONE and group.holding:
                 group.message = "its queue is stopped"
                 self._signal(group, Signal.BROKEN)
@@ -207,7 +207,7 @@ class Drains:
 
     def _begin(self) -> None:
         busy = sum(not d.rests and d.eviction.phase is not Phase.LEAVING for d in self._open.values())
-        for uid, stop in stopping.leaving(self._world.managed, self._queues) if busy < AT_ONCE else ():
+        for uid, stop in stop_policy.leaving(self._world.managed, self._queues) if busy < AT_ONCE else ():
             if uid in self._open or self._steps.writes.any_of(key_of(uid)):
                 continue
             drain = Drain(uid, self._world.managed.gangs_of(uid), stop, self._steps)
@@ -227,7 +227,7 @@ class Drains:
     def _stop_of(self, uid: str) -> Stop | None:
         """The queue that makes a workload leave; None if it holds no quota, too."""
         holder = self._world.managed.quota.holders.by_uid.get(uid)
-        return stopping.stop_of(self._world.managed.quota, holder.admission.workload) if holder is not None else None
+        return stop_policy.stop_of(self._world.managed.quota, holder.admission.workload) if holder is not None else None
 
     def _go_on(self, drain: Drain) -> None:
         stop = self._stop_of(drain.uid)

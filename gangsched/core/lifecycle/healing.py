@@ -21,7 +21,7 @@ from gangsched.core.ledger.reservations import Kind
 from gangsched.core.lifecycle.holding import keep
 from gangsched.core.lifecycle.table import State
 from gangsched.core.queueing.queue import Change, Hint
-from gangsched.core.quota.stopping import STOPPED
+from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.membership import ONLY_WAITING
 from gangsched.core.state.suspended import WITHOUT_PODS
 from gangsched.core.state.world import World

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_reference
 from gangsched.core.decision import Placement, Victim
-from gangsched.core.quota.stopping import CLUSTER_QUEUE, LOCAL_QUEUE, STOPPED, Stop
+from gangsched.core.quota.stop_policy import CLUSTER_QUEUE, LOCAL_QUEUE, STOPPED, Stop
 from gangsched.core.state.membership import Census
 from gangsched.model.records import Gang, Owner, Pod
 

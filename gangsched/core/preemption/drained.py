@@ -13,8 +13,8 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.explain import as_victim
 from gangsched.core.preemption.removal import by_suspension
-from gangsched.core.quota.stopping import Stop, drained_queues
-from gangsched.core.quota.stopping import leaving as workloads
+from gangsched.core.quota.stop_policy import Stop, drained_queues
+from gangsched.core.quota.stop_policy import leaving as workloads
 from gangsched.model.records import SINGLE, GangId, Pod
 
 if TYPE_CHECKING:

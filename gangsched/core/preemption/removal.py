@@ -18,7 +18,7 @@ from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.owners import survives
-from gangsched.core.quota.stopping import STOPPED
+from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.quota.victims import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.state.suspended import LENIENT, Suspendable, family_of
 from gangsched.model.jobsets import JobSet, why_it_cannot_wait

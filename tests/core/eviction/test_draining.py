@@ -14,9 +14,9 @@ from gangsched.core.lifecycle.draining import AT_ONCE
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.drained import Leaving, budgets_of
-from gangsched.core.quota import stopping
+from gangsched.core.quota import stop_policy
 from gangsched.core.quota.gang_workloads import Managed
-from gangsched.core.quota.stopping import Stop
+from gangsched.core.quota.stop_policy import Stop
 from gangsched.core.state.world import World
 from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE
 from gangsched.model.records import Owner, QueueLabels
@@ -151,14 +151,14 @@ def test_only_so_many_leave_at_once() -> None:
 def test_nobody_is_looked_for_while_enough_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     """What happens meanwhile costs the same however many wait to leave."""
     looked: list[str] = []
-    found = stopping.leaving
+    found = stop_policy.leaving
 
     def counted(managed: Managed, queues: dict[str, tuple[str, ...]]) -> Iterator[tuple[str, Stop]]:
         for uid, stop in found(managed, queues):
             looked.append(uid)
             yield uid, stop
 
-    monkeypatch.setattr(stopping, "leaving", counted)
+    monkeypatch.setattr(stop_policy, "leaving", counted)
     made = cluster(*(queued(f"x{i:03}", "a", 0.01).on("n1") for i in range(2 * AT_ONCE)))
     made.slow = lost(Mark)
     made.show(stopped())
