@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
+from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.model import wire
 from gangsched.model.dialects import koordinator, membership, remark, upstream
 from gangsched.model.records import (
@@ -431,3 +432,9 @@ def volume(name: str, *nodes: str, storage_class: str = "later", gib: int = 1, *
 def reserved(name: str, for_claim: str, *nodes: str, **fields: Any) -> PersistentVolume:
     """A volume that is set aside for a claim of namespace ``d``."""
     return volume(name, *nodes, claim=ClaimRef("d", for_claim), phase="Pending", **fields)
+
+
+def decided(outcome: str, gang: GangId, kind: str = "PodGroup", **fields: Any) -> Decision:
+    """A decision about a gang of one required member; ``fields`` are those of its kind."""
+    kinds = {each.outcome: each for each in (Fits, FitsWhenFreed, Preempt, Unschedulable, Gathering)}
+    return kinds[outcome](**{"gang": gang, "kind": kind, "group": (), "priority": 0, "required": 1, **fields})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gangsched.cli.advice import advice, gathering_advice
 from gangsched.cli.explaining_pod import MANY, Section, conditions, proven
 from gangsched.cli.what_if import State
-from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
+from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Pod
 
@@ -20,11 +20,11 @@ def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterat
     because = tuple(_because(decision))
     if because:
         yield Section("because", because)
-    if decision.outcome == UNSCHEDULABLE:
+    if isinstance(decision, Unschedulable):
         lines = tuple(_would_help(state, decision))
         if lines:
             yield Section("would help", lines)
-    if decision.outcome == GATHERING:
+    if isinstance(decision, Gathering):
         yield Section("would help", (gathering_advice(decision),))
     census = state.world.membership.census(decision.gang)
     found = conditions([asked] if asked is not None else [*census.pending, *census.gated])
@@ -63,12 +63,12 @@ def _needs(state: State, decision: Decision) -> Iterator[str]:
 
 
 def _because(decision: Decision) -> Iterator[str]:
-    match decision.outcome:
-        case outcome if outcome == BIND:
+    match decision:
+        case Fits():
             yield "there is room for them now: nobody has to leave"
-        case outcome if outcome == WAIT:
+        case FitsWhenFreed():
             yield "they fit in room that pods on their way out give up already: nobody is evicted for them"
-        case outcome if outcome == PREEMPT:
+        case Preempt():
             yield "they do not fit now, and fit when the victims are gone"
             if any(v.reason in REASON_TEXT for v in decision.victims):
                 yield "the victims are the first in the order of the queue rules that make room in quota and on nodes"
@@ -85,7 +85,7 @@ def _because(decision: Decision) -> Iterator[str]:
             yield "it has its minimum; there is no room for further members"
 
 
-def _would_help(state: State, decision: Decision) -> Iterator[str]:
+def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
     """What would make an unschedulable gang fit, tried out."""
     if decision.failed_plugin:
         yield f"a plug-in {decision.failed_plugin} that does not fail, or a profile without it"
@@ -94,7 +94,7 @@ def _would_help(state: State, decision: Decision) -> Iterator[str]:
         yield "room for one more member; nobody is evicted for members beyond the minimum"
         return
     patient = state.without_patience(decision.gang)
-    if patient is not None and patient.outcome == PREEMPT:
+    if isinstance(patient, Preempt):
         yield f"time: without minimum run times and preemption delay it would evict {_victims(patient)} now"
     yield from _priority(state, decision)
     if decision.quota is None or decision.quota.flavors:
@@ -108,9 +108,9 @@ def _priority(state: State, decision: Decision) -> Iterator[str]:
     highest = state.with_priority(gangs, decision.gang, SYSTEM_CRITICAL_PRIORITY)
     if highest is None:
         return
-    if highest.outcome in (BIND, WAIT):
+    if isinstance(highest, Fits | FitsWhenFreed):
         yield "a place further ahead in the queue: gangs of higher priority take the room first"
-    if highest.outcome != PREEMPT:
+    if not isinstance(highest, Preempt):
         return
     enough = max(v.priority for v in highest.victims) + 1
     if enough <= decision.priority:
@@ -118,11 +118,11 @@ def _priority(state: State, decision: Decision) -> Iterator[str]:
             yield f"a preemptionPolicy other than Never: it would evict {_victims(highest)}"
         return
     tried = state.with_priority(gangs, decision.gang, enough)
-    if tried is not None and tried.outcome == PREEMPT:
+    if isinstance(tried, Preempt):
         yield f"a priority of {enough} or more: it would evict {_victims(tried)}"
 
 
-def _victims(decision: Decision) -> str:
+def _victims(decision: Preempt) -> str:
     names = [v.key for v in decision.victims]
     return ", ".join(names[:MANY]) + (f" and {len(names) - MANY} more" if len(names) > MANY else "")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from gangsched.cli.what_if import State
-from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Spared, Victim
+from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.victims import REASON_TEXT
@@ -126,7 +126,7 @@ def _if_it_stayed(state: State, pod: Pod, decision: Decision) -> Iterator[str]:
     other = state.if_it_stayed(pod, decision.gang)
     if other is None:
         return
-    if other.outcome != PREEMPT:
+    if not isinstance(other, Preempt):
         yield f"{decision.gang.key} would be {other.outcome}: {other.message}" if other.message else other.outcome
         return
     now, then = {v.key for v in decision.victims}, {v.key for v in other.victims}
@@ -181,7 +181,7 @@ def _why_it_stays(state: State, pod: Pod) -> Iterator[str]:
     if never:
         yield f"it is never a victim: {never}{' (preemption.evictDaemonSetPods)' if never == OF_DAEMONSET else ''}"
         return
-    needy = [d for d, _ in state.decisions if d.outcome in (PREEMPT, UNSCHEDULABLE)]
+    needy = [d for d, _ in state.decisions if isinstance(d, Preempt | Unschedulable)]
     if not needy:
         yield "no gang lacks room"
     for decision in needy[:MANY]:
@@ -195,7 +195,7 @@ def _not_for(pod: Pod, decision: Decision) -> str:
     spared = _spared(pod, decision.spared)
     if spared is not None:
         return f"{spared.unit.kind} {spared.unit.name}: {spared.reason}"
-    if decision.outcome == PREEMPT:
+    if isinstance(decision, Preempt):
         return "the gang fits without its room"
     return "its room would not make the gang fit, or it is nowhere where the gang could run"
 

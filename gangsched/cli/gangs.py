@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from gangsched.core.decision import BIND, PREEMPT, WAIT, Decision
+from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt
 from gangsched.core.state.membership import Census
 from gangsched.core.state.world import World
 from gangsched.model.records import GangId, Pod
@@ -89,12 +89,12 @@ def _said(pending: list[Pod]) -> str:
 def _decided(decision: Decision | None) -> str:
     if decision is None:
         return "no scheduler has decided about it yet"
-    match decision.outcome:
-        case outcome if outcome == BIND:
+    match decision:
+        case Fits():
             return "can start now"
-        case outcome if outcome == WAIT:
+        case FitsWhenFreed():
             return f"fits when {_pods(len(decision.awaiting))} terminating now {_are(len(decision.awaiting))} gone"
-        case outcome if outcome == PREEMPT:
+        case Preempt():
             return f"fits after {_pods(len(decision.victims))} {_are(len(decision.victims))} evicted"
     return decision.message
 

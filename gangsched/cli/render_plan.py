@@ -15,7 +15,22 @@ from rich.table import Table
 from rich.text import Text
 
 from gangsched.cluster.manifests.errors import one_line
-from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, QuotaUse, UnitRef, Victim
+from gangsched.core.decision import (
+    BIND,
+    GATHERING,
+    PREEMPT,
+    UNSCHEDULABLE,
+    WAIT,
+    Decision,
+    Fits,
+    FitsWhenFreed,
+    Gathering,
+    Preempt,
+    QuotaUse,
+    UnitRef,
+    Unschedulable,
+    Victim,
+)
 from gangsched.core.preemption.drained import Leaving
 
 #: On a terminal longer lists end in "… and 12 more": a gang may have thousands of members.
@@ -139,18 +154,18 @@ def _sentence(decision: Decision) -> str:
     placed, left = len(decision.placements), len(decision.unplaced)
     members = _count(placed, "member")
     more = f"; {_count(left, 'more member')} cannot be placed" if left else ""
-    match decision.outcome:
-        case "bind":
+    match decision:
+        case Fits():
             return f"{members} can start now{more}"
-        case "wait":
+        case FitsWhenFreed():
             leaving = len(decision.awaiting)
             are = "is" if leaving == 1 else "are"
             pods = _count(leaving, "pod" if any(a.plan for a in decision.awaiting) else "terminating pod")
             return f"{members} can start when {pods} {are} gone{more}"
-        case "preempt":
+        case Preempt():
             victims = len(decision.victims)
             return f"{members} can start after {_count(victims, 'pod')} {'has' if victims == 1 else 'have'} left{more}"
-        case "gathering":
+        case Gathering():
             needed = f": {_count(decision.required, 'member')} must come together" if decision.required else ""
             return f"the gang is not complete yet{needed}"
     if decision.failed_plugin:
@@ -163,7 +178,7 @@ def _sentence(decision: Decision) -> str:
 
 
 def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
-    if decision.message and decision.outcome not in (BIND, PREEMPT, WAIT):
+    if decision.message and isinstance(decision, Unschedulable | Gathering):
         yield "because", [Text(clean(decision.message))]
     if decision.quota is not None:
         yield "quota", [Text(clean(_quota(decision.quota)))]

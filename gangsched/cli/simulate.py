@@ -24,7 +24,7 @@ from gangsched.cluster.sim.faults import Faults, SeededFaults
 from gangsched.cluster.sim.history import DECIDE, SCHEDULER, Cause, History
 from gangsched.cluster.sim.invariants import preemptor_of, violations
 from gangsched.core.actions import Action
-from gangsched.core.decision import Decision
+from gangsched.core.decision import Decision, Preempt
 from gangsched.core.events import Event, PodChanged
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
@@ -150,7 +150,7 @@ class _DecisionLog(Observer):
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         for decision in decisions:
-            settled = msgspec.structs.replace(decision, steps=0)
+            settled = msgspec.structs.replace(decision, steps=0) if isinstance(decision, Preempt) else decision
             if self._last.get(decision.gang) != settled:
                 self._last[decision.gang] = settled
                 self.decisions.append((len(self._history), decision))

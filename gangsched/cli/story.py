@@ -16,7 +16,7 @@ from gangsched.cluster.manifests.errors import one_line
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry
 from gangsched.cluster.sim.replay import moment
-from gangsched.core.decision import BIND, PREEMPT, WAIT, Decision
+from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt
 from gangsched.model.records import SINGLE, Pod
 
 #: Width of a story where there is no terminal to ask, and the most it uses of one.
@@ -175,14 +175,14 @@ class Teller:
 
     def _decision(self, at_seconds: float, decision: Decision) -> None:
         name = decision.gang.name
-        match decision.outcome:
-            case outcome if outcome == PREEMPT:
+        match decision:
+            case Preempt():
                 victims = _count(len(decision.victims), "pod")
                 members = _all(len(decision.placements), "member")
                 text = f"{name} does not fit. {victims} must leave so that {members} can start."
-            case outcome if outcome == BIND:
+            case Fits():
                 text = f"{name} fits: {_count(len(decision.placements), 'member')} can start now."
-            case outcome if outcome == WAIT:
+            case FitsWhenFreed():
                 kind = "pod" if any(a.plan for a in decision.awaiting) else "terminating pod"
                 text = f"{name} fits when {_count(len(decision.awaiting), kind)} are gone."
             case _:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 
@@ -131,39 +132,78 @@ class Gap(msgspec.Struct, frozen=True):
         return f"at most {self.at_most} {noun}{'' if self.at_most == 1 else 's'} more than needed {where}"
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """What is to be done for one gang. A GangGroup yields one per gang, with the same outcome and victims.
+class _Decided(msgspec.Struct, frozen=True):
+    """What every decision says about its gang. The gangs of a GangGroup are decided together: they have decisions of
+    one kind, with the same victims.
 
-    ``required`` is max(0, minimum - bound). ``placements`` is empty unless the outcome is bind, wait or
-    preempt. ``steps`` counts search steps spent; ``stopped`` says the search was cut short. ``optimal`` says whether it
-    is proven that no plan breaks fewer budgets or interrupts less at any priority (None unless the outcome is preempt,
-    and where the rules of quota fix the order); ``gap`` bounds what is not proven. ``failed_plugin`` names a plug-in of
-    others without whose answer nothing could be decided; ``message`` says how it failed. ``quota`` is None
-    for a gang without a queue.
+    ``required`` is max(0, minimum - bound), ``unplaced`` are pending members without a node. ``stopped`` says that the
+    search for victims was cut short. ``quota`` is None for a gang without a queue. What a decision of some kind has no
+    field for reads as nothing.
     """
+
+    outcome: ClassVar[str] = ""
 
     gang: GangId
     kind: str
     group: tuple[str, ...]
     priority: int
     required: int
-    outcome: str
-    placements: tuple[Placement, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
-    awaiting: tuple[Awaited, ...] = ()
-    victims: tuple[Victim, ...] = ()
-    spared: tuple[Spared, ...] = ()
-    blockers: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    reasons: tuple[Reason, ...] = ()
     message: str = ""
     topology_domain: str | None = None
     stopped: bool = False
-    steps: int = 0
-    optimal: bool | None = None
-    gap: Gap | None = None
-    failed_plugin: str = ""
     quota: QuotaUse | None = None
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Where members go."""
+        return ()
+
+    @property
+    def awaiting(self) -> tuple[Awaited, ...]:
+        """Pods that leave anyway and without which the gang does not fit."""
+        return ()
+
+    @property
+    def victims(self) -> tuple[Victim, ...]:
+        """Pods that have to leave for the gang."""
+        return ()
+
+    @property
+    def spared(self) -> tuple[Spared, ...]:
+        """Units that were looked at, and stay."""
+        return ()
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why nodes refuse the first member without one."""
+        return ()
+
+    @property
+    def blockers(self) -> tuple[str, ...]:
+        """Members without a node even when everything that may leave has left."""
+        return ()
+
+    @property
+    def optimal(self) -> bool | None:
+        """Is it proven that no plan breaks fewer budgets or interrupts less at any priority? None where nobody asks."""
+        return None
+
+    @property
+    def gap(self) -> Gap | None:
+        """A bound of what is not proven."""
+        return None
+
+    @property
+    def steps(self) -> int:
+        """Search steps spent on the choice of victims."""
+        return 0
+
+    @property
+    def failed_plugin(self) -> str:
+        """A plug-in of others without whose answer nothing could be decided."""
+        return ""
 
     @property
     def proof(self) -> str:
@@ -173,23 +213,129 @@ class Decision(msgspec.Struct, frozen=True):
         return self.gap.told if self.gap is not None else ""
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """The decisions of all gangs of a group, which share one outcome.
+class Fits(_Decided, frozen=True):
+    """The gang can be bound now."""
 
-    ``retry_at`` is when passing time alone may change it: a victim has run long enough, or a gang waited long enough.
-    ``behind`` says that gangs ahead in the queue keep something from this one.
-    ``failed_plugin`` is that of the decisions. ``short_of_quota`` says that no room on nodes would help,
-    ``nodes_unseen`` that they were not even looked at.
+    outcome = BIND
+
+    placements: tuple[Placement, ...] = ()
+
+
+class FitsWhenFreed(_Decided, frozen=True):
+    """The gang fits once pods have left that leave anyway."""
+
+    outcome = WAIT
+
+    placements: tuple[Placement, ...] = ()
+    awaiting: tuple[Awaited, ...] = ()
+
+
+class Preempt(_Decided, frozen=True):
+    """The gang fits once the victims have left, and those that leave anyway. ``optimal`` is None where the rules of
+    quota fix the order.
     """
 
-    outcome: str
-    decisions: tuple[Decision, ...]
-    victims: tuple[Victim, ...] = ()
-    awaiting: tuple[Awaited, ...] = ()
+    outcome = PREEMPT
+
     placements: tuple[Placement, ...] = ()
-    message: str = ""
+    awaiting: tuple[Awaited, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    spared: tuple[Spared, ...] = ()
+    steps: int = 0
+    optimal: bool | None = None
+    gap: Gap | None = None
+
+
+class Unschedulable(_Decided, frozen=True):
+    """The gang does not fit, and nobody's leaving would help.
+
+    ``retry_at`` is when passing time alone may change it: a victim has run long enough, or the gang waited long enough.
+    ``behind`` says that gangs ahead in the queue keep something from this one, ``short_of_quota`` that no room on
+    nodes would help, ``nodes_unseen`` that they were not even looked at. ``message`` says how a plug-in failed.
+    """
+
+    outcome = UNSCHEDULABLE
+
+    reasons: tuple[Reason, ...] = ()
+    blockers: tuple[str, ...] = ()
+    spared: tuple[Spared, ...] = ()
     retry_at: float | None = None
     behind: bool = False
     failed_plugin: str = ""
     short_of_quota: bool = False
     nodes_unseen: bool = False
+
+
+class Gathering(_Decided, frozen=True):
+    """The gang is not complete; nothing was decided."""
+
+    outcome = GATHERING
+
+
+#: What is to be done for one gang.
+Decision = Fits | FitsWhenFreed | Preempt | Unschedulable | Gathering
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The decisions about all gangs of a group: of one kind, with the same victims and the same message."""
+
+    decisions: tuple[Decision, ...]
+
+    @property
+    def first(self) -> Decision:
+        """The decision about the first gang, which says what all have in common."""
+        return self.decisions[0]
+
+    @property
+    def outcome(self) -> str:
+        """Of which kind they are, in the words of the plan contract."""
+        return self.first.outcome
+
+    @property
+    def message(self) -> str:
+        """What is said of all of them."""
+        return self.first.message
+
+    @property
+    def victims(self) -> tuple[Victim, ...]:
+        """Pods that have to leave."""
+        return self.first.victims
+
+    @property
+    def awaiting(self) -> tuple[Awaited, ...]:
+        """Pods that leave anyway and without which the gangs do not fit."""
+        return self.first.awaiting
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Where members of all gangs go."""
+        return tuple(place for decision in self.decisions for place in decision.placements)
+
+    @property
+    def retry_at(self) -> float | None:
+        """See :class:`Unschedulable`, like the next three; None and False for other kinds."""
+        return self.first.retry_at if isinstance(self.first, Unschedulable) else None
+
+    @property
+    def behind(self) -> bool:
+        """Do gangs ahead in the queue keep something from this group?"""
+        return isinstance(self.first, Unschedulable) and self.first.behind
+
+    @property
+    def short_of_quota(self) -> bool:
+        """Would no room on nodes help?"""
+        return isinstance(self.first, Unschedulable) and self.first.short_of_quota
+
+    @property
+    def nodes_unseen(self) -> bool:
+        """Were nodes not even looked at?"""
+        return isinstance(self.first, Unschedulable) and self.first.nodes_unseen
+
+    @property
+    def failed_plugin(self) -> str:
+        """A plug-in of others without whose answer nothing could be decided."""
+        return self.first.failed_plugin
+
+    def but(self, **changes: object) -> Verdict:
+        """The same verdict with these fields of all decisions changed."""
+        return Verdict(tuple(msgspec.structs.replace(decision, **changes) for decision in self.decisions))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Victim
+from gangsched.core.decision import Decision, Fits, Unschedulable, Victim
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.identity import group_key, names_of
@@ -63,14 +63,14 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
             world.managed.choose(decision.quota.by_pod, now)
     priority = world.membership.preemptor_priority(gangs)
     key = group_key(gangs)
-    if verdict.outcome == UNSCHEDULABLE and not verdict.short_of_quota:
+    if isinstance(verdict.first, Unschedulable) and not verdict.short_of_quota:
         block(world, gangs, likeness(world, gangs), pipeline)
     world.ledger.condemned.begin(key, names_of(gangs), priority)
     _condemn(world, key, verdict.victims)
-    claims = assign(world, verdict.placements) if verdict.outcome == BIND else ()
+    claims = assign(world, verdict.placements) if isinstance(verdict.first, Fits) else ()
     for binding in claims if not isinstance(claims, str) else ():
         world.snapshot.volumes.assume(binding.key, binding.target)
-    if verdict.outcome == BIND:
+    if isinstance(verdict.first, Fits):
         for place in verdict.placements:
             world.assume(place.uid, place.node)
     elif verdict.placements:

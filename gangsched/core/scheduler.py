@@ -8,7 +8,7 @@ import msgspec
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, QueueStatus
-from gangsched.core.decision import BIND, GATHERING, PREEMPT, WAIT, Decision
+from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
 from gangsched.core.groups import Group
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.executor import Executor, Ids
@@ -463,12 +463,13 @@ class Scheduler:
         group.failed_plugin = verdict.failed_plugin
         if self._run.roll_back(group, verdict):
             return
-        if verdict.outcome == BIND:
-            self._run.adopt(group, verdict, Signal.FITS)
-        elif verdict.outcome in (WAIT, PREEMPT):
-            self._run.adopt(group, verdict, Signal.EVICT)
-        elif verdict.outcome != GATHERING:
-            self._run.no_fit(group, verdict)
+        match verdict.first:
+            case Fits():
+                self._run.adopt(group, verdict, Signal.FITS)
+            case FitsWhenFreed() | Preempt():
+                self._run.adopt(group, verdict, Signal.EVICT)
+            case Unschedulable():
+                self._run.no_fit(group, verdict)
 
 
 def _differences(old: Node, node: Node) -> Hint:

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from gangsched import __version__
 from gangsched.core.actions import Action, Bind
-from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Event, Outcome, PodChanged, PodGone, SearchCancelled, WriteDone
 from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.model.records import Pod
@@ -195,9 +195,9 @@ class Metrics(Observer):
             profile = decision.gang.scheduler
             failure = "error" if decision.failed_plugin else "unschedulable"
             if decision.outcome in _RESULTS:
-                result = failure if decision.outcome == UNSCHEDULABLE else _RESULTS[decision.outcome]
+                result = failure if isinstance(decision, Unschedulable) else _RESULTS[decision.outcome]
                 self._add(self.group_attempts, result, profile)
-            if decision.outcome != GATHERING and decision.unplaced:
+            if decision.unplaced and not isinstance(decision, Gathering):
                 self._add(self.schedule_attempts, failure, profile, len(decision.unplaced))
             if decision.placements:
                 known = self._pending.get(decision.placements[0].uid)
@@ -212,13 +212,13 @@ class Metrics(Observer):
         if observe is None:
             observe = self._time[decision.outcome] = self.plan.labels(decision.outcome).observe
         observe(seconds)
-        if decision.outcome != GATHERING:
+        if not isinstance(decision, Gathering):
             self.group_duration.observe(seconds)
         if decision.stopped:
             self.searches_stopped.inc()
         if decision.failed_plugin:
             self.plugin_errors.labels(decision.failed_plugin, decision.gang.scheduler).inc()
-        if decision.outcome == PREEMPT:
+        if isinstance(decision, Preempt):
             self.preemption_attempts.inc()
             self.preemption_victims.observe(len(decision.victims))
             if decision.optimal:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gangsched.core.actions import Action, Report
-from gangsched.core.decision import PREEMPT, Decision
+from gangsched.core.decision import Decision, Preempt
 from gangsched.core.events import Event, LeadershipChanged, Outcome, WriteDone
 from gangsched.core.lifecycle.report import REFUSED
 from gangsched.runtime import logs
@@ -69,7 +69,7 @@ class Narrator(Observer):
         }
         if decision.message:
             details["why"] = decision.message
-        if decision.outcome == PREEMPT:
+        if isinstance(decision, Preempt):
             details["victims"] = [v.key for v in decision.victims] if self._in_full else len(decision.victims)
         if decision.awaiting:
             details["awaiting"] = [a.pod for a in decision.awaiting] if self._in_full else len(decision.awaiting)

@@ -15,6 +15,7 @@ from tests.bench.families.known import Cluster, Least, Option, cheapest, togethe
 from tests.bench.families.others import RULES, fits
 from tests.bench.families.report import summary
 from tests.bench.families.site import MIDDLE, TINY, selects
+from tests.builders import decided
 from tests.oracle import exact
 from tests.oracle.case import Maker
 from tests.oracle.generate import SIGS
@@ -103,10 +104,9 @@ class Judged:
             Victim("default", n, f"uid-default-{n}", NODE_OF[n], UnitRef("Pod", n), False, 0, n in over) for n in names
         )
         places = (Placement("default", "want-0000", "uid-default-want-0000", to or NODE_OF[names[0]]),)
-        made = msgspec.structs.replace(
-            self.verdict.decisions[0], outcome=PREEMPT, victims=victims, placements=places, **decision
-        )
-        return self.court.judged(Verdict(PREEMPT, (made,), victims, (), places))
+        found = self.verdict.first
+        made = decided(PREEMPT, found.gang, required=found.required, victims=victims, placements=places, **decision)
+        return self.court.judged(Verdict((made,)))
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ def test_what_goes_wrong_misses_a_goal(judged):
 
     good = judged.of("free", optimal=True)
     assert goals(good) == ""
-    none = judged.court.judged(msgspec.structs.replace(judged.verdict, outcome=UNSCHEDULABLE))
+    none = judged.court.judged(Verdict((decided(UNSCHEDULABLE, judged.verdict.first.gang),)))
     needless = judged.of("free", "guarded", over=("guarded",), optimal=False, gap=Gap("pdb", 0, 5))
     for answer, text in (
         (none, "not found"),

@@ -11,7 +11,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
 from gangsched.cluster.sim.store import describe
 from gangsched.core.actions import Action, Bind, Mark, PodRef, Remove, SelectNode, Unmark
-from gangsched.core.decision import PREEMPT, Decision, UnitRef, Victim
+from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import Event, NodeChanged, NodeGone, PodChanged
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.model.records import GangId, Job
@@ -245,5 +245,5 @@ def test_a_job_that_others_end_or_that_a_plan_has_warned_of_is_no_error() -> Non
     gang_h = GangId("", "d", "h", OURS)
     says = ("Job d/j would fail: 1 more failed pod exceeds its backoffLimit of 0",)
     for warnings, found in (((), 1), (says, 0)):
-        run.decisions = [Decision(gang_h, "Gang", (), 9, 1, PREEMPT, victims=(victim,), warnings=warnings)]
+        run.decisions = [Preempt(gang_h, "Gang", (), 9, 1, victims=(victim,), warnings=warnings)]
         assert len(jobs_ended(run)) == found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, SelectNode, Unmark, WithdrawNomination
-from gangsched.core.decision import PREEMPT, Decision
+from gangsched.core.decision import Preempt
 from gangsched.core.lifecycle.report import mark_message
 from tests.builders import OURS, node, pod
 from tests.chaos.lists import second_lists
@@ -45,7 +45,7 @@ def lets_off(
     victims = [pod(name).on("n1") for name in ("v1", "v2")]
     run = played(node("n1"), *victims, *(pod(name).priority(each) for name, each in WAITING.items()))
     gang_of = {name: run.world.store.pods["d", name].gang for name in WAITING}
-    run.decisions = [Decision(gang_of[n], "Pod", (), priority, 1, PREEMPT) for n, priority in WAITING.items()]
+    run.decisions = [Preempt(gang_of[n], "Pod", (), priority, 1) for n, priority in WAITING.items()]
     run.world.clock.advance_to(10.0)
     does(run, Nominate(1, about(run, "p"), "n1", "1-1", "plan 1-1"))
     does(run, *(Mark(2, about(run, name), FOR_P) for name in ("v1", "v2")), Remove(3, about(run, "v1"), mark=FOR_P))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove
-from gangsched.core.decision import PREEMPT, Decision, UnitRef, Victim
+from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import GangGone, PodGone
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.report import mark_message
@@ -115,7 +115,7 @@ def test_a_budget_that_a_plan_breaks_openly_or_that_keeps_changing_is_no_error()
     run = marked()
     told(run, tight)
     victim = Victim("d", "v", "uid-d-v", "n1", UnitRef("Pod", "d/v"), False, 3, over_budget=True)
-    run.decisions = [Decision(GangId(SIGS, "d", "g", OURS), "PodGroup", (), 5, 1, PREEMPT, victims=(victim,))]
+    run.decisions = [Preempt(GangId(SIGS, "d", "g", OURS), "PodGroup", (), 5, 1, victims=(victim,))]
     assert removes(run) == []
     run = marked()
     told(run, asks=[Nominate(4, about(run, "m1"), "n1", "q", "plan q: ..."), Mark(5, about(run, "v"), FOR_G)])

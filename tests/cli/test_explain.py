@@ -10,7 +10,7 @@ import pytest
 from gangsched.cli import explaining_gang, explaining_pod
 from gangsched.cli.main import main
 from gangsched.cli.schemas import read_schema
-from gangsched.core.decision import Decision, Gap, UnitRef, Victim
+from gangsched.core.decision import Gap, Preempt, UnitRef, Victim
 from gangsched.model.records import GangId
 from tests.cli.worlds import HIGH, NODES, node
 
@@ -384,7 +384,7 @@ def test_how_good_the_choice_is(fields, expected, stopped):
     """Said to the gang and to its victims; a search that was cut short may have found the best choice."""
     one = Victim("ns", "v", "u", "n", UnitRef("Pod", "ns/v"), False, 0, False)
     gang = GangId("scheduling.sigs.k8s.io", "ns", "g", "me")
-    found = Decision(gang, "PodGroup", (), 9, 1, "preempt", victims=(one,), stopped=True, **fields)
+    found = Preempt(gang, "PodGroup", (), 9, 1, victims=(one,), stopped=True, **fields)
     to_gang, to_victim = list(explaining_gang._because(found)), list(explaining_pod._others(found))
     for lines in (to_gang, to_victim):
         assert any(line.startswith(expected) for line in lines)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 from collections import Counter
 
-import msgspec
 import pytest
 from rich.console import Console
 
 from gangsched.cli.render_plan import MAX_ROWS, make_console, render
-from gangsched.core.decision import Awaited, Decision, Gap, Placement, Reason, Spared, UnitRef, Unplaced, Victim
+from gangsched.core.decision import Awaited, Gap, Placement, Reason, Spared, UnitRef, Unplaced, Victim
 from gangsched.model.records import GangId
+from tests import builders
 
 GANG = GangId("scheduling.sigs.k8s.io", "ns", "train", "me")
-BASE = Decision(gang=GANG, kind="PodGroup", group=(), priority=7, required=2, outcome="bind")
 
 
 def shown(*decisions, others=None, width=120, terminal=False):
@@ -25,9 +24,9 @@ def shown(*decisions, others=None, width=120, terminal=False):
     return file.getvalue()
 
 
-def decided(**fields):
+def decided(outcome="bind", **fields):
     """A decision with these fields."""
-    return msgspec.structs.replace(BASE, **fields)
+    return builders.decided(outcome, **{"gang": GANG, "priority": 7, "required": 2, **fields})
 
 
 def placed(*names):
@@ -97,7 +96,6 @@ def test_everything_else_that_is_known_is_shown():
             spared=(Spared(UnitRef("PodGroup", "ns/big"), "costs more"),),
             blockers=("ns/block",),
             unplaced=(Unplaced("ns/a", ("too big", "too old")),),
-            awaiting=(Awaited("ns/late", "n"),),
             warnings=("members differ",),
             reasons=(Reason("Insufficient cpu", 2),),
             message="0/2 nodes are available: 2 Insufficient cpu.",
@@ -110,7 +108,6 @@ def test_everything_else_that_is_known_is_shown():
         "PodGroup ns/big  costs more",
         "ns/block",
         "ns/a  too big; too old",
-        "ns/late",
         "members differ",
         "0/2 nodes are available: 2 Insufficient cpu.",
         "rack-1",
@@ -227,5 +224,6 @@ def test_a_unit_is_named_once():
 def test_one_terminating_pod_is_gone():
     """One is, several are."""
     awaited = tuple(Awaited(f"ns/x{i}", "n") for i in range(2))
+    assert awaited[0].pod in shown(decided(outcome="wait", awaiting=awaited[:1]))
     assert "1 terminating pod is gone" in shown(decided(outcome="wait", awaiting=awaited[:1]))
     assert "2 terminating pods are gone" in shown(decided(outcome="wait", awaiting=awaited))

@@ -11,8 +11,9 @@ import pytest
 
 from gangsched.cli import plan, schemas
 from gangsched.cli.main import main
-from gangsched.core.decision import Decision, Gap, UnitRef, Victim
+from gangsched.core.decision import Gap, UnitRef, Victim
 from gangsched.model.records import GangId
+from tests.builders import decided
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(p.name.removesuffix(".schema.json") for p in Path(schemas.__file__).parent.glob("*.schema.json"))
@@ -73,11 +74,10 @@ def test_outputs_on_the_examples_are_valid(command, example, capsys):
 def test_the_proof_of_a_plan(outcome, optimal, gap, printed_gap, valid):
     """A gap is there exactly when a plan with victims is not optimal, and names a part of harm."""
     victim = Victim("ns", "v", "u", "n", UnitRef("Pod", "ns/v"), False, 0, False)
-    decision = Decision(
-        gang=GangId("scheduling.sigs.k8s.io", "ns", "g", "me"), kind="PodGroup", group=(), priority=7, required=1,
-        outcome=outcome, victims=(victim,) if outcome == "preempt" else (), optimal=optimal, gap=gap,
-    )  # fmt: skip
-    answer = plan.document([plan.entry(decision, 1.0)], [], None)
+    victims = (victim,) if outcome == "preempt" else ()
+    gang = GangId("scheduling.sigs.k8s.io", "ns", "g", "me")
+    entry = plan.entry(decided("preempt", gang, victims=victims, optimal=optimal, gap=gap), 1.0)
+    answer = plan.document([entry | {"outcome": outcome}], [], None)
     assert (answer["decisions"][0]["optimal"], answer["decisions"][0]["gap"]) == (optimal, printed_gap)
     assert jsonschema.Draft202012Validator(schemas.read_schema("plan-v1")).is_valid(answer) == valid
 

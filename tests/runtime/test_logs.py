@@ -15,7 +15,7 @@ from gangsched.model.dialects import koordinator
 from gangsched.model.records import GangId
 from gangsched.runtime import logs
 from gangsched.runtime.narrator import Narrator
-from tests.builders import node, pod
+from tests.builders import decided, node, pod
 from tests.core.harness import Cluster
 
 
@@ -102,9 +102,7 @@ def test_console_is_for_people(stream: io.StringIO) -> None:
 
 def decision(outcome: str, **changes: object) -> Decision:
     """A decision about ns/gang."""
-    gang = GangId("Pod", "ns", "gang", "ours")
-    fields = {"gang": gang, "kind": "Pod", "group": (), "priority": 0, "required": 1, "outcome": outcome}
-    return Decision(**{**fields, **changes})  # type: ignore[arg-type]
+    return decided(outcome, GangId("Pod", "ns", "gang", "ours"), "Pod", **changes)
 
 
 def test_a_repeated_decision_is_not_repeated_in_the_log(stream: io.StringIO) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from gangsched.core.actions import Action, Bind, PodRef
-from gangsched.core.decision import BIND, Decision
+from gangsched.core.decision import Decision, Fits
 from gangsched.core.events import Event, LeadershipChanged, Outcome, SearchCancelled, Synced, WriteDone
 from gangsched.model.records import GangId
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
@@ -67,7 +67,7 @@ class ScriptedCore:
     def decide(self, now: float) -> list[Action]:
         self.story.append(f"decide at {now:g}")
         self.gangs -= 1
-        self.decided.append(Decision(GangId("Pod", "ns", "pod", "s"), "Pod", (), 0, 1, BIND))
+        self.decided.append(Fits(GangId("Pod", "ns", "pod", "s"), "Pod", (), 0, 1))
         return [bind(self.gangs)]
 
     def wake_at(self) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -27,6 +28,7 @@ from gangsched.model.records import GangId, Pod, PodShape
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import THRESHOLDS, FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
+from tests.builders import decided
 
 GANG = GangId("scheduling.sigs.k8s.io", "ns", "gang", "ours")
 
@@ -37,10 +39,9 @@ def pod(name: str = "a", **changes: object) -> PodChanged:
     return PodChanged(Pod(**{**fields, "scheduler": "ours", **changes}))  # type: ignore[arg-type]
 
 
-def decision(outcome: str, **changes: object) -> Decision:
+def decision(outcome: str, **changes: Any) -> Decision:
     """A decision about the gang."""
-    fields = {"gang": GANG, "kind": "PodGroup", "group": (), "priority": 0, "required": 1, "outcome": outcome}
-    return Decision(**{**fields, **changes})  # type: ignore[arg-type]
+    return decided(outcome, GANG, **changes)
 
 
 class Fed:

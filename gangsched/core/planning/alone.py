@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gangsched.core.decision import BIND, Placement, Verdict
+from gangsched.core.decision import BIND, Fits, Placement, Verdict
 from gangsched.core.planning.outcomes import verdict
 from gangsched.core.planning.placement import Placer
 from gangsched.core.preemption import explain
@@ -35,4 +35,4 @@ def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gat
         return None
     places = (Placement(pod.namespace, pod.name, pod.uid, world.snapshot.nodes[row].name),)
     message = explain.summary(BIND, 1, (), ())
-    return verdict(world, {gang: census}, BIND, message, (), places, quota=gate.use((pod.uid,)))
+    return verdict(Fits, world, {gang: census}, message, (), places, quota=gate.use((pod.uid,)))

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gangsched.core.decision import BIND, UNSCHEDULABLE, WAIT, QuotaUse, Verdict
+from gangsched.core.decision import QuotaUse, Unschedulable, Verdict
 from gangsched.core.options import Options
 from gangsched.core.planning.alone import one_of_many
 from gangsched.core.planning.context import SchedulingContext
@@ -101,7 +101,7 @@ class GangCycle:
             if found is not None:
                 return found
         if not self._tried:
-            return msgspec.structs.replace(without_quota(self._world, self._gangs, out_of_reach[0]), nodes_unseen=True)
+            return without_quota(self._world, self._gangs, out_of_reach[0], nodes_unseen=True)
         return self._evict() or self._refuse()
 
     def contexts(self, *, displacing: bool) -> Iterator[SchedulingContext]:
@@ -171,17 +171,19 @@ class GangCycle:
 
     def _not_queued(self, problem: str, queue: str) -> Verdict:
         """Something is wrong with the queue, or with what is asked of it."""
-        found = refused(self._world, self._gangs, UNSCHEDULABLE, problem, quota=QuotaUse(queue))
-        return msgspec.structs.replace(found, short_of_quota=True, nodes_unseen=True)
+        quota = QuotaUse(queue)
+        return refused(
+            Unschedulable, self._world, self._gangs, problem, quota=quota, short_of_quota=True, nodes_unseen=True
+        )
 
     # -- nodes ---------------------------------------------------------------------------------------------
 
     @staticmethod
     def _without_evictions(context: SchedulingContext) -> Verdict | None:
         outcomes = Outcomes(context)
-        found = outcomes.without_evictions(BIND)
+        found = outcomes.in_free_room()
         # Members beyond the minimum join where there is room now; nothing is held up for them.
-        return outcomes.without_evictions(WAIT) if found is None and context.required else found
+        return outcomes.in_freed_room() if found is None and context.required else found
 
     def _may_not_preempt(self, context: SchedulingContext) -> tuple[str, float | None]:
         """Why the gang may not evict anybody now, and when it may; an empty reason if it may."""
@@ -219,8 +221,7 @@ class GangCycle:
             if choice is not None and choice.taken:
                 found = outcomes.preempt(units, choice, victims.budgets)
             elif choice is not None:  # of nobody who is not leaving already: the members wait for these
-                fitting = context.fit(context.terminating())
-                found = outcomes.placed(WAIT, *fitting) if fitting is not None else None
+                found = outcomes.once_gone(context.terminating())
             if found is not None:
                 return found
             self._units, self._budgets = self._units or units, victims.budgets
@@ -240,7 +241,7 @@ class GangCycle:
             found = without_quota(self._world, self._gangs, first.gate, why_not, first.left_out)
         else:
             found = outcomes.behind(outcomes.unschedulable(why_not, units))
-        return msgspec.structs.replace(found, retry_at=retry_at)
+        return found.but(retry_at=retry_at)
 
     def _no_plan(self, gate: Gate | NoQuota) -> str:
         if isinstance(gate, NoQuota):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Placement, Verdict
+from gangsched.core.decision import Fits, FitsWhenFreed, Gathering, Placement, Preempt, Unschedulable, Verdict
 from gangsched.core.framework.guard import PluginError
 from gangsched.core.framework.pipeline import Pipeline, pipeline_of
 from gangsched.core.framework.plugins import PluginSet
@@ -31,7 +31,7 @@ __all__ = ["Decider", "Verdict", "gathering"]
 
 def gathering(world: World, gangs: Sequence[GangId], problem: str) -> Verdict:
     """The verdict on gangs that are not complete."""
-    return refused(world, gangs, GATHERING, problem)
+    return refused(Gathering, world, gangs, problem)
 
 
 class Decider:
@@ -118,14 +118,13 @@ class Decider:
         if slow <= limit:
             return found
         other = self._answer(msgspec.structs.replace(asked, wait_until=limit))
-        if other.outcome in (BIND, WAIT, PREEMPT) and self._waits_until(other) < slow:
+        if isinstance(other.first, Fits | FitsWhenFreed | Preempt) and self._waits_until(other) < slow:
             return other
         warning = (
             f"waits for pods that have until {render_time(slow)} to terminate, which is longer than preemption.maxWait:"
             " it would not fit sooner if others were evicted instead"
         )
-        told = (msgspec.structs.replace(d, warnings=(*d.warnings, warning)) for d in found.decisions)
-        return msgspec.structs.replace(found, decisions=tuple(told))
+        return found.but(warnings=(*found.first.warnings, warning))
 
     def _waits_until(self, found: Verdict) -> float:
         """When all pods that are in the way of these placements should be gone (seconds)."""
@@ -137,7 +136,7 @@ class Decider:
         try:
             return self._cycle(asked).decide()
         except PluginError as error:
-            return refused(self.world, asked.gangs, UNSCHEDULABLE, str(error), failed_plugin=error.plugin)
+            return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
 
     def has_room(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> bool:
         """Could the gang run without evicting others (any more), and without waiting for too long? ``prefer`` is as in
@@ -145,7 +144,7 @@ class Decider:
         """
         until = now + self.options.max_wait_seconds
         asked = Question(gangs, group, now, may_preempt=False, prefer=prefer, wait_until=until)
-        return self._answer(asked).outcome in (BIND, WAIT)
+        return isinstance(self._answer(asked).first, Fits | FitsWhenFreed)
 
     def still_holds(
         self,
@@ -184,9 +183,9 @@ class Decider:
             for job in self.contexts(gangs, group, now, displacing=True):
                 job.ignore_turns()
                 leaving = {*job.terminating().tolist(), *(slot_of[uid] for uid in gone if uid in slot_of)}
-                found = job.fit(np.array(sorted(leaving), dtype=np.int64))
+                found = Outcomes(job).once_gone(np.array(sorted(leaving), dtype=np.int64))
                 if found is not None:
-                    return Outcomes(job).placed(WAIT, *found).placements if self._quota_holds(job, gone) else ()
+                    return found.placements if self._quota_holds(job, gone) else ()
             return ()
         except PluginError:
             return ()

@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from gangsched.core.arrays import Ints
 from gangsched.core.decision import (
-    BIND,
-    PREEMPT,
-    UNSCHEDULABLE,
-    WAIT,
     Awaited,
     Decision,
+    Fits,
+    FitsWhenFreed,
     Placement,
+    Preempt,
     Reason,
     Unplaced,
+    Unschedulable,
     Verdict,
 )
 from gangsched.core.planning.awaiting import awaited, needed
@@ -38,68 +39,64 @@ from gangsched.model.records import GangId, Pod
 
 
 def verdict(
+    kind: type[Decision],
     world: World,
     census: Mapping[GangId, Census],
-    outcome: str,
     message: str,
     unplaced: Sequence[Unplaced],
-    placements: tuple[Placement, ...] = (),
+    placements: Sequence[Placement] = (),
     **fields: Any,
 ) -> Verdict:
-    """The same decision for each of these gangs, with the members of its own; ``fields`` are further ones of
-    :class:`Decision`.
-    """
+    """A decision of this kind for each of these gangs, with the members of its own; ``fields`` are what else it has."""
     membership, gangs = world.membership, tuple(census)
     priority, alone = membership.preemptor_priority(gangs), len(gangs) == 1
     decisions = []
     for gang, members in census.items():
         spec = membership.spec(gang)
         mine = set() if alone else {p.key for p in (*members.pending, *members.gated)}
-        decisions.append(
-            Decision(
-                gang=gang,
-                kind=spec.kind if spec is not None else "PodGroup",
-                group=() if alone else tuple(g.key for g in gangs),
-                priority=priority,
-                required=membership.required(gang, members),
-                outcome=outcome,
-                message=message,
-                placements=placements if alone else tuple(p for p in placements if p.key in mine),
-                unplaced=tuple(unplaced if alone else (u for u in unplaced if u.pod in mine)),
-                **fields,
-            )
-        )
-    shared = {name: fields[name] for name in ("victims", "awaiting", "failed_plugin") if name in fields}
-    return Verdict(outcome, tuple(decisions), placements=placements, message=message, **shared)
+        if placements:
+            fields["placements"] = tuple(p for p in placements if alone or p.key in mine)
+        said: dict[str, Any] = {
+            "gang": gang,
+            "kind": spec.kind if spec is not None else "PodGroup",
+            "group": () if alone else tuple(g.key for g in gangs),
+            "priority": priority,
+            "required": membership.required(gang, members),
+            "unplaced": tuple(u for u in unplaced if alone or u.pod in mine),
+            "message": message,
+        }
+        decisions.append(kind(**said, **fields))
+    return Verdict(tuple(decisions))
 
 
-def refused(world: World, gangs: Sequence[GangId], outcome: str, problem: str, **fields: Any) -> Verdict:
+def refused(kind: type[Decision], world: World, gangs: Sequence[GangId], problem: str, **fields: Any) -> Verdict:
     """The same words about every member; no node was looked at."""
     census = {gang: world.membership.census(gang) for gang in gangs}
     unplaced = [Unplaced(p.key, (problem,)) for found in census.values() for p in (*found.pending, *found.gated)]
-    return verdict(world, census, outcome, problem, unplaced, **fields)
+    return verdict(kind, world, census, problem, unplaced, **fields)
 
 
 def without_quota(
-    world: World, gangs: Sequence[GangId], gate: Gate, why_not: str = "", stopped: bool = False
+    world: World, gangs: Sequence[GangId], gate: Gate, why_not: str = "", stopped: bool = False, **fields: Any
 ) -> Verdict:
     """Say to every pending member what quota the flavors of ``gate`` lack, and why nobody is displaced for it; nothing
     is simulated. ``stopped`` says that the search for victims was cut short.
     """
     short = gate.assignment.message
     census = {gang: world.membership.census(gang) for gang in gangs}
-    found = verdict(
+    return verdict(
+        Unschedulable,
         world,
         census,
-        UNSCHEDULABLE,
         f"{short}. preemption: {why_not}" if why_not else short,
         [Unplaced(p.key, (short,)) for members in census.values() for p in members.pending],
         warnings=priority_warnings(census),
         reasons=(Reason(short, 0),),
         stopped=stopped,
         quota=gate.use(()),
+        short_of_quota=True,
+        **fields,
     )
-    return msgspec.structs.replace(found, short_of_quota=True)
 
 
 def priority_warnings(census: Mapping[GangId, Census]) -> tuple[str, ...]:
@@ -123,29 +120,37 @@ class Outcomes:
 
     # -- without evictions ---------------------------------------------------------------------------------
 
-    def without_evictions(self, outcome: str) -> Verdict | None:
-        """The members in room that is there (``bind``) or that others are giving up (``wait``): those that terminate,
-        or else those that plans under way remove.
-        """
-        context = self.context
-        if outcome == BIND:
-            found = context.fit(NOBODY)
-            return self.placed(BIND, *found) if found is not None and context.stays(*found) else None
-        for leaving in context.futures():
-            found = context.fit(leaving) if len(leaving) else None
-            if found is not None:
-                return self.placed(WAIT, *found)
-        return None
-
-    def placed(self, outcome: str, sim: Simulation, placed: Placed) -> Verdict:
-        """All required members have a node; further members join where there is room without more waiting."""
-        awaiting = self._awaiting(placed.rows) if outcome == WAIT else ()
-        if outcome == WAIT:
-            sim = self._with(placed.rows, [a.uid for a in awaiting])
-        if outcome == WAIT and not awaiting:
-            outcome = BIND
+    def in_free_room(self) -> Verdict | None:
+        """The members in room that is there."""
+        found = self.context.fit(NOBODY)
+        if found is None or not self.context.stays(*found):
+            return None
+        sim, placed = found
         extras = self._extras(placed, sim)
-        return self._verdict(outcome, sim, {**placed.rows, **extras.rows}, extras.failed, awaiting=awaiting)
+        return self._verdict(Fits, sim, {**placed.rows, **extras.rows}, extras.failed)
+
+    def in_freed_room(self) -> Verdict | None:
+        """The members in room that others are giving up: those that terminate, or else those that plans under way
+        remove.
+        """
+        futures = (leaving for leaving in self.context.futures() if len(leaving))
+        return next((found for leaving in futures if (found := self.once_gone(leaving)) is not None), None)
+
+    def once_gone(self, leaving: Ints) -> Verdict | None:
+        """The members where they fit once these pods (slots) are gone; further members join where there is room without
+        more waiting.
+        """
+        found = self.context.fit(leaving)
+        if found is None:
+            return None
+        _, placed = found
+        awaiting = self._awaiting(placed.rows)
+        sim = self._with(placed.rows, [a.uid for a in awaiting])
+        extras = self._extras(placed, sim)
+        rows = {**placed.rows, **extras.rows}
+        if not awaiting:
+            return self._verdict(Fits, sim, rows, extras.failed)
+        return self._verdict(FitsWhenFreed, sim, rows, extras.failed, awaiting=awaiting)
 
     def _extras(self, placed: Placed, sim: Simulation) -> Placed:
         """Further members, in the gang's domain where they fit there, else as far around as is allowed."""
@@ -210,7 +215,7 @@ class Outcomes:
         extras = self._extras(placed, sim)
         leaving = {("Pod", v.key) for v in victims}  # those that only leave with their owner too
         return self._verdict(
-            PREEMPT,
+            Preempt,
             sim,
             {**placed.rows, **extras.rows},
             extras.failed,
@@ -261,7 +266,7 @@ class Outcomes:
         if in_the_way:
             why_not += f"; {protected.fits_without(in_the_way, context.options)}"
         return self._verdict(
-            UNSCHEDULABLE,
+            Unschedulable,
             sim,
             {},
             [],
@@ -281,7 +286,7 @@ class Outcomes:
         context.ignore_turns()
         if context.fit(NOBODY) is not None:
             found = waits_behind(found, names, self._world.turns.strict)
-        return msgspec.structs.replace(found, behind=True)
+        return found.but(behind=True)
 
     def _nearest(self, units: Units | None) -> Domain:
         """The domain to explain: the one that is closest to holding the gang, everything evicted that may be."""
@@ -336,7 +341,7 @@ class Outcomes:
 
     def _verdict(
         self,
-        outcome: str,
+        kind: type[Decision],
         sim: Simulation,
         rows: Mapping[str, int],
         failed: Sequence[Pod],
@@ -349,13 +354,13 @@ class Outcomes:
         """The members of ``rows`` are placed, those that ``failed`` in this simulation are not."""
         context, names = self.context, self._snapshot.nodes
         members = [p for p in context.pending if p.uid in rows]
-        placements = tuple(Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name) for p in members)
+        placements = [Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name) for p in members]
         victims, awaiting = fields.get("victims", ()), fields.get("awaiting", ())
         return verdict(
+            kind,
             self._world,
             context.census,
-            outcome,
-            message or explain.summary(outcome, len(placements), victims, awaiting),
+            message or explain.summary(kind.outcome, len(placements), victims, awaiting),
             unplaced or [Unplaced(p.key, self._texts(p, sim)) for p in failed],
             placements,
             warnings=(*warnings, *priority_warnings(context.census)),

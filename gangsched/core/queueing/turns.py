@@ -142,5 +142,4 @@ def waits_behind(found: Verdict, names: Sequence[str], strict: bool) -> Verdict:
     """The verdict on a gang that would fit but for what is kept for the gangs of these names."""
     why = "under strict queue policy" if strict else "for which room is reserved"
     message = f"behind {listed(names)} {why}: {found.message}"
-    decisions = tuple(msgspec.structs.replace(d, message=message) for d in found.decisions)
-    return msgspec.structs.replace(found, decisions=decisions, message=message)
+    return found.but(message=message)

@@ -15,7 +15,7 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.elsewhere import FIRST_PAUSE_SECONDS
 from gangsched.core.lifecycle.rollback import hopeless
 from gangsched.model.records import SINGLE, GangId, Job
-from tests.builders import PodBuilder, gang, node, pdb, pod
+from tests.builders import PodBuilder, decided, gang, node, pdb, pod
 from tests.core.binding.refusals import member, refuse_m2, refusing
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.plugins.profiles import OTHER, Strict, with_filter
@@ -264,10 +264,11 @@ def test_budgets_that_may_not_be_broken_are_asked() -> None:
 def test_what_passes_is_not_hopeless(passes: dict[str, Any]) -> None:
     """A place may turn up without anybody leaving; so it may when the gang evicts again."""
     group = Group((GangId(SINGLE, "d", "g", "s"),))
-    assert hopeless(group, Verdict(UNSCHEDULABLE, ()), 3)
-    assert not hopeless(group, Verdict(UNSCHEDULABLE, (), **passes), 3)
+    found = Verdict((decided(UNSCHEDULABLE, group.gangs[0]),))
+    assert hopeless(group, found, 3)
+    assert not hopeless(group, found.but(**passes), 3)
     group.rounds = 3
-    assert not hopeless(group, Verdict(UNSCHEDULABLE, ()), 3)
+    assert not hopeless(group, found, 3)
 
 
 @pytest.mark.parametrize("delay", [0.0, FIRST_PAUSE_SECONDS + 60])
