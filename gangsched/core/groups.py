@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.identity import group_key, names_of
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
-from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queueing.likeness import Likeness
 from gangsched.model.records import SINGLE, GangId
@@ -53,7 +52,7 @@ class Plan:
 
 
 #: The times of a group at which something is due for it.
-Due: TypeAlias = Literal["deadline", "retry_at", "tell_at"]
+Due: TypeAlias = Literal["deadline", "tell_at"]
 
 
 class _Time:
@@ -77,7 +76,7 @@ class Clock:
     """What is due when: heaps whose entries count as long as their group still says the same."""
 
     def __init__(self) -> None:
-        self._heaps: dict[Due, list[tuple[float, int, Group]]] = {"deadline": [], "retry_at": [], "tell_at": []}
+        self._heaps: dict[Due, list[tuple[float, int, Group]]] = {"deadline": [], "tell_at": []}
         self._wound = 0
 
     def wind(self, name: Due, when: float, group: Group) -> None:
@@ -111,7 +110,6 @@ class Group:
 
     ``waiting_since`` is when it first could not be placed, ``look_again_at`` when passing time may change that.
     Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
-    ``unsure`` are members whose binding may or may not have taken effect; it is repeated at ``retry_at``.
     ``conflicts`` counts plans in a row that failed because the cluster was not what they assumed. ``failed_plugin``
     names the plug-in over which the last decision failed. ``budget_round`` is the round of evictions in which a plan
     was made anew because a budget had been tightened; -1: none was. Since the gang was last whole, ``begun`` are the
@@ -126,7 +124,6 @@ class Group:
     """
 
     deadline = _Time()
-    retry_at = _Time()
     tell_at = _Time()
 
     def __init__(self, gangs: tuple[GangId, ...], clock: Clock | None = None) -> None:
@@ -135,7 +132,6 @@ class Group:
         self.clock = clock or Clock()
         self.known = True
         self.state = State.GATHERING
-        self.barrier = Barrier()
         self.plan: Plan | None = None
         self.attempts = 0
         self.rounds = 0
@@ -143,7 +139,6 @@ class Group:
         self.reserving_since: float | None = None
         self.reserves_from = 0.0
         self.look_again_at: float | None = None
-        self.unsure: list[str] = []
         self.conflicts = 0
         self.budget_round = -1
         self.begun: set[str] = set()

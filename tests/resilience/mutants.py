@@ -101,6 +101,7 @@ def render(verdicts: list[Verdict]) -> str:
 
 _BUDGETS = "gangsched/core/preemption/budgets.py"
 _CONDEMNED = "gangsched/core/ledger/condemned.py"
+_ACTUATOR = "gangsched/core/actuation/actuator.py"
 _EVICTING = "gangsched/core/lifecycle/evicting.py"
 _EXECUTOR = "gangsched/core/lifecycle/executor.py"
 _ADAPTER = "gangsched/cluster/kube/adapter.py"
@@ -113,7 +114,6 @@ _QUEUE = "gangsched/cluster/kube/queue.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _FOLLOWING = "gangsched/core/lifecycle/following.py"
 _HEALING = "gangsched/core/lifecycle/healing.py"
-_NOMINATIONS = "gangsched/core/lifecycle/nominations.py"
 _MARKS = "gangsched/cluster/kube/marks.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
 _PREBIND = "gangsched/core/lifecycle/prebind.py"
@@ -164,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "phases: no wait for the answers",
-        ((_PHASES, "not group.barrier.complete or not group.plan.eviction.barrier.complete", "False"),),
+        ((_PHASES, "not self._steps.actuator.settled(key)", "False"),),
         ("tests/core/recovery/test_restart.py::test_the_rest_of_a_list_is_removed",),
     ),
     Mutant(
@@ -201,7 +201,7 @@ MUTANTS = (
     ),
     Mutant(
         "removals of a plan that was given up go on",
-        ((_EVICTING, "    steps.recall(eviction.key, steps.writes.removals(eviction.key))\n", ""),),
+        ((_EVICTING, "    steps.actuator.spare(eviction.key, steps.actuator.removals(eviction.key))\n", ""),),
         ("tests/core/eviction/test_recall.py::test_what_has_not_been_sent_is_recalled",),
     ),
     Mutant(
@@ -211,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "nominations withdrawn while removals are on their way",
-        ((_NOMINATIONS, "if steps.writes.any_of(group.key):", "if False:"),),
+        ((_ACTUATOR, "if after and self.any_of(after):", "if False:"),),
         ("tests/core/recovery/test_faults.py::test_nominations_stand_while_marks_and_removals_are_on_their_way",),
     ),
     Mutant(

@@ -195,20 +195,19 @@ class Drains:
             self._taken_over(group)
             return
         tried, due = self._starting[key]
-        if job.suspended or steps.now < due or steps.writes.any_of(key) or steps.writes.any_of(key_of(key)):
+        if job.suspended or steps.now < due or steps.actuator.any_of(key) or steps.actuator.any_of(key_of(key)):
             return
         self._starting[key] = tried + 1, steps.now + steps.pause(tried + 1)
-        about, gang, action_id = suspension.reference(job), group.gangs[0], steps.new_id()
-        action = SuspendJob(action_id, about, job.version, gang.scheduler, str(stop), f"drain of {gang.key}")
-        steps.writes.add(action_id, key_of(key), action)
-        steps.actions.append(action)
+        about, gang = suspension.reference(job), group.gangs[0]
+        action = SuspendJob(steps.new_id(), about, job.version, gang.scheduler, str(stop), f"drain of {gang.key}")
+        steps.actuator.ask_apart(key_of(key), action)
         if not tried:
             admission.drained(steps, group.gangs, stop)
 
     def _begin(self) -> None:
         busy = sum(not d.rests and d.eviction.phase is not Phase.LEAVING for d in self._open.values())
         for uid, stop in stop_policy.leaving(self._world.managed, self._queues) if busy < AT_ONCE else ():
-            if uid in self._open or self._steps.writes.any_of(key_of(uid)):
+            if uid in self._open or self._steps.actuator.any_of(key_of(uid)):
                 continue
             drain = Drain(uid, self._world.managed.gangs_of(uid), stop, self._steps)
             if self._settled(drain) and self._mark(drain):
@@ -246,12 +245,12 @@ class Drains:
             found = (self._world.pods.get(uid) for uid in drain.eviction.removed)
             if self._steps.now >= drain.until or not any(pod is not None and pod.live for pod in found):
                 self._drop(drain)
-        elif drain.eviction.barrier.complete:
+        elif self._steps.actuator.settled(drain.eviction.key):
             self._phase_over(drain, stop)
 
     def _phase_over(self, drain: Drain, stop: Stop) -> None:
         eviction = drain.eviction
-        failures = eviction.settle()
+        failures = eviction.settle(self._steps.actuator.take_failures(eviction.key))
         if failures:
             again = all(f.outcome in (Outcome.TRANSIENT, Outcome.CONFLICT) for f in failures)
             self._rest(drain, "" if again else failures[0].text, marks_stay=again)

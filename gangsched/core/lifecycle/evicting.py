@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangsched.core.actions import Action, Mark, Removal, Remove, SuspendJob, Unmark
+from gangsched.core.actions import Action, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.decision import Victim
 from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.lifecycle import condemning, report, shared_marks, suspension
 from gangsched.core.lifecycle.eviction import Eviction, Phase
-from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.preemption.removal import SUSPEND
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ def begin(steps: Steps, eviction: Eviction, name: str = "", priority: float | No
 
 def mark(steps: Steps, eviction: Eviction) -> None:
     """Mark every victim that stands."""
-    eviction.phase, eviction.barrier = Phase.MARKING, Barrier()
+    eviction.phase = Phase.MARKING
+    steps.actuator.begin(eviction.key)
     for pod in eviction.standing(steps.world):
         if pod.uid in eviction.removed:
             continue  # it is leaving, and does not look like it yet
@@ -37,10 +37,10 @@ def mark(steps: Steps, eviction: Eviction) -> None:
         if pod.uid in eviction.standing_marks:
             eviction.standing_marks.discard(pod.uid)
             continue
-        steps.repeats.drop(Unmark, pod.uid)
-        steps.repeats.drop(Mark, pod.uid)
+        steps.actuator.drop(Unmark, pod.uid)
+        steps.actuator.drop(Mark, pod.uid)
         action = Mark(steps.new_id(), report.reference(pod), eviction.mark, eviction.reason)
-        _write(steps, eviction, action, pod.uid)
+        steps.actuator.ask(eviction.key, action)
     steps.check.add(eviction.key)
 
 
@@ -69,26 +69,20 @@ def remove(steps: Steps, eviction: Eviction) -> list[Victim]:
     for job in jobs.values():
         about = suspension.reference(job)
         suspend = SuspendJob(steps.new_id(), about, job.version, eviction.scheduler, eviction.owner, eviction.ident)
-        _write(steps, eviction, suspend, job.uid)
+        steps.actuator.ask(eviction.key, suspend)
     strict = steps.options.strict_budgets
     for pod in pods:
         ref = report.reference(pod)
-        _write(steps, eviction, Remove(steps.new_id(), ref, strict, eviction.mark, eviction.reason), pod.uid)
+        steps.actuator.ask(eviction.key, Remove(steps.new_id(), ref, strict, eviction.mark, eviction.reason))
     steps.check.add(eviction.key)
     first = bool(leaving) and not eviction.announced
     eviction.announced |= first
     return [eviction.victims[pod.uid] for pod in leaving] if first else []
 
 
-def _write(steps: Steps, eviction: Eviction, action: Mark | Removal, uid: str) -> None:
-    steps.writes.add(action.id, eviction.key, action)
-    eviction.barrier.expect(action.id, uid)
-    steps.actions.append(action)
-
-
 def withdraw(steps: Steps, eviction: Eviction) -> None:
     """Take the marks off those that stay, or hand them over to others who need these pods to leave."""
-    stay = {pod for f in eviction.barrier.failed for pod in eviction.meant(f.uid)}
+    stay = {pod for f in steps.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
     stay |= eviction.marked - eviction.removed
     for uid in sorted(stay & steps.marks):
         pod = steps.world.pods.get(uid)
@@ -101,19 +95,20 @@ def withdraw(steps: Steps, eviction: Eviction) -> None:
 
 def end(steps: Steps, eviction: Eviction) -> None:
     """Nobody follows the eviction any more: those of its victims stay whose removal has not been sent, or has failed.
-    Removals that are on their way are recalled.
+    Those whose removal still waits are spared.
     """
     if steps.evictions.get(eviction.key) is eviction:
         del steps.evictions[eviction.key]
-    steps.recall(eviction.key, steps.writes.removals(eviction.key))
+    steps.actuator.spare(eviction.key, steps.actuator.removals(eviction.key))
     condemned = steps.world.ledger.condemned
-    failed = {pod for f in eviction.barrier.failed for pod in eviction.meant(f.uid)}
+    failed = {pod for f in steps.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
     for uid in eviction.victims.keys() | eviction.marked:
         if uid in eviction.removed and uid not in failed:
             condemned.sent(uid, eviction.key, steps.now)
         else:
             condemning.spare(steps, uid, eviction.key)
     condemned.end(eviction.key)
+    steps.actuator.end(eviction.key)
 
 
 def not_removed(steps: Steps, key: str, action: Action) -> None:

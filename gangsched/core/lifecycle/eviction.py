@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import MARK_REASON
+from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
-from gangsched.core.lifecycle.permit import Barrier, Failure
 from gangsched.model.records import Pod
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ class Eviction:
         self.mark = ""
         self.reason = MARK_REASON
         self.phase = Phase.NOMINATING
-        #: The marks or removals of the phase.
-        self.barrier = Barrier()
         #: Victims, by UID, for which that has been asked.
         self.marked: set[str] = set()
         self.removed: set[str] = set()
@@ -86,13 +84,12 @@ class Eviction:
         pods = (world.pods.get(uid) for uid in self.victims)
         return sorted((p for p in pods if p is not None and p.live), key=lambda p: p.key)
 
-    def settle(self) -> list[Failure]:
-        """The phase is over: what has failed in it. A victim that is gone has left by itself; one whose removal has
-        failed has not been removed.
+    def settle(self, failed: Iterable[Failure]) -> list[Failure]:
+        """The phase is over, and this has failed in it: returns what matters. A victim that is gone has left by itself;
+        one whose removal has failed has not been removed.
         """
-        failures = [f for f in self.barrier.failed if f.outcome is not Outcome.GONE]
+        failures = [f for f in failed if f.outcome is not Outcome.GONE]
         if self.phase is Phase.REMOVING:
             self.unsure.update(pod for f in failures if f.outcome is Outcome.TRANSIENT for pod in self.meant(f.uid))
         self.removed.difference_update(pod for f in failures for pod in self.meant(f.uid))
-        self.barrier = Barrier()
         return failures

@@ -12,7 +12,7 @@ from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle import admission, bindings, condemning, evicting, nominations, report, rollback, telling
+from gangsched.core.lifecycle import admission, condemning, evicting, nominations, report, rollback, telling
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
 from gangsched.core.lifecycle.eviction import Cause
@@ -129,7 +129,7 @@ class Executor:
         """The next moment at which something is due."""
         steps = self.steps
         known = (self._under_way.clock.next(), self.world.ledger.condemned.wake_at(), self.world.sightings.wake_at())
-        times = (*known, self.queue.wake_at(), steps.repeats.wake_at(), steps.losses.wake_at(), self.drains.wake_at())
+        times = (*known, self.queue.wake_at(), steps.actuator.wake_at(), steps.losses.wake_at(), self.drains.wake_at())
         return min((t for t in times if t is not None), default=None)
 
     def refused(self, event: ev.ObjectRefused) -> None:
@@ -196,10 +196,7 @@ class Executor:
                 continue
             group.message = f"timed out while {group.stage}: {telling.waits_for(self.steps, group)}"
             self._signal(group, Signal.FAILED)
-        for group in self._under_way.clock.due("retry_at", self.now):
-            if not bindings.bind_again(self.steps, group):
-                self._signal(group, Signal.BROKEN)
-        for gang in self.steps.repeat():
+        for gang in self.steps.ask_again():
             self.following.refresh(gang)
         for uid in self.world.ledger.condemned.unseen(self.now):
             condemning.spare(self.steps, uid, NO_PLAN)

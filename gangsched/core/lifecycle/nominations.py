@@ -10,7 +10,6 @@ from gangsched.core.decision import Placement
 from gangsched.core.events import Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import report, suspension, telling
-from gangsched.core.lifecycle.permit import Barrier
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group, Plan
@@ -23,17 +22,16 @@ def nominate(steps: Steps, group: Group) -> None:
     plan = group.plan
     if plan is None:
         return
-    group.barrier = Barrier()
+    steps.actuator.begin(group.key)
     if suspension.is_suspended_job(group):
         return  # that it waits stands on the Job itself, and for whom its victims leave on them
     victims = len(plan.victims)
     plan.nominated = set(plan.node_of)
     for place in plan.placements:
-        steps.repeats.drop(WithdrawNomination, place.uid)
-        action_id = steps.new_id()
+        steps.actuator.drop(WithdrawNomination, place.uid)
         text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
-        action = Nominate(action_id, report.reference(place), place.node, plan.ident, text)
-        steps.write(group, action, action_id, place.uid)
+        action = Nominate(steps.new_id(), report.reference(place), place.node, plan.ident, text)
+        steps.actuator.ask(group.key, action)
     telling.tell(steps, group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
 
 
@@ -53,7 +51,7 @@ def withdraw(steps: Steps, group: Group) -> None:
     """Clear nominations: those of the plan, and any that an earlier plan or process has left behind. Members whose
     bindings were not sent take no room any more.
     """
-    for uid, outcome, _ in group.barrier.failed:
+    for uid, outcome, _ in steps.actuator.failures(group.key):
         if outcome is Outcome.OUTDATED and steps.world.assumed(uid):
             steps.changes.append(Change(Hint.ROOM, steps.world.assumed_on(uid)))
             steps.world.forget(uid)
@@ -75,30 +73,16 @@ def withdraw_moved(steps: Steps, plan: Plan, placements: Iterable[Placement]) ->
     moved = {p.uid: p for p in placements if p.uid in plan.nominated and plan.node_of.get(p.uid) != p.node}
     for place in moved.values():
         text = f"{place.node} is taken instead"
-        steps.write_apart(WithdrawNomination(steps.new_id(), report.reference(place), "Withdrawn", text))
+        steps.actuator.keep_up(WithdrawNomination(steps.new_id(), report.reference(place), "Withdrawn", text))
     return set(moved)
 
 
 def _withdraw(steps: Steps, group: Group, which: Callable[[Pod], bool], text: str) -> None:
     """A mark or a removal that is on its way is never without a record: the last answer is waited for."""
     for pod in (*unplaced(steps, group), *_mistaken(steps, group)):
-        if which(pod) and not steps.repeats.has(WithdrawNomination, pod.uid):
+        if which(pod) and pod.uid not in steps.actuator.kept(WithdrawNomination):
             action = WithdrawNomination(steps.new_id(), report.reference(pod), "Withdrawn", text)
-            if steps.writes.any_of(group.key):
-                steps.withdrawals.setdefault(group.key, []).append(action)
-                steps.repeats.sent(action)
-            else:
-                steps.write_apart(action)
-
-
-def answered(steps: Steps, key: str) -> None:
-    """A write of this group has been answered. When it was the last one the nominations are cleared that had to stand
-    until then.
-    """
-    if key in steps.withdrawals and not steps.writes.any_of(key):
-        for action in steps.withdrawals.pop(key):
-            if steps.repeats.has(WithdrawNomination, action.pod.uid):
-                steps.write_apart(action)
+            steps.actuator.keep_up(action, after=group.key)
 
 
 def _mistaken(steps: Steps, group: Group) -> Iterator[Pod]:

@@ -13,8 +13,8 @@ from gangsched.core.actions import (
     ResumeJob,
     SuspendJob,
     Unmark,
-    WithdrawNomination,
 )
+from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
@@ -34,9 +34,7 @@ from gangsched.core.lifecycle import (
 )
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
-from gangsched.core.lifecycle.permit import Barrier, Failure
 from gangsched.core.lifecycle.rechecks import Rechecks
-from gangsched.core.lifecycle.repeats import Repeated
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.planning.decider import Decider
@@ -83,23 +81,22 @@ class Phases:
 
     def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
         """The outcome of a write."""
-        known = self._steps.writes.pop(action_id)
-        if known is None:
+        answer = self._steps.actuator.answered(action_id, outcome, message, self._steps.now)
+        if answer is None:
             return
-        key, action = known
+        key, action = answer.key, answer.action
         if isinstance(action, Mark | Unmark):
             self._steps.mark_texts.answered(action, outcome)
-        nominations.answered(self._steps, key)
         eviction, group = self._steps.evictions.get(key), self._groups.get(key)
-        if eviction is not None and eviction.barrier.arrive(action_id, outcome, message) is not None:
-            if isinstance(action, Remove | SuspendJob) and outcome is Outcome.OK:
-                self._leaves(group, eviction, action)
+        if answer.in_phase:
             self._steps.check.add(key)
-        elif group is not None and group.barrier.arrive(action_id, outcome, message) is not None:
-            self._answered(key, group, action, outcome, message)
-        else:
+            if isinstance(action, Remove | SuspendJob) and eviction is not None and outcome is Outcome.OK:
+                self._leaves(group, eviction, action)
+            elif group is not None:
+                self._answered(key, group, action, outcome, message)
+        elif answer.settled:
             self._late(key, group, action, outcome)
-        if not self._steps.writes.any_of(key):
+        if not self._steps.actuator.any_of(key):
             telling.bound_by_now(self._steps, key)
 
     def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:
@@ -108,12 +105,14 @@ class Phases:
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
             self._steps.actions.append(report.job_resumed(action.job, len(group.plan.placements), message))
             admission.admitted(self._steps, group)
-        self._steps.check.add(key)
 
     def _late(self, key: str, group: Group | None, action: Action, outcome: Outcome) -> None:
         """The outcome of a write for which no phase waits (any more)."""
-        if isinstance(action, Bind | Mark | Unmark | WithdrawNomination):
-            self._apart(key, action, outcome)
+        if isinstance(action, Bind):
+            self._bound(key, None, action, outcome)
+            pod = self._world.pods.get(action.pod.uid)
+            if pod is not None:
+                self._refresh(pod.gang)
         elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
             self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
         elif outcome not in (Outcome.OK, Outcome.GONE):
@@ -136,20 +135,6 @@ class Phases:
                 told.append(report.job_suspended(removal.job, group.name, trigger, priority, eviction.ident))
             self._steps.actions += told
 
-    def _apart(self, key: str, action: Repeated, outcome: Outcome) -> None:
-        """The outcome of a write that no phase waits for (any more)."""
-        repeats, uid = self._steps.repeats, action.pod.uid
-        if isinstance(action, Bind) and not repeats.has(Bind, uid):
-            repeats.sent(action)
-        failures = repeats.answered(action, outcome)
-        if failures:
-            self._steps.repeat_later(action, failures)
-        elif isinstance(action, Bind):
-            self._bound(key, None, action, outcome)
-            pod = self._world.pods.get(uid)
-            if pod is not None:
-                self._refresh(pod.gang)
-
     def _bound(self, key: str, group: Group | None, action: Bind, outcome: Outcome) -> None:
         if outcome is Outcome.OK:
             telling.bound(self._steps, key, group, action)
@@ -170,13 +155,11 @@ class Phases:
         check, self._steps.check = self._steps.check, set()
         for key in sorted(check):
             group = self._groups.get(key)
-            if group is None or group.plan is None or group.retry_at is not None:
-                continue
-            if not group.barrier.complete or not group.plan.eviction.barrier.complete:
+            if group is None or group.plan is None or not self._steps.actuator.settled(key):
                 continue
             if group.state is State.EVICTING:
                 self._evicting(group, group.plan)
-            elif group.state is State.STARTING and not group.barrier.failed:
+            elif group.state is State.STARTING and not self._steps.actuator.failures(key):
                 if not self._world.ledger.pods_of(key):
                     self._signal(group, Signal.DONE)
                     self._recheck(group)
@@ -197,13 +180,13 @@ class Phases:
             case Phase.NOMINATING:
                 if condemning.depends(self._steps, plan):
                     return  # they may be spared yet
-                failures, group.barrier = group.barrier.failed, Barrier()
+                failures = self._steps.actuator.take_failures(group.key)
                 if failures:
                     self._fail(group, plan, failures)
                 else:
                     evicting.mark(self._steps, eviction)
             case Phase.MARKING | Phase.REMOVING:
-                failures = eviction.settle()
+                failures = eviction.settle(self._steps.actuator.take_failures(group.key))
                 if failures:
                     if not self._again(group, plan, failures):
                         self._fail(group, plan, failures)
@@ -270,7 +253,7 @@ class Phases:
 
     def _written(self, group: Group, plan: Plan) -> None:
         """Every write about the members has been answered."""
-        failures, group.barrier = group.barrier.failed, Barrier()
+        failures = self._steps.actuator.take_failures(group.key)
         if group.state is State.PREBINDING and not failures:
             done, problem = prebind.done(self._steps, plan)
             if done:
@@ -282,18 +265,10 @@ class Phases:
         if not failures:
             self._all_bound(group)
             return
-        unknown = [f for f in failures if f.outcome is Outcome.TRANSIENT]
         unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
-        if group.state is State.BINDING and unknown:
-            # It may have taken effect: only the same binding again can tell without giving the room away twice.
-            group.unsure = [f.uid for f in unknown]
-            group.barrier.failed += [f for f in failures if f.outcome is not Outcome.TRANSIENT]
-            group.attempts += 1
-            group.retry_at = self._steps.now + self._steps.backoff(group)
-            return
         if unsent == failures and self._bind_anew(group, plan, {f.uid for f in unsent}):
             return
-        group.barrier.failed += unsent
+        self._steps.actuator.fail(group.key, *unsent)
         group.failed_binds += group.state is State.BINDING and unsent != failures
         self._fail(group, plan, failures)
 

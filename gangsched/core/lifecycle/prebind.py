@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import BindVolume, PodRef, SelectNode
+from gangsched.core.actuation.actuator import Failure
 from gangsched.core.events import Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import suspension
 from gangsched.core.lifecycle.holding import hold
-from gangsched.core.lifecycle.permit import Barrier, Failure
 from gangsched.core.volumes.binding import ClaimBinding, assign, progress
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def begin(steps: Steps, group: Group) -> None:
     if plan is None:
         return
     world, index = steps.world, steps.world.snapshot.volumes
-    group.barrier = Barrier()
+    steps.actuator.begin(group.key)
     found = assign(world, plan.placements)
     for place in plan.placements:
         suspension.take_room(steps, world.pods[place.uid], place.node)
@@ -37,7 +37,7 @@ def begin(steps: Steps, group: Group) -> None:
     group.deadline = steps.now + steps.options.bind_timeout_seconds
     if isinstance(found, str):
         # What the decision counted on is gone: the phase fails before it has written anything.
-        group.barrier.failed.append(Failure(plan.placements[0].uid, Outcome.CONFLICT, found))
+        steps.actuator.fail(group.key, Failure(plan.placements[0].uid, Outcome.CONFLICT, found))
         return
     plan.claims = found
     group.message = _waiting(found)
@@ -52,11 +52,10 @@ def _ask(steps: Steps, group: Group, binding: ClaimBinding) -> None:
     claim = binding.claim
     pod = steps.world.pods[binding.pod]
     ref = PodRef(pod.namespace, pod.name, pod.uid)
-    action_id = steps.new_id()
     if binding.target.volume:
         volume = steps.world.snapshot.volumes.volumes[binding.target.volume]
         action: BindVolume | SelectNode = BindVolume(
-            action_id,
+            steps.new_id(),
             ref,
             volume.name,
             volume.uid,
@@ -66,8 +65,8 @@ def _ask(steps: Steps, group: Group, binding: ClaimBinding) -> None:
             reserved=volume.claim is not None,
         )
     else:
-        action = SelectNode(action_id, ref, claim.name, claim.uid, binding.target.node)
-    steps.write(group, action, action_id, pod.uid)
+        action = SelectNode(steps.new_id(), ref, claim.name, claim.uid, binding.target.node)
+    steps.actuator.ask(group.key, action)
 
 
 def done(steps: Steps, plan: Plan) -> tuple[bool, str]:

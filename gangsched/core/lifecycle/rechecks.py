@@ -66,8 +66,9 @@ class Rechecks:
         """
         eviction = plan.eviction
         pods, removed = self._world.pods, eviction.removed.difference(unanswered)
-        failed = (f for f in eviction.barrier.failed if f.outcome not in (Outcome.GONE, Outcome.TRANSIENT))
-        removed.difference_update(uid for f in failed for uid in eviction.meant(f.uid))
+        for failure in self._steps.actuator.failures(eviction.key):
+            if failure.outcome not in (Outcome.GONE, Outcome.TRANSIENT):
+                removed.difference_update(eviction.meant(failure.uid))
         standing = [pod.uid for pod in eviction.standing(self._world) if pod.uid not in removed]
         if not eviction.begun:
             return _Look(standing, set())
@@ -122,7 +123,7 @@ class Rechecks:
 
     def noted(self, changes: Sequence[Change]) -> None:
         """Something has happened: recall the removals that are not wanted any more because of that."""
-        for group, plan in self._evicting(self._steps.writes.removing()):
+        for group, plan in self._evicting(self._steps.actuator.removing()):
             self._spare_ended(group, plan, changes)
             doubts = [self._doubt(change, plan.victims) for change in changes]
             if any(doubts):
@@ -167,19 +168,19 @@ class Rechecks:
         touched = {change.pod.uid for change in changes if change.pod is not None and change.pod.uid in plan.victims}
         ended = {uid for uid in touched if (pod := self._world.pods.get(uid)) is None or pod.finished}
         if ended:
-            removals = self._steps.writes.removals(group.key)
-            self._steps.recall(group.key, [r for r in removals if r.pod.uid in ended])
+            removals = self._steps.actuator.removals(group.key)
+            self._steps.actuator.spare(group.key, [r for r in removals if r.pod.uid in ended])
 
     def _recall_wrong(self, group: Group, plan: Plan, *, room: bool) -> None:
         """Recall all removals, if they are not right any more. What becomes of the plan is seen when the last of them
         has been answered: some of them may have been carried out.
         """
-        removals = self._steps.writes.removals(group.key)
+        removals = self._steps.actuator.removals(group.key)
         if not removals:
             return
         now = self._look(group, plan, {uid for removal in removals for uid in plan.eviction.meant(removal.pod.uid)})
         if self._tightened(group, plan, now) or not self._right(group, plan, now, room):
-            self._steps.recall(group.key, removals)
+            self._steps.actuator.spare(group.key, removals)
 
 
 _VICTIM, _HELPS = 1, 2

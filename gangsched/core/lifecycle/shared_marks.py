@@ -92,4 +92,4 @@ def _hand_over(steps: Steps, uid: str, owner: str) -> None:
         steps.unmark(uid, owner)
     elif pod is not None and pod.live:
         again = Mark(steps.new_id(), report.reference(pod), needed[-1], report.reason_of(needed[-1]))
-        steps.write_apart(again)
+        steps.keep_up_mark(again)

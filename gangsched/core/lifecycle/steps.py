@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-
-import msgspec
+from collections.abc import Callable, Container, Iterable, Iterator
 
 from gangsched.core.actions import (
     Action,
@@ -12,12 +10,13 @@ from gangsched.core.actions import (
     JobRef,
     Mark,
     PodRef,
-    Removal,
-    Spare,
     Unmark,
     WithdrawNomination,
+    Write,
 )
+from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.decision import Verdict
+from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import (
@@ -33,9 +32,6 @@ from gangsched.core.lifecycle import (
 from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.core.lifecycle.healing import Losses
 from gangsched.core.lifecycle.holding import time_of
-from gangsched.core.lifecycle.outstanding import Outstanding
-from gangsched.core.lifecycle.permit import Barrier
-from gangsched.core.lifecycle.repeats import Repeated, Repeats
 from gangsched.core.lifecycle.shared_marks import MarkTexts
 from gangsched.core.lifecycle.table import Do
 from gangsched.core.options import Options
@@ -47,16 +43,15 @@ from gangsched.model.records import SINGLE, GangId, Pod
 class Steps:
     """Carries out single steps for one gang at a time; it never changes a gang's state.
 
-    ``writes`` are the writes without an answer yet; ``losing`` are the gangs of pods that have been condemned or
-    spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang of
-    higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more. ``evictions``
-    are those under way, by the key of their writes. ``marks`` are the UIDs of victims that bear a mark, by whichever
-    plan. ``repeats`` are writes that are no part of a phase and go on until they succeed; ``withdrawals`` clear
-    nominations as soon as no write of their group (key) is on its way any more. ``losses`` is what gangs that run have
-    lost. ``statuses`` are those of group objects that were told last. ``unsaid`` are bindings that succeeded and that
-    one Event per gang will tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that
-    have their quota and do not run yet, by key: the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs
-    of objects that know that Kueue admits them as well.
+    ``actuator`` knows what has been asked for and is not settled; ``losing`` are the gangs of pods that have been
+    condemned or spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room
+    a gang of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more.
+    ``evictions`` are those under way, by the key of their writes. ``marks`` are the UIDs of victims that bear a mark,
+    by whichever plan. ``losses`` is what gangs that run have lost. ``statuses`` are those of group objects that were
+    told last. ``unsaid`` are bindings that succeeded and that one Event per gang will tell of, by the key of the group
+    whose writes they are part of. ``reserved`` are groups that have their quota and do not run yet, by key: the
+    ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as
+    well.
     """
 
     def __init__(self, world: World, options: Options, ids: Iterator[int]) -> None:
@@ -65,7 +60,7 @@ class Steps:
         self.now = world.now
         self.queue = Queue()
         self.actions: list[Action] = []
-        self.writes = Outstanding()
+        self.actuator = Actuator(self.send, self.pause)
         self.evictions: dict[str, Eviction] = {}
         self.marks: set[str] = set()
         self.mark_texts = MarkTexts()
@@ -74,10 +69,8 @@ class Steps:
         self.taken_from: set[str] = set()
         self.spared: set[str] = set()
         self.losing: set[GangId] = set()
-        self.repeats = Repeats()
         self.losses = Losses(world)
         self._ids = ids
-        self.withdrawals: dict[str, list[WithdrawNomination]] = {}
         self.statuses: dict[GangId, object] = {}
         self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
         self.reserved: dict[str, tuple[str, float]] = {}
@@ -113,11 +106,10 @@ class Steps:
         """Is nothing of an earlier plan of this gang on its way any more, and no mark of it left? Until then it is not
         decided again: a mark or a nomination that arrives late, or leaves late, would look like one of the new plan.
         """
-        if self.writes.any_of(group.key) or self.mark_texts.fading(group.key):
+        if self.actuator.any_of(group.key) or self.mark_texts.fading(group.key):
             return False
-        return not len(self.repeats) or not any(
-            self.repeats.has(WithdrawNomination, pod.uid) for pod in nominations.unplaced(self, group)
-        )
+        withdrawn = self.actuator.kept(WithdrawNomination)
+        return not withdrawn or not any(pod.uid in withdrawn for pod in nominations.unplaced(self, group))
 
     def wait_for(self, group: Group, plan: Plan, uids: Iterable[str]) -> None:
         """The gang waits until these pods are gone."""
@@ -137,44 +129,34 @@ class Steps:
         if pod is not None and pod.gang.family != SINGLE:
             self.losing.add(pod.gang)
 
-    def write(self, group: Group, action: Action, action_id: int, uid: str) -> None:
-        """A write that the group's phase waits for."""
-        self.writes.add(action_id, group.key, action)
-        group.barrier.expect(action_id, uid)
+    def send(self, action: Action) -> None:
+        """Hand this to the cluster."""
         self.actions.append(action)
 
-    def write_apart(self, action: Repeated) -> None:
-        """A write that no phase waits for, and that is repeated until it succeeds. A mark is on its way for the group
-        whose victim it makes of the pod.
-        """
-        pod = action.pod.uid
-        key = self.mark_texts.asker(pod, action.message) if isinstance(action, Mark) else ""
-        self.writes.add(action.id, key, action)
-        self.repeats.sent(action)
-        self.actions.append(action)
+    def keep_up_mark(self, action: Mark) -> None:
+        """A mark that no phase waits for. It is on its way for the group whose victim it makes of the pod."""
+        self.actuator.keep_up(action, self.mark_texts.asker(action.pod.uid, action.message))
 
-    def repeat_later(self, action: Repeated, failures: int) -> None:
-        """This write has failed so many times: repeat it after a pause."""
-        self.repeats.again(action, self.now + self.pause(failures))
-
-    def repeat(self) -> list[GangId]:
-        """Repeat the writes whose time has come, if what they are about is still so. Returns the gangs of members that
-        are pending again, because their node no longer takes them.
+    def ask_again(self) -> list[GangId]:
+        """Ask again for what is due, if what it is about is still so. Returns the gangs of members that are pending
+        again, because their node no longer takes them.
         """
         again = []
-        for action in self.repeats.due(self.now):
-            pod = self.world.pods.get(action.pod.uid)
+        for wish in self.actuator.due(self.now):
+            action, pod = wish.action, self.world.pods.get(wish.action.pod.uid)
             if pod is not None and self._wanted(action, pod):
-                self.write_apart(msgspec.structs.replace(action, id=self.new_id()))
+                self.actuator.ask_again(wish, self.new_id())
                 continue
-            self.repeats.drop(type(action), action.pod.uid)
-            if pod is not None and isinstance(action, Bind) and self.world.assumed(pod.uid):
+            why = f"{action.node} no longer takes {pod.key}" if pod is not None and isinstance(action, Bind) else ""
+            if self.actuator.give_up(wish, Outcome.OUTDATED if why else Outcome.OK, why):
+                self.check.add(wish.key)
+            elif pod is not None and isinstance(action, Bind) and self.world.assumed(pod.uid):
                 self.world.forget(pod.uid)
                 self.changes.append(Change(Hint.ROOM, action.node, pod))
                 again.append(pod.gang)
         return again
 
-    def _wanted(self, action: Repeated, pod: Pod) -> bool:
+    def _wanted(self, action: Write, pod: Pod) -> bool:
         match action:
             case Bind(node=node):
                 return bindings.still_takes(self, pod.uid, node)
@@ -223,20 +205,14 @@ class Steps:
         self.actions.append(report.preemptor_evicts(self.trigger(group), group.name, leaving, plan.ident))
         admission.evicted(self, group, plan)
 
-    def recall(self, key: str, removals: Sequence[Removal]) -> None:
-        """This group does not want these removals any more, which are on their way: as far as nothing has come of them,
-        pods that no other plan wants to be removed are spared.
-        """
-        self.actions += [Spare(pod) for pod in self.writes.recall(key, removals)]
-
     def unmark(self, uid: str, owner: str) -> None:
         """Take back the mark of a victim that need not leave for this gang or queue, if it is still there."""
         self.marks.discard(uid)
         self.mark_texts.forget(uid)
-        self.repeats.drop(Mark, uid)
+        self.actuator.drop(Mark, uid)
         pod = self.world.pods.get(uid)
-        if pod is not None and pod.live and not self.repeats.has(Unmark, uid):
-            self.write_apart(Unmark(self.new_id(), report.reference(pod), *report.spared(owner)))
+        if pod is not None and pod.live and uid not in self.actuator.kept(Unmark):
+            self.actuator.keep_up(Unmark(self.new_id(), report.reference(pod), *report.spared(owner)))
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:
@@ -247,10 +223,8 @@ class Steps:
         plan, group.plan = group.plan, None
         if plan is not None:
             evicting.end(self, plan.eviction)
-            bindings.keep_unsure(self, group, plan)
             prebind.forget_claims(self, plan)
-        group.retry_at = None
-        group.barrier = Barrier()
+        self.actuator.end(group.key)
         self.reserved.pop(group.key, None)
         if plan is not None:
             for uid in plan.waiting:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from gangsched.core.actions import JobRef, ResumeJob
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.holding import hold
-from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.templates import changed
 from gangsched.core.state.suspended import WITHOUT_PODS, Suspendable, family_of
 from gangsched.model.records import GangId, Pod
@@ -39,16 +38,15 @@ def let_go_on(steps: Steps, group: Group) -> None:
     """End the suspension; the room that the stand-ins hold is now for the pods that will come."""
     gang = group.gangs[0]
     job = owner(steps, gang)
-    group.barrier = Barrier()
+    steps.actuator.begin(group.key)
     if group.plan is None or job is None:
         return
     hold(steps, group, group.plan)
     group.message = f"waiting for the pods of {gang.family} {job.key}"
     steps.world.ledger.resume(group.key, job.uid)
-    action_id = steps.new_id()
     held, templates = steps.world.suspended.held(job), changed(steps, group, job)
-    action = ResumeJob(action_id, reference(job), job.version, gang.scheduler, held=held, templates=templates)
-    steps.write(group, action, action_id, job.uid)
+    action = ResumeJob(steps.new_id(), reference(job), job.version, gang.scheduler, held=held, templates=templates)
+    steps.actuator.ask(group.key, action)
 
 
 def suspended_anew(steps: Steps, job: Suspendable) -> bool:

@@ -7,10 +7,9 @@ from typing import cast
 
 import pytest
 
-from gangsched.core.actions import Mark, Nominate, PodRef, Remove, Unmark, Write
+from gangsched.core.actions import Mark, Nominate, Remove, Unmark, Write
 from gangsched.core.events import Outcome
 from gangsched.core.ledger.condemned import Condemned
-from gangsched.core.lifecycle.repeats import Repeats
 from gangsched.core.lifecycle.report import mark_of
 from gangsched.core.lifecycle.shared_marks import MarkTexts, given_up
 from gangsched.core.lifecycle.steps import Steps
@@ -162,7 +161,7 @@ class Victim:
         """Take it back."""
         self.written.append(f"none for {preemptor}")
 
-    def write_apart(self, action: Mark) -> None:
+    def keep_up_mark(self, action: Mark) -> None:
         """Write it until it is done."""
         self.written.append(action.message)
 
@@ -184,14 +183,3 @@ class Victim:
 def test_whose_name_a_shared_victim_bears_when_one_plan_is_given_up(asked: tuple[str, ...], written: list[str]) -> None:
     """That of the plan that goes on, once it has come to its marks."""
     assert Victim(*asked).written == written
-
-
-def test_a_mark_that_is_written_again_is_tried_until_it_is_done() -> None:
-    """As everything that must take effect in the end; taking it back makes it void."""
-    repeats, action = Repeats(), Mark(1, PodRef("d", "v", "uid"), "text")
-    repeats.sent(action)
-    assert repeats.answered(action, Outcome.TRANSIENT) == 1
-    repeats.again(action, 5.0)
-    assert repeats.due(5.0) == [action]
-    repeats.drop(Mark, "uid")
-    assert repeats.due(5.0) == []

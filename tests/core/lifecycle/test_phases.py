@@ -6,8 +6,6 @@ import itertools
 
 import pytest
 
-from gangsched.core.events import Outcome
-from gangsched.core.lifecycle.permit import Barrier
 from gangsched.core.lifecycle.table import (
     HOLDING,
     IGNORED,
@@ -150,32 +148,3 @@ def test_the_documentation_has_every_step() -> None:
     assert (
         "| Queued, Evicting, PreBinding | fits | Binding | take out of the queue; bind every placed member |" in lines
     )
-
-
-# -- the permit barrier ------------------------------------------------------------------------------------
-
-
-def test_a_barrier_is_complete_when_every_answer_is_there() -> None:
-    """Good and bad answers count alike; the phase is judged only at the end."""
-    barrier = Barrier()
-    barrier.expect(1, "a")
-    barrier.expect(2, "b")
-    assert barrier.arrive(1, Outcome.CONFLICT, "x") == "a"
-    assert [barrier.complete, barrier.arrive(2, Outcome.OK), barrier.complete] == [False, "b", True]
-    assert barrier.failed == [("a", Outcome.CONFLICT, "x")]
-
-
-def test_a_barrier_knows_only_its_own_writes() -> None:
-    """Answers to writes of an earlier phase, or a second answer, change nothing."""
-    barrier = Barrier()
-    barrier.expect(1, "a")
-    assert barrier.arrive(7, Outcome.GONE, "x") is None
-    assert not barrier.complete
-    barrier.arrive(1, Outcome.OK)
-    assert barrier.arrive(1, Outcome.GONE, "x") is None
-    assert barrier.failed == []
-
-
-def test_a_barrier_without_writes_is_complete() -> None:
-    """A phase with nothing to write is over at once."""
-    assert Barrier().complete

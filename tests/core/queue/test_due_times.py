@@ -16,7 +16,7 @@ def groups(clock: Clock, count: int) -> list[Group]:
     return [Group((GangId(SINGLE, "ns", f"g{n}", "s"),), clock) for n in range(count)]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(("deadline", "retry_at", "tell_at")), TIMES), max_size=30))
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(("deadline", "tell_at")), TIMES), max_size=30))
 def test_the_clock_knows_what_a_look_at_all_groups_would_find(settings: list[tuple[int, str, float | None]]) -> None:
     """However often times are set and taken back, the next time and what is due are those that stand."""
     clock = Clock()
@@ -24,7 +24,7 @@ def test_the_clock_knows_what_a_look_at_all_groups_would_find(settings: list[tup
     for index, name, when in settings:
         setattr(some[index], name, when)
     some[3].known = False
-    standing = [getattr(g, name) for g in some[:3] for name in ("deadline", "retry_at", "tell_at")]
+    standing = [getattr(g, name) for g in some[:3] for name in ("deadline", "tell_at")]
     assert clock.next() == min((t for t in standing if t is not None), default=None)
     expected = {g.key for g in some[:3] if g.deadline is not None and g.deadline <= 5.0}
     assert {g.key for g in clock.due("deadline", 5.0)} == expected
