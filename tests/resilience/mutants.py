@@ -114,7 +114,7 @@ _QUEUE = "gangsched/cluster/kube/queue.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _FOLLOWING = "gangsched/core/lifecycle/following.py"
 _HEALING = "gangsched/core/lifecycle/healing.py"
-_MARKS = "gangsched/cluster/kube/marks.py"
+_VERDICTS = "gangsched/cluster/kube/verdicts.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
 _PREBIND = "gangsched/core/lifecycle/prebind.py"
 _RECHECKS = "gangsched/core/lifecycle/rechecks.py"
@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "removal although its mark was taken back",
-        ((_MARKS, 'c.type == "DisruptionTarget" and c.status == "True"', 'c.type == "DisruptionTarget"'),),
+        ((_VERDICTS, 'c.type == "DisruptionTarget" and c.status == "True"', 'c.type == "DisruptionTarget"'),),
         ("tests/cluster/kube/test_marked_removals.py::test_what_a_pod_says_of_its_mark",),
     ),
     Mutant(
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         "a binding leaves although another's has become known",
-        ((_WRITER, "        if self._news(item):\n", "        if not self:\n"),),
+        ((_WRITER, "        if self._objection(item):\n", "        if not self:\n"),),
         (
             "tests/cluster/kube/test_foreign.py::test_a_binding_that_is_overtaken_while_it_gets_its_connection_is_not_sent",
         ),

@@ -20,11 +20,10 @@ import structlog
 from gangsched.cluster.kube import discovery, dryrun
 from gangsched.cluster.kube.caches import CacheHealth, Caches
 from gangsched.cluster.kube.client import Client
-from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.inbox import Inbox, SteadyClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
-from gangsched.cluster.kube.marks import Marks
+from gangsched.cluster.kube.news import News
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.stamps import Stamps
 from gangsched.cluster.kube.tasks import end
@@ -128,8 +127,7 @@ class KubeCluster:
         self._leading = False
         # Changes of leadership that were told, and those that the decision thread has taken in.
         self._term = self._known_term = 0
-        self._foreign = Foreign()
-        self._marks = Marks()
+        self._news = News()
         self._known_events = 0  # that the decision thread has taken in
         # What has been submitted and not fetched by the I/O thread, with the two numbers of then.
         self._leaving: deque[tuple[tuple[Action, ...], int, int]] = deque()
@@ -261,8 +259,7 @@ class KubeCluster:
             self._deliver,
             now=Stamps(client.seconds_ahead).now,
             fence=self._fence,
-            foreign=self._foreign,
-            marks=self._marks,
+            news=self._news,
             controller=self._controller,
             instance=self._identity,
             on_gang_status=self._on_gang_status,
@@ -380,8 +377,7 @@ class KubeCluster:
         return math.inf if self._elector is None else self._elector.may_write_until
 
     def _deliver(self, events: Sequence[Event]) -> None:
-        self._foreign.delivered(events)
-        self._marks.delivered(events)
+        self._news.delivered(events)
         self._inbox.put(events)
         self._observe("inbox_events", len(self._inbox), {})
 

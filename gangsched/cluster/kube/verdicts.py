@@ -13,18 +13,21 @@ from gangsched.cluster.kube.bodies import (
     volume_path,
 )
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
+from gangsched.cluster.kube.depth import decode
 from gangsched.cluster.kube.jobs import Verdict, look_at_job, read_job, writes_templates
-from gangsched.cluster.kube.marks import Marks, seen_pod
+from gangsched.cluster.kube.news import News
 from gangsched.cluster.kube.queue import Sendable
 from gangsched.core.actions import (
     Bind,
     BindVolume,
+    Mark,
     Remove,
     Report,
     ResumeJob,
     SelectNode,
     SetCondition,
     SuspendJob,
+    Unmark,
     Write,
 )
 from gangsched.core.events import Outcome
@@ -35,14 +38,47 @@ _volume_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolume)
 _claim_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolumeClaim)
 
 
+UNMARKED = "its mark does not stand any more"
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class SeenPod(msgspec.Struct):
+    """What a pod says about a write to it that has failed. An answer to a write has the metadata only."""
+
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_pod_decoder = msgspec.json.Decoder(SeenPod)
+
+
 class Verdicts:
-    """Asks ``client`` about writes that failed, for at most ``timeout_seconds`` each time. ``marks`` learns in which
-    version victims are.
+    """Asks ``client`` about writes that failed, for at most ``timeout_seconds`` each time. ``news`` learns in which
+    version victims are marked.
     """
 
-    def __init__(self, client: Client, marks: Marks, timeout_seconds: float) -> None:
+    def __init__(self, client: Client, news: News, timeout_seconds: float) -> None:
         self._client = client
-        self._marks = marks
+        self._news = news
         self._timeout_seconds = timeout_seconds
 
     async def prepared(self, action: Remove | ResumeJob) -> tuple[Request | None, Verdict | None]:
@@ -53,12 +89,12 @@ class Verdicts:
             wanted = action.templates is not None
             found = await read_job(self._client, self._timeout_seconds, action.job) if wanted else None
             return job_request(action, action.version, found), None
-        if action.mark and not self._marks.version(action.pod):
+        if action.mark and not self._news.marked_version(action.pod):
             await self._client.bucket.take()
             verdict = await self.look(action, 0, "nothing is known of its mark")
-            if verdict is not None or not self._marks.version(action.pod):
+            if verdict is not None or not self._news.marked_version(action.pod):
                 return None, verdict
-        return remove_request(action, self._marks.version(action.pod) if action.mark else ""), None
+        return remove_request(action, self._news.marked_version(action.pod) if action.mark else ""), None
 
     async def judge(
         self, action: Sendable, request: Request | None, error: ApiError
@@ -71,7 +107,7 @@ class Verdicts:
             if error.status in refused:
                 return await look_at_job(self._client, self._timeout_seconds, action, request, error)
         if error.status == 409 and isinstance(action, Remove):
-            self._marks.forget(action.pod)  # it is not in this version any more
+            self._news.forget_mark(action.pod)  # it is not in this version any more
         return await self._outcome(action, error), next_request(action, request)
 
     async def _outcome(self, action: Sendable, error: ApiError) -> Verdict | None:
@@ -98,6 +134,30 @@ class Verdicts:
             return None
         return Outcome.REFUSED, message
 
+    def succeeded(self, action: Sendable, body: bytes) -> None:
+        """A write has been answered with ``body``, which says in which version a victim bears its mark."""
+        if isinstance(action, Mark):
+            try:
+                self._news.marked(action.pod, decode(_pod_decoder, body).metadata.resource_version)
+            except msgspec.DecodeError:
+                return  # then the pod is read
+        elif isinstance(action, Unmark | Remove):
+            self._news.forget_mark(action.pod)
+
+    def _still_marked(self, action: Remove, pod: SeenPod) -> Verdict | None:
+        """May the pod, which is the one that is meant, be removed as it is now? None if so.
+
+        The mark may be that of another gang, as two may need the same pod to leave, or what the Eviction API has
+        written over it; one that is taken back is False.
+        """
+        self._news.forget_mark(action.pod)
+        if pod.metadata.deletion_timestamp is not None:
+            return Outcome.OK, ""
+        if not any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions or ()):
+            return Outcome.CONFLICT, UNMARKED
+        self._news.marked(action.pod, pod.metadata.resource_version)
+        return None
+
     async def unanswered(self, action: Sendable) -> Verdict | None:
         """No answer came in time; usually repeating the write tells, but not for an eviction.
 
@@ -112,7 +172,7 @@ class Verdicts:
         path = pod_path(action.pod)
         try:
             body = await self._client.attempt("GET", path, timeout_seconds=self._timeout_seconds)
-            pod = seen_pod(body, f"GET {path}")
+            pod = answer_of(_pod_decoder, body, f"GET {path}")
         except ApiError as failure:
             return (Outcome.GONE, message) if failure.status == 404 else None
         except UnreachableError:
@@ -127,7 +187,7 @@ class Verdicts:
             if pod.spec.node_name or pod.metadata.deletion_timestamp:
                 return Outcome.CONFLICT, message
         if isinstance(action, Remove) and action.mark:
-            return self._marks.judge(action, pod)
+            return self._still_marked(action, pod)
         return None
 
     async def _look_at_volume(self, action: BindVolume | SelectNode, message: str) -> Verdict | None:

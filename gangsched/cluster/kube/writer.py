@@ -13,10 +13,9 @@ import structlog
 
 from gangsched.cluster.kube.bodies import Request, mark_request, report_request, write_request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.foreign import Foreign
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.jobs import Verdict, left_out
-from gangsched.cluster.kube.marks import Marks
+from gangsched.cluster.kube.news import News
 from gangsched.cluster.kube.queue import Item, Lane, Sendable, WriteQueue
 from gangsched.cluster.kube.retry import Backoff, Window
 from gangsched.cluster.kube.tasks import end
@@ -55,8 +54,7 @@ class Writer:
 
     ``answer`` gets one :class:`WriteDone` for every action with an id. ``fence`` is the monotonic time after
     which nothing may be written; ``now`` is the wall clock for condition times. ``controller`` and ``instance``
-    sign Events. ``foreign`` knows what others have bound since a binding was decided: such a one is not sent. ``marks``
-    knows in which versions the marks of victims stand.
+    sign Events. ``news`` knows what the watch has brought since a write was decided.
     """
 
     def __init__(  # noqa: PLR0913
@@ -68,8 +66,7 @@ class Writer:
         fence: Callable[[], float],
         controller: str,
         instance: str,
-        foreign: Foreign | None = None,
-        marks: Marks | None = None,
+        news: News | None = None,
         on_gang_status: Callable[[GangStatus], None] | None = None,
         settings: WriteSettings | None = None,
         observe: Observe = ignore,
@@ -78,7 +75,7 @@ class Writer:
         self._answer = answer
         self._now = now
         self._fence = fence
-        self._foreign = foreign or Foreign()
+        self._news = news or News()
         self._controller = controller
         self._instance = instance
         self._on_gang_status = on_gang_status
@@ -96,8 +93,7 @@ class Writer:
         self._sending: set[asyncio.Task[None]] = set()
         self._answers: list[Event] = []
         self._reported_drops: dict[str, int] = {}
-        self._marks = marks if marks is not None else Marks()
-        self._verdicts = Verdicts(client, self._marks, self._settings.timeout_seconds)
+        self._verdicts = Verdicts(client, self._news, self._settings.timeout_seconds)
 
     # ----------------------------------------------------------------------------------------------------- intake
 
@@ -208,7 +204,7 @@ class Writer:
     def _answered(self, item: Item, outcome: Outcome, message: str) -> None:
         action = item.action
         if isinstance(action, Bind) and outcome not in (Outcome.OK, Outcome.TRANSIENT):
-            self._foreign.failed(action)
+            self._news.failed(action)
         kind = type(action).__name__
         self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
         if not isinstance(action, SetCondition | Report):
@@ -260,7 +256,7 @@ class Writer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await item.unwanted.wait()
-            if not self._news(item):
+            if not self._objection(item):
                 await self._client.bucket.take()
         return no
 
@@ -284,11 +280,11 @@ class Writer:
             if too_many or not error.transient:  # this attempt has had no effect
                 item.unsure = unsure
                 if isinstance(action, Bind) and not unsure:
-                    self._foreign.failed(action)
+                    self._news.failed(action)
             raise
         finally:
             self._window.answered(time.monotonic() - began, too_many=too_many)
-        self._marks.written(action, body)
+        self._verdicts.succeeded(action, body)
         return Outcome.OK, left_out(action, request)
 
     async def _attempt(self, request: Request, item: Item | None = None) -> bytes:
@@ -307,18 +303,18 @@ class Writer:
 
     # -- may it still be sent? -----------------------------------------------------------------------------
 
-    def _news(self, item: Item) -> str:
+    def _objection(self, item: Item) -> str:
         """Why a write is not wanted any more, or rests on what is not so any more, in words; else empty."""
         if item.unwanted.is_set():
             return UNWANTED
-        return self._foreign.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
+        return self._news.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
 
     def _not_to_be_sent(self, item: Item) -> Verdict | None:
         """What is said of a write that is not to be sent (again) by now. One that was may have taken effect."""
         if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
             return Outcome.TRANSIENT, NOT_LEADING
-        news = self._news(item)
-        return (Outcome.TRANSIENT if item.unsure else Outcome.OUTDATED, news) if news else None
+        why = self._objection(item)
+        return (Outcome.TRANSIENT if item.unsure else Outcome.OUTDATED, why) if why else None
 
     def _may_leave_until(self, item: Item, end: float) -> float:
         """The fence, or the attempt's ``end`` if that is earlier, asked as the bytes of a write are about to leave:
@@ -328,11 +324,11 @@ class Writer:
         until = min(end, self._fence())
         if time.monotonic() >= until:
             return until
-        if self._news(item):
+        if self._objection(item):
             return -math.inf
         item.unsure = True
         if isinstance(item.action, Bind):
-            self._foreign.leaves(item.action)
+            self._news.leaves(item.action)
         return until
 
     async def _restore_mark(self, action: Remove) -> None:

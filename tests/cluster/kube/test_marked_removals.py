@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
-from gangsched.cluster.kube.marks import UNMARKED, Marks, seen_pod
+from gangsched.cluster.kube.client import Client as KubeClient
+from gangsched.cluster.kube.news import MOST, News
+from gangsched.cluster.kube.verdicts import UNMARKED, SeenPod, Verdicts
 from gangsched.core.actions import Bind, Mark, PodRef, Remove, Spare, Unmark
 from gangsched.core.events import BudgetChanged, Outcome, PodChanged, PodGone, WriteDone
 from gangsched.model.records import Condition
@@ -166,7 +169,7 @@ async def test_a_removal_that_is_recalled_while_its_pod_is_read_is_not_sent(
 ) -> None:
     """The mark stands, but nobody wants the pod to leave by then."""
     reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
-    reader.cluster._marks.forget(pod)
+    reader.cluster._news.forget_mark(pod)
     reading = proxy.fail(Fault(path="/pods/a$", method="GET", delay_seconds=0.5))
     reader.cluster.submit([Remove(3, pod, evict, TEXT)])
     await wait_until(lambda: reading.hits == 1)
@@ -182,22 +185,33 @@ def seen(status: str, **metadata: Any) -> bytes:
     return json.dumps({"metadata": {"uid": "u", **metadata}, "status": {"conditions": [condition]}}).encode()
 
 
+def read(body: bytes) -> SeenPod:
+    """The pod as an answer has it."""
+    return msgspec.json.decode(body, type=SeenPod)
+
+
+def books(most: int = MOST) -> tuple[News, Verdicts]:
+    """What is known of marks, and who writes it down."""
+    news = News(most)
+    return news, Verdicts(cast("KubeClient", None), news, 1.0)
+
+
 def test_what_is_known_of_a_mark_ends_with_it() -> None:
     """Nothing is kept of pods that are removed, or whose mark is taken back."""
-    marks, pod = Marks(), PodRef("ns", "a", "u")
+    (news, verdicts), pod = books(), PodRef("ns", "a", "u")
     for over in (Unmark(2, pod, "stays"), Remove(3, pod, mark=TEXT)):
-        marks.written(Mark(1, pod, TEXT), seen("True", resourceVersion="7"))
-        assert marks.version(pod) == "7"
-        marks.written(over, b"{}")
-        assert (marks.version(pod), len(marks)) == ("", 0)
+        verdicts.succeeded(Mark(1, pod, TEXT), seen("True", resourceVersion="7"))
+        assert news.marked_version(pod) == "7"
+        verdicts.succeeded(over, b"{}")
+        assert (news.marked_version(pod), len(news._marked)) == ("", 0)
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b'{"metadata": 3}', b"{}"])
 def test_an_answer_without_a_version_is_no_version(answer: bytes) -> None:
     """The mark has been written all the same: the pod is read when it is to be removed."""
-    marks, pod = Marks(), PodRef("ns", "a", "u")
-    marks.written(Mark(1, pod, TEXT), answer)
-    assert marks.version(pod) == ""
+    (news, verdicts), pod = books(), PodRef("ns", "a", "u")
+    verdicts.succeeded(Mark(1, pod, TEXT), answer)
+    assert news.marked_version(pod) == ""
 
 
 def shown(version: str, status: str = "True", **fields: Any) -> PodChanged:
@@ -209,16 +223,16 @@ def shown(version: str, status: str = "True", **fields: Any) -> PodChanged:
 
 def test_what_the_watch_shows_of_a_mark() -> None:
     """The newest version counts, in whatever order it is heard of."""
-    marks, victim = Marks(), PodRef("ns", "a", "u")
-    marks.delivered([shown("5", "False"), shown("6")])
-    assert marks.version(victim) == "6"
-    marks.written(Mark(1, victim, TEXT), seen("True", resourceVersion="9"))
-    marks.delivered([shown("8", "False"), shown("9")])
-    assert marks.version(victim) == "9"
-    marks.delivered([shown("10")])
-    assert marks.version(victim) == "10"
-    marks.delivered([shown("11", "False")])
-    assert (marks.version(victim), len(marks)) == ("", 0)
+    (news, verdicts), victim = books(), PodRef("ns", "a", "u")
+    news.delivered([shown("5", "False"), shown("6")])
+    assert news.marked_version(victim) == "6"
+    verdicts.succeeded(Mark(1, victim, TEXT), seen("True", resourceVersion="9"))
+    news.delivered([shown("8", "False"), shown("9")])
+    assert news.marked_version(victim) == "9"
+    news.delivered([shown("10")])
+    assert news.marked_version(victim) == "10"
+    news.delivered([shown("11", "False")])
+    assert (news.marked_version(victim), len(news._marked)) == ("", 0)
 
 
 @pytest.mark.parametrize(
@@ -226,35 +240,35 @@ def test_what_the_watch_shows_of_a_mark() -> None:
 )
 def test_nothing_is_known_of_a_pod_that_leaves(last: PodChanged | PodGone) -> None:
     """What is kept is bounded by the pods that are there."""
-    marks = Marks()
-    marks.delivered([shown("6"), last])
-    assert len(marks) == 0
+    news, _ = books()
+    news.delivered([shown("6"), last])
+    assert len(news._marked) == 0
 
 
 def test_so_many_marks_are_known_at_most() -> None:
     """The oldest is forgotten; its pod is read."""
-    marks = Marks(2)
+    news, verdicts = books(2)
     pods = [PodRef("ns", name, name) for name in "abc"]
     for each in pods:
-        marks.written(Mark(1, each, TEXT), seen("True", resourceVersion="7"))
-    assert [marks.version(each) for each in pods] == ["", "7", "7"]
+        verdicts.succeeded(Mark(1, each, TEXT), seen("True", resourceVersion="7"))
+    assert [news.marked_version(each) for each in pods] == ["", "7", "7"]
 
 
 def test_an_answer_that_is_nested_deeply_has_a_version() -> None:
     """Whatever users have written into a pod, it comes back with the answer."""
-    marks, victim = Marks(), PodRef("ns", "a", "u")
+    (news, verdicts), victim = books(), PodRef("ns", "a", "u")
     deep = b'{"metadata": {"managedFields": ' + b'{"f:x": ' * 5000 + b"1" + b"}" * 5000 + b', "resourceVersion": "7"}}'
-    marks.written(Mark(1, victim, TEXT), deep)
-    assert marks.version(victim) == "7"
+    verdicts.succeeded(Mark(1, victim, TEXT), deep)
+    assert news.marked_version(victim) == "7"
 
 
 def test_what_a_pod_says_of_its_mark() -> None:
     """It may leave while its mark is True, in that version; it is leaving already; or it stays."""
-    marks, pod = Marks(), PodRef("ns", "a", "u")
+    (news, verdicts), pod = books(), PodRef("ns", "a", "u")
     removal = Remove(1, pod, mark=TEXT)
-    assert marks.judge(removal, seen_pod(seen("True", resourceVersion="8"), "GET")) is None
-    assert marks.version(pod) == "8"
-    assert marks.judge(removal, seen_pod(seen("False", resourceVersion="9"), "GET")) == (Outcome.CONFLICT, UNMARKED)
-    assert marks.version(pod) == ""
-    leaving = seen_pod(seen("False", deletionTimestamp="2026-01-01T00:00:00Z"), "GET")
-    assert marks.judge(removal, leaving) == (Outcome.OK, "")
+    assert verdicts._still_marked(removal, read(seen("True", resourceVersion="8"))) is None
+    assert news.marked_version(pod) == "8"
+    assert verdicts._still_marked(removal, read(seen("False", resourceVersion="9"))) == (Outcome.CONFLICT, UNMARKED)
+    assert news.marked_version(pod) == ""
+    leaving = read(seen("False", deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert verdicts._still_marked(removal, leaving) == (Outcome.OK, "")
