@@ -109,7 +109,6 @@ _BODIES = "gangsched/cluster/kube/bodies.py"
 _INBOX = "gangsched/cluster/kube/inbox.py"
 _LEASE = "gangsched/cluster/kube/lease.py"
 _POOL = "gangsched/http/pool.py"
-_PROXIED = "gangsched/cluster/kube/proxied.py"
 _QUEUE = "gangsched/cluster/kube/queue.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _FOLLOWING = "gangsched/core/lifecycle/following.py"
@@ -180,12 +179,7 @@ MUTANTS = (
     Mutant(
         "no fence: a body is sent however late it is",
         ((_POOL, "if left <= 0:", "if left is None:"),),
-        ("tests/cluster/kube/test_pool.py::test_nothing_is_sent_behind_the_fence",),
-    ),
-    Mutant(
-        "no fence: a body is sent through a proxy however late it is",
-        ((_PROXIED, "if time.monotonic() >= self._end():", "if time.monotonic() < 0:"),),
-        ("tests/cluster/kube/test_fence.py::test_a_body_is_not_sent_after_its_deadline",),
+        ("tests/http/test_pool.py::test_nothing_is_sent_behind_the_fence",),
     ),
     Mutant(
         "a binding leaves although another's has become known",
