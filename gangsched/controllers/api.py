@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from gangsched.cluster.kube.client import ApiError, Client, answer_of, segment
-from gangsched.cluster.kube.depth import bounded
 from gangsched.cluster.kube.discovery import KUEUE_RUNS
+from gangsched.cluster.kube.json_limits import bounded
 from gangsched.model import jobsets
 from gangsched.model.dialects import koordinator, upstream
 from gangsched.model.queues import GROUP, VERSIONS

@@ -2,7 +2,7 @@
 
 The fast path decodes a whole page or frame into the structs of :mod:`gangsched.model.wire`. Only when that
 fails is the input taken apart, so that one object nobody can read does not hide all others. Values that are nested too
-deep for a decoder are left out of an object, the object is not (:mod:`gangsched.cluster.kube.depth`).
+deep for a decoder are left out of an object, the object is not (:mod:`gangsched.cluster.kube.json_limits`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from gangsched.cluster.kube.client import ApiError, Status
-from gangsched.cluster.kube.depth import bounded, decode
+from gangsched.cluster.kube.json_limits import bounded, decode
 from gangsched.model import wire
 
 T = TypeVar("T")

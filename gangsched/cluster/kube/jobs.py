@@ -9,7 +9,7 @@ import structlog
 
 from gangsched.cluster.kube.bodies import Request, job_path, job_request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
-from gangsched.cluster.kube.depth import bounded
+from gangsched.cluster.kube.json_limits import bounded
 from gangsched.core.actions import Action, JobRef, ResumeJob, SuspendJob
 from gangsched.core.events import Outcome
 from gangsched.model import wire, wire_jobsets

@@ -13,8 +13,8 @@ from gangsched.cluster.kube.bodies import (
     volume_path,
 )
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
-from gangsched.cluster.kube.depth import decode
 from gangsched.cluster.kube.jobs import Verdict, look_at_job, read_job, writes_templates
+from gangsched.cluster.kube.json_limits import decode
 from gangsched.cluster.kube.news import News
 from gangsched.cluster.kube.queue import Sendable
 from gangsched.core.actions import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.kube.depth import MAX_DEPTH, bounded, decode
+from gangsched.cluster.kube.json_limits import MAX_DEPTH, bounded, decode
 from tests.cluster.kube.deep import deep
 
 anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Any)
