@@ -25,7 +25,7 @@ import structlog
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
 from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.json_limits import bounded
-from gangsched.cluster.kube.seldom import Seldom
+from gangsched.cluster.kube.log_throttle import Seldom
 from gangsched.model.times import render_micro_time
 
 _log = structlog.get_logger(__name__)

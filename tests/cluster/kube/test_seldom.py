@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangsched.cluster.kube.seldom import Seldom
+from gangsched.cluster.kube.log_throttle import Seldom
 
 
 def test_intervals_grow_to_a_limit() -> None:
