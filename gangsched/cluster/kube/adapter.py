@@ -25,7 +25,7 @@ from gangsched.cluster.kube.inbox import Inbox, SteadyClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
 from gangsched.cluster.kube.news import News
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.cluster.kube.stamps import Stamps
+from gangsched.cluster.kube.server_clock import Stamps
 from gangsched.cluster.kube.tasks import end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.cluster.kube.stamps import CHECKED_SECONDS, Stamps
+from gangsched.cluster.kube.server_clock import CHECKED_SECONDS, Stamps
 from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
 
 
