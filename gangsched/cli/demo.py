@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 
 from gangsched.cli import errors
-from gangsched.cli.simulate import Simulation, pods_of, simulate, summary_of
+from gangsched.cli.simulation import Simulation, pods_of, simulate, summary_of
 from gangsched.cli.story import WIDTH, Pause, Teller
 from gangsched.cluster.manifests import load
 from gangsched.core.options import Options

@@ -8,10 +8,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
+from gangsched.cli.simulation import amount, number, quantity, scarcest
 from gangsched.cluster.manifests.errors import one_line
 from gangsched.cluster.sim.history import History
 from gangsched.cluster.sim.replay import Moment
-from gangsched.model.records import SINGLE, GangId, Node, Pod
+from gangsched.model.records import GangId, Node, Pod
 
 MAX_NODES = 16
 
@@ -95,52 +96,6 @@ def _segment(name: str, cells: int, fill: str) -> str:
     if cell_len(label) + 2 > cells:
         label = f"{fill} {name} " if cell_len(name) + 4 <= cells else ""
     return label + fill * (cells - cell_len(label))
-
-
-def scarcest(history: History) -> str:
-    """The resource of which pods ask for the largest share of all nodes; ``cpu`` when they ask for none."""
-    room: dict[str, int] = {}
-    asked: dict[str, int] = {}
-    seen: set[str] = set()
-    for entry in history:
-        record = entry.record
-        new = isinstance(record, Node | Pod) and (entry.kind + entry.object + entry.uid) not in seen
-        if not new:
-            continue
-        seen.add(entry.kind + entry.object + entry.uid)
-        if isinstance(record, Node):
-            for resource, units in record.allocatable:
-                room[resource] = room.get(resource, 0) + units
-        elif isinstance(record, Pod):
-            for resource, units in record.shape.requests:
-                asked[resource] = asked.get(resource, 0) + units
-    shares = [(asked[r] / room[r], r) for r in sorted(asked) if room.get(r)]
-    return max(shares, key=lambda s: s[0])[1] if shares else "cpu"
-
-
-def amount(pod: Pod, resource: str) -> int:
-    """What the pod takes of a resource, in base units."""
-    return dict(pod.shape.requests).get(resource, 0)
-
-
-def quantity(resource: str, units: int) -> str:
-    """``3 CPU``, ``16 Gi memory``, ``2 nvidia.com/gpu``."""
-    name = {"cpu": "CPU"}.get(resource, resource)
-    return f"{number(resource, units)} {name}"
-
-
-def number(resource: str, units: int) -> str:
-    """The amount without the name of its resource."""
-    if resource == "cpu":
-        return f"{units / 1000:g}"
-    if resource == "memory" or resource.startswith(("hugepages-", "ephemeral-storage")):
-        return f"{units / 2**30:.3g} Gi"
-    return str(units)
-
-
-def group_name(pod: Pod) -> str:
-    """The gang's name, or the pod's for a pod without one."""
-    return pod.name if pod.gang.family == SINGLE else pod.gang.name
 
 
 def _natural(name: str) -> tuple[tuple[int, int | str], ...]:

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from gangsched.cli.picture import MAX_NODES, Glyphs, Painter
 from gangsched.cli.render_plan import headline, make_console, most_rows, printed
-from gangsched.cli.simulate import Simulation, pods_of, summary_of
-from gangsched.cli.story import clock
+from gangsched.cli.simulation import Simulation, clock, pods_of, summary_of
 from gangsched.cluster.manifests.errors import one_line
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.drained import drained_queue

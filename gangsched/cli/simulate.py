@@ -8,31 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from gangsched.cli import errors, plan
-from gangsched.cluster.manifests import ErrorRecord, InputError, Loaded, Warned, load
-from gangsched.cluster.sim import SimCluster, World
-from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.arrival import GroupKey, InvalidHintError, arrivals, duration_seconds
-from gangsched.cluster.sim.drained import drained_by, drained_queue
-from gangsched.cluster.sim.faults import Faults, SeededFaults
-from gangsched.cluster.sim.history import DECIDE, SCHEDULER, Cause, History
-from gangsched.cluster.sim.invariants import preemptor_of, violations
-from gangsched.core.actions import Action
-from gangsched.core.decision import Decision, Preempt
-from gangsched.core.events import Event, PodChanged
+from gangsched.cli import errors, plan, timeline_page
+from gangsched.cli.simulation import Simulation, document, simulate
+from gangsched.cluster.manifests import InputError, Loaded, load
+from gangsched.cluster.sim.arrival import InvalidHintError, duration_seconds
+from gangsched.cluster.sim.faults import SeededFaults
 from gangsched.core.options import Options
-from gangsched.core.scheduler import Scheduler
-from gangsched.model import dialects
-from gangsched.model.records import SINGLE, Gang, GangId, Labels, Pod
-from gangsched.runtime.loop import Core, Observer, run_loop
 
-API_VERSION = "gangsched.dev/simulate/v1"
 DEFAULT_UNTIL = "10m"
 FILE_ORDER = "file-order"
 
@@ -79,9 +63,7 @@ def run(args: argparse.Namespace) -> int:
         case "json":
             _print_json(document(simulation, loaded.warnings, None))
         case "html":
-            from gangsched.cli.timeline_page import page  # noqa: PLC0415 - only for this format
-
-            sys.stdout.write(page(simulation, loaded.warnings))
+            sys.stdout.write(timeline_page.page(simulation, loaded.warnings))
         case _:
             from gangsched.cli.render_simulation import render  # noqa: PLC0415 - rich takes longer than the run
 
@@ -117,230 +99,3 @@ def _until(raw: str) -> float:
 
 def _print_json(value: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
-
-
-# ----------------------------------------------------------------------------------------------------------- the run
-
-
-class Simulation(msgspec.Struct, frozen=True):
-    """A finished run: the cluster as it is at the end, with its history, and the decisions that changed something.
-
-    ``decisions`` are (entry number in the history, decision), without repetitions of the same answer.
-    """
-
-    world: World
-    options: Options
-    decisions: list[tuple[int, Decision]]
-    until_seconds: float
-    quiet: bool
-
-    @property
-    def history(self) -> History:
-        """All that happened."""
-        return self.world.history
-
-
-class _DecisionLog(Observer):
-    """Puts decisions into the history, a repeated one only once."""
-
-    def __init__(self, history: History) -> None:
-        self.decisions: list[tuple[int, Decision]] = []
-        self._history = history
-        self._last: dict[GangId, Decision] = {}
-
-    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
-        for decision in decisions:
-            settled = msgspec.structs.replace(decision, steps=0) if isinstance(decision, Preempt) else decision
-            if self._last.get(decision.gang) != settled:
-                self._last[decision.gang] = settled
-                self.decisions.append((len(self._history), decision))
-                cause = Cause(SCHEDULER, DECIDE, decision_detail(decision))
-                self._history.add(cause, decision.kind, decision.gang.key, changed=False)
-
-
-def decision_detail(decision: Decision) -> dict[str, Any]:
-    """What the timeline says of a decision; ``gangsched plan`` has all of it."""
-    detail: dict[str, Any] = {"outcome": decision.outcome}
-    if decision.placements:
-        detail["placements"] = {p.key: p.node for p in decision.placements}
-    if decision.victims:
-        detail["victims"] = [v.key for v in decision.victims]
-    if decision.message:
-        detail["message"] = decision.message
-    return detail
-
-
-def simulate(
-    events: Sequence[Event],
-    options: Options,
-    *,
-    until_seconds: float = 600.0,
-    start: float = 0.0,
-    file_order: bool = False,
-    group_hints: Mapping[GroupKey, Labels] | None = None,
-    faults: Faults | None = None,
-    core: Core | None = None,
-) -> Simulation:
-    """Run a scheduler (``core``, by default a new one with ``options``) in a cluster made of ``events``.
-
-    ``start`` is the moment at which the virtual clock begins, in seconds since the epoch. Raises
-    :class:`InvalidHintError` for annotations of the simulation that are no durations.
-    """
-    begins = max([start, *(_deletion_asked(e.pod) for e in events if isinstance(e, PodChanged))])
-    world = World(arrivals(events, group_hints, file_order=file_order), start=begins, faults=faults)
-    cluster = SimCluster(world, until_seconds=until_seconds)
-    seen = _DecisionLog(world.history)
-    run_loop(core or Scheduler(options), cluster, seen)
-    cluster.close()
-    return Simulation(world, options, seen.decisions, until_seconds, cluster.quiet)
-
-
-def _deletion_asked(pod: Pod) -> float:
-    """A pod that is terminating in the input was deleted before the simulation begins."""
-    return 0.0 if pod.deleting_since is None else pod.deleting_since - pod.grace_seconds
-
-
-# ---------------------------------------------------------------------------------------------------------- the answer
-
-
-def document(simulation: Simulation | None, warnings: list[Warned], error: ErrorRecord | None = None) -> dict[str, Any]:
-    """The whole answer of the contract."""
-    return {
-        "apiVersion": API_VERSION,
-        "events": [] if simulation is None else events_of(simulation),
-        "pods": {} if simulation is None else pods_of(simulation),
-        "summary": {} if simulation is None else summary_of(simulation),
-        "warnings": warnings,
-        "error": error,
-    }
-
-
-def events_of(simulation: Simulation) -> list[dict[str, Any]]:
-    """The history without what was there from the start, and without writes that found all as it should be."""
-    told = (e for e in simulation.history if e.verb != log.EXISTS)
-    return [e.as_json() for e in told if e.changed or e.outcome != log.OK or e.verb == DECIDE]
-
-
-def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:  # noqa: C901
-    """What became of each pod, by ``namespace/name``; times are seconds from the start, None = it did not happen.
-    ``drainedBy`` is there only for pods that a stopped queue made leave.
-    """
-    out: dict[str, dict[str, Any]] = {}
-    for entry in simulation.history:
-        if entry.kind != "Pod" or not entry.changed or entry.verb == log.EVENT:
-            continue
-        at = round(entry.at_seconds, 3)
-        pod = entry.record
-        if pod is None:
-            if entry.object in out:
-                out[entry.object].update(phase="Deleted", endedAt=at)
-            continue
-        known = out.get(pod.key)
-        if known is None or entry.verb == log.CREATE:
-            known = out[pod.key] = _new_pod(pod, at)
-        if pod.node and known["boundAt"] is None:
-            known["boundAt"] = at
-        if pod.phase == "Running" and known["startedAt"] is None:
-            known["startedAt"] = at
-        if pod.finished and known["endedAt"] is None:
-            known["endedAt"] = at
-        if pod.disruption is not None:
-            marked = pod.disruption.status == "True"
-            known["preemptedBy"] = (preemptor_of(pod.disruption.message) or None) if marked else None
-            queue = drained_queue(pod.disruption.message) if marked else None
-            known.pop("drainedBy", None)
-            if queue is not None:
-                known["drainedBy"] = " ".join(queue)
-        known.update(phase=pod.phase, node=pod.node or None, nominatedNode=pod.nominated_node or None)
-        known["terminating"] = pod.deleting_since is not None
-        waits = pod.scheduled_condition is not None and not pod.node
-        known["message"] = pod.scheduled_condition.message if waits and pod.scheduled_condition else None
-    for known in out.values():
-        if known["phase"] == "Deleted":
-            known.update(terminating=False, message=None)
-    return dict(sorted(out.items()))
-
-
-def _new_pod(pod: Pod, at: float) -> dict[str, Any]:
-    return {
-        "phase": pod.phase,
-        "node": None,
-        "nominatedNode": None,
-        "terminating": False,
-        "gang": None if pod.gang.family == SINGLE else pod.gang.key,
-        "priority": pod.priority,
-        "arrivedAt": at,
-        "boundAt": None,
-        "startedAt": None,
-        "endedAt": None,
-        "preemptedBy": None,
-        "message": None,
-    }
-
-
-def summary_of(simulation: Simulation) -> dict[str, Any]:
-    """Counts, the gangs, and what the run may never show (``violations``, empty if all is well).
-
-    ``seconds`` is when the last thing happened; ``ended`` is ``quiet`` when nothing more could happen, else
-    ``until``.
-    """
-    pods = pods_of(simulation)
-    history = simulation.history
-    removed = [e for e in history.of(log.DELETE, log.EVICT, actor=SCHEDULER) if e.changed and drained_by(e) is None]
-    removed += [e for e in history.of(log.DELETE, log.GONE, actor=log.JOB_CONTROLLER) if _for_others(e.object, pods)]
-    told = [e.at_seconds for e in history if e.changed]
-    drained = sum("drainedBy" in p and (p["terminating"] or p["phase"] == "Deleted") for p in pods.values())
-    return {
-        "seconds": round(max(told, default=0.0), 3),
-        "ended": "quiet" if simulation.quiet else "until",
-        "until": simulation.until_seconds,
-        "pods": dict(sorted(Counter(p["phase"] for p in pods.values()).items())),
-        "gangs": _gangs(simulation),
-        "decisions": len(simulation.decisions),
-        "binds": sum(e.changed for e in history.of(log.BIND, actor=SCHEDULER)),
-        "preempted": len({e.uid for e in removed}),
-        **({"drained": drained} if drained else {}),
-        "violations": violations(history),
-    }
-
-
-def _for_others(key: str, pods: dict[str, dict[str, Any]]) -> bool:
-    """Did the pod leave with its Job, to make room?"""
-    return key in pods and pods[key]["preemptedBy"] is not None
-
-
-def _gangs(simulation: Simulation) -> dict[str, dict[str, Any]]:
-    """Gangs of more than one pod: how many members there are and run, and how long the gang waited to start."""
-    members: dict[GangId, dict[str, Pod]] = {}
-    arrived: dict[GangId, float] = {}
-    bound_at: dict[GangId, list[float]] = {}
-    bound: set[str] = set()
-    objects: dict[tuple[str, str, str], Gang] = {}
-    for entry in simulation.history:
-        record = entry.record
-        if isinstance(record, Gang):
-            objects[record.family, record.namespace, record.name] = record
-        if not isinstance(record, Pod) or record.gang.family == SINGLE:
-            continue
-        members.setdefault(record.gang, {})[record.uid] = record
-        arrived.setdefault(record.gang, entry.at_seconds)
-        if record.node and record.uid not in bound:
-            bound.add(record.uid)
-            bound_at.setdefault(record.gang, []).append(entry.at_seconds)
-    alive = {p.uid: p for p in simulation.world.store.pods.values()}
-    out = {}
-    for gang, pods in sorted(members.items()):
-        described = objects.get((gang.family, gang.namespace, gang.name)) or next(
-            filter(None, map(dialects.gang_from_member, pods.values())), None
-        )
-        minimum = described.min_member if described else 1
-        times = bound_at.get(gang, [])
-        started = times[minimum - 1] if len(times) >= minimum else None
-        out[gang.key] = {
-            "kind": described.kind if described else "PodGroup",
-            "minMember": minimum,
-            "members": len(pods),
-            "bound": sum(u in alive and alive[u].bound and alive[u].live for u in pods),
-            "waitedSeconds": None if started is None else round(started - arrived[gang], 3),
-        }
-    return out

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from gangsched.cli.picture import Glyphs, Painter, amount, group_name, quantity
-from gangsched.cli.simulate import Simulation
+from gangsched.cli.picture import Glyphs, Painter
+from gangsched.cli.simulation import Simulation, amount, clock, group_name, quantity
 from gangsched.cluster.manifests.errors import one_line
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry
@@ -241,12 +241,6 @@ class Teller:
         self._console.print(Text(f"  {caption}", style="italic dim"))
         self._console.print(Padding(table, (0, 0, 0, 2), expand=False))
         self._console.print()
-
-
-def clock(seconds: float) -> str:
-    """``0:05.010``: minutes, seconds and milliseconds of virtual time."""
-    minutes, rest = divmod(round(seconds * 1000), 60_000)
-    return f"{minutes}:{rest // 1000:02d}.{rest % 1000:03d}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -7,9 +7,7 @@ from html import escape
 
 import msgspec
 
-from gangsched.cli.picture import amount, quantity, scarcest
-from gangsched.cli.simulate import Simulation, events_of, summary_of
-from gangsched.cli.story import clock
+from gangsched.cli.simulation import Simulation, amount, clock, events_of, quantity, scarcest, summary_of
 from gangsched.cluster.manifests.errors import Warned
 from gangsched.cluster.sim import history as log
 from gangsched.model.records import SINGLE, GangId, Node, Pod

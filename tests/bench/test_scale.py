@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from gangsched.cli.simulate import simulate
+from gangsched.cli.simulation import simulate
 from gangsched.cluster.manifests import load
 from gangsched.core.events import GangChanged, NodeChanged, PodChanged
 from tests.bench import cluster_file, scale

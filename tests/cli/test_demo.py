@@ -11,7 +11,7 @@ from rich.console import Console
 
 from gangsched.cli import demo
 from gangsched.cli.main import main
-from gangsched.cli.simulate import summary_of
+from gangsched.cli.simulation import summary_of
 
 NAMES = [story.name for story in demo.STORIES]
 

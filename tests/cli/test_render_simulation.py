@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gangsched.cli.render_simulation import render
-from gangsched.cli.simulate import simulate
+from gangsched.cli.simulation import simulate
 from gangsched.core.options import Options
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, event

@@ -14,7 +14,7 @@ import pytest
 
 from gangsched.cli.main import main
 from gangsched.cli.schemas import read_schema
-from gangsched.cli.simulate import simulate, summary_of
+from gangsched.cli.simulation import simulate, summary_of
 from gangsched.core.options import Options
 from tests.cluster.sim.objects import event, gang, node, pod
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.cli.simulate import pods_of, simulate
+from gangsched.cli.simulation import pods_of, simulate
 from gangsched.core.options import Options
 from gangsched.model.records import Gang, Node, Pod
 from tests.cluster.sim.objects import event, gang, node, pod

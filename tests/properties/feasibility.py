@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import combinations
 
-from gangsched.cli.simulate import Simulation
+from gangsched.cli.simulation import Simulation
 from gangsched.cluster.sim.history import WITHDRAW
 from gangsched.cluster.sim.replay import Moment
 from gangsched.core.decision import BIND, PREEMPT, WAIT, Decision, Placement

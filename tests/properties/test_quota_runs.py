@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.cli.simulate import Simulation, simulate, summary_of
+from gangsched.cli.simulation import Simulation, simulate, summary_of
 from gangsched.cluster.manifests import load
 from gangsched.cluster.sim import history as log
 from gangsched.core.options import Options

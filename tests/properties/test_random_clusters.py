@@ -10,7 +10,7 @@ import sys
 import msgspec
 import pytest
 
-from gangsched.cli.simulate import Simulation, document, simulate
+from gangsched.cli.simulation import Simulation, document, simulate
 from gangsched.cluster.sim.invariants import violations
 from gangsched.cluster.sim.replay import moment
 from gangsched.core.decision import PREEMPT, Decision, UnitRef, Victim

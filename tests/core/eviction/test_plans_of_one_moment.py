@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.cli.simulate import simulate
+from gangsched.cli.simulation import simulate
 from gangsched.cluster.sim.invariants import violations
 from gangsched.cluster.sim.replay import moment
 from gangsched.core.actions import Mark, Remove
