@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gangsched.cluster.manifests.errors import ErrorRecord, Warned
@@ -65,6 +67,29 @@ def complain_of(error: BaseException) -> None:
     if lines is None:
         raise error
     complain(lines)
+
+
+def refuse(error: BaseException, args: argparse.Namespace, document: Callable[[ErrorRecord], Mapping[str, Any]]) -> int:
+    """Say what the user has to mend, on stderr and in the document of the contract if one is asked for; the exit code.
+
+    Raises the error again when it is not the user's.
+    """
+    complain_of(error)
+    if args.output in {"json", "yaml"}:
+        file = "" if isinstance(error, UsageError) else args.config or ""
+        print_document(args.output, document(record(error, file)))
+    return BAD_INPUT
+
+
+def print_document(form: str, document: Mapping[str, Any]) -> None:
+    """Print the answer of a contract, as ``json`` or ``yaml``."""
+    if form == "json":
+        text = json.dumps(document, indent=2) + "\n"
+    else:
+        import yaml  # noqa: PLC0415 - only for this form
+
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    sys.stdout.write(text)
 
 
 def _configuration_errors() -> type[Exception] | tuple[()]:

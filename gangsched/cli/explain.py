@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import Any
 
 from gangsched.cli import errors
 from gangsched.cli.explaining import Explanation, explain
-from gangsched.cli.live import add_cluster_arguments, read_cluster, refuse_both
+from gangsched.cli.inputs import add_cluster_arguments, add_decision_arguments, moment_of, read_either
 from gangsched.cli.names import add_namespace_argument, name_of, named
-from gangsched.cli.plan import add_decision_arguments, document, entry, moment_of, read_options
+from gangsched.cli.plan import document, entry
 from gangsched.cli.what_if import State
-from gangsched.cluster.manifests import load
 from gangsched.cluster.manifests.errors import Warned
 
 
@@ -26,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a gang, a pod, or what owns pods: hp-worker-1, job/train; NAMESPACE/NAME is understood too",
     )
     add_namespace_argument(parser)
-    add_decision_arguments(parser, required=False)
+    add_decision_arguments(parser)
     add_cluster_arguments(parser)
     parser.epilog = (
         "With -f the manifests are decided as 'gangsched plan' decides them. Without, the cluster is read once and the"
@@ -39,18 +36,16 @@ def run(args: argparse.Namespace) -> int:
     """Print the explanation; 2 when there is nothing of that name or some input was not understood."""
     try:
         namespace, kind, name = _asked(args)
-        state, warnings, usual = _from_manifests(args) if args.sources else _from_cluster(args)
-        found = explain(state, namespace or usual or "default", name, kind)
+        now, read = moment_of(args), read_either(args)
+        state = State(read.events, read.options, read.now if now is None else now)
+        found = explain(state, namespace or read.namespace or "default", name, kind)
     except (ValueError, OSError) as error:
-        errors.complain_of(error)
-        if args.output == "json":
-            _print_json(document([], [], errors.record(error, "")))
-        return errors.BAD_INPUT
+        return errors.refuse(error, args, lambda record: document([], [], record))
     if args.output == "json":
-        _print_json(_document(state, found, warnings))
+        errors.print_document("json", _document(state, found, read.warnings))
         return errors.OK
     _print(state, found)
-    errors.warn(warnings)
+    errors.warn(read.warnings)
     return errors.OK
 
 
@@ -60,24 +55,6 @@ def _asked(args: argparse.Namespace) -> tuple[str, str, str]:
     if name is None:
         raise errors.UsageError("which gang or pod? Give its name: gangsched explain NAME")
     return named(name, args.namespace)
-
-
-def _from_manifests(args: argparse.Namespace) -> tuple[State, list[Warned], str]:
-    refuse_both(args)
-    options = read_options(args)
-    now = moment_of(args)
-    loaded = load(args.sources)
-    return State(loaded.events, options, loaded.now if now is None else now), loaded.warnings, ""
-
-
-def _from_cluster(args: argparse.Namespace) -> tuple[State, list[Warned], str]:
-    now = moment_of(args)
-    events, options, read_at, namespace = read_cluster(args)
-    return State(events, options, read_at if now is None else now), [], namespace
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 def _document(state: State, found: Explanation, warnings: list[Warned]) -> dict[str, Any]:

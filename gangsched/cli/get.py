@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +11,10 @@ from typing import Any
 
 from gangsched.cli import errors
 from gangsched.cli.gangs import Row, rows
-from gangsched.cli.live import add_cluster_arguments, follow_cluster, read_cluster, refuse_both
+from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, follow_cluster, read_either
 from gangsched.cli.names import add_namespace_argument, name_of, named
-from gangsched.cli.plan import add_input_arguments, read_options
 from gangsched.cli.what_if import State
-from gangsched.cluster.manifests import ErrorRecord, Warned, load
+from gangsched.cluster.manifests import ErrorRecord, Warned
 from gangsched.cluster.manifests.errors import one_line
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.times import render_time
@@ -56,12 +54,9 @@ def run(args: argparse.Namespace) -> int:
         if name is not None and not found:
             raise errors.UsageError(f"there is no gang {name}")
     except (ValueError, OSError) as error:
-        errors.complain_of(error)
-        if args.output in ("json", "yaml"):
-            _print_document(args.output, document([], 0.0, [], errors.record(error, args.config or "")))
-        return errors.BAD_INPUT
+        return errors.refuse(error, args, lambda record: document([], 0.0, [], record))
     if args.output in ("json", "yaml"):
-        _print_document(args.output, document(found, now, warnings, None))
+        errors.print_document(args.output, document(found, now, warnings, None))
         return errors.OK
     _print_lines(_lines(args, found, now))
     if not found:
@@ -71,16 +66,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace) -> tuple[list[Row], float, list[Warned]]:
-    refuse_both(args)
-    if args.sources:
-        loaded = load(args.sources)
-        state, space, warnings = State(loaded.events, read_options(args), loaded.now), "", loaded.warnings
-    else:
-        events, options, now, space = read_cluster(args)
-        state, warnings = State(events, options, now), []
-        space = space or "default"
+    read = read_either(args)
+    state = State(read.events, read.options, read.now)
+    space = "" if args.sources else read.namespace or "default"
     decisions = {decision.gang: decision for decision, _ in state.decisions}
-    return list(_chosen(args, rows(state.world, decisions), space)), state.now, warnings
+    return list(_chosen(args, rows(state.world, decisions), space)), state.now, read.warnings
 
 
 def _watch(args: argparse.Namespace) -> int:
@@ -171,13 +161,3 @@ def _entry(row: Row, now: float) -> dict[str, Any]:
         "scheduler": row.scheduler,
         "nodes": list(row.nodes),
     }
-
-
-def _print_document(form: str, value: dict[str, Any]) -> None:
-    if form == "json":
-        text = json.dumps(value, indent=2) + "\n"
-    else:
-        import yaml  # noqa: PLC0415 - only for this form
-
-        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-    sys.stdout.write(text)

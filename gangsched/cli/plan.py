@@ -6,33 +6,33 @@ The JSON is a published contract: ``schemas/plan-v1.schema.json``.
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gangsched.cli import errors
-from gangsched.cli.live import add_cluster_arguments, read_cluster
+from gangsched.cli.inputs import (
+    add_cluster_arguments,
+    add_decision_arguments,
+    moment_of,
+    read_cluster,
+    read_options,
+)
 from gangsched.cluster.manifests import ErrorRecord, Loaded, Warned, load
 from gangsched.cluster.manifests.overlay import Around, overlaid
 from gangsched.core.decision import BIND, Decision, Gap, QuotaUse, UnitRef, Victim
-from gangsched.core.events import PodChanged
+from gangsched.core.events import Event, PodChanged
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
 from gangsched.core.preemption.drained import Leaving
-from gangsched.model.errors import FieldError
-from gangsched.model.times import parse_time
 
 API_VERSION = "gangsched.dev/plan/v1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    add_decision_arguments(parser, required=False)
+    add_decision_arguments(parser)
     parser.add_argument(
         "--cluster",
         action="store_true",
@@ -43,59 +43,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not."
 
 
-def add_decision_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """The options that ``plan`` shares with ``explain``; ``required``: without -f there is nothing to decide."""
-    add_input_arguments(parser, required=required)
-    parser.add_argument(
-        "--now",
-        metavar="TIME",
-        help="the moment of the decision, as 2026-01-31T12:00:00Z, in seconds since 1970, or now"
-        " (default: now for a cluster, else the newest creationTimestamp or startTime in the input)",
-    )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
-
-
-def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """The options that ``plan`` shares with other commands that read manifests."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        dest="sources",
-        metavar="FILE|DIR|-",
-        nargs="+",
-        action="extend",
-        required=required,
-        help="YAML or JSON manifests: files, folders (with sub-folders), or - for stdin; can be repeated",
-    )
-    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
-    parser.add_argument(
-        "--scheduler-name",
-        metavar="NAME",
-        action="append",
-        help="decide the pods with this spec.schedulerName; can be repeated (default: as configured, else"
-        f" {', '.join(Options().scheduler_names)})",
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 when some input was not understood."""
     try:
         loaded, options, moment = _input(args)
     except (ValueError, OSError) as error:
-        errors.complain_of(error)
-        if args.output == "json":
-            file = "" if isinstance(error, errors.UsageError) else args.config or ""
-            _print_json(document([], [], errors.record(error, file)))
-        return errors.BAD_INPUT
+        return errors.refuse(error, args, lambda record: document([], [], record))
     if args.output == "json":
         drained: list[Leaving] = []
-        entries = [entry(d, spent) for d, spent in decide(loaded, options, moment, drained)]
-        _print_json(document(entries, loaded.warnings, None, drained))
+        entries = [entry(d, spent) for d, spent in decide(loaded.events, options, moment, drained)]
+        errors.print_document("json", document(entries, loaded.warnings, None, drained))
         return _exit_code(args, (each["outcome"] for each in entries))
     from gangsched.cli.render_plan import render  # noqa: PLC0415 - rich takes longer to import than a plan to make
 
     leaving: list[Leaving] = []
-    decisions = list(decide(loaded, options, moment, leaving))
+    decisions = list(decide(loaded.events, options, moment, leaving))
     render(decisions, options.scheduler_names, _others_pending(loaded, options), drained=leaving)
     errors.warn(loaded.warnings)
     return _exit_code(args, (decision.outcome for decision, _ in decisions))
@@ -121,25 +83,11 @@ def _exit_code(args: argparse.Namespace, outcomes: Iterable[str]) -> int:
     return errors.FAILED if args.exit_code and any(outcome != BIND for outcome in outcomes) else errors.OK
 
 
-def read_options(args: argparse.Namespace) -> Options:
-    """The core's options from ``--config`` and ``--scheduler-name``. Raises what :mod:`errors` knows."""
-    if args.config is not None:
-        from gangsched.runtime import config  # noqa: PLC0415 - not needed by most plans
-
-        configuration = config.load(Path(args.config))
-        if args.scheduler_name:
-            configuration = configuration.serving(args.scheduler_name)
-        return configuration.core_options()
-    if args.scheduler_name:
-        return Options(scheduler_names=tuple(dict.fromkeys(args.scheduler_name)))
-    return Options()
-
-
 def decide(
-    loaded: Loaded, options: Options, now: float, drained: list[Leaving] | None = None
-) -> Iterable[tuple[Decision, float]]:
+    events: Sequence[Event], options: Options, now: float, drained: list[Leaving] | None = None
+) -> Iterator[tuple[Decision, float]]:
     """Each decision with the milliseconds it took; ``drained`` as :func:`forecast` has it."""
-    decisions = forecast(loaded.events, options, now, drained)
+    decisions = forecast(events, options, now, drained)
     while True:
         begun = time.perf_counter()
         decision = next(decisions, None)
@@ -152,26 +100,6 @@ def _others_pending(loaded: Loaded, options: Options) -> Counter[str]:
     """How many pods wait for which scheduler that is none of ours."""
     pods = (e.pod for e in loaded.events if isinstance(e, PodChanged))
     return Counter(p.scheduler for p in pods if p.live and not p.node and p.scheduler not in options.scheduler_names)
-
-
-def moment_of(args: argparse.Namespace) -> float | None:
-    """What ``--now`` says, if anything. Raises :class:`~gangsched.cli.errors.UsageError`."""
-    return None if args.now is None else _moment(args.now)
-
-
-def _moment(raw: str) -> float:
-    if raw == "now":
-        return time.time()
-    if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", raw):
-        return float(raw)
-    try:
-        return parse_time(raw, "--now")
-    except FieldError as error:
-        raise errors.UsageError(f"{error} (or seconds since 1970)") from None
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 def document(

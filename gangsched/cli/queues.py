@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from gangsched.cli import errors
-from gangsched.cli.live import add_cluster_arguments, read_cluster, refuse_both
-from gangsched.cli.plan import add_input_arguments, read_options
-from gangsched.cluster.manifests import ErrorRecord, Warned, load
+from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, read_either
+from gangsched.cluster.manifests import ErrorRecord, Warned
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.workloads import quantity
 from gangsched.core.scheduler import Scheduler
@@ -37,18 +34,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         managed, warnings = _managed(args)
     except (ValueError, OSError) as error:
-        errors.complain_of(error)
-        if args.output == "json":
-            file = "" if isinstance(error, errors.UsageError) else args.config or ""
-            _print_json([], [], errors.record(error, file))
-        return errors.BAD_INPUT
+        return errors.refuse(error, args, lambda record: document([], [], record))
     # rich takes longer to import than queues to count.
     from gangsched.cli.render_plan import make_console  # noqa: PLC0415
     from gangsched.cli.render_queues import render, rows  # noqa: PLC0415
 
     found = list(rows(managed.quota, managed.tally))
     if args.output == "json":
-        _print_json([entry(row) for row in found], warnings, None)
+        errors.print_document("json", document(found, warnings, None))
     else:
         render(found, make_console())
         errors.warn(warnings)
@@ -73,22 +66,16 @@ def entry(row: Row) -> dict[str, Any]:
     }
 
 
-def _print_json(listed: list[dict[str, Any]], warnings: list[Warned], error: ErrorRecord | None) -> None:
-    document = {"apiVersion": API_VERSION, "queues": listed, "warnings": warnings, "error": error}
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+def document(rows: list[Row], warnings: list[Warned], error: ErrorRecord | None) -> dict[str, Any]:
+    """The whole answer of the contract."""
+    return {"apiVersion": API_VERSION, "queues": [entry(row) for row in rows], "warnings": warnings, "error": error}
 
 
 def _managed(args: argparse.Namespace) -> tuple[Managed, list[Warned]]:
     """What is known of quota once all objects have been seen, and what was not understood; nothing is decided."""
-    refuse_both(args)
-    warnings: list[Warned] = []
-    if args.sources:
-        options, loaded = read_options(args), load(args.sources)
-        events, now, warnings = loaded.events, loaded.now, loaded.warnings
-    else:
-        events, options, now, _ = read_cluster(args)
-    scheduler = Scheduler(options)
-    scheduler.handle(events, now)
+    read = read_either(args)
+    scheduler = Scheduler(read.options)
+    scheduler.handle(read.events, read.now)
     managed = scheduler.world.managed
     managed.settle()
-    return managed, warnings
+    return managed, read.warnings

@@ -6,11 +6,10 @@ The scheduler is the real one; the cluster is in memory. The same input gives th
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from typing import Any
 
-from gangsched.cli import errors, plan, timeline_page
+from gangsched.cli import errors, timeline_page
+from gangsched.cli.inputs import add_input_arguments, read_options
 from gangsched.cli.simulation import Simulation, document, simulate
 from gangsched.cluster.manifests import InputError, Loaded, load
 from gangsched.cluster.sim.arrival import InvalidHintError, duration_seconds
@@ -26,7 +25,7 @@ _JITTER_SECONDS = 0.02
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    plan.add_input_arguments(parser)
+    add_input_arguments(parser)
     parser.add_argument(
         "--until", metavar="TIME", default=DEFAULT_UNTIL, help="virtual time to play, such as 90s or 2h (default: 10m)"
     )
@@ -49,19 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play and print; 2 when some input was not understood."""
     try:
-        options = plan.read_options(args)
+        options = read_options(args)
         until_seconds = _until(args.until)
         loaded = load(args.sources)
         simulation = _simulate_input(loaded, options, until_seconds, args)
     except (ValueError, OSError) as error:
-        errors.complain_of(error)
-        if args.output == "json":
-            file = "" if isinstance(error, errors.UsageError) else args.config or ""
-            _print_json(document(None, [], errors.record(error, file)))
-        return errors.BAD_INPUT
+        return errors.refuse(error, args, lambda record: document(None, [], record))
     match args.output:
         case "json":
-            _print_json(document(simulation, loaded.warnings, None))
+            errors.print_document("json", document(simulation, loaded.warnings, None))
         case "html":
             sys.stdout.write(timeline_page.page(simulation, loaded.warnings))
         case _:
@@ -95,7 +90,3 @@ def _until(raw: str) -> float:
     if not seconds:
         raise errors.UsageError(f"--until: {raw!r} is not a duration such as 90s, 10m or 2h")
     return seconds
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gangsched.cli import errors
-from gangsched.cli.live import add_cluster_arguments, connect
+from gangsched.cli.inputs import add_cluster_arguments, connect
 
 if TYPE_CHECKING:
     from gangsched.http.connection import Connection
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _read(configuration: Configuration, connection: Connection, skipped: list[str]) -> list[dict[str, Any]]:
-    from gangsched.cluster.kube.client import ApiError, Client, UnreachableError  # noqa: PLC0415 - see cli.live
+    from gangsched.cluster.kube.client import ApiError, Client, UnreachableError  # noqa: PLC0415 - see cli.inputs
     from gangsched.cluster.kube.dump import dump  # noqa: PLC0415
     from gangsched.cluster.kube.retry import TokenBucket  # noqa: PLC0415
 

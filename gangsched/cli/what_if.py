@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from gangsched.cli.plan import decide
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, GangChanged, PodChanged, PriorityClassChanged
 from gangsched.core.forecast import forecast
@@ -30,7 +30,7 @@ class State:
         self.options = options
         self.now = now
         self.drained: list[Leaving] = []
-        self.decisions = list(_timed(self.events, options, now, self.drained))
+        self.decisions = list(decide(self.events, options, now, self.drained))
         self.world = _world(self.events, options, now)
 
     def decision(self, gang: GangId) -> Decision | None:
@@ -81,19 +81,6 @@ class State:
             else:
                 events.append(event)
         return next((d for d in forecast(events, self.options, self.now) if d.gang == gang), None)
-
-
-def _timed(
-    events: Sequence[Event], options: Options, now: float, drained: list[Leaving]
-) -> list[tuple[Decision, float]]:
-    out: list[tuple[Decision, float]] = []
-    decisions = forecast(events, options, now, drained)
-    while True:
-        begun = time.perf_counter()
-        decision = next(decisions, None)
-        if decision is None:
-            return out
-        out.append((decision, (time.perf_counter() - begun) * 1000))
 
 
 def _world(events: Sequence[Event], options: Options, now: float) -> World:

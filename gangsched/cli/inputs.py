@@ -1,0 +1,168 @@
+"""What commands that only look are asked about: manifests, or a cluster that is read once."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gangsched.cli import errors
+from gangsched.cluster.manifests import Warned, load
+from gangsched.core.events import Event
+from gangsched.core.options import Options
+from gangsched.model.errors import FieldError
+from gangsched.model.times import parse_time
+
+if TYPE_CHECKING:
+    from gangsched.http.connection import Connection
+    from gangsched.runtime.settings import Configuration
+
+
+class Input(NamedTuple):
+    """What was read: an event for each object, the options of the scheduler, the moment, the namespace of the context
+    (empty for manifests), and what was not understood.
+    """
+
+    events: list[Event]
+    options: Options
+    now: float
+    namespace: str
+    warnings: list[Warned]
+
+
+def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of commands that decide."""
+    add_input_arguments(parser, required=False)
+    parser.add_argument(
+        "--now",
+        metavar="TIME",
+        help="the moment of the decision, as 2026-01-31T12:00:00Z, in seconds since 1970, or now"
+        " (default: now for a cluster, else the newest creationTimestamp or startTime in the input)",
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+
+
+def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """The options of commands that read manifests; ``required``: without -f there is nothing to read."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="sources",
+        metavar="FILE|DIR|-",
+        nargs="+",
+        action="extend",
+        required=required,
+        help="YAML or JSON manifests: files, folders (with sub-folders), or - for stdin; can be repeated",
+    )
+    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
+    parser.add_argument(
+        "--scheduler-name",
+        metavar="NAME",
+        action="append",
+        help="decide the pods with this spec.schedulerName; can be repeated (default: as configured, else"
+        f" {', '.join(Options().scheduler_names)})",
+    )
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser, when: str = "without -f") -> None:
+    """Which cluster is read, ``when`` one is."""
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help=f"{when}: a kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account inside a cluster)",
+    )
+    parser.add_argument("--context", metavar="NAME", help=f"{when}: a context of it (default: its current one)")
+
+
+def read_options(args: argparse.Namespace) -> Options:
+    """The core's options from ``--config`` and ``--scheduler-name``. Raises what :mod:`errors` knows."""
+    if args.config is not None:
+        from gangsched.runtime import config  # noqa: PLC0415 - not needed by most plans
+
+        configuration = config.load(Path(args.config))
+        if args.scheduler_name:
+            configuration = configuration.serving(args.scheduler_name)
+        return configuration.core_options()
+    if args.scheduler_name:
+        return Options(scheduler_names=tuple(dict.fromkeys(args.scheduler_name)))
+    return Options()
+
+
+def moment_of(args: argparse.Namespace) -> float | None:
+    """What ``--now`` says, if anything. Raises :class:`~gangsched.cli.errors.UsageError`."""
+    return None if args.now is None else _moment(args.now)
+
+
+def _moment(raw: str) -> float:
+    if raw == "now":
+        return time.time()
+    if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", raw):
+        return float(raw)
+    try:
+        return parse_time(raw, "--now")
+    except FieldError as error:
+        raise errors.UsageError(f"{error} (or seconds since 1970)") from None
+
+
+def read_either(args: argparse.Namespace) -> Input:
+    """Manifests, if there are any, else the cluster. Raises what :mod:`errors` knows."""
+    if not args.sources:
+        return read_cluster(args)
+    if args.kubeconfig or args.context:
+        raise errors.UsageError("-f reads manifests, --kubeconfig and --context a cluster: give one of them")
+    options, loaded = read_options(args), load(args.sources)
+    return Input(loaded.events, options, loaded.now, "", loaded.warnings)
+
+
+def read_cluster(args: argparse.Namespace) -> Input:
+    """The cluster that arguments and configuration name, read once.
+
+    Raises :class:`~gangsched.cli.errors.UsageError` with what cannot be read.
+    """
+    options, namespace, batches = follow_cluster(args)
+    with closing(batches):
+        events, now = next(batches)
+    return Input(events, options, now, namespace, [])
+
+
+def follow_cluster(args: argparse.Namespace) -> tuple[Options, str, Generator[tuple[list[Event], float]]]:
+    """``(options, namespace of the context, batches)``: of the cluster that arguments and configuration name, and
+    batches as :func:`gangsched.runtime.reading.follow` has them, to be closed.
+
+    Raises :class:`~gangsched.cli.errors.UsageError`, and so do the batches, with what cannot be read.
+    """
+    from gangsched.runtime.outside import StartError  # noqa: PLC0415 - as in connect
+    from gangsched.runtime.reading import follow  # noqa: PLC0415
+
+    configuration, connection = connect(args)
+
+    def batches() -> Generator[tuple[list[Event], float]]:
+        try:
+            yield from follow(configuration, connection)
+        except StartError as error:
+            raise errors.UsageError(str(error)) from None
+
+    return configuration.core_options(), connection.namespace, batches()
+
+
+def connect(args: argparse.Namespace) -> tuple[Configuration, Connection]:
+    """The configuration, and the connection to the cluster that it and the arguments name.
+
+    Raises :class:`~gangsched.cli.errors.UsageError`.
+    """
+    # What talks to a cluster takes long to import; manifests do without.
+    from gangsched.cli.run import configure  # noqa: PLC0415
+    from gangsched.runtime import outside  # noqa: PLC0415
+
+    configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
+    try:
+        connection = outside.connect(configuration)
+    except outside.StartError as error:
+        raise errors.UsageError(str(error)) from None
+    print(f"gangsched: reading {connection}", file=sys.stderr)
+    return configuration, connection
