@@ -10,6 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
+from gangsched.core.framework.arguments import NodeAffinityArgs
 from gangsched.model import wire
 from gangsched.model.dialects import koordinator, membership, remark, upstream
 from gangsched.model.records import (
@@ -438,3 +439,10 @@ def decided(outcome: str, gang: GangId, kind: str = "PodGroup", **fields: Any) -
     """A decision about a gang of one required member; ``fields`` are those of its kind."""
     kinds = {each.outcome: each for each in (Fits, FitsWhenFreed, Preempt, Unschedulable, Gathering)}
     return kinds[outcome](**{"gang": gang, "kind": kind, "group": (), "priority": 0, "required": 1, **fields})
+
+
+def required_affinity(pool: str) -> NodeAffinityArgs:
+    """Arguments of NodeAffinity in a profile for the nodes of one pool (label ``pool``)."""
+    term = {"matchExpressions": [{"key": "pool", "operator": "In", "values": [pool]}]}
+    added = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return msgspec.convert({"addedAffinity": added}, NodeAffinityArgs)

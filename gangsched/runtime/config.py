@@ -15,10 +15,11 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import inspect
 
+from gangsched.core.framework.arguments import ARGUMENTS
 from gangsched.documents import Document, DocumentError, located
+from gangsched.model.sections import Section, duration_seconds
 from gangsched.runtime import profiles
 from gangsched.runtime.profiles import PluginConfig, nearest
-from gangsched.runtime.sections import Section, duration_seconds
 from gangsched.runtime.settings import Configuration
 
 #: Longest requestTimeout in seconds: a new leader waits this long for the writes of an old one to end.
@@ -141,8 +142,6 @@ def _check_profiles(configuration: Configuration) -> Iterator[Problem]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the file."""
-    from gangsched.runtime.arguments import ARGUMENTS  # noqa: PLC0415 - with numpy
-
     body = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Configuration)))
     definitions = body["$defs"]
     # The decoder has defaults for these two, a file has not: without them nobody knows what it is a file of.
@@ -211,8 +210,6 @@ def _check_arguments(plugin: dict[str, Any], path: Path) -> Iterator[Problem]:
     name, given = plugin.get("name"), plugin.get("args")
     if not isinstance(name, str) or not isinstance(given, dict):
         return
-    from gangsched.runtime.arguments import ARGUMENTS  # noqa: PLC0415 - with numpy, and seldom needed
-
     kind = ARGUMENTS.get(name)
     if kind is not None:
         yield from _check(given, inspect.type_info(kind), (*path, "args"))

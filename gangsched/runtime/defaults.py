@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from msgspec import inspect
 
+from gangsched.core.framework.arguments import ARGUMENTS
 from gangsched.core.framework.plugins import BUILT_IN
-from gangsched.runtime.arguments import ARGUMENTS
 from gangsched.runtime.profiles import MultiPointPlugins, PluginConfig, Plugins, Profile, WeightedPlugin
 from gangsched.runtime.settings import Configuration
 

@@ -29,8 +29,8 @@ from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.http.connection import Connection, ConnectionConfigError, load_connection
+from gangsched.model.sections import duration_seconds
 from gangsched.runtime import logs
-from gangsched.runtime.sections import duration_seconds
 from gangsched.runtime.settings import Configuration, Http
 from gangsched.runtime.status import MakeSink
 

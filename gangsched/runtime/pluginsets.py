@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from gangsched.core.framework.arguments import ARGUMENTS
 from gangsched.core.framework.guard import GuardedFilter, GuardedScore
 from gangsched.core.framework.plugins import BUILT_IN, Plugin, PluginSet
 from gangsched.runtime import entrypoints
-from gangsched.runtime.arguments import ARGUMENTS
 from gangsched.runtime.profiles import FilterPlugins, MultiPointPlugins, PluginConfig, Profile, ScorePlugins, nearest
 
 #: Plug-ins of kube-scheduler that are parts of this scheduler which cannot be exchanged.
@@ -180,7 +180,7 @@ class _Reader:
             return None
         found = list(arguments.problems())
         self.problems += [(f"{path}.args.{below}", text) for below, text in found]
-        return None if found else arguments.to_core()
+        return None if found else arguments
 
     def _of_others(self, config: PluginConfig, path: str) -> Any:
         kind = self._foreign[config.name].arguments

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gangsched.runtime.sections import NonEmpty, Section, doc
+from gangsched.model.sections import NonEmpty, Section, doc
 
 
 class PluginName(Section, frozen=True, kw_only=True):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from gangsched.model.sections import Duration, NonEmpty, Section, duration_seconds
+from gangsched.model.sections import doc as _doc
 from gangsched.runtime.profiles import Profile
-from gangsched.runtime.sections import Duration, NonEmpty, Section, duration_seconds
-from gangsched.runtime.sections import doc as _doc
 
 if TYPE_CHECKING:
     from gangsched.core.options import Options

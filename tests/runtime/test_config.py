@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from gangsched.cli import main as cli
-from gangsched.core.framework.plugins import FitArguments, PluginSet
+from gangsched.core.framework.arguments import NodeResourcesFitArgs, ScoringStrategy
+from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
+from gangsched.model.sections import duration_seconds
 from gangsched.runtime import config
 from gangsched.runtime.defaults import defaults_text, settings
-from gangsched.runtime.sections import duration_seconds
 from gangsched.runtime.settings import Configuration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -247,7 +248,8 @@ events: {members: perGang}
     assert found.plugins_of("b") == PluginSet()
     weights = dict(found.plugins_of("a").scores)
     assert (weights["NodeAffinity"], weights["NodeResourcesFit"], "TaintToleration" in weights) == (5.0, 1.0, False)
-    assert found.plugins_of("a").arguments == (("NodeResourcesFit", FitArguments(strategy="MostAllocated")),)
+    most = NodeResourcesFitArgs(scoring_strategy=ScoringStrategy(type="MostAllocated"))
+    assert found.plugins_of("a").arguments == (("NodeResourcesFit", most),)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,7 @@ import pytest
 import yaml
 
 from gangsched.core.framework.plugins import (
-    BalanceArguments,
-    FitArguments,
-    NodeAffinityArguments,
     PluginSet,
-    PodAffinityArguments,
 )
 from gangsched.core.state.spreading import SpreadDefaults
 from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
@@ -231,44 +227,45 @@ CONFIGURED = {
         """{name: NodeResourcesFit, args: {ignoredResources: [example.com/a], ignoredResourceGroups: [example.org],
         scoringStrategy: {type: RequestedToCapacityRatio, resources: [{name: nvidia.com/gpu, weight: 5}, {name: cpu}],
         requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}}}""",
-        FitArguments(
-            ("example.com/a",),
-            ("example.org",),
-            "RequestedToCapacityRatio",
-            (("nvidia.com/gpu", 5), ("cpu", 1)),
-            ((0, 0), (100, 10)),
-        ),
+        {
+            "ignored_resources": ("example.com/a",),
+            "ignored_resource_groups": ("example.org",),
+            "weights": (("nvidia.com/gpu", 5), ("cpu", 1)),
+            "shape": ((0, 0), (100, 10)),
+        },
     ),
     "balance": (
         "{name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu}, {name: nvidia.com/gpu, weight: 1}]}}",
-        BalanceArguments(("cpu", "nvidia.com/gpu")),
+        {"names": ("cpu", "nvidia.com/gpu")},
     ),
     "node affinity": (
         """{name: NodeAffinity, args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution:
         {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [batch]}]}]},
         preferredDuringSchedulingIgnoredDuringExecution:
         [{weight: 3, preference: {matchExpressions: [{key: spot, operator: Exists}]}}]}}}""",
-        NodeAffinityArguments(
-            (NodeTerm((Requirement("pool", "In", ("batch",)),)),), ((3, NodeTerm((Requirement("spot", "Exists"),))),)
-        ),
+        {
+            "required": (NodeTerm((Requirement("pool", "In", ("batch",)),)),),
+            "preferred": ((3, NodeTerm((Requirement("spot", "Exists"),))),),
+        },
     ),
     "pod affinity": (
         "{name: InterPodAffinity, args: {hardPodAffinityWeight: 0, ignorePreferredTermsOfExistingPods: true}}",
-        PodAffinityArguments(0, ignore_preferred_of_existing=True),
+        {"hard_pod_affinity_weight": 0, "ignore_preferred_terms_of_existing_pods": True},
     ),
     "spread": (
         """{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 2, topologyKey: rack,
         whenUnsatisfiable: DoNotSchedule, minDomains: 3, nodeTaintsPolicy: Honor}]}}""",
-        SpreadDefaults("List", (SpreadConstraint("rack", 2, None, True, 3, honor_taints=True),)),
+        {"defaults": SpreadDefaults("List", (SpreadConstraint("rack", 2, None, True, 3, honor_taints=True),))},
     ),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), CONFIGURED.values(), ids=CONFIGURED.keys())
-def test_arguments_reach_the_core(text: str, expected: object) -> None:
+def test_arguments_reach_the_core(text: str, expected: dict[str, object]) -> None:
     """The arguments of each plug-in mean what they mean to kube-scheduler, and are valid under the JSON Schema."""
     found = read(f"pluginConfig: [{text}]")
-    assert [value for _, value in found.arguments] == [expected]
+    [(_, given)] = found.arguments
+    assert {name: getattr(given, name) for name in expected} == expected
     written = yaml.safe_load(f"{HEAD}profiles: [{{pluginConfig: [{text}]}}]")
     jsonschema.validate(written, config.schema(), cls=jsonschema.Draft202012Validator)
 

@@ -3,7 +3,7 @@
 Names, order, default weights and arguments are those of kube-scheduler's plug-ins, so that a profile written for it
 means the same here (https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins). A plug-in is a filter,
 a score, or both under one name; both are made from the same arguments. Plug-ins of others come as further
-:class:`Plugin` records; they are loaded and their arguments are read in :mod:`gangsched.runtime.pluginsets`.
+:class:`Plugin` records; they are loaded, and all arguments are read, in :mod:`gangsched.runtime.pluginsets`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ import msgspec
 
 from gangsched.core.filters import added_affinity, inter_pod_affinity, node, ports, resources, topology_spread, volumes
 from gangsched.core.filters.base import Filter
+from gangsched.core.framework.arguments import (
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+)
 from gangsched.core.framework.guard import GuardedFilter, GuardedScore
 from gangsched.core.scores import image_locality
 from gangsched.core.scores import inter_pod_affinity as affinity_scores
@@ -22,49 +29,6 @@ from gangsched.core.scores import node as node_scores
 from gangsched.core.scores import resources as resource_scores
 from gangsched.core.scores import topology_spread as spread_scores
 from gangsched.core.scores.base import Score
-from gangsched.core.state.spreading import DEFAULTS
-from gangsched.model.records import NodeTerm
-
-#: cpu and memory, with equal weights.
-CPU_AND_MEMORY = (("cpu", 1), ("memory", 1))
-
-
-class FitArguments(msgspec.Struct, frozen=True):
-    """NodeResourcesFitArgs: ``ignored`` are resources, ``ignored_groups`` prefixes of resources that the filter does
-    not look at. ``resources`` are ``(name, weight)``; ``shape`` are the points ``(utilisation 0..100, score 0..10)`` of
-    RequestedToCapacityRatio, ascending.
-    """
-
-    ignored: tuple[str, ...] = ()
-    ignored_groups: tuple[str, ...] = ()
-    strategy: str = "LeastAllocated"
-    resources: tuple[tuple[str, int], ...] = CPU_AND_MEMORY
-    shape: tuple[tuple[int, int], ...] = ()
-
-    def ignores(self, resource: str) -> bool:
-        """Does the filter leave this resource out?"""
-        group, slash, _ = resource.partition("/")
-        return resource in self.ignored or (bool(slash) and group in self.ignored_groups)
-
-
-class BalanceArguments(msgspec.Struct, frozen=True):
-    """NodeResourcesBalancedAllocationArgs: the resources whose use should be even."""
-
-    resources: tuple[str, ...] = ("cpu", "memory")
-
-
-class NodeAffinityArguments(msgspec.Struct, frozen=True):
-    """NodeAffinityArgs: what every pod of the profile requires (None: nothing) and prefers beside its own affinity."""
-
-    required: tuple[NodeTerm, ...] | None = None
-    preferred: tuple[tuple[int, NodeTerm], ...] = ()
-
-
-class PodAffinityArguments(msgspec.Struct, frozen=True):
-    """InterPodAffinityArgs."""
-
-    hard_weight: int = 1
-    ignore_preferred_of_existing: bool = False
 
 
 class Plugin(msgspec.Struct, frozen=True):
@@ -84,9 +48,19 @@ class Plugin(msgspec.Struct, frozen=True):
     foreign: bool = False
 
 
-def _node_affinity(given: NodeAffinityArguments) -> tuple[Filter, ...]:
+def _node_affinity(given: NodeAffinityArgs) -> tuple[Filter, ...]:
     own = (node.NodeAffinityNames(), node.NodeAffinity())
-    return own if given.required is None else (added_affinity.AddedNodeAffinity(given.required), *own)
+    return (added_affinity.AddedNodeAffinity(given.required), *own) if given.required else own
+
+
+def _fit_score(given: NodeResourcesFitArgs) -> Score:
+    return resource_scores.NodeResourcesFit(given.scoring_strategy.type, given.weights, given.shape)
+
+
+def _pod_affinity_score(given: InterPodAffinityArgs) -> Score:
+    return affinity_scores.InterPodAffinity(
+        given.hard_pod_affinity_weight, given.ignore_preferred_terms_of_existing_pods
+    )
 
 
 #: In the order in which filters are asked, and nodes are charged to the first that refuses them.
@@ -104,15 +78,15 @@ BUILT_IN: tuple[Plugin, ...] = (
         _node_affinity,
         lambda given: node_scores.NodeAffinity(given.preferred),
         2.0,
-        arguments=NodeAffinityArguments(),
+        arguments=NodeAffinityArgs(),
     ),
     Plugin("NodePorts", lambda _: (ports.NodePorts(),)),
     Plugin(
         "NodeResourcesFit",
         lambda _: (resources.NodeResourcesFit(),),
-        lambda given: resource_scores.NodeResourcesFit(given.strategy, given.resources, given.shape),
+        _fit_score,
         indispensable="plans for gangs and for preemption count free resources",
-        arguments=FitArguments(),
+        arguments=NodeResourcesFitArgs(),
     ),
     Plugin("VolumeRestrictions", lambda _: (volumes.VolumeRestrictions(),)),
     Plugin("NodeVolumeLimits", lambda _: (volumes.NodeVolumeLimits(),)),
@@ -124,17 +98,17 @@ BUILT_IN: tuple[Plugin, ...] = (
     Plugin("VolumeZone", lambda _: (volumes.VolumeZone(),)),
     Plugin(
         "PodTopologySpread",
-        lambda given: (topology_spread.PodTopologySpread(given),),
-        spread_scores.PodTopologySpread,
+        lambda given: (topology_spread.PodTopologySpread(given.defaults),),
+        lambda given: spread_scores.PodTopologySpread(given.defaults),
         2.0,
-        arguments=DEFAULTS,
+        arguments=PodTopologySpreadArgs(),
     ),
     Plugin(
         "InterPodAffinity",
         lambda _: (inter_pod_affinity.InterPodAffinity(),),
-        lambda given: affinity_scores.InterPodAffinity(given.hard_weight, given.ignore_preferred_of_existing),
+        _pod_affinity_score,
         2.0,
-        arguments=PodAffinityArguments(),
+        arguments=InterPodAffinityArgs(),
     ),
     Plugin(
         "DynamicResources",
@@ -144,8 +118,8 @@ BUILT_IN: tuple[Plugin, ...] = (
     Plugin("NodeDeclaredFeatures", lambda _: (node.NodeDeclaredFeatures(),)),
     Plugin(
         "NodeResourcesBalancedAllocation",
-        score=lambda given: resource_scores.NodeResourcesBalancedAllocation(given.resources),
-        arguments=BalanceArguments(),
+        score=lambda given: resource_scores.NodeResourcesBalancedAllocation(given.names),
+        arguments=NodeResourcesBalancedAllocationArgs(),
     ),
     Plugin("ImageLocality", score=lambda _: image_locality.ImageLocality()),
 )
@@ -174,14 +148,14 @@ class PluginSet(msgspec.Struct, frozen=True):
         return given[name] if name in given else self.plugin(name).arguments
 
     @property
-    def _fit(self) -> FitArguments:
-        fit: FitArguments = self.arguments_of("NodeResourcesFit")
+    def _fit(self) -> NodeResourcesFitArgs:
+        fit: NodeResourcesFitArgs = self.arguments_of("NodeResourcesFit")
         return fit
 
     @property
     def ignores_any(self) -> bool:
         """Are there resources that the profile does not look at?"""
-        return bool(self._fit.ignored or self._fit.ignored_groups)
+        return bool(self._fit.ignored_resources or self._fit.ignored_resource_groups)
 
     def ignores(self, resource: str) -> bool:
         """Is there always enough of this resource, as far as the profile is concerned?"""

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
 from gangsched.core.events import NodeGone
-from gangsched.core.framework.plugins import FitArguments, PluginSet
+from gangsched.core.framework.arguments import NodeResourcesFitArgs, ScoringStrategy
+from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.planning import placement
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import CPU
@@ -163,7 +164,9 @@ def test_scoring_all_nodes_at_once_places_as_one_by_one(
     objects: list[Built] = [node(f"n{i:02d}").cpu(c).memory(m) for i, (c, m) in enumerate(nodes)]
     objects += [pod(f"m{i:02d}").cpu(cores).memory(0.5).gang("g") for i in range(count)]
 
-    plugins = PluginSet(arguments=(("NodeResourcesFit", FitArguments(strategy=strategy)),))
+    plugins = PluginSet(
+        arguments=(("NodeResourcesFit", NodeResourcesFitArgs(scoring_strategy=ScoringStrategy(type=strategy))),)
+    )
 
     def rows(many: int, at_once: int) -> dict[str, str]:
         with pytest.MonkeyPatch.context() as patch:

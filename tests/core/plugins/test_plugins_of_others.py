@@ -5,22 +5,23 @@ from __future__ import annotations
 from asyncio import CancelledError
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE
 from gangsched.core.filters.base import Bools, Failure, NodeFilter
-from gangsched.core.framework.plugins import FitArguments, NodeAffinityArguments, Plugin, PluginSet
+from gangsched.core.framework.arguments import NodeAffinityArgs, NodeResourcesFitArgs, ScoringStrategy
+from gangsched.core.framework.plugins import Plugin, PluginSet
 from gangsched.core.hints import Hint
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import CPU, Floats
-from gangsched.model.records import NodeTerm, Requirement
-from tests.builders import OTHERS, OURS, gang, node, pod
+from tests.builders import OTHERS, OURS, gang, node, pod, required_affinity
 from tests.core.harness import Built, Cluster, placed, plan, reports, texts, victims
 from tests.core.plugins.profiles import OTHER, Strict, plugin_options, with_filter
 
-MOST_ALLOCATED = ("NodeResourcesFit", FitArguments(strategy="MostAllocated"))
+MOST_ALLOCATED = ("NodeResourcesFit", NodeResourcesFitArgs(scoring_strategy=ScoringStrategy(type="MostAllocated")))
 
 
 class Last:
@@ -90,7 +91,7 @@ def test_filters_of_others_are_asked_in_the_search_for_victims() -> None:
 
 def test_ignored_resources_are_never_short() -> None:
     """With ignoredResources a gang starts although nobody has what it asks for, and no pod leaves for it."""
-    fit = FitArguments(ignored=("example.com/token",), ignored_groups=("example.org",))
+    fit = NodeResourcesFitArgs(ignored_resources=("example.com/token",), ignored_resource_groups=("example.org",))
     options = plugin_options(PluginSet(arguments=(("NodeResourcesFit", fit),)))
     wanted = {"example.com/token": 3, "example.org/seat": 1}
     builders = [pod(f"m{i}").cpu(1).scheduler(OTHER).gang("g") for i in range(3)]
@@ -106,7 +107,7 @@ def test_ignored_resources_are_never_short() -> None:
 
 def test_victims_are_found_for_what_is_not_ignored() -> None:
     """The search counts the other resources as ever."""
-    fit = FitArguments(ignored=("example.com/token",))
+    fit = NodeResourcesFitArgs(ignored_resources=("example.com/token",))
     options = plugin_options(PluginSet(arguments=(("NodeResourcesFit", fit),)))
     new = pod("new").cpu(3).priority(5).scheduler(OTHER)
     new._requests["example.com/token"] = 7
@@ -117,8 +118,7 @@ def test_victims_are_found_for_what_is_not_ignored() -> None:
 
 def test_added_affinity_has_words_of_its_own() -> None:
     """Nodes that the profile's addedAffinity excludes are told apart from those that the pod excludes."""
-    term = NodeTerm((Requirement("pool", "In", ("batch",)),))
-    options = plugin_options(PluginSet(arguments=(("NodeAffinity", NodeAffinityArguments((term,))),)))
+    options = plugin_options(PluginSet(arguments=(("NodeAffinity", required_affinity("batch")),)))
     nodes = [node("n0").label(pool="batch"), node("n1").label(pool="web")]
     assert placed(plan(*nodes, pod("a").cpu(1).scheduler(OTHER), **options)["d/a"]) == {"a": "n0"}
     found = plan(*nodes, pod("b").cpu(1).selector(pool="web").scheduler(OTHER), **options)["d/b"]
@@ -130,8 +130,9 @@ def test_added_affinity_has_words_of_its_own() -> None:
 
 def test_preferred_added_affinity_ranks() -> None:
     """What addedAffinity prefers counts like a preference of the pod."""
-    term = NodeTerm((Requirement("pool", "In", ("batch",)),))
-    given = NodeAffinityArguments(preferred=((1, term),))
+    in_batch = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["batch"]}]}
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": in_batch}]}
+    given = msgspec.convert({"addedAffinity": wish}, NodeAffinityArgs)
     plugins = PluginSet(arguments=(("NodeAffinity", given),), scores=(("NodeAffinity", 1.0),))
     nodes = [node("n0").label(pool="web"), node("n1").label(pool="batch")]
     found = plan(*nodes, pod("a").cpu(1).scheduler(OTHER), **plugin_options(plugins))["d/a"]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.events import GangGone, NodeGone, Outcome
-from gangsched.core.framework.plugins import FitArguments, NodeAffinityArguments, PluginSet
-from gangsched.model.records import NodeTerm, Requirement
-from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, volume
+from gangsched.core.framework.arguments import NodeResourcesFitArgs
+from gangsched.core.framework.plugins import PluginSet
+from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, required_affinity, volume
 from tests.core.harness import Cluster, nodes_of, plan, reserved, texts
 
 BIG = "d/big"
@@ -369,7 +369,9 @@ def test_strict_order_follows_the_volumes_of_those_ahead() -> None:
 
 def test_a_pod_that_asks_for_what_the_profile_ignores_keeps_its_nodes() -> None:
     """No node has any of the resource, which does not count."""
-    ignoring = PluginSet(arguments=(("NodeResourcesFit", FitArguments(ignored=("example.com/licence",))),))
+    ignoring = PluginSet(
+        arguments=(("NodeResourcesFit", NodeResourcesFitArgs(ignored_resources=("example.com/licence",))),)
+    )
     first = pod("first").cpu(4).requests(**{"example.com/licence": 1})
     cluster = Cluster(
         node("n1").cpu(4), pod("x").cpu(2).on("n1"), first, pod("second").cpu(1).created(1),
@@ -384,8 +386,7 @@ def test_a_pod_that_asks_for_what_the_profile_ignores_keeps_its_nodes() -> None:
 
 def only(pool: str) -> PluginSet:
     """A profile for the nodes of one pool."""
-    term = NodeTerm((Requirement("pool", "In", (pool,)),))
-    return PluginSet(arguments=(("NodeAffinity", NodeAffinityArguments(required=(term,))),))
+    return PluginSet(arguments=(("NodeAffinity", required_affinity(pool)),))
 
 
 POOLS: dict[str, Any] = {

@@ -9,7 +9,8 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Outcome, WriteDone
-from gangsched.core.framework.plugins import FitArguments, PluginSet
+from gangsched.core.framework.arguments import NodeResourcesFitArgs
+from gangsched.core.framework.plugins import PluginSet
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import G, assert_clean, evicted, go_on, names, preempting, stopped_in
@@ -140,7 +141,7 @@ def test_a_binding_whose_fate_is_unknown_is_repeated_and_keeps_its_room() -> Non
 
 def test_ignored_resources_do_not_keep_a_binding_from_being_repeated() -> None:
     """Of a resource that the profile ignores there is always enough, whatever the node says."""
-    fit = PluginSet(arguments=(("NodeResourcesFit", FitArguments(ignored=("example.com/foo",))),))
+    fit = PluginSet(arguments=(("NodeResourcesFit", NodeResourcesFitArgs(ignored_resources=("example.com/foo",))),))
     cluster = Cluster(
         node("n1").cpu(4),
         node("n2").cpu(4),

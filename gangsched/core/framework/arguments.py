@@ -1,21 +1,21 @@
-"""Arguments of the built-in plug-ins as the configuration file has them, in the shapes of kube-scheduler's
-(https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/), and what the core is told of them.
+"""Arguments of the built-in plug-ins: as the configuration file has them, and what filters and scores are made from.
+
+Shapes are kube-scheduler's (https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from gangsched.core.framework.plugins import BalanceArguments, FitArguments, NodeAffinityArguments, PodAffinityArguments
 from gangsched.core.state.spreading import SpreadDefaults
 from gangsched.model import wire
 from gangsched.model.errors import FieldError
 from gangsched.model.records import NodeTerm, SpreadConstraint
+from gangsched.model.sections import NonEmpty, Section, doc
 from gangsched.model.selectors import node_term
-from gangsched.runtime.sections import NonEmpty, Section, doc
 
 Problems: TypeAlias = Iterator[tuple[str, str]]
 
@@ -29,10 +29,6 @@ class PluginArguments(Section, frozen=True, kw_only=True):
     def problems(self) -> Problems:
         """What is wrong with values that are right one by one: ``(path below args, text)``."""
         yield from ()
-
-    def to_core(self) -> Any:
-        """What :mod:`gangsched.core.framework.plugins` makes the plug-in from. Called when there are no problems."""
-        raise NotImplementedError
 
 
 class ResourceSpec(Section, frozen=True, kw_only=True):
@@ -116,16 +112,20 @@ class NodeResourcesFitArgs(PluginArguments, frozen=True, kw_only=True):
             if points[index - 1].utilization >= points[index].utilization:
                 yield f"{path}.shape[{index}].utilization", "must be larger than that of the point before"
 
-    def to_core(self) -> FitArguments:
-        """See :class:`PluginArguments`."""
-        strategy = self.scoring_strategy
-        return FitArguments(
-            ignored=self.ignored_resources,
-            ignored_groups=self.ignored_resource_groups,
-            strategy=strategy.type,
-            resources=tuple((r.name, r.weight) for r in strategy.resources or _CPU_AND_MEMORY),
-            shape=tuple((p.utilization, p.score) for p in strategy.requested_to_capacity_ratio.shape),
-        )
+    def ignores(self, resource: str) -> bool:
+        """Does the filter leave this resource out?"""
+        group, slash, _ = resource.partition("/")
+        return resource in self.ignored_resources or (bool(slash) and group in self.ignored_resource_groups)
+
+    @property
+    def weights(self) -> tuple[tuple[str, int], ...]:
+        """``(resource, weight)`` for the score."""
+        return tuple((r.name, r.weight) for r in self.scoring_strategy.resources or _CPU_AND_MEMORY)
+
+    @property
+    def shape(self) -> tuple[tuple[int, int], ...]:
+        """The points ``(utilization 0..100, score 0..10)`` of RequestedToCapacityRatio, ascending."""
+        return tuple((p.utilization, p.score) for p in self.scoring_strategy.requested_to_capacity_ratio.shape)
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArguments, frozen=True, kw_only=True):
@@ -142,9 +142,10 @@ class NodeResourcesBalancedAllocationArgs(PluginArguments, frozen=True, kw_only=
             if resource.weight != 1:
                 yield f"resources[{index}].weight", f"must be 1, not {resource.weight}"
 
-    def to_core(self) -> BalanceArguments:
-        """See :class:`PluginArguments`."""
-        return BalanceArguments(tuple(r.name for r in self.resources or _CPU_AND_MEMORY))
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The resources."""
+        return tuple(r.name for r in self.resources or _CPU_AND_MEMORY)
 
 
 def _resources_problems(resources: Sequence[ResourceSpec], path: str) -> Problems:
@@ -224,11 +225,15 @@ class NodeAffinityArgs(PluginArguments, frozen=True, kw_only=True):
             except FieldError as error:
                 yield error.field, error.message
 
-    def to_core(self) -> NodeAffinityArguments:
-        """See :class:`PluginArguments`."""
-        terms = [(weight, term.read(path)) for weight, term, path in self._terms()]
-        required = tuple(term for weight, term in terms if not weight)
-        return NodeAffinityArguments(required or None, tuple((weight, term) for weight, term in terms if weight))
+    @property
+    def required(self) -> tuple[NodeTerm, ...]:
+        """What every pod of the profile requires beside its own affinity: one of these, if there are any."""
+        return tuple(term.read(path) for weight, term, path in self._terms() if not weight)
+
+    @property
+    def preferred(self) -> tuple[tuple[int, NodeTerm], ...]:
+        """``(weight, term)`` that every pod of the profile prefers beside its own affinity."""
+        return tuple((weight, term.read(path)) for weight, term, path in self._terms() if weight)
 
 
 class InterPodAffinityArgs(PluginArguments, frozen=True, kw_only=True):
@@ -240,10 +245,6 @@ class InterPodAffinityArgs(PluginArguments, frozen=True, kw_only=True):
     ignore_preferred_terms_of_existing_pods: Annotated[
         bool, doc("Whether preferred affinity of running pods is left out of the score of pods that have none.")
     ] = False
-
-    def to_core(self) -> PodAffinityArguments:
-        """See :class:`PluginArguments`."""
-        return PodAffinityArguments(self.hard_pod_affinity_weight, self.ignore_preferred_terms_of_existing_pods)
 
 
 class DefaultConstraint(Section, frozen=True, kw_only=True):
@@ -294,8 +295,9 @@ class PodTopologySpreadArgs(PluginArguments, frozen=True, kw_only=True):
             if rule.min_domains > 1 and rule.when_unsatisfiable != "DoNotSchedule":
                 yield f"{path}.minDomains", "is for whenUnsatisfiable DoNotSchedule"
 
-    def to_core(self) -> SpreadDefaults:
-        """See :class:`PluginArguments`."""
+    @property
+    def defaults(self) -> SpreadDefaults:
+        """The constraints of pods that have none."""
         rules = tuple(
             SpreadConstraint(
                 topology_key=rule.topology_key,
