@@ -6,7 +6,8 @@ import argparse
 
 from gangsched.cli import errors
 from gangsched.cli.run import add_connection_arguments, announce, configure, sink_maker
-from gangsched.runtime.outside import Outside, StartError, connect
+from gangsched.runtime.connecting import StartError, connect
+from gangsched.runtime.process import Process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
-    from gangsched.runtime import process  # noqa: PLC0415 - numpy, for which who asks for the options would wait
-
     configuration = configure(args)
     try:
         connection = connect(configuration)
         announce(connection, configuration, dry_run=False)
         make_sink = sink_maker(configuration.group_status)
-        return process.Process(Outside(configuration, connection, decide=False, make_sink=make_sink)).run()
+        return Process(configuration, connection, decide=False, make_sink=make_sink).run()
     except StartError as error:
         raise errors.UsageError(str(error)) from None

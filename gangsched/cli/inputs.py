@@ -136,7 +136,7 @@ def follow_cluster(args: argparse.Namespace) -> tuple[Options, str, Generator[tu
 
     Raises :class:`~gangsched.cli.errors.UsageError`, and so do the batches, with what cannot be read.
     """
-    from gangsched.runtime.outside import StartError  # noqa: PLC0415 - as in connect
+    from gangsched.runtime.connecting import StartError  # noqa: PLC0415 - as in connect
     from gangsched.runtime.reading import follow  # noqa: PLC0415
 
     configuration, connection = connect(args)
@@ -157,12 +157,13 @@ def connect(args: argparse.Namespace) -> tuple[Configuration, Connection]:
     """
     # What talks to a cluster takes long to import; manifests do without.
     from gangsched.cli.run import configure  # noqa: PLC0415
-    from gangsched.runtime import outside  # noqa: PLC0415
+    from gangsched.runtime.connecting import StartError  # noqa: PLC0415
+    from gangsched.runtime.connecting import connect as connected  # noqa: PLC0415
 
     configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
     try:
-        connection = outside.connect(configuration)
-    except outside.StartError as error:
+        connection = connected(configuration)
+    except StartError as error:
         raise errors.UsageError(str(error)) from None
     print(f"gangsched: reading {connection}", file=sys.stderr)
     return configuration, connection

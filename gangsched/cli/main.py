@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import errno
+import gc
 import importlib.util
 import io
 import os
@@ -15,7 +16,6 @@ from typing import NamedTuple, NoReturn, Protocol, cast
 
 from gangsched import __version__
 from gangsched.cli import errors
-from gangsched.cli.importing import quickly
 
 _VERSION = ("version", "--version", "-V")
 _HELP = ("help", "--help", "-h")
@@ -152,10 +152,25 @@ def _dispatch(arguments: list[str]) -> int:
     command = next((c for c in _available() if c.name == name), None)
     if command is None:
         raise errors.UsageError(_unknown(name))
-    module = cast("_Module", quickly(command.module))
+    module = _imported(command)
     parser = Parser(prog=f"{_program()} {name}", description=command.description, allow_abbrev=False)
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments[1:]))
+
+
+def _imported(command: Command) -> _Module:
+    """The command's module. The garbage collector does not walk over modules again and again while they only become
+    more: nearly all of them stay. numpy starts no thread for each core to multiply matrices; those here are small.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return cast("_Module", importlib.import_module(command.module))
+    finally:
+        if collects:
+            gc.freeze()
+            gc.enable()
 
 
 def _program() -> str:

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from gangsched.cli import errors
-from gangsched.cli.importing import quickly
 from gangsched.controllers.operator import GroupControllers
 from gangsched.http.connection import Connection
-from gangsched.runtime import config, logs, outside
+from gangsched.runtime import config, logs
+from gangsched.runtime.connecting import StartError, connect
+from gangsched.runtime.process import Process
 from gangsched.runtime.settings import Configuration, GroupStatus
 from gangsched.runtime.status import MakeSink
 
@@ -65,30 +66,19 @@ def _port(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     configuration = configure(args)
-    try:
-        connection = outside.connect(
-            configuration,
-            elects=not args.dry_run,
-            announce=partial(announce, configuration=configuration, dry_run=args.dry_run),
-        )
-    except outside.StartError as error:
-        raise errors.UsageError(str(error)) from None
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
         make_sink = sink_maker(configuration.group_status)
-    cluster = outside.Outside(configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink)
+    told = partial(announce, configuration=configuration, dry_run=args.dry_run)
     try:
-        cluster.begin()
-        # The cluster is being read by now: what decides about it takes as long to import.
-        running: Any = quickly("gangsched.runtime.process").Process(cluster)
-        code = int(running.run())
-        if args.once:
-            _print_decisions(running.last_decisions.by_gang.values(), configuration)
-        return code
-    except outside.StartError as error:
+        connection = connect(configuration, elects=not args.dry_run, announce=told)
+        running = Process(configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink)
+        code = running.run()
+    except StartError as error:
         raise errors.UsageError(str(error)) from None
-    finally:
-        cluster.end()
+    if args.once:
+        _print_decisions(running.last_decisions.by_gang.values(), configuration)
+    return code
 
 
 def sink_maker(wanted: GroupStatus) -> MakeSink:

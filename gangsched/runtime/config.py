@@ -18,7 +18,7 @@ from msgspec import inspect
 from gangsched.core.framework.arguments import ARGUMENTS
 from gangsched.documents import Document, DocumentError, located
 from gangsched.model.sections import Section, duration_seconds
-from gangsched.runtime import profiles
+from gangsched.runtime import pluginsets
 from gangsched.runtime.profiles import PluginConfig, nearest
 from gangsched.runtime.settings import Configuration
 
@@ -137,7 +137,7 @@ def _check_profiles(configuration: Configuration) -> Iterator[Problem]:
         if name in seen:
             yield (*path, "schedulerName"), f"{name} is the name of profiles[{seen[name]}] too"
         seen.setdefault(name, index)
-        yield from (((*path, *_parts(below)), text) for below, text in profiles.problems(profile))
+        yield from (((*path, *_parts(below)), text) for below, text in pluginsets.problems(profile))
 
 
 def schema() -> dict[str, Any]:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import queue
+import signal
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FrameType
 
 import msgspec
 
+from gangsched.cluster.kube.adapter import KubeCluster
+from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
+from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, GangStatus
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
+from gangsched.http.connection import Connection
+from gangsched.model.sections import duration_seconds
 from gangsched.runtime import logs
+from gangsched.runtime.connecting import StartError, cannot_listen, free_port, probe_host
 from gangsched.runtime.deadline import FACTOR, Deadline
 from gangsched.runtime.health import DecisionPulse, HealthServer, LoopPulse
 from gangsched.runtime.iometrics import IoMetrics
@@ -23,14 +34,16 @@ from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics, describe_process
 from gangsched.runtime.narrator import Narrator
-from gangsched.runtime.outside import Outside, StartError, cannot_listen, probe_host
 from gangsched.runtime.reading import LIMIT_SECONDS, unreadable
 from gangsched.runtime.settings import Configuration
-from gangsched.runtime.status import StatusSink, TellsOfQueues, WhenQuiet
+from gangsched.runtime.status import MakeSink, StatusSink, TellsOfQueues, WhenQuiet
 
 #: Exit codes: done, a failure that a restart may cure.
 OK, FAILED = 0, 1
 
+#: How long a thread that computes may keep the others waiting: writes are sent while the next gang is decided. Python's
+#: own 5 ms are longer than the API server takes to answer.
+_SWITCH_SECONDS = 0.001
 _QUEUE_PERIOD_SECONDS = 1.0
 #: How often a single pass looks whether it can still begin.
 _LOOK_SECONDS = 1.0
@@ -41,18 +54,36 @@ _OWNER_WAIT_SECONDS = 5.0
 
 
 class Process:
-    """One run of the scheduler against a cluster, which may have begun already.
+    """One run of the scheduler against a cluster.
 
     With ``dry_run`` it decides and logs and never writes; with ``once`` it decides all that is pending and ends; with
-    ``decide`` False it follows the cluster without deciding (for the controllers alone).
+    ``decide`` False it follows the cluster without deciding (for the controllers alone). ``make_sink`` makes what keeps
+    the status of objects, if anything does.
     """
 
-    def __init__(self, outside: Outside) -> None:
-        self._outside = outside
-        configuration = self._configuration = outside.configuration
+    def __init__(
+        self,
+        configuration: Configuration,
+        connection: Connection,
+        *,
+        dry_run: bool = False,
+        once: bool = False,
+        decide: bool = True,
+        make_sink: MakeSink | None = None,
+    ) -> None:
+        self._configuration = configuration
+        self._dry_run = dry_run
+        self._once = once
         self._log = logs.get("process")
+        #: Reasons to stop.
+        self._asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._io_loop: asyncio.AbstractEventLoop | None = None
+        #: A run that only looks, or ends by itself, is not.
+        self._probed = bool(configuration.http.port) and not (once or dry_run)
+        #: Where probes are answered; 0 for nowhere.
+        self._port = 0
         self._failure: BaseException | None = None
-        options = running_options(configuration, once=outside.once)
+        options = running_options(configuration, once=once)
         scheduler = Scheduler(options)
         self._metrics = Metrics(options.scheduler_names)
         describe_process(self._metrics.registry)
@@ -61,12 +92,26 @@ class Process:
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
         self._pulse = DecisionPulse()
-        self.last_decisions = LastDecisions(keep=outside.once)
-        outside.measurements.pass_on(self._io_metrics)
-        self._core: Core = scheduler if outside.decide else Onlooker(scheduler)
-        self._cluster: Cluster = outside.kube
-        if not outside.decide and outside.sink is not None:
-            self._cluster = StatusOnly(outside.kube, outside.sink)
+        self.last_decisions = LastDecisions(keep=once)
+        wanted = configuration.client_connection
+        self._sink = make_sink(wanted.kubeconfig or None, wanted.context or None) if make_sink is not None else None
+        self._kube = KubeCluster(
+            connection,
+            lease=None if dry_run or not decide else _lease(configuration),
+            dry_run=dry_run,
+            qps=wanted.qps,
+            burst=wanted.burst,
+            writes=WriteSettings(timeout_seconds=duration_seconds(wanted.request_timeout)),
+            controller=configuration.profiles[0].scheduler_name,
+            on_gang_status=self._sink.post if self._sink else None,
+            observe=self._io_metrics,
+            loop_factory=self._make_io_loop,
+            quota_mode=configuration.quota.mode,
+        )
+        self._core: Core = scheduler if decide else Onlooker(scheduler)
+        self._cluster: Cluster = self._kube
+        if not decide and self._sink is not None:
+            self._cluster = StatusOnly(self._kube, self._sink)
         budget_seconds = configuration.preemption.budget_milliseconds / 1000.0
         self._deadline = Deadline(scheduler.decider.watchdog, FACTOR * budget_seconds)
         self._observer = Observers(
@@ -74,10 +119,10 @@ class Process:
             self._pulse,
             self._metrics,
             FreezeAfterSync(),
-            Narrator(in_full=outside.dry_run),
+            Narrator(in_full=dry_run),
             _QueueDepths(scheduler, self._metrics),
             self.last_decisions,
-            *(_status_observers(scheduler, outside.sink) if outside.sink is not None else []),
+            *(_status_observers(scheduler, self._sink) if self._sink is not None else []),
         )
         self._health: HealthServer | None = None
 
@@ -86,42 +131,80 @@ class Process:
 
         Raises :class:`StartError` when the port for probes cannot be opened, and for a single pass that cannot begin.
         """
-        outside = self._outside
-        outside.begin()
+        if self._probed:
+            self._port = free_port(self._configuration)
+        switch_seconds = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        restore_signals = self._catch_signals()
         self._pauses.install()
         self._deadline.start()
         restore_thresholds = raise_thresholds()
         decisions = threading.Thread(target=self._decide, name="decisions", daemon=True)
         try:
+            self._kube.start()
             self._start_health()
             decisions.start()
             reason = self._reason_to_stop()
             self._log.info("stopping", reason=reason)
-            outside.kube.finish()
+            self._kube.finish()
             decisions.join(_STEP_SECONDS)
             if decisions.is_alive():
                 self._failure = self._failure or TimeoutError("the decision thread did not end")
         finally:
-            outside.end()
+            try:
+                self._kube.stop()
+                if self._sink is not None:
+                    self._sink.stop()
+            finally:
+                sys.setswitchinterval(switch_seconds)
+                restore_signals()
             if self._health is not None:
                 self._health.stop()
             self._deadline.stop()
             self._pauses.remove()
             restore_thresholds()
-        failure = outside.kube.health().failure
+        failure = self._kube.health().failure
         if self._failure is not None or failure:
             self._log.error("ended by a failure", failure=failure or repr(self._failure))
             return FAILED
         self._log.info("stopped")
         return OK
 
+    def _catch_signals(self) -> Callable[[], None]:
+        asked = False
+
+        def caught(number: int, _: FrameType | None) -> None:
+            nonlocal asked
+            if asked:
+                # Writes in flight are finished or undone by whoever takes over; waiting was the polite way.
+                os._exit(128 + number)
+            asked = True
+            self._asked.put(signal.Signals(number).name)
+
+        before = {number: signal.signal(number, caught) for number in (signal.SIGTERM, signal.SIGINT)}
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        return restore
+
+    def _make_io_loop(self) -> asyncio.AbstractEventLoop:
+        try:
+            import uvloop  # noqa: PLC0415 - an extra
+        except ImportError:
+            self._io_loop = asyncio.new_event_loop()
+        else:
+            self._io_loop = uvloop.new_event_loop()
+        return self._io_loop
+
     def _reason_to_stop(self) -> str:
         """Wait for it. A single pass does not wait longer than :data:`LIMIT_SECONDS` for the cluster and the Lease."""
-        outside, kube = self._outside, self._outside.kube
+        kube = self._kube
         began = time.monotonic()
-        while outside.once:
+        while self._once:
             try:
-                return outside.asked.get(timeout=_LOOK_SECONDS)
+                return self._asked.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 waited = time.monotonic() - began
             health = kube.health()
@@ -129,50 +212,50 @@ class Process:
                 raise StartError(f"the cluster cannot be read: {problem}")
             if health.synced and not health.leading and waited >= LIMIT_SECONDS:
                 raise StartError(f"the Lease is not free: {health.lease_holder or 'it cannot be taken'}")
-        return outside.asked.get()
+        return self._asked.get()
 
     # -------------------------------------------------------------------------------------------------- its threads
 
     def _decide(self) -> None:
         try:
-            if self._outside.once:
+            if self._once:
                 run_once(
                     self._core,
                     self._cluster,
                     self._observer,
                     await_leadership=True,
-                    await_writes=not self._outside.dry_run,
+                    await_writes=not self._dry_run,
                 )
             else:
                 run_loop(self._core, self._cluster, self._observer)
-            self._outside.asked.put("all is decided" if self._outside.once else "the cluster has stopped")
+            self._asked.put("all is decided" if self._once else "the cluster has stopped")
         except BaseException as error:  # noqa: BLE001 - a thread ends in silence after sys.exit(); the process must say so
             self._failure = error
             self._pulse.failed(repr(error))
             self._log.exception("the decision thread has died")
-            self._outside.asked.put("the decision thread has died")
+            self._asked.put("the decision thread has died")
 
     # ------------------------------------------------------------------------------------------------- its surface
 
     def _start_health(self) -> None:
-        if not self._outside.port:
+        if not self._port:
             return
         pulse: LoopPulse | None = None
 
         def beat() -> None:
             nonlocal pulse
-            if pulse is None and self._outside.io_loop is not None:
-                pulse = LoopPulse(self._outside.io_loop, self._io_metrics.loop_lag.observe)
+            if pulse is None and self._io_loop is not None:
+                pulse = LoopPulse(self._io_loop, self._io_metrics.loop_lag.observe)
             if pulse is not None:
                 pulse.beat()
 
         def check_io() -> str | None:
-            failure = self._outside.kube.health().failure
+            failure = self._kube.health().failure
             return failure or (pulse.check() if pulse is not None else None)
 
         self._health = HealthServer(
             host=probe_host(self._configuration),
-            port=self._outside.port,
+            port=self._port,
             alive={"decisions": self._pulse.check, "io": check_io},
             ready={"caches": self._pulse.check_synced},
             registry=self._metrics.registry,
@@ -183,6 +266,21 @@ class Process:
             self._health.start()
         except OSError as error:
             raise cannot_listen(self._configuration, error) from None
+
+
+def _lease(configuration: Configuration) -> LeaseSettings | None:
+    election = configuration.leader_election
+    if not election.leader_elect:
+        return None
+    return LeaseSettings(
+        namespace=election.resource_namespace,
+        name=election.resource_name,
+        identity=unique_identity(),
+        duration_seconds=duration_seconds(election.lease_duration),
+        renew_deadline_seconds=duration_seconds(election.renew_deadline),
+        retry_period_seconds=duration_seconds(election.retry_period),
+        takeover_wait_seconds=duration_seconds(configuration.client_connection.request_timeout),
+    )
 
 
 def running_options(configuration: Configuration, *, once: bool) -> Options:

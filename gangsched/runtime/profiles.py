@@ -93,15 +93,6 @@ class Profile(Section, frozen=True, kw_only=True):
     plugin_config: Annotated[tuple[PluginConfig, ...], doc("Arguments of plug-ins.")] = ()
 
 
-def problems(profile: Profile) -> list[tuple[str, str]]:
-    """``(path below the profile, text)``: all that is wrong with it. Imports the plug-ins of others that it enables."""
-    if profile.plugins == Plugins() and not profile.plugin_config:
-        return []  # without the plug-ins, which take longer to import than all of a configuration
-    from gangsched.runtime import pluginsets  # noqa: PLC0415
-
-    return pluginsets.problems(profile)
-
-
 def nearest(name: str, known: Sequence[str]) -> str:
     """Which one may have been meant: differences in case count least."""
     folded = {each.casefold(): each for each in known}

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.core.events import Event, LeadershipChanged, Synced
 from gangsched.http.connection import Connection
-from gangsched.runtime.outside import StartError
+from gangsched.runtime.connecting import StartError
 from gangsched.runtime.settings import Configuration
 
 #: A cluster that has not been listed after this time is told to the user instead of waited for.

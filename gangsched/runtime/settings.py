@@ -8,16 +8,16 @@ this scheduler has. The description of each field is what ``gangsched config def
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.model.sections import Duration, NonEmpty, Section, duration_seconds
 from gangsched.model.sections import doc as _doc
+from gangsched.runtime.pluginsets import plugin_set
 from gangsched.runtime.profiles import Profile
-
-if TYPE_CHECKING:
-    from gangsched.core.options import Options
 
 API_VERSION: Literal["gangsched.dev/v1alpha1"] = "gangsched.dev/v1alpha1"
 KIND: Literal["GangSchedulerConfiguration"] = "GangSchedulerConfiguration"
@@ -342,11 +342,6 @@ class Configuration(Section, frozen=True, kw_only=True):
 
         Raises ValueError for profiles that :func:`gangsched.runtime.config.check` finds fault with.
         """
-        # The core takes longer to import than all of a configuration, and a cluster can be read meanwhile.
-        from gangsched.core.framework.plugins import PluginSet  # noqa: PLC0415
-        from gangsched.core.options import STEPS_PER_MILLISECOND, Options  # noqa: PLC0415
-        from gangsched.runtime.pluginsets import plugin_set  # noqa: PLC0415
-
         chosen = [(profile.scheduler_name, plugin_set(profile)) for profile in self.profiles]
         return Options(
             scheduler_names=tuple(profile.scheduler_name for profile in self.profiles),

@@ -52,7 +52,7 @@ from gangsched.model.convert import Converter
 from gangsched.runtime.deadline import FACTOR, Deadline
 from gangsched.runtime.loop import Observer, Observers, run_loop
 from gangsched.runtime.memory import FreezeAfterSync, raise_thresholds
-from gangsched.runtime.outside import _SWITCH_SECONDS as SWITCH_SECONDS
+from gangsched.runtime.process import _SWITCH_SECONDS as SWITCH_SECONDS
 from tests.bench.answering import answer_all, kubeconfig, response
 from tests.bench.budget import document
 from tests.bench.table import table

@@ -24,7 +24,7 @@ def command(monkeypatch):
 
     def replace(run):
         module = SimpleNamespace(add_arguments=lambda parser: None, run=lambda args: run())
-        monkeypatch.setattr("gangsched.cli.main.quickly", lambda name: module)
+        monkeypatch.setattr("gangsched.cli.main._imported", lambda command: module)
 
     return replace
 

@@ -17,10 +17,10 @@ from tests.core.harness import Built, event
 #: What `run` has imported when it begins to decide; then a gang, with what watches decisions.
 CHILD = """
 import pickle, sys
-from gangsched.cli.importing import quickly
+import gangsched.cli.run
+from gangsched.runtime import process
 
-quickly("gangsched.cli.run")
-process = quickly("gangsched.runtime.process")
+assert "kopf" not in sys.modules, "it takes a second to import, and nobody needs it yet"
 process.logs.configure("json", "error")
 core = process.Scheduler(process.Options())
 observers = process.Observers(process.Metrics(("py-gang-scheduler",)), process.Narrator())

@@ -25,9 +25,8 @@ from gangsched.core.events import Event
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.http.connection import Connection, load_connection
-from gangsched.runtime import outside, process
+from gangsched.runtime import connecting, process
 from gangsched.runtime.config import load as load_configuration
-from gangsched.runtime.outside import Measurements, Outside
 from gangsched.runtime.settings import ClientConnection, Configuration, Http
 
 KUBECONFIG = """\
@@ -104,7 +103,7 @@ def test_server_that_does_not_answer(
     command: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that cannot be reached is one line that names it and where its address came from."""
-    monkeypatch.setattr(outside, "_PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(connecting, "_PROBE_SECONDS", 0.2)
     assert cli.main([command, "--kubeconfig", str(kubeconfig)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gangsched: http://127.0.0.1:")
@@ -124,11 +123,11 @@ def test_a_server_that_is_busy_has_not_refused_us(
     wanted = Configuration(client_connection=ClientConnection(kubeconfig=str(kubeconfig)))
     announced: list[Connection] = []
     if starts:
-        assert outside.connect(wanted, elects=True, announce=announced.append).server.startswith("http://127.0.0.1:")
+        assert connecting.connect(wanted, elects=True, announce=announced.append).server.startswith("http://127.0.0.1:")
         assert len(announced) == 1
     else:
-        with pytest.raises(outside.StartError, match="refuses us: 403 Reason: words"):
-            outside.connect(wanted)
+        with pytest.raises(connecting.StartError, match="refuses us: 403 Reason: words"):
+            connecting.connect(wanted)
 
 
 @pytest.mark.parametrize(("breaks", "starts"), [(2, True), (3, False)])
@@ -145,13 +144,13 @@ def test_a_connection_that_breaks_is_tried_again(
         return b"{}"
 
     monkeypatch.setattr(Client, "attempt", attempt)
-    monkeypatch.setattr(outside, "_PROBE_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(connecting, "_PROBE_PAUSES_SECONDS", (0.0, 0.0))
     wanted = Configuration(client_connection=ClientConnection(kubeconfig=str(kubeconfig)))
     if starts:
-        outside.connect(wanted)
+        connecting.connect(wanted)
     else:
-        with pytest.raises(outside.StartError, match="cannot be reached: the connection was closed"):
-            outside.connect(wanted)
+        with pytest.raises(connecting.StartError, match="cannot be reached: the connection was closed"):
+            connecting.connect(wanted)
     assert len(attempts) == 3
 
 
@@ -161,8 +160,8 @@ def test_port_of_the_probes_is_taken(connection: Connection) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(outside.StartError, match=rf"cannot listen on 127.0.0.1:{port}: .*--port or http.port"):
-            process.Process(Outside(configuration(port), connection)).run()
+        with pytest.raises(connecting.StartError, match=rf"cannot listen on 127.0.0.1:{port}: .*--port or http.port"):
+            process.Process(configuration(port), connection).run()
 
 
 def test_every_command_searches_alike(connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +184,7 @@ def test_every_command_searches_alike(connection: Connection, tmp_path: Path, mo
     for command in ("plan", "simulate"):
         assert cli.main([command, "-f", str(manifest), "--config", str(config), "-o", "json"]) == 0
     for once in (False, True):
-        process.Process(Outside(load_configuration(config), connection, once=once))
+        process.Process(load_configuration(config), connection, once=once)
     assert [o.search_steps for o in given] == [70 * STEPS_PER_MILLISECOND] * 4
     assert [o.wait_for_leadership for o in given] == [False, False, True, True]
     assert [o.owner_wait_seconds > 0 for o in given] == [False, False, True, False]
@@ -197,18 +196,13 @@ def taken_default(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        monkeypatch.setattr(outside, "Http", lambda: Http(port=taken.getsockname()[1]))
+        monkeypatch.setattr(connecting, "Http", lambda: Http(port=taken.getsockname()[1]))
         yield taken.getsockname()[1]
 
 
-def test_outside_a_cluster_a_taken_default_port_means_another(connection: Connection, taken_default: int) -> None:
+def test_outside_a_cluster_a_taken_default_port_means_another(taken_default: int) -> None:
     """kube-scheduler on the same host does not keep the process from starting."""
-    surroundings = Outside(configuration(taken_default), connection)
-    try:
-        surroundings.begin()
-    finally:
-        surroundings.end()
-    assert surroundings.port not in (0, taken_default)
+    assert connecting.free_port(configuration(taken_default)) not in (0, taken_default)
 
 
 def test_in_a_pod_a_taken_default_port_is_an_error(
@@ -217,29 +211,25 @@ def test_in_a_pod_a_taken_default_port_is_an_error(
     """There the probes of the kubelet know one port, and no other will do."""
     token = tmp_path / "token"
     token.touch()
-    monkeypatch.setattr(outside, "_SERVICE_ACCOUNT", token)
+    monkeypatch.setattr(connecting, "_SERVICE_ACCOUNT", token)
     wanted = msgspec.structs.replace(Configuration(), http=Http(port=taken_default, bind_address="127.0.0.1"))
-    with pytest.raises(outside.StartError, match="cannot listen"):
-        Outside(wanted, connection).begin()
+    with pytest.raises(connecting.StartError, match="cannot listen"):
+        process.Process(wanted, connection).run()
 
 
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_no_port_where_nothing_probes(dry_run: bool, connection: Connection) -> None:
+@pytest.mark.parametrize(("dry_run", "once"), [(False, False), (False, True), (True, False)])
+def test_no_port_where_nothing_probes(dry_run: bool, once: bool, connection: Connection) -> None:
     """A dry run and a single pass listen nowhere, so that they run beside a scheduler."""
-    surroundings = Outside(configuration(free_port()), connection, dry_run=dry_run, once=not dry_run)
-    try:
-        surroundings.begin()
-    finally:
-        surroundings.end()
-    assert surroundings.port == 0
+    running = process.Process(configuration(free_port()), connection, dry_run=dry_run, once=once)
+    assert running._probed == (not dry_run and not once)
 
 
 def test_a_single_pass_has_a_deadline(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that cannot be listed ends `--once` with a sentence, instead of a wait without end."""
     monkeypatch.setattr(process, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(process, "unreadable", lambda cluster, waited: "pods: forbidden" if waited > 0.1 else None)
-    with pytest.raises(outside.StartError, match="cannot be read: pods: forbidden"):
-        process.Process(Outside(Configuration(), connection, once=True)).run()
+    with pytest.raises(connecting.StartError, match="cannot be read: pods: forbidden"):
+        process.Process(Configuration(), connection, once=True).run()
 
 
 @pytest.mark.parametrize(
@@ -267,7 +257,7 @@ def test_a_dead_decision_thread_ends_the_process(connection: Connection, monkeyp
         raise KeyError("broken")
 
     monkeypatch.setattr(Scheduler, "handle", fail)
-    assert process.Process(Outside(configuration(0), connection)).run() == process.FAILED
+    assert process.Process(configuration(0), connection).run() == process.FAILED
 
 
 def test_the_decision_thread_does_not_leave_in_silence(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,10 +267,9 @@ def test_the_decision_thread_does_not_leave_in_silence(connection: Connection, m
         sys.exit(0)
 
     monkeypatch.setattr(Scheduler, "handle", leave)
-    surroundings = Outside(configuration(0), connection)
-    running = process.Process(surroundings)
+    running = process.Process(configuration(0), connection)
     running._decide()
-    assert surroundings.asked.get_nowait() == "the decision thread has died"
+    assert running._asked.get_nowait() == "the decision thread has died"
     assert "SystemExit(0)" in (running._pulse.check() or "")
 
 
@@ -310,7 +299,7 @@ def test_a_signal_ends_the_process_in_order(connection: Connection) -> None:
             self.prober.start()
 
     before = signal.getsignal(signal.SIGTERM)
-    running = Eager(Outside(configuration(port), connection))
+    running = Eager(configuration(port), connection)
     assert running.run() == process.OK
     running.prober.join()
     assert probes == [200, 503]
@@ -322,7 +311,6 @@ import asyncio, signal, sys, threading
 from gangsched.http.connection import load_connection
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime import logs, process
-from gangsched.runtime.outside import Outside
 from gangsched.runtime.settings import Configuration, Http
 
 logs.configure("json")
@@ -333,7 +321,7 @@ def stuck(self, events, now):
 
 Scheduler.handle = stuck
 connection = asyncio.run(load_connection(sys.argv[1]))
-process.Process(Outside(Configuration(http=Http(port=0)), connection)).run()
+process.Process(Configuration(http=Http(port=0)), connection).run()
 """
 
 
@@ -355,27 +343,3 @@ def test_a_second_signal_ends_it_at_once(kubeconfig: Path) -> None:
     finally:
         child.kill()
         child.communicate()
-
-
-def test_what_was_measured_before_somebody_counts_is_counted() -> None:
-    """In order, and what comes afterwards is passed on at once."""
-    measurements = Measurements()
-    measurements("a", 1.0, {"x": "y"})
-    measurements("b", 2.0, {})
-    counted: list[tuple[str, float]] = []
-    measurements.pass_on(lambda name, value, _: counted.append((name, value)))
-    assert counted == [("a", 1.0), ("b", 2.0)]
-    measurements("c", 3.0, {})
-    assert counted[2:] == [("c", 3.0)]
-
-
-def test_a_cluster_is_followed_without_what_decides() -> None:
-    """The connection begins before numpy, core and metrics are imported; a plain configuration needs none of them."""
-    code = (
-        "import sys; from gangsched.cli.importing import quickly; quickly('gangsched.cli.run');"
-        "from gangsched.runtime import config;"
-        "config.parse('{apiVersion: gangsched.dev/v1alpha1, kind: GangSchedulerConfiguration, profiles: [{}]}');"
-        "print([m for m in ('numpy', 'prometheus_client', 'gangsched.core.scheduler') if m in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "[]\n"

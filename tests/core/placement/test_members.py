@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
 from gangsched.core.events import NodeGone
-from gangsched.core.framework.arguments import NodeResourcesFitArgs, ScoringStrategy
+from gangsched.core.framework.arguments import NodeResourcesFitArgs
 from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.planning import placement
 from gangsched.core.state.simulation import Simulation
@@ -164,9 +165,8 @@ def test_scoring_all_nodes_at_once_places_as_one_by_one(
     objects: list[Built] = [node(f"n{i:02d}").cpu(c).memory(m) for i, (c, m) in enumerate(nodes)]
     objects += [pod(f"m{i:02d}").cpu(cores).memory(0.5).gang("g") for i in range(count)]
 
-    plugins = PluginSet(
-        arguments=(("NodeResourcesFit", NodeResourcesFitArgs(scoring_strategy=ScoringStrategy(type=strategy))),)
-    )
+    fit = msgspec.convert({"scoringStrategy": {"type": strategy}}, NodeResourcesFitArgs)
+    plugins = PluginSet(arguments=(("NodeResourcesFit", fit),))
 
     def rows(many: int, at_once: int) -> dict[str, str]:
         with pytest.MonkeyPatch.context() as patch:

@@ -1,0 +1,129 @@
+"""What has to work before a process begins: the connection to its cluster, and the port for probes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import math
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
+from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.http.connection import Connection, ConnectionConfigError, load_connection
+from gangsched.runtime import logs
+from gangsched.runtime.settings import Configuration, Http
+
+_PROBE_SECONDS = 10.0
+_PROBE_PAUSES_SECONDS = (0.3, 0.7)  # between attempts
+_log = logs.get("start")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+class StartError(Exception):
+    """The process cannot start; the text says what the user can do."""
+
+
+def probe_host(configuration: Configuration) -> str | None:
+    """Where probes are answered: as configured, else everywhere in a pod (None) and on loopback outside."""
+    return configuration.http.bind_address or (None if _SERVICE_ACCOUNT.exists() else "127.0.0.1")
+
+
+def cannot_listen(configuration: Configuration, error: OSError) -> StartError:
+    """The port for probes is not to be had."""
+    host, port = probe_host(configuration), configuration.http.port
+    where = f"{host or 'port'}{':' if host else ' '}{port}"
+    return StartError(f"cannot listen on {where}: {error.strerror or error}; choose another with --port or http.port")
+
+
+def free_port(configuration: Configuration) -> int:
+    """The port for probes, found to be free before the election: a process that cannot start must not win it.
+
+    Outside a cluster the default is a preference: where it is taken, as on a node where kube-scheduler runs, any other
+    port will do. Raises :class:`StartError`.
+    """
+    host, port = probe_host(configuration) or "", configuration.http.port
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or port != Http().port or _SERVICE_ACCOUNT.exists():
+            raise cannot_listen(configuration, error) from None
+        with socket.create_server((host, 0)) as other:
+            port = int(other.getsockname()[1])
+        _log.warning("the default port is taken", port=Http().port, instead=port)
+    return port
+
+
+def connect(
+    configuration: Configuration, *, elects: bool = False, announce: Callable[[Connection], None] = lambda _: None
+) -> Connection:
+    """The connection that the configuration describes, proven to work; with ``elects`` there is a namespace for the
+    Lease, which may have to be made: after ``announce``. Raises :class:`StartError`.
+    """
+    wanted = configuration.client_connection
+    namespace = configuration.leader_election.resource_namespace
+
+    async def probe() -> Connection:
+        connection = await load_connection(wanted.kubeconfig or None, wanted.context or None)
+        client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
+        client.open()
+        try:
+            try:
+                await _reach(client)
+            except UnreachableError as error:
+                raise StartError(f"{connection} cannot be reached: {error}") from None
+            except ApiError as error:
+                if not error.transient:  # a server that is too busy now will answer later: what reads it asks again
+                    raise StartError(f"{connection} refuses us: {error}") from None
+            announce(connection)
+            if elects and configuration.leader_election.leader_elect:
+                await _ensure_namespace(client, namespace)
+        finally:
+            await client.close()
+        return connection
+
+    try:
+        return asyncio.run(probe())
+    except ConnectionConfigError as error:
+        raise StartError(str(error)) from None
+
+
+async def _reach(client: Client) -> None:
+    """Ask the server for anything; a connection that breaks once or twice is no server that cannot be reached."""
+    end = time.monotonic() + _PROBE_SECONDS
+    for pause in (*_PROBE_PAUSES_SECONDS, math.inf):
+        try:
+            await client.attempt("GET", "/version", timeout_seconds=end - time.monotonic())
+        except UnreachableError:
+            if time.monotonic() + pause >= end:
+                raise
+            await asyncio.sleep(pause)
+        else:
+            return
+
+
+async def _ensure_namespace(client: Client, name: str) -> None:
+    """Create the namespace where there is none, as on a cluster that is new to this scheduler.
+
+    Raises :class:`StartError` if that is not allowed. Any other failure is left to the election, which tries again.
+    """
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    try:
+        try:
+            await client.attempt("GET", f"/api/v1/namespaces/{segment(name)}", timeout_seconds=_PROBE_SECONDS)
+        except ApiError as error:
+            if error.status != 404:
+                return
+            body = msgspec.json.encode(space)
+            await client.attempt("POST", "/api/v1/namespaces", body=body, timeout_seconds=_PROBE_SECONDS)
+            _log.info("namespace created for the Lease", namespace=name)
+    except ApiError as error:
+        if error.status == 403:
+            text = f"the Lease needs the namespace {name}, which does not exist: kubectl create namespace {name}"
+            raise StartError(text) from None
+    except UnreachableError:
+        return
