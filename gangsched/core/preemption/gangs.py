@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 
 import numpy as np
 
@@ -74,8 +74,8 @@ class Interruptions:
         self._spared: Ints = np.array(limits, dtype=np.int64)
         self._local = len(c.units_of) <= _FEW
 
-    def search(self, usable: Sequence[int]) -> Settled | None:
-        """The least harmful choice of these units (numbers) that was found."""
+    def search(self, usable: Sequence[int], *, improve: bool) -> Settled | None:
+        """The least harmful choice of these units (numbers) that was found, the first unless told to ``improve`` it."""
         self._usable = list(usable)
         best = self._settler.settle(())
         if not self._usable:
@@ -83,14 +83,14 @@ class Interruptions:
         # With limited sets other members may leave than counting assumes; without, all units are the most that can.
         if best is None and not self._c.limited and self._missing(frozenset(self._usable)) > 0:
             return None
-        for turn, start in enumerate(() if best is not None else self._starts()):
+        for turn, start in enumerate(() if best is not None else islice(self._starts(), None if improve else _ENOUGH)):
             found = start()
             if found is not None and (best is None or found.key < best.key):
                 best = found
             if best is not None and (turn >= _ENOUGH or self._late() or self._proven(best)):
                 break
         self.first = best
-        return None if best is None else self._improved(best)
+        return None if best is None else self._improved(best) if improve else best
 
     def _starts(self) -> Iterator[Callable[[], Settled | None]]:
         """Ways to a first choice, each from nothing."""

@@ -89,6 +89,13 @@ class Tariff:
             out.append((digit, count))
         return tuple(out)
 
+    def price(self, harm: Harm) -> complex:
+        """The price of a harm, without work."""
+        count = {("gangs", level): gangs for level, gangs, _ in harm.levels}
+        count |= {("pods", level): pods for level, _, pods in harm.levels}
+        count["pdb", 0] = harm.beyond_budget
+        return sum((d.weight * count.get((d.component, d.level), 0) for d in self.digits), 0j)
+
     def harm(self, price: complex) -> Harm | None:
         """The harm of a price without work and names; None if some component has no digit in it."""
         if any(not digit.weight for digit in self.digits):

@@ -11,6 +11,7 @@ is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -23,6 +24,7 @@ from gangsched.core.preemption.branch_and_bound import BranchAndBound
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand, demands_of
+from gangsched.core.preemption.fillings import fillings_of
 from gangsched.core.preemption.fit import CountedFit, Fit, fit_for, rows_of
 from gangsched.core.preemption.gangs import Interruptions
 from gangsched.core.preemption.harm import Harm, harm, share_of
@@ -30,6 +32,7 @@ from gangsched.core.preemption.lower_bound import Floor, LowerBound, gap
 from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer
 from gangsched.core.preemption.places import Places
 from gangsched.core.preemption.prices import Prices, Tariff
+from gangsched.core.preemption.program import Program, Proof, floor_of
 from gangsched.core.preemption.reprieve import Returnable, reprieve
 from gangsched.core.preemption.settle import Settled, Settler
 from gangsched.core.preemption.units import Units
@@ -109,7 +112,7 @@ class Search:
         self._looks = -1
         self._places: list[Places] = []
         self._bound = LowerBound(self.candidates, demand)
-        self._workers: list[NodePrices | Interruptions | LowerBound] = [self._bound]
+        self._workers: list[NodePrices | Interruptions | LowerBound | Proof] = [self._bound]
 
     # -- the whole search ----------------------------------------------------------------------------------
 
@@ -119,13 +122,63 @@ class Search:
         for found in self._found():
             if best is None or found[0] < best[0]:
                 best = found
-        tried = self._tried(best)
+        best, least = self._proved(best)
+        tried = self._tried(best, least)
         if tried is None:
             self._note_refusal()
             return None
         cost, taken, rows = tried
-        least = self._bound.floor(cost)
-        return Choice(taken, cost, self.spent, self.stopped, rows, least)
+        return Choice(taken, cost, self.spent, self.stopped, rows, self._floor(cost, least))
+
+    def _floor(self, cost: Harm, least: Floor | None) -> Floor:
+        """The higher of two floors: that of the program, and that of the nodes by themselves."""
+        if least is not None and gap(cost, least) is None:
+            return least
+        other = self._bound.floor(cost)
+        return other if least is None or _nearer(gap(cost, other), gap(cost, least)) else least
+
+    def _proved(
+        self, best: tuple[Harm, frozenset[int], dict[str, int]] | None
+    ) -> tuple[tuple[Harm, frozenset[int], dict[str, int]] | None, Floor | None]:
+        """A better plan if there is one, and how little harm is possible, in clusters that are small enough."""
+        program = self._program
+        if best is None or program is None:
+            return best, None
+        demand, places = self._demands[0], self._places[0]
+        legal = np.ones(len(self.candidates), dtype=np.bool_)
+        if self.strict:
+            legal &= ~self.candidates.closed
+        tariff = Tariff(self.candidates, legal)
+        settler = Settler(self.candidates, places, tariff, legal, hard=self.strict)
+        least, price = best[0], tariff.price(best[0])
+        found: Settled | None = None
+
+        def attempt(units: frozenset[int], chosen: Ints | None) -> Harm | None:
+            nonlocal found, least, price
+            if chosen is None:
+                settled = settler.settle(units, price)
+            else:
+                settled = Settled(units, program.placing(chosen, units), 0j, None)
+            if settled is None or (settled.harm is not None and settled.harm[:2] >= least[:2]):
+                return None
+            plan = self._checked(demand, settled, reprieved=False)
+            if plan is None or not plan[0] < least:
+                return None
+            found, least, price = settled, plan[0], tariff.price(plan[0])
+            return least
+
+        proof = Proof(program, attempt, self._late)
+        self._workers.append(proof)
+        known = proof.run(best[0])
+        better = None if found is None else self._checked(demand, found)
+        return better or best, floor_of(known)
+
+    @cached_property
+    def _program(self) -> Program | None:
+        if len(self._demands) != 1 or not self._places:
+            return None
+        fillings = fillings_of(self._places[0].nodes)
+        return None if fillings is None else Program(self.candidates, self._demands[0], fillings)
 
     def _found(self) -> Iterator[tuple[Harm, frozenset[int], dict[str, int]]]:
         """Plans that work and from which nothing can be put back."""
@@ -224,7 +277,7 @@ class Search:
             count = CountedFit(self._sim, demand, alone=len(demand.need) == 1)
             interruptions = Interruptions(settler, count, self._late, self._proven)
             self._workers.append(interruptions)
-            found = interruptions.search(usable)
+            found = interruptions.search(usable, improve=self._program is None)
             if found is None:
                 continue
             if places.nodes.ambiguous:
@@ -245,8 +298,12 @@ class Search:
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def _checked(self, demand: Demand, settled: Settled) -> tuple[Harm, frozenset[int], dict[str, int]] | None:
-        """The plan with these places, with whatever is not needed put back; None when the members do not fit so."""
+    def _checked(
+        self, demand: Demand, settled: Settled, *, reprieved: bool = True
+    ) -> tuple[Harm, frozenset[int], dict[str, int]] | None:
+        """The plan with these places, with whatever is not needed put back (``reprieved``); None when the members do
+        not fit so.
+        """
         c, fit = self.candidates, self.fit
         taken = c.slots_of(settled.placing.gone, sorted(settled.units))
         base = fit.save()
@@ -258,7 +315,7 @@ class Search:
             fit.restore(base)
             return None
         spent = fit.steps
-        back = reprieve(fit, self._returnable(taken))
+        back = reprieve(fit, self._returnable(taken)) if reprieved else []
         fit.steps = spent
         left = taken.difference(s for slots in back for s in slots.tolist())
         rows = fit.rows()
@@ -342,7 +399,7 @@ class Search:
     # -- few units -----------------------------------------------------------------------------------------
 
     def _tried(
-        self, best: tuple[Harm, frozenset[int], dict[str, int]] | None
+        self, best: tuple[Harm, frozenset[int], dict[str, int]] | None, least: Floor | None
     ) -> tuple[Harm, frozenset[int], dict[str, int]] | None:
         """With few units, look through everything that could be better."""
         exact = BranchAndBound(
@@ -350,7 +407,7 @@ class Search:
         )
         if not exact.small:
             return best
-        self._looks = _WORK_LOOKS if best is not None and gap(best[0], self._bound.floor(best[0])) is None else -1
+        self._looks = _WORK_LOOKS if best is not None and gap(best[0], self._floor(best[0], least)) is None else -1
         cost, taken = exact.run(best[0] if best is not None else None, best[1] if best is not None else frozenset())
         if cost is None:
             self._proved_none = exact.complete
@@ -385,3 +442,11 @@ class Search:
         if self.spent >= self.max_steps or self._watchdog.barks():
             self.stopped = True
         return self.stopped
+
+
+def _nearer(one: Gap | None, other: Gap | None) -> bool:
+    """Is the first gap less than the second: at a later component, or by fewer?"""
+    if one is None or other is None:
+        return one is None
+    here, there = ((g.component != "pdb", -g.priority, g.component == "pods") for g in (one, other))
+    return here > there or (here == there and one.at_most < other.at_most)

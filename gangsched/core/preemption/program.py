@@ -1,0 +1,322 @@
+"""How little harm is possible at least, and plans that do no more: branch and bound over whole plans of small clusters.
+
+Each node takes one of its fillings (:mod:`.fillings`) or none; units of which a pod leaves are interrupted; limited
+sets give no more than they may. The components of harm are minimised one after another, each under what is known of
+those before it. A linear program bounds from below, and says of which units the question has to be asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import msgspec
+import numpy as np
+
+from gangsched.core.arrays import Bools, Floats, Ints, isin
+from gangsched.core.preemption.candidates import Candidates
+from gangsched.core.preemption.demand import Demand
+from gangsched.core.preemption.fillings import Fillings
+from gangsched.core.preemption.harm import Harm
+from gangsched.core.preemption.lower_bound import Floor
+from gangsched.core.preemption.places import Placing
+from gangsched.core.preemption.simplex import Table
+
+#: A component of harm: ``pdb``, or ``gangs`` or ``pods`` of a level.
+Component = tuple[str, int]
+#: Entries of a table up to which it is worth its time.
+_ENTRIES = 1_500_000
+#: Entries changed for one question.
+_QUESTION = 45_000_000
+#: Entries changed in the time of one node and pod looked at.
+_SIMPLEX = 3
+#: A number this near to a whole one is that.
+_NEAR = 1e-6
+#: Questions of a search after which, and every so many questions from then on, units are settled that the values
+#: speak for: that takes about as long as ten questions.
+_SETTLED = 8
+#: What all of the next component costs at most: it tells equals apart.
+_NEXT = 0.125
+#: What costs in addition may add up to: this, and :data:`.simplex._NUDGE` for each variable.
+_WHOLE = _NEXT + 1e-2
+
+
+class Row(msgspec.Struct):
+    """``sum of terms <= limit``."""
+
+    terms: dict[int, float]
+    limit: float
+
+
+class Program:
+    """The program for these fillings. Variables: the fillings, the units, pods that may leave alone or with a unit,
+    and by how much each budget is exceeded.
+    """
+
+    def __init__(self, candidates: Candidates, demand: Demand, fillings: Fillings) -> None:
+        self.c, self._f, self._need = candidates, fillings, demand.need
+        self.fillings = len(fillings.row)
+        self.units = self.fillings + np.arange(len(candidates.units_of))
+        self.size = self.fillings + len(self.units)
+        self.costs: dict[Component, dict[int, float]] = {}
+        self.rows: list[Row] = []
+        #: ``(V,)``: those that leave with their unit.
+        self._whole: Bools = np.array([u.whole for u in candidates.units_of] + [False], dtype=np.bool_)[candidates.unit]
+        self.alone: dict[int, int] = {}  # variable by pod that may leave alone or with its unit
+        for row in np.unique(fillings.row).tolist():
+            self.rows.append(Row(dict.fromkeys(np.flatnonzero(fillings.row == row).tolist(), 1.0), 1.0))
+        for k, need in enumerate(demand.need):
+            some = np.flatnonzero(fillings.members[:, k])
+            terms = dict(zip(some.tolist(), (-fillings.members[some, k]).astype(float).tolist(), strict=True))
+            self.rows.append(Row(terms, -float(need)))
+        self._link()
+        self._limit()
+
+    def _add(self, component: Component, variable: int, amount: float) -> None:
+        costs = self.costs.setdefault(component, {})
+        costs[variable] = costs.get(variable, 0.0) + amount
+
+    def _new(self) -> int:
+        self.size += 1
+        return self.size - 1
+
+    def _link(self) -> None:
+        """Pods leave alone at their own price, or with their unit."""
+        c = self.c
+        links: dict[tuple[int, int], dict[int, float]] = {}
+        for of, pod in zip(self._f.of.tolist(), self._f.pods.tolist(), strict=True):
+            unit = int(c.unit[pod])
+            if not self._whole[pod]:
+                self._add(("pods", int(c.level[pod])), of, 1.0)
+            elif not c.single[pod]:
+                links.setdefault((int(c.row[pod]), unit), {})[of] = 1.0
+            else:
+                if pod not in self.alone:
+                    self.alone[pod] = self._new()
+                    self._add(("pods", int(c.level[pod])), self.alone[pod], 1.0)
+                links.setdefault((-1 - pod, unit), {self.alone[pod]: -1.0})[of] = 1.0
+        for (_, unit), terms in links.items():
+            terms[int(self.units[unit])] = -1.0
+            self.rows.append(Row(terms, 0.0))
+        for variable, found in zip(self.units.tolist(), c.units_of, strict=True):
+            if found.gangs:
+                self._add(("gangs", found.level), variable, float(found.gangs))
+            if found.whole:
+                self._add(("pods", found.level), variable, float(len(found.slots)))
+
+    def _limit(self) -> None:
+        """Limited sets give no more than they may: budgets at a price, surpluses unless their gang is interrupted."""
+        c = self.c
+        under = np.zeros(len(c), dtype=np.int64)
+        for limited in c.limited:
+            under[limited.pods] += bool(limited.budget)
+        share = 1.0 / max(1, int(under.max(initial=1)))  # a pod under several budgets is beyond them once
+        freed: dict[int, list[int]] = {}
+        for variable, unit in zip(self.units.tolist(), c.units_of, strict=True):
+            for number in unit.limited:
+                freed.setdefault(number, []).append(variable)
+        for number, limited in enumerate(c.limited):
+            terms = self._drawn(limited.pods)
+            if limited.budget:
+                terms |= self._drawn_whole(limited.pods)
+                if terms:
+                    beyond = self._new()
+                    terms[beyond] = -1.0
+                    self._add(("pdb", 0), beyond, share)
+            for variable in freed.get(number, ()):
+                whole = c.units_of[variable - self.fillings].whole
+                terms[variable] = float(limited.limit - (0 if whole else len(limited.pods)))
+            if terms:
+                self.rows.append(Row(terms, float(limited.limit)))
+
+    def _drawn(self, pods: Ints) -> dict[int, float]:
+        """What draws on a set of pods as they leave by themselves."""
+        inside: Bools = np.zeros(len(self.c), dtype=np.bool_)
+        inside[pods] = True
+        drawn = np.bincount(self._f.of[inside[self._f.pods] & ~self._whole[self._f.pods]], minlength=self.fillings)
+        terms = {n: float(drawn[n]) for n in np.flatnonzero(drawn).tolist()}
+        return terms | {variable: 1.0 for pod, variable in self.alone.items() if inside[pod]}
+
+    def _drawn_whole(self, pods: Ints) -> dict[int, float]:
+        """What draws on a set of pods as units leave whole."""
+        units = self.c.unit[pods[self._whole[pods]]]
+        drawn = np.bincount(units, minlength=len(self.units))
+        return {int(self.units[n]): float(drawn[n]) for n in np.flatnonzero(drawn).tolist()}
+
+    def placing(self, chosen: Ints, units: frozenset[int]) -> Placing:
+        """These fillings (numbers) as places, with the units gone."""
+        f = self._f
+        counts: Ints = np.zeros((f.members.shape[1], len(self.c.count)), dtype=np.int64)
+        left = np.array(self._need)
+        for n in chosen.tolist():  # the last may have room for more than are left
+            counts[:, f.row[n]] = np.minimum(f.members[n], left)
+            left -= counts[:, f.row[n]]
+        gone: Bools = np.zeros(len(self.c), dtype=np.bool_)
+        gone[f.pods[isin(f.of, chosen.tolist())]] = True
+        for number in units:
+            if self.c.units_of[number].whole:
+                gone[self.c.units_of[number].pods] = True
+        return Placing(counts, gone, 0j)
+
+    @property
+    def components(self) -> list[Component]:
+        """From the worst down."""
+        return sorted(self.costs, key=lambda k: (k[0] != "pdb", -k[1], k[0] == "pods"))
+
+    def table(self, component: Component, caps: dict[Component, int], out: Bools) -> Table | None:
+        """To minimise a component under these caps, and of equals the one with least of the next component; without
+        the variables that are ``out`` ``(size,)``. None if it would be too large.
+        """
+        kept = ~out
+        for k, n in caps.items():
+            if not n:
+                kept[list(self.costs[k])] = False
+        names = np.flatnonzero(kept)
+        place = np.cumsum(kept) - 1
+        rows = []
+        for row in (*self.rows, *(Row(self.costs[k], float(n)) for k, n in caps.items() if n)):
+            terms = {v: amount for v, amount in row.terms.items() if kept[v]}
+            if row.limit < 0 or any(amount > 0 for amount in terms.values()):
+                rows.append(Row(terms, row.limit))
+        if (len(rows) + 1) * (len(names) + 1) > _ENTRIES:
+            return None
+        matrix: Floats = np.zeros((len(rows), len(names)))
+        for n, row in enumerate(rows):
+            matrix[n, place[list(row.terms)]] = list(row.terms.values())
+        cost = np.zeros(self.size)
+        for k, weight in zip(self.components[self.components.index(component) :], (1.0, _NEXT), strict=False):
+            total = sum(self.costs[k].values()) if weight < 1 else 0.0
+            for variable, amount in self.costs[k].items():
+                cost[variable] += amount * weight / (1.0 + total)
+        most = np.ones(self.size)
+        most[self.fillings + len(self.units) :] = len(self.c)
+        return Table(matrix, np.array([row.limit for row in rows]), cost[names], most[names], names)
+
+
+class Proof:
+    """Minimises one component after another. ``attempt`` settles a choice of units, with these fillings (numbers) if
+    there are any, and tells its harm if that is less than ever before; ``late`` says that the budget is spent.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        attempt: Callable[[frozenset[int], Ints | None], Harm | None],
+        late: Callable[[], bool],
+    ) -> None:
+        self._p = program
+        self._attempt = attempt
+        self._late = late
+        self._tried: set[frozenset[int]] = set()
+        self._questions = 0
+        self.work = 0
+
+    def run(self, best: Harm) -> dict[Component, int]:
+        """What is proven of each component, given a plan of this harm; the last may be less than the best plan has."""
+        while True:
+            better, known = self._pass(best)
+            if better is None:
+                return known
+            best = better
+
+    def _pass(self, best: Harm) -> tuple[Harm | None, dict[Component, int]]:
+        mine = parts(best)
+        known: dict[Component, int] = {}
+        out: Bools = np.zeros(self._p.size, dtype=np.bool_)
+        for component in self._p.components:
+            most = mine.get(component, 0)
+            if not most:
+                known[component] = 0
+                continue
+            root = self._p.table(component, known, out)
+            if root is None:
+                return None, known
+            self._solve(root)
+            out[root.dear(most + _WHOLE)] = True
+            least, better = self._tree(root, most)
+            if better is not None and better < best:
+                return better, known
+            known[component] = min(most, least)
+            if least < most:
+                return None, known
+        return None, known
+
+    def _solve(self, table: Table) -> bool | None:
+        before = table.work
+        self._questions += 1
+        table.solve(_QUESTION)
+        self.work += (table.work - before) // _SIMPLEX
+        return table.solved
+
+    def _tree(self, root: Table, most: int) -> tuple[int, Harm | None]:
+        """A lower bound, ``most`` if nothing is below it; or a choice of less harm: branch and bound, depth first."""
+        open_ = [(0, root)]
+        stopped: list[int] = []
+        while open_:
+            least, here = open_.pop()
+            if here.changed and self._late():
+                stopped.append(least)
+                continue
+            state = self._solve(here) if here.changed else here.solved
+            if state is False:
+                continue
+            bound = max(least, math.ceil(here.bound() - _WHOLE))
+            if bound >= most:
+                continue
+            if state is None:
+                stopped.append(bound)
+                continue
+            values = np.zeros(self._p.size)
+            values[here.names] = here.values()
+            better = self._candidate(values)
+            if better is not None:
+                return bound, better
+            variable = self._fractional(values)
+            if variable is None:
+                stopped.append(bound)  # whole, and yet not better: rules that the program does not know
+                continue
+            here.shrink(most - 1 + _WHOLE)
+            without = here.copy()
+            place = int(np.searchsorted(here.names, variable))
+            without.without(np.array([place]))
+            here.with_one(place)
+            open_ += [(bound, without), (bound, here)]
+        return min([most, *stopped]), None
+
+    def _candidate(self, values: Floats) -> Harm | None:
+        """The units that the values speak for, settled now and then; or what they say, if all of them are whole."""
+        share = values[self._p.units]
+        if self._questions <= _SETTLED or self._questions % _SETTLED == 0:
+            for threshold in (0.999, 0.5, 1e-4):
+                units = frozenset(np.flatnonzero(share >= threshold).tolist())
+                found = None if units in self._tried else self._attempt(units, None)
+                self._tried.add(units)
+                if found is not None:
+                    return found
+        if self._fractional(values) is None:
+            units = frozenset(np.flatnonzero(share > 0.5).tolist())
+            return self._attempt(units, np.flatnonzero(values[: self._p.fillings] > 0.5))
+        return None
+
+    def _fractional(self, values: Floats) -> int | None:
+        """The unit, or else the filling, that is least decided."""
+        for some in (self._p.units, np.arange(self._p.fillings)):
+            off = np.minimum(values[some] % 1.0, 1.0 - values[some] % 1.0)
+            if len(off) and off.max() > _NEAR:
+                return int(some[int(np.argmax(off))])
+        return None
+
+
+def parts(harm: Harm) -> dict[Component, int]:
+    """The components of a harm that are not zero."""
+    out: dict[Component, int] = {("pdb", 0): harm.beyond_budget}
+    for level, gangs, pods in harm.levels:
+        out["gangs", level], out["pods", level] = gangs, pods
+    return {k: n for k, n in out.items() if n}
+
+
+def floor_of(known: Mapping[Component, int]) -> Floor:
+    """What is proven, as a floor."""
+    levels = sorted({level for kind, level in known if kind != "pdb"}, reverse=True)
+    found = ((n, known.get(("gangs", n), 0), known.get(("pods", n), 0)) for n in levels)
+    return Floor(known.get(("pdb", 0), 0), tuple(level for level in found if level[1] or level[2]))
