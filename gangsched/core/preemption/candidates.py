@@ -60,9 +60,9 @@ class Candidates:
     index of each pod's among them. ``free`` ``(R, N)`` is the room beside them all.
     """
 
-    def __init__(self, units: Units, budgets: Budgets, demand: Demand, free: Floats, works: Floats) -> None:
+    def __init__(self, units: Units, budgets: Budgets, demand: Demand, works: Floats) -> None:
         self.units = units
-        self.free = free
+        self.free = demand.resources.free
         table = units.snapshot.table
         wholes = [b for b in units.blocks if b.whole]
         parts = [(b, p) for b in units.blocks for p in b.parts if p.single]
@@ -73,22 +73,21 @@ class Candidates:
             slots = np.concatenate([units.loose, distinct(np.concatenate([of_parts, of_wholes]))])
         slots = slots[table.row[slots] >= 0]
         row = table.row[slots]
-        matrix = units.snapshot.shape_matrix()[:, demand.index]
-        shape = table.shape[slots]
+        held = demand.resources.held(slots)
         # A pod that can only leave with its unit counts under the unit's priority.
         sizes = [len(block.array) for block in wholes]
         of_units = table.priority[: table.size].copy()
         of_units[of_wholes] = np.repeat([b.priority for b in wholes], sizes) if wholes else 0
         of_units[of_parts] = table.priority[of_parts]
         level = np.maximum(table.priority[slots], of_units[slots])
-        short = np.maximum(demand.request.max(axis=0)[:, None] - np.maximum(free, 0.0), 0.0)
-        useful = _useful(matrix, shape, short, row)
+        short = np.maximum(demand.request.max(axis=0)[:, None] - np.maximum(self.free, 0.0), 0.0)
+        useful = _useful(held, short, row)
         # Names decide last, so that no order of arrival shows.
         order = ordered_by(row, -level, useful, -works[slots], table.tie[slots])
         self.slot, self.row, self.level, self.useful = slots[order], row[order], level[order], useful[order]
         self.levels = distinct(self.level)
         self.level_of = np.searchsorted(self.levels, self.level)
-        self.req: Floats = np.ascontiguousarray(matrix[shape[order]].T)
+        self.req: Floats = np.ascontiguousarray(held[order].T)
         self.work: Floats = works[self.slot]
         nodes = units.snapshot.size
         self.count: Ints = np.bincount(self.row, minlength=nodes)
@@ -172,9 +171,8 @@ class Candidates:
         return frozenset(out)
 
 
-def _useful(matrix: Floats, shape: Ints, short: Floats, row: Ints) -> Floats:
+def _useful(held: Floats, short: Floats, row: Ints) -> Floats:
     """``(V,)`` how much of what its node is short of for one member each pod holds: 1 per resource at most."""
     missing = short[:, row]
-    held = matrix[shape].T
-    part = np.minimum(held, missing) / np.where(missing > 0, missing, 1.0)
+    part = np.minimum(held.T, missing) / np.where(missing > 0, missing, 1.0)
     return np.asarray(np.round(part.sum(axis=0), 9))

@@ -8,8 +8,11 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, distinct
+from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.filters.volumes import NodeVolumeLimits
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.planning.placement import Want
+from gangsched.core.preemption.free import Resources, shared_drivers
 from gangsched.core.preemption.rules import Rules, rules_of
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
@@ -20,17 +23,19 @@ _WAYS = 4
 
 
 class Demand(msgspec.Struct, eq=False):
-    """``request`` is ``(K, R)`` for the resources ``index`` ``(R,)``, ``mask`` ``(K, N)`` where a member of each kind
-    may go as far as no other pod matters, ``need`` how many of each have to be placed, ``members`` which they are.
+    """``request`` is ``(K, R)`` of ``resources``, ``mask`` ``(K, N)`` where a member of each kind may go as far as no
+    other pod matters, ``need`` how many of each have to be placed, ``members`` which they are. ``only_room`` says that
+    nothing else about other pods matters.
     """
 
     classes: list[PodClass]
     members: list[list[Pod]]
-    index: Ints
+    resources: Resources
     request: Floats
     mask: Bools
     need: tuple[int, ...]
     rules: Rules
+    only_room: bool
     common: Demand | None = None  # what all ways to choose the required members have in common, where there are several
 
     def whole(self, k: int, free: Floats, allowed: Bools) -> Floats:
@@ -75,26 +80,32 @@ class Demand(msgspec.Struct, eq=False):
         return Demand(
             [self.classes[kinds[0]]],
             [],
-            self.index,
+            self.resources,
             self.request[kinds].min(axis=0)[None],
             np.any(self.mask[kinds], axis=0, keepdims=True),
             (sum(self.need[k] for k in kinds),),
             rules,
+            self.only_room,
         )
 
 
 def demands_of(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> list[Demand]:
     """The demand of the required members; several where they can be chosen in several ways, the easiest first."""
-    kind_of, classes = _kinds(sim, pipeline, wants)
+    kind_of, classes, attached = _kinds(sim, pipeline, wants)
     vectors = [sim.snapshot.vector(c.shape) for c in classes]
     index = distinct(np.concatenate([i for i, _ in vectors]))
-    request = np.zeros((len(classes), len(index)))
+    drivers = sorted({driver for each in attached if each is not None for driver in each})
+    resources = Resources(sim, index, drivers)
+    request = np.zeros((len(classes), len(index) + len(drivers)))
     for n, (rows, amounts) in enumerate(vectors):
         request[n, np.searchsorted(index, rows)] = amounts
+        request[n, len(index) :] = [(attached[n] or {}).get(driver, 0) for driver in drivers]
+    only_room = all(each is not None for each in attached)
     rules = rules_of(sim, pipeline, classes)
+    rules.complete |= only_room
     mask = np.array([pipeline.static_mask(c, sim) for c in classes]) & rules.allowed
     room = np.maximum(sim.snapshot.allocatable[index].mean(axis=1), 1.0) if sim.snapshot.size else np.ones(len(index))
-    share = (request / room).max(axis=1)
+    share = (request[:, : len(index)] / room).max(axis=1)
     out: list[Demand] = []
     for chosen in _choices(wants, kind_of, share, mask.sum(axis=1)):
         members: list[list[Pod]] = [[] for _ in classes]
@@ -103,7 +114,7 @@ def demands_of(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> li
         need = tuple(map(len, members))
         if any(need == other.need for other in out):
             continue
-        out.append(Demand(classes, members, index, request, mask, need, rules))
+        out.append(Demand(classes, members, resources, request, mask, need, rules, only_room))
     common = out[0].part(list(range(len(classes))), alone=False) if len(classes) > 1 and _free(wants) else None
     return [_without_absent(demand, common) for demand in out]
 
@@ -113,12 +124,15 @@ def _free(wants: Sequence[Want]) -> bool:
     return any(len(w.members) > w.required for w in wants)
 
 
-def _kinds(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> tuple[dict[str, int], list[PodClass]]:
-    """The kind of each member (UID), and a class that stands for each. Members that only count resources are alike if
-    they ask for the same and may go to the same nodes, whatever their volumes.
+def _kinds(
+    sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]
+) -> tuple[dict[str, int], list[PodClass], list[dict[str, int] | None]]:
+    """The kind of each member (UID), a class that stands for each, and what it attaches (:func:`_attached`). Members
+    that only ask for room are alike if they ask for the same and may go to the same nodes, whatever their volumes.
     """
     kind_of: dict[str, int] = {}
     classes: list[PodClass] = []
+    attaching: list[dict[str, int] | None] = []
     known: dict[object, int] = {}
     by_class: dict[int, int] = {}
     for want in wants:
@@ -126,15 +140,39 @@ def _kinds(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> tuple[
             pod_class = sim.class_of(pod)
             kind = by_class.get(pod_class.ident)
             if kind is None:
+                attached = _attached(sim, pipeline, pod_class)
                 key: object = pod_class.ident
-                if pipeline.only_counts(pod_class, sim):
-                    key = id(pod_class.shape), pipeline.static_mask(pod_class, sim).tobytes()
+                if attached is not None:
+                    mask = pipeline.static_mask(pod_class, sim)
+                    key = id(pod_class.shape), mask.tobytes(), tuple(sorted(attached.items()))
                 if key not in known:
                     known[key] = len(classes)
                     classes.append(pod_class)
+                    attaching.append(attached)
                 kind = by_class[pod_class.ident] = known[key]
             kind_of[pod.uid] = kind
-    return kind_of, classes
+    return kind_of, classes, attaching
+
+
+def _attached(sim: Simulation, pipeline: Pipeline, pod: PodClass) -> dict[str, int] | None:
+    """How many volumes of each driver that attaches only so many such a pod has; None where it asks for more of its
+    node than room, or others may have those volumes too.
+    """
+    names = {rule.name for rule in pipeline.watching(pod, sim)}
+    if not names <= {NodeResourcesFit.name, NodeVolumeLimits.name}:
+        return None
+    out: dict[str, int] = {}
+    if pod.volumes is None or NodeVolumeLimits.name not in names:
+        return out
+    index = sim.snapshot.volumes
+    shared_by_others = shared_drivers(index)
+    for handle in sim.volumes.handles(pod):
+        if index.attachments.limited(handle[0]):
+            if handle in index.attachments.nodes_of or handle[0] in shared_by_others:
+                return None
+            out[handle[0]] = out.get(handle[0], 0) + 1
+    shared = any(index.mentions.get((pod.namespace, name), 0) > 1 for name in pod.volumes.claims)
+    return None if shared else out
 
 
 def _choices(wants: Sequence[Want], kind_of: dict[str, int], share: Floats, nodes: Ints) -> Iterator[list[Pod]]:
@@ -159,12 +197,13 @@ def _without_absent(demand: Demand, common: Demand | None) -> Demand:
     return Demand(
         [demand.classes[k] for k in kept],
         [demand.members[k] for k in kept],
-        demand.index,
+        demand.resources,
         demand.request[kept],
         demand.mask[kept],
         tuple(demand.need[k] for k in kept),
         msgspec.structs.replace(
             rules, bars=bars, exclusive=rules.exclusive[np.ix_(kept, kept)], allowed=rules.allowed[kept]
         ),
+        demand.only_room,
         common,
     )

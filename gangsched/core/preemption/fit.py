@@ -165,8 +165,8 @@ class _Kind:
 class CountedFit(FreeRoom):
     """For members that are alike; for others a necessary condition: each part of the demand is counted by itself."""
 
-    def __init__(self, sim: Simulation, demand: Demand, *, alone: bool = True) -> None:
-        super().__init__(sim, demand.index)
+    def __init__(self, demand: Demand, *, alone: bool = True) -> None:
+        super().__init__(demand.resources)
         self.steps = 0
         self.exact = True
         self.monotone = demand.rules.monotone
@@ -245,11 +245,11 @@ class PlacedFit:
         self._there: Ints | None = None  # (K, N) members of each kind by these rows, where places hold
         self._answer: bool | None = None
         #: Places hold where there is room for them: no filter looks at other pods, and it is known who is required.
-        self._only_room = demand.common is None and all(placer.pipeline.only_counts(c, sim) for c in demand.classes)
+        self._only_room = demand.common is None and demand.only_room
         #: So large that members are moved one by one, and not all of them placed anew.
         self._large = self._only_room and sum(demand.need) > MAX_MEMBERS
         #: What each kind, or several together at their least, would need: necessary, and quick to count.
-        self._counts = CountedFit(sim, demand, alone=False)
+        self._counts = CountedFit(demand, alone=False)
         self._smallest = demand.part(list(range(len(demand.need))), alone=False)
         self._follows = any(placer.pipeline.watching(c, sim) for c in demand.classes)
         self.monotone = demand.rules.monotone
@@ -378,5 +378,5 @@ def rows_of(demand: Demand, counts: Ints) -> dict[str, int]:
 def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want], demand: Demand) -> Fit:
     """The cheapest exact way to answer for this gang. The simulation is the base to take pods from."""
     if len(demand.need) == 1 and demand.common is None and demand.rules.complete:
-        return CountedFit(sim, demand)
+        return CountedFit(demand)
     return PlacedFit(sim, placer, wants, demand)

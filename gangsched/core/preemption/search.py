@@ -106,7 +106,7 @@ class Search:
         demand = self._demands[0]
         self.fit: Fit = fit_for(sim, placer, wants, demand)
         self.works = work_lost(units.snapshot, cluster, now)
-        self.candidates = Candidates(units, budgets, demand, np.ascontiguousarray(sim.free[demand.index]), self.works)
+        self.candidates = Candidates(units, budgets, demand, self.works)
         self._sim = sim
         self._proved_none = False
         self._looks = -1
@@ -274,7 +274,7 @@ class Search:
             usable = [
                 n for n, u in enumerate(c.units_of) if u.level <= level and not (u.whole and closed[u.pods].any())
             ]
-            count = CountedFit(self._sim, demand, alone=len(demand.need) == 1)
+            count = CountedFit(demand, alone=len(demand.need) == 1)
             interruptions = Interruptions(settler, count, self._late, self._proven)
             self._workers.append(interruptions)
             found = interruptions.search(usable, improve=self._program is None)

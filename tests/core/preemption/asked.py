@@ -59,7 +59,7 @@ class Asked:
     def candidates(self) -> Candidates:
         """What may leave, as arrays."""
         works = work_lost(self.sim.snapshot, self._context.cluster(), self._now)
-        return Candidates(self.units, self.budgets, self.demand, self.sim.free[self.demand.index], works)
+        return Candidates(self.units, self.budgets, self.demand, works)
 
     def places(self, *, lower: bool = False) -> Places:
         """The search for places."""

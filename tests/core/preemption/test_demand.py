@@ -30,6 +30,11 @@ def of(*members: PodBuilder, required: int | None = None, beside: tuple[Built, .
     return asked(*nodes(), *beside, *mine, gang("g").min(len(mine) if required is None else required))
 
 
+def row_of(made: Asked, resource: str) -> int:
+    """The row of a resource in what members ask for."""
+    return made.demand.resources.index.tolist().index(made.sim.snapshot.resources.index(resource))
+
+
 def named(made: Asked, number: int = 0) -> list[list[str]]:
     """The members of each kind, by name."""
     return [[p.name for p in kind] for kind in made.demands[number].members]
@@ -45,8 +50,7 @@ def test_members_that_no_node_can_tell_apart_are_one_kind() -> None:
     )
     assert named(made) == [["a", "b"], ["c"], ["d"]]
     assert made.demand.need == (2, 1, 1)
-    cpu = made.sim.snapshot.resources.index("cpu")
-    assert made.demand.request[:, made.demand.index.tolist().index(cpu)].tolist() == [2000, 1000, 2000]
+    assert made.demand.request[:, row_of(made, "cpu")].tolist() == [2000, 1000, 2000]
     assert made.demand.mask.tolist() == [[True] * 4, [True] * 4, [False, True, False, True]]
 
 
@@ -66,7 +70,7 @@ def test_of_more_members_than_required_several_choices_are_tried() -> None:
     assert [named(made, n) for n in range(len(made.demands))][:2] == [[["a"]], [["c"]]]
     common = made.demand.common
     assert common is not None
-    cpu = made.demand.index.tolist().index(made.sim.snapshot.resources.index("cpu"))
+    cpu = row_of(made, "cpu")
     assert (common.need, common.request[0, cpu], common.mask.tolist()) == ((1,), 1000, [[True] * 4])
     assert [p is common for p in made.demand.parts()] == [True]
 
@@ -81,7 +85,7 @@ def test_all_members_required_have_no_choice() -> None:
 def test_parts_of_a_demand_are_met_whenever_it_is() -> None:
     """Each kind alone; and several together, each as small as the smallest of them."""
     made = of(pod("a").cpu(4).memory(1), pod("b").cpu(2).memory(2), pod("c").cpu(2).memory(2))
-    cpu, memory = (made.demand.index.tolist().index(made.sim.snapshot.resources.index(r)) for r in ("cpu", "memory"))
+    cpu, memory = (row_of(made, r) for r in ("cpu", "memory"))
     parts = [(p.need, p.request[0, cpu], p.request[0, memory] / (1 << 30)) for p in made.demand.parts()]
     assert parts == [((1,), 4000, 1), ((2,), 2000, 2), ((3,), 2000, 1)]
 

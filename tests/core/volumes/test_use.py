@@ -72,6 +72,21 @@ def test_a_gang_preempts_for_attachments() -> None:
     assert (found.outcome, [v.name for v in found.victims]) == (PREEMPT, ["low"])
 
 
+@pytest.mark.parametrize("users", [1, 2], ids=["its own", "shared"])
+def test_members_with_disks_take_no_more_than_they_need(users: int) -> None:
+    """A node gives back a volume when the last of the pods that use it leaves: then those go, and nobody else."""
+    objects: list[Built] = [gang("g").min(2)]
+    for i in range(4):
+        objects += [node(f"n{i}"), CSINode(f"n{i}", ((DRIVER, 1),)), bound_claim(f"o{i}", f"w{i}"), csi(f"w{i}")]
+        objects += [pod(f"v{i}{k}").priority(1 + i).on(f"n{i}").claims(f"o{i}") for k in range(users)]
+        objects += [pod(f"x{i}").priority(0).on(f"n{i}")]
+    for i in range(2):
+        objects += [bound_claim(f"c{i}", f"d{i}"), csi(f"d{i}"), pod(f"m{i}").priority(9).gang("g").claims(f"c{i}")]
+    found = plan(*objects)["d/g"]
+    assert sorted(v.name for v in found.victims) == [f"v{i}{k}" for i in range(2) for k in range(users)]
+    assert found.optimal or users > 1
+
+
 @pytest.mark.parametrize("leaving", [False, True])
 def test_a_claim_for_one_pod_is_freed_or_waited_for(leaving: bool) -> None:
     """Whoever uses the claim is evicted, or awaited when it leaves anyway, also from another node."""
