@@ -174,7 +174,7 @@ class Store:
             return bool(msgspec.structs.replace(new, version=old.version) != old)
         return bool(new != old)
 
-    def _write(self, event: Event) -> Event:  # noqa: C901, PLR0912
+    def _write(self, event: Event) -> Event:
         version = str(self._version)
         match event:
             case PodChanged(pod):
@@ -199,15 +199,8 @@ class Store:
                 del self._others[_other_key(event)]
             case StorageGone() | QueueObjectGone():
                 del self._others[_other_key(event)]
-            case JobChanged(job):
-                event = JobChanged(msgspec.structs.replace(job, version=version))
-                self._others[_other_key(event)] = event
-            case JobSetChanged(jobset):
-                event = JobSetChanged(msgspec.structs.replace(jobset, version=version))
-                self._others[_other_key(event)] = event
-            case StorageChanged(record):
-                if isinstance(record, PersistentVolume | PersistentVolumeClaim):
-                    event = StorageChanged(msgspec.structs.replace(record, version=version))
+            case JobChanged(record) | JobSetChanged(record) | StorageChanged(record) if hasattr(record, "version"):
+                event = type(event)(msgspec.structs.replace(record, version=version))  # type: ignore[arg-type]
                 self._others[_other_key(event)] = event
             case _:
                 self._others[_other_key(event)] = event
@@ -244,36 +237,21 @@ def describe(event: Event) -> tuple[str, str, str]:
             return key[0], "/".join(filter(None, key[1:])), ""
 
 
-def _other_key(event: Event) -> tuple[str, ...]:  # noqa: C901, PLR0912
-    """Identity of objects that the simulation only passes on."""
+def _other_key(event: Event) -> tuple[str, ...]:
+    """Kind, namespace ("": it has none) and name of objects that the simulation only passes on."""
     match event:
-        case NamespaceChanged(namespace):
-            return "Namespace", namespace.name
-        case NamespaceGone(name):
-            return "Namespace", name
-        case PriorityClassChanged(priority_class):
-            return "PriorityClass", priority_class.name
-        case PriorityClassGone(name):
-            return "PriorityClass", name
-        case JobChanged(job):
-            return "Job", job.namespace, job.name
-        case JobGone(namespace, name):
-            return "Job", namespace, name
-        case JobSetChanged(jobset):
-            return JOBSET, jobset.namespace, jobset.name
-        case JobSetGone(namespace, name):
-            return JOBSET, namespace, name
-        case PodSelectorChanged(found):
-            return found.kind, found.namespace, found.name
-        case PodSelectorGone(kind, namespace, name):
-            return kind, namespace, name
-        case StorageChanged(record) | QueueObjectChanged(record):
-            return type(record).__name__, getattr(record, "namespace", ""), record.name
-        case StorageGone(kind, namespace, name) | QueueObjectGone(kind, namespace, name):
-            return kind, namespace, name
-        case ObjectRefused(kind, namespace, name):
-            return "refused", kind, namespace, name
-    raise TypeError(f"{type(event).__name__} is no change of an object")
+        case ObjectRefused():
+            return "refused", event.kind, event.namespace, event.name
+        case PodSelectorGone() | StorageGone() | QueueObjectGone():
+            return event.kind, event.namespace, event.name
+        case JobGone(namespace, name) | JobSetGone(namespace, name):
+            return JOBSET if isinstance(event, JobSetGone) else JOB, namespace, name
+        case NamespaceGone(name) | PriorityClassGone(name):
+            return type(event).__name__.removesuffix("Gone"), "", name
+    record = _record(event)
+    if record is None:
+        raise TypeError(f"{type(event).__name__} is no change of an object")
+    return getattr(record, "kind", type(record).__name__), getattr(record, "namespace", ""), record.name
 
 
 def _record(event: Event) -> Any:
