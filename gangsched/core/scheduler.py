@@ -105,10 +105,14 @@ class Scheduler:
         if group is None or not self._acts:
             return []
         self.decider.watchdog.begin()
-        verdict = self._run.decide(group)
-        self._ended_at = self.decider.watchdog.finish()
-        self._fresh.extend(verdict.decisions)
-        self._act(group, verdict)
+        if group.holding:
+            self._fresh.extend(self._run.look_again(group))
+            self._ended_at = self.decider.watchdog.finish()
+        else:
+            verdict = self._run.decide(group)
+            self._ended_at = self.decider.watchdog.finish()
+            self._fresh.extend(verdict.decisions)
+            self._act(group, verdict)
         self._settle()
         return self._run.take_actions()
 

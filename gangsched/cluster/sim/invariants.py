@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,7 +18,7 @@ from gangsched.cluster.sim.drained import (
     marked_while_open,
 )
 from gangsched.cluster.sim.history import Entry, History
-from gangsched.cluster.sim.replay import Moment, ends_object
+from gangsched.cluster.sim.replay import Moment, ends_object, moment
 from gangsched.model import dialects
 from gangsched.model.convert_jobsets import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
@@ -228,7 +228,8 @@ def phases_out_of_order(history: History) -> list[str]:
 
 
 def early_binds(history: History) -> list[str]:
-    """Members of preempting gangs that were bound before the last victim of their plan was gone or finished.
+    """Members of preempting gangs that were bound before the last victim of their plan was gone or finished, unless all
+    were to be, and fitted beside what was there: other room may have turned up.
 
     The marks are the list of victims: one that another gang has marked since stands on that gang's list alone, and a
     process that starts anew cannot know that it ever stood on another.
@@ -246,12 +247,26 @@ def early_binds(history: History) -> list[str]:
             moved = min((n for n in later if n > each.marked[uid]), default=len(history))
             until[uid] = min(free_at.get(uid, len(history)), moved)
         last = max(until.values(), default=-1)
-        out += [
-            f"{each.gang} plan {each.plan}: {_name(history, number)} bound while victims were still there"
-            for number in each.bound.values()
-            if number < last
-        ]
+        early = sorted(number for number in each.bound.values() if number < last)
+        asked = {entry.uid for entry in history.of(log.BIND, actor=log.SCHEDULER) if entry.number < last}
+        if early and not (each.nominated.keys() <= asked and _all_fitted(history, early)):
+            gang = f"{each.gang} plan {each.plan}"
+            out += [f"{gang}: {_name(history, number)} bound while victims were still there" for number in early]
     return out
+
+
+def _all_fitted(history: History, bindings: Sequence[int]) -> bool:
+    """Was there room for all of these bindings (numbers of entries) when the first of them was made?"""
+    now = moment(history, bindings[0])
+    there: dict[str, list[Pod]] = defaultdict(list)
+    for number in bindings:
+        there[str(history.entries[number].detail["node"])].append(history.entries[number].record)
+    uids = {pod.uid for pods in there.values() for pod in pods}
+    return not any(
+        _lacking(now.nodes.get(node), [*(p for p in now.pods_on(node) if p.uid not in uids), *pods], pod)
+        for node, pods in there.items()
+        for pod in pods
+    )
 
 
 def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] | None = None) -> list[str]:

@@ -5,7 +5,7 @@ Nothing in it can be read off the cluster. A process that loses its leadership b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 
 import msgspec
 
@@ -37,6 +37,7 @@ class Ledger:
         self._rooms: dict[str, Reservation] = {}
         self._turns: dict[str, Reservation] = {}
         self._owners: dict[str, str] = {}
+        self._holders_on: dict[str, set[str]] = {}
 
     # -- reservations --------------------------------------------------------------------------------------
 
@@ -47,6 +48,8 @@ class Ledger:
             return
         self.release(made.holder)
         self._rooms[made.holder] = made
+        for pod in made.pods:
+            self._holders_on.setdefault(pod.node, set()).add(made.holder)
         if made.owner:
             self._owners[made.owner] = made.holder
 
@@ -55,6 +58,10 @@ class Ledger:
         made = self._rooms.pop(holder, None)
         if made is None:
             return ()
+        for node in {pod.node for pod in made.pods}:
+            self._holders_on[node].discard(holder)
+            if not self._holders_on[node]:
+                del self._holders_on[node]
         if made.owner:
             self._owners.pop(made.owner, None)
             self.resumed.discard(made.owner)
@@ -86,7 +93,10 @@ class Ledger:
             return None
         index = next((i for i, p in enumerate(made.pods) if p.node == node), len(made.pods) - 1)
         pods = (*made.pods[:index], *made.pods[index + 1 :])
-        self._rooms[made.holder] = msgspec.structs.replace(made, pods=pods, adopted=made.adopted | {uid})
+        went_on = owner in self.resumed
+        self.hold(msgspec.structs.replace(made, pods=pods, adopted=made.adopted | {uid}))
+        if went_on:
+            self.resumed.add(owner)
         return made.pods[index]
 
     def kept_for(self, owner: str) -> Reservation | None:
@@ -129,11 +139,15 @@ class Ledger:
             if made.binds(priority, turn, own):
                 yield from made.pods
 
-    def weaker(self, priority: int, nodes: Container[str]) -> Iterator[str]:
+    def weaker(self, priority: int, nodes: Iterable[str]) -> set[str]:
         """The holders for which room is kept on these nodes that this priority may take."""
-        for holder, made in self._rooms.items():
-            if made.pods and made.priority < priority and any(p.node in nodes for p in made.pods):
-                yield holder
+        holders = (holder for node in nodes for holder in self._holders_on.get(node, ()))
+        return {holder for holder in holders if self._rooms[holder].priority < priority}
+
+    def kept_on(self, node: str) -> Iterator[Phantom]:
+        """The pods for which room is kept on a node, what is kept for turns aside."""
+        for holder in self._holders_on.get(node, ()):
+            yield from (pod for pod in self._rooms[holder].pods if pod.node == node)
 
     @property
     def empty(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
-from gangsched.core.decision import BIND, UNSCHEDULABLE, Victim
+from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN
@@ -18,6 +18,7 @@ from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
 from gangsched.core.lifecycle.eviction import Cause
 from gangsched.core.lifecycle.following import Following
 from gangsched.core.lifecycle.holding import hold
+from gangsched.core.lifecycle.nominated import NominatedGangs
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.steps import Steps
@@ -68,6 +69,7 @@ class Executor:
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
         self.noted: list[Change] = []
+        self._nominated = NominatedGangs(world, self.steps.actuator, self.groups)
         self._restless: set[str] = set()
         self._plans = ids.plans
 
@@ -103,7 +105,15 @@ class Executor:
         return noted + out
 
     def head(self) -> Group | None:
-        """The gang to be decided next. One whose earlier plan still has writes on their way waits beside the queue."""
+        """The gang to be decided next, or to be looked at again while it waits for room (see :meth:`look_again`)."""
+        head, helped = self._head(), self._nominated.first()
+        if helped is None:
+            return head
+        place = self.queue.active_place(head.key) if head is not None else None
+        return head if place is not None and place < helped[0] else helped[1]
+
+    def _head(self) -> Group | None:
+        """The first gang of the queue. One whose earlier plan still has writes on their way waits beside it."""
         for key in [k for k in self._restless if k not in self.groups or self.steps.still(self.groups[k])]:
             self._restless.discard(key)
             group = self.groups.get(key)
@@ -210,6 +220,7 @@ class Executor:
     def wake(self, changes: Sequence[Change]) -> None:
         """Something happened that may help parked gangs, or save victims of others."""
         self._rechecks.noted(changes)
+        self._nominated.noted(changes)
         self._under_way.waking.wake(changes)
 
     # -- decisions -----------------------------------------------------------------------------------------
@@ -228,6 +239,12 @@ class Executor:
         group.short_of_quota, group.nodes_unseen = verdict.short_of_quota, verdict.nodes_unseen
         group.look_again_at = self._under_way.waiting.look_again(group, verdict.retry_at)
         return verdict
+
+    def look_again(self, group: Group) -> Sequence[Decision]:
+        """A gang that waits for room is bound if it fits now: what has not begun for it is taken back."""
+        self._nominated.looked_at(group)
+        verdict = self.phases.fits_now(group, group.plan) if group.plan is not None else None
+        return verdict.decisions if verdict is not None else ()
 
     def no_fit(self, group: Group, verdict: Verdict) -> None:
         """A decided group does not fit. Of single pods, neither do those like it that have been tried before: behind it

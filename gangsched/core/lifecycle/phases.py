@@ -372,6 +372,21 @@ class Phases:
             group.message = telling.room_taken(self._steps, group, plan, verdict.message)
             self._signal(group, Signal.BROKEN)
             return
+        self._bind(group, plan, verdict)
+
+    def fits_now(self, group: Group, plan: Plan) -> Verdict | None:
+        """Bind a gang that waits for pods to leave, if it fits without that by now. None when it does not."""
+        verdict = self._decider.fits_now(group.gangs, group.key, self._steps.now, plan.node_of)
+        if verdict is None:
+            return None
+        for uid in plan.waiting:
+            self._steps.no_longer_awaited(uid, group.key)
+        evicting.withdraw(self._steps, plan.eviction)
+        self._bind(group, plan, verdict)
+        return verdict
+
+    def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
+        """There is room for the gang where this verdict has it: it waits for no pod any more."""
         admission.reserved(self._steps, group, verdict)
         moved = nominations.withdraw_moved(self._steps, plan, verdict.placements)
         evicting.end(self._steps, plan.eviction)

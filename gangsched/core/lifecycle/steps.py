@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gangsched.core.actions import (
     Action,
@@ -269,6 +269,6 @@ class Steps:
         nodes = set(plan.node_of.values())
         plan.neighbours = {p.uid for node in nodes for p in self.world.snapshot.pods_on(node)}
 
-    def may_have_taken(self, taker: str, nodes: Container[str], priority: int) -> None:
+    def may_have_taken(self, taker: str, nodes: Iterable[str], priority: int) -> None:
         """Room held by gangs of lower priority than the one of this key, on these nodes, may be gone now."""
         self.taken_from.update(key for key in self.world.ledger.weaker(priority, nodes) if key != taker)

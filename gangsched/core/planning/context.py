@@ -123,18 +123,21 @@ class SchedulingContext:
         slots = (slot for uid in uids if (slot := table.slot_of.get(uid)) is not None and table.row[slot] >= 0)
         return np.array(sorted(s for s in slots if not table.flags[s] & TERMINATING), dtype=np.int64)
 
-    def terminating(self) -> Ints:
-        """Slots of the pods that are not there in the planned future: those on their way out, and the condemned."""
-        return self.futures()[-1]
+    def terminating(self, *, ever: bool = False) -> Ints:
+        """Slots of the pods that are not there in the planned future: those on their way out, and the condemned; with
+        those that are not waited for, if they are to be gone ``ever``.
+        """
+        return self.futures(math.inf if ever else self._until)[-1]
 
-    def futures(self) -> list[Ints]:
+    def futures(self, until: float | None = None) -> list[Ints]:
         """The same in parts, each with those before it: first those that terminate, then those whose plans this gang
         cannot break, then all.
         """
-        out = [self._soon(self._terminating())]
+        until = self._until if until is None else until
+        out = [self._gone_by(until, self._terminating())]
         if self.world.ledger.condemned:
             for slots in (self.condemned(weaker=False), self.condemned()):
-                known = np.sort(np.concatenate([out[0], self._soon(slots)]))
+                known = np.sort(np.concatenate([out[0], self._gone_by(until, slots)]))
                 if len(known) > len(out[-1]):
                     out.append(known)
         return out
@@ -149,12 +152,12 @@ class SchedulingContext:
             leaving = leaving[~isin(leaving, [table.slot_of[uid] for uid in overdue if uid in table.slot_of])]
         return leaving
 
-    def _soon(self, leaving: Ints) -> Ints:
-        """Those of these slots whose pods are gone in time."""
-        if self._until == math.inf:
+    def _gone_by(self, until: float, leaving: Ints) -> Ints:
+        """Those of these slots whose pods should be gone by then (seconds)."""
+        if until == math.inf:
             return leaving
         pods = self.world.snapshot.table.pods
-        soon = ((pod := pods[s]) is not None and self.world.leaves_by(pod) <= self._until for s in leaving.tolist())
+        soon = ((pod := pods[s]) is not None and self.world.leaves_by(pod) <= until for s in leaving.tolist())
         return leaving[np.fromiter(soon, dtype=np.bool_, count=len(leaving))]
 
     def wait_until(self, when: float) -> None:
@@ -241,7 +244,7 @@ class SchedulingContext:
         classes = {pod.ident: pod for _, pod in members}
         if all(pipeline.only_counts(pod, now) for pod in classes.values()):
             return True
-        leaving = self.terminating()
+        leaving = self.terminating(ever=True)
         if not len(leaving):
             return True
         sim = self.simulation()

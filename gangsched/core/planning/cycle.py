@@ -104,6 +104,11 @@ class GangCycle:
             return without_quota(self._world, self._gangs, out_of_reach[0], nodes_unseen=True)
         return self._evict() or self._refuse()
 
+    def fits_now(self) -> Verdict | None:
+        """The decision to bind the gangs in room that is there; None if there is none."""
+        found = (Outcomes(context).in_free_room() for context in self.contexts(displacing=False))
+        return next((verdict for verdict in found if verdict is not None), None)
+
     def contexts(self, *, displacing: bool) -> Iterator[SchedulingContext]:
         """The beginnings of a decision in each of the flavors in which the gang has its quota, or, if ``displacing``,
         would have it if others left.

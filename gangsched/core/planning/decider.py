@@ -138,6 +138,15 @@ class Decider:
         except PluginError as error:
             return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
 
+    def fits_now(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> Verdict | None:
+        """The decision to bind gangs that hold room already, if they fit without anybody leaving. ``prefer`` is as in
+        :meth:`decide`.
+        """
+        try:
+            return self._cycle(Question(gangs, group, now, prefer=prefer, holding=True)).fits_now()
+        except PluginError:
+            return None
+
     def has_room(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> bool:
         """Could the gang run without evicting others (any more), and without waiting for too long? ``prefer`` is as in
         :meth:`decide`.
