@@ -190,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "a removal leaves although its pod is to be spared",
-        ((_QUEUE, "                sent.unwanted.set()\n", "                pass\n"),),
+        ((_QUEUE, "                sent.give_up()\n", "                pass\n"),),
         ("tests/cluster/kube/test_spared.py::test_what_was_told_to_come_later_is_not_repeated",),
     ),
     Mutant(

@@ -9,6 +9,7 @@ which say what the pod itself says, are counted apart, so that they never drive 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import math
 from collections import deque
@@ -41,26 +42,37 @@ class Item:
     """An action until it is answered: when it was submitted (monotonic seconds), and how many events had been taken in
     when it was decided.
 
-    ``unwanted`` is set when a removal that is on its way is not to be repeated. ``unsure`` is True from the moment in
-    which the bytes of an attempt leave until an answer says that it has had no effect.
+    ``uid`` is that of the pod (or Job) that is written to, or for whose volumes; empty for an Event, which waits for no
+    object. ``unwanted`` says that a removal that is on its way is not to be repeated. ``unsure`` is True from the
+    moment in which the bytes of an attempt leave until an answer says that it has had no effect.
     """
 
-    __slots__ = ("action", "key", "known", "lane", "submitted_at", "unsure", "unwanted")
+    __slots__ = ("_pause", "action", "key", "known", "lane", "submitted_at", "uid", "unsure", "unwanted")
 
     def __init__(self, action: Sendable, submitted_at: float, known: int = 0) -> None:
         self.action = action
         self.submitted_at = submitted_at
         self.known = known
         self.lane, self.key = _place(action)
-        self.unwanted = asyncio.Event()
+        self.uid = "" if isinstance(action, Report) else action.pod.uid
+        self.unwanted = False
         self.unsure = False
+        self._pause: asyncio.Event | None = None
 
-    @property
-    def uid(self) -> str:
-        """The UID of the pod (or Job) that is written to, or for whose volumes; empty for an Event, which waits for no
-        object.
-        """
-        return "" if isinstance(self.action, Report) else self.action.pod.uid
+    def give_up(self) -> None:
+        """It is not wanted any more."""
+        self.unwanted = True
+        if self._pause is not None:
+            self._pause.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before the next attempt, or until there is to be none."""
+        if self.unwanted:
+            return
+        self._pause = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._pause.wait()
 
 
 class WriteQueue:
@@ -87,7 +99,7 @@ class WriteQueue:
         calm_seconds: float = 0.0,
         kept_back_seconds: float = 0.0,
     ) -> None:
-        self._lines: dict[str, deque[Item]] = {}  # by UID, in the order in which they were asked for
+        self._lines: dict[str, list[Item]] = {}  # by UID, in the order in which they were asked for
         self._sent: dict[str, Item] = {}  # by UID, what is on its way; it is no longer in its line
         self._turns: deque[str] = deque()  # UIDs of objects of which something may be sent
         self._low: dict[Lane, dict[Hashable, Item]] = {lane: {} for lane in Lane if lane is not Lane.WRITE}
@@ -121,7 +133,7 @@ class WriteQueue:
         if isinstance(action, Spare):
             sent = self._sent.get(action.pod.uid)
             if sent is not None and isinstance(sent.action, Removal):
-                sent.unwanted.set()
+                sent.give_up()
             return self._overruled(action, action.pod.uid)
         item = Item(action, now, known)
         if item.lane is not Lane.WRITE:
@@ -130,13 +142,15 @@ class WriteQueue:
         if isinstance(action, Bind):  # "not scheduled, because" is over
             for lane in (Lane.CONDITION, Lane.REASON):
                 self.dropped["replaced"] += self._low[lane].pop(item.uid, None) is not None
-        overruled = self._overruled(action, item.uid)
-        if item.uid not in self._lines:
-            self._lines[item.uid] = deque()
+        self.writes_waiting += 1
+        line = self._lines.get(item.uid)
+        if line is None:
+            self._lines[item.uid] = [item]
             if item.uid not in self._sent:
                 self._turns.append(item.uid)
-        self._lines[item.uid].append(item)
-        self.writes_waiting += 1
+            return []
+        overruled = self._overruled(action, item.uid)
+        line.append(item)
         return overruled
 
     def _overruled(self, by: Sendable | Spare, uid: str) -> list[Item]:
@@ -197,7 +211,7 @@ class WriteQueue:
             if not line:
                 del self._lines[uid]
                 continue
-            return self._take_write(line.popleft(), now)
+            return self._take_write(line.pop(0), now)
         if self.low_in_flight >= self._low_limit:
             return None
         hold_on = self._look(now) or now < self._calm_at
@@ -278,7 +292,7 @@ def _place(action: Sendable) -> tuple[Lane, Hashable]:
     if isinstance(action, SetCondition):
         return Lane.CONDITION, action.pod.uid
     if not isinstance(action, Report):
-        return Lane.WRITE, None
+        return Lane.WRITE, ""
     if action.action == WHY_NOT:
         return Lane.REASON, action.regarding[4]
     return (Lane.BOUND if action.action == BOUND else Lane.EVENT), action

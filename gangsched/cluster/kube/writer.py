@@ -253,9 +253,7 @@ class Writer:
             delay = backoff.next_seconds(retry_after)
             if time.monotonic() + delay >= until:
                 return Outcome.TRANSIENT, problem
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await item.unwanted.wait()
+            await item.pause(delay)
             if not self._objection(item):
                 await self._client.bucket.take()
         return no
@@ -305,7 +303,7 @@ class Writer:
 
     def _objection(self, item: Item) -> str:
         """Why a write is not wanted any more, or rests on what is not so any more, in words; else empty."""
-        if item.unwanted.is_set():
+        if item.unwanted:
             return UNWANTED
         return self._news.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
 

@@ -205,7 +205,8 @@ class Actuator:
         if wish is None:
             return None
         key = wish.key
-        self._unwanted(key, action_id)
+        if isinstance(wish.action, Removal):
+            self._unwanted(key, action_id)
         self._of[key] -= 1
         if not self._of[key]:
             del self._of[key]
@@ -225,7 +226,7 @@ class Actuator:
         """May the cluster still be other than what has to be so?"""
         if isinstance(wish.action, Bind):
             return outcome is Outcome.TRANSIENT
-        return self._is_kept(wish) and outcome not in (Outcome.OK, Outcome.GONE)
+        return outcome not in (Outcome.OK, Outcome.GONE) and self._is_kept(wish)
 
     def _is_kept(self, wish: Wish) -> bool:
         action = wish.action
@@ -234,7 +235,7 @@ class Actuator:
     def _settle(self, wish: Wish, outcome: Outcome, message: str) -> bool:
         """This is the end of a wish; returns whether its phase has waited for it."""
         action, phase = wish.action, wish.phase
-        if isinstance(action, Kept) and self._is_kept(wish):
+        if (phase is None or wish.failures) and isinstance(action, Kept) and self._is_kept(wish):
             self.drop(type(action), action.pod.uid)
         if phase is None or self._phases.get(wish.key) is not phase:
             return False
