@@ -24,17 +24,17 @@ __all__ = ["Clock", "Due", "Group", "Plan", "group_key"]
 class Plan:
     """A decision that is being carried out: who goes where, and who has to leave for it.
 
-    ``waiting`` are the UIDs of victims and awaited pods that are not gone yet, ``nominated`` the members for which that
-    has been asked. ``neighbours`` are the UIDs of the pods that were on the plan's nodes when it was made: whoever else
-    is there later has taken room. ``claims`` are those that are being bound for the members. ``required`` is how many
-    members each gang needed.
+    ``waiting`` are the UIDs of victims and awaited pods that are not gone yet, ``nominated`` the nodes to which members
+    have been nominated, by UID. ``neighbours`` are the UIDs of the pods that were on the plan's nodes when it was made:
+    whoever else is there later has taken room. ``claims`` are those that are being bound for the members. ``required``
+    is how many members each gang needed.
     """
 
     def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
         self.placements = list(placements)
         self.eviction = eviction
         self.waiting: set[str] = {*eviction.victims, *awaited}
-        self.nominated: set[str] = set()
+        self.nominated: dict[str, str] = {}
         self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()
         self.claims: list[ClaimBinding] = []

@@ -200,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "binding elsewhere while the nomination stands",
-        ((_PHASES, "nominations.withdraw_moved(self._steps, plan, verdict.placements)", "set[str]()"),),
+        ((_PHASES, "(self._steps, group, nodes, ", "(self._steps, group, plan.nominated, "),),
         ("tests/core/recovery/test_faults.py::test_a_member_is_not_bound_elsewhere_while_its_nomination_stands",),
     ),
     Mutant(

@@ -383,5 +383,5 @@ class Executor:
         group.message = f"finishing plan {plan.ident} of an earlier process"
         self.steps.look_around(plan)
         hold(self.steps, group, plan)
-        nominations.withdraw_others(self.steps, group, plan)
+        nominations.clear(self.steps, group, plan.nominated, f"superseded by plan {plan.ident}")
         self._signal(group, Signal.RESUME)

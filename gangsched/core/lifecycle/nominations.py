@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import Nominate, WithdrawNomination
-from gangsched.core.decision import Placement
+from gangsched.core.actuation import desired
 from gangsched.core.events import Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import report, suspension, telling
 
 if TYPE_CHECKING:
-    from gangsched.core.groups import Group, Plan
+    from gangsched.core.groups import Group
     from gangsched.core.lifecycle.steps import Steps
     from gangsched.model.records import Pod
 
@@ -26,7 +26,7 @@ def nominate(steps: Steps, group: Group) -> None:
     if suspension.is_suspended_job(group):
         return  # that it waits stands on the Job itself, and for whom its victims leave on them
     victims = len(plan.victims)
-    plan.nominated = set(plan.node_of)
+    plan.nominated = dict(plan.node_of)
     for place in plan.placements:
         steps.actuator.drop(WithdrawNomination, place.uid)
         text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
@@ -37,7 +37,7 @@ def nominate(steps: Steps, group: Group) -> None:
 
 def on_record(steps: Steps, group: Group) -> bool:
     """Does a member that is not placed bear an intent record?"""
-    return any(map(_on_record, unplaced(steps, group)))
+    return any(map(desired.on_record, unplaced(steps, group)))
 
 
 def unplaced(steps: Steps, group: Group) -> Iterator[Pod]:
@@ -55,44 +55,24 @@ def withdraw(steps: Steps, group: Group) -> None:
         if outcome is Outcome.OUTDATED and steps.world.assumed(uid):
             steps.changes.append(Change(Hint.ROOM, steps.world.assumed_on(uid)))
             steps.world.forget(uid)
-    planned = group.plan.nominated if group.plan is not None else set()
-    text = group.message or group.problem or "plan withdrawn"
-    _withdraw(steps, group, lambda pod: pod.uid in planned or _on_record(pod), text)
+    clear(steps, group, {}, group.message or group.problem or "plan withdrawn")
 
 
-def withdraw_others(steps: Steps, group: Group, plan: Plan) -> None:
-    """Clear nominations that stand on record and that the gang's plan does not have."""
-    text = f"superseded by plan {plan.ident}"
-    _withdraw(steps, group, lambda pod: pod.uid not in plan.nominated and _on_record(pod), text)
-
-
-def withdraw_moved(steps: Steps, plan: Plan, placements: Iterable[Placement]) -> set[str]:
-    """Clear the nominations of members that are bound elsewhere than they were nominated to, before that is done:
-    no binding contradicts a record that stands. Returns their UIDs.
+def clear(steps: Steps, group: Group, wanted: Mapping[str, str], text: str) -> None:
+    """Clear the nominations of members that are not to these nodes (by UID). A mark or a removal that is on its way is
+    never without a record: the last answer is waited for.
     """
-    moved = {p.uid: p for p in placements if p.uid in plan.nominated and plan.node_of.get(p.uid) != p.node}
-    for place in moved.values():
-        text = f"{place.node} is taken instead"
-        steps.actuator.keep_up(WithdrawNomination(steps.new_id(), report.reference(place), "Withdrawn", text))
-    return set(moved)
-
-
-def _withdraw(steps: Steps, group: Group, which: Callable[[Pod], bool], text: str) -> None:
-    """A mark or a removal that is on its way is never without a record: the last answer is waited for."""
-    for pod in (*unplaced(steps, group), *_mistaken(steps, group)):
-        if which(pod) and pod.uid not in steps.actuator.kept(WithdrawNomination):
+    asked = group.plan.nominated if group.plan is not None else {}
+    pods = (*unplaced(steps, group), *_mistaken(steps, group))
+    for pod in desired.no_longer_nominated(pods, asked, wanted):
+        if pod.uid not in steps.actuator.kept(WithdrawNomination):
             action = WithdrawNomination(steps.new_id(), report.reference(pod), "Withdrawn", text)
             steps.actuator.keep_up(action, after=group.key)
 
 
 def _mistaken(steps: Steps, group: Group) -> Iterator[Pod]:
     """Members of its plan that have left it, because they cannot be understood any more, and still wait."""
-    nominated = group.plan.nominated if group.plan is not None else set()
+    nominated = group.plan.nominated if group.plan is not None else {}
     for pod in map(steps.world.pods.get, sorted(nominated)):
         if pod is not None and pod.mistake is not None and pod.gang not in group.gangs and not pod.node:
             yield pod
-
-
-def _on_record(pod: Pod) -> bool:
-    """Does an intent record of ours stand on the pod?"""
-    return pod.intent is not None and pod.intent.status == "True"

@@ -388,9 +388,10 @@ class Phases:
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
         """There is room for the gang where this verdict has it: it waits for no pod any more."""
         admission.reserved(self._steps, group, verdict)
-        moved = nominations.withdraw_moved(self._steps, plan, verdict.placements)
+        nodes = {place.uid: place.node for place in verdict.placements}
+        nominations.clear(self._steps, group, nodes, "another node is taken instead")
         evicting.end(self._steps, plan.eviction)
         group.plan = Plan(verdict.placements, group.eviction(plan.ident))
-        group.plan.nominated = plan.nominated - moved
+        group.plan.nominated = {uid: node for uid, node in plan.nominated.items() if nodes.get(uid) == node}
         self._steps.follow(group, verdict)
         self._signal(group, self.onward(group, Signal.FITS, group.plan))

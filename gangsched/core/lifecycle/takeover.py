@@ -76,7 +76,7 @@ class Takeover:
         if incomplete(chosen, self._world):
             return None
         plan = Plan(placements, group.eviction(intent.plan, chosen))
-        plan.nominated = {p.uid for p in placements}
+        plan.nominated = {p.uid: p.node for p in placements}
         plan.eviction.announced = bool(leaving)
         plan.eviction.left = {p.uid for p in leaving}
         if halved:
