@@ -238,6 +238,7 @@ def conditions(pods: Sequence[Pod]) -> Section:
         for name, found in (
             ("gangsched.dev/Nominated", pod.intent),
             ("DisruptionTarget", pod.disruption),
+            ("gangsched.dev/EvictedFor", pod.evicted_for),
             ("PodScheduled", pod.scheduled_condition),
         ):
             if found is None or (name == "PodScheduled" and found.status == "True"):

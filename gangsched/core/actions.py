@@ -78,16 +78,17 @@ class WithdrawNomination(_Action, frozen=True):
 
 
 class Mark(_Action, frozen=True):
-    """PATCH condition DisruptionTarget=True on a victim."""
+    """PATCH the conditions DisruptionTarget, and ``gangsched.dev/EvictedFor`` with the message ``owners``, to True."""
 
     id: int
     pod: PodRef
     message: str
     reason: str = MARK_REASON
+    owners: str = ""
 
 
 class Unmark(_Action, frozen=True):
-    """Set the victim's DisruptionTarget condition to False: it will not be evicted after all."""
+    """Set both conditions of a victim to False: it will not be evicted after all."""
 
     id: int
     pod: PodRef

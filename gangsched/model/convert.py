@@ -49,6 +49,7 @@ from gangsched.model.times import parse_duration, parse_time, true_since
 
 #: Our own condition types on pods.
 INTENT_CONDITION = "gangsched.dev/Nominated"
+OWNERS_CONDITION = "gangsched.dev/EvictedFor"
 #: Annotations of PriorityClasses: how long victims of the class run at least, how long preemptors of it wait.
 MINIMUM_RUN_TIME = "gangsched.dev/minimum-run-time"
 PREEMPTION_DELAY = "gangsched.dev/preemption-delay"
@@ -113,6 +114,7 @@ class Converter:
             scheduled_condition=conditions.get("PodScheduled"),
             disruption=conditions.get("DisruptionTarget"),
             intent=conditions.get(INTENT_CONDITION),
+            evicted_for=conditions.get(OWNERS_CONDITION),
             version=meta.resource_version,
             priority_class=spec.priority_class_name,
             volumes=pod_volumes(meta.name, spec.volumes),

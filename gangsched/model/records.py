@@ -252,6 +252,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     scheduled_condition: Condition | None = None
     disruption: Condition | None = None
     intent: Condition | None = None
+    evicted_for: Condition | None = None
     version: str = ""
     priority_class: str = ""
     volumes: PodVolumes | None = None

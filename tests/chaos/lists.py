@@ -48,7 +48,7 @@ def _let_off(played: Played, each: Round) -> list[str]:
         if ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live):
             standing.discard(entry.uid)
         elif entry.verb == log.MARK and entry.outcome == log.OK:
-            if invariants.preemptor_of(str(entry.detail["message"])) == each.gang:
+            if each.gang in _marked_for(entry):
                 unmarked.discard(entry.uid)
         elif entry.verb == log.UNMARK and entry.actor != log.SCHEDULER:
             unmarked.add(entry.uid)
@@ -57,6 +57,12 @@ def _let_off(played: Played, each: Round) -> list[str]:
         elif not _on_another_list(played, each, entry):
             out.append(entry.object)
     return out
+
+
+def _marked_for(mark: Entry) -> list[str]:
+    """The gangs for which a victim leaves by this mark."""
+    found = invariants.owners_in(str(mark.detail.get("owners", "")), str(mark.detail["message"]))
+    return [gang for gang, _ in found]
 
 
 def _taken_back(entry: Entry) -> bool:
@@ -71,7 +77,7 @@ def _on_another_list(played: Played, each: Round, unmark: Entry) -> bool:
     marks = (e for e in played.world.history.of(log.MARK) if e.uid == unmark.uid and e.number < unmark.number)
     last = max((e for e in marks if e.outcome == log.OK), key=lambda e: e.number, default=None)
     text = str(last.detail["message"]) if last is not None else ""
-    if last is None or invariants.preemptor_of(text) == each.gang:
+    if last is None or each.gang in _marked_for(last):
         return False
     wrote = [
         b.process

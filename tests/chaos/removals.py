@@ -6,7 +6,6 @@ A removal is sent some time after it was asked for, if it has to wait for its tu
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -15,8 +14,9 @@ import msgspec
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.drained import drained_by
 from gangsched.cluster.sim.history import Entry
-from gangsched.cluster.sim.invariants import preemptor_of
+from gangsched.cluster.sim.invariants import owners_in, preemptor_of
 from gangsched.core.actions import Action, Mark, Nominate
+from gangsched.core.lifecycle.intent import read_intent
 from gangsched.model.convert_jobsets import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import PREEMPT_NEVER, Budget, Job, Pod
@@ -26,7 +26,6 @@ from tests.chaos.rooms import KEPT_SECONDS
 from tests.chaos.told import AT_ONCE, Batch, Told, short_of
 
 #: As the message of a nomination says it.
-_NUMBER = re.compile(r"waiting for (\d+) victims")
 
 
 class _Plan(msgspec.Struct):
@@ -127,14 +126,16 @@ def _follow(plans: dict[str, _Plan], told: Told, action: Action) -> None:
             known = plans.get(gang)
             if known is None or known.ident != action.plan:
                 again = known is not None and known.number > 0 and not known.begun
-                number = _NUMBER.search(action.message)
+                intent = read_intent(action.message)
                 known = plans[gang] = _Plan(
-                    action.plan, {}, told.budgets.copy(), again, int(number[1]) if number else 0
+                    action.plan, {}, told.budgets.copy(), again, intent.victims if intent is not None else 0
                 )
             known.places[action.pod.uid] = action.node
-        case Mark() if (known := plans.get(preemptor_of(action.message))) is not None:
-            if action.pod.uid not in known.victims:
-                known.victims.append(action.pod.uid)
+        case Mark():
+            for gang, plan in owners_in(action.owners, action.message):
+                known = plans.get(gang)
+                if known is not None and plan in (known.ident, "") and action.pod.uid not in known.victims:
+                    known.victims.append(action.pod.uid)
 
 
 # -- may it leave? ------------------------------------------------------------------------------------------------

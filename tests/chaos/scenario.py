@@ -266,6 +266,7 @@ def _recreate_pod(world: World, chance: random.Random) -> None:
         scheduled_condition=None,
         disruption=None,
         intent=None,
+        evicted_for=None,
         created=world.clock.stamp,
     )
 

@@ -8,6 +8,7 @@ import pytest
 from gangsched.core.actions import Bind, Mark, Nominate, Remove
 from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import GangGone, PodGone
+from gangsched.core.lifecycle.intent import Intent, written
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.state.membership import Membership
@@ -33,7 +34,7 @@ def marked(*others: Built) -> Played:
     run = played(*THERE, *others)
     told(run, *THERE, *others)
     mark = Mark(2, about(run, "v"), FOR_G)
-    told(run, asks=[Nominate(1, about(run, "m1"), "n1", "p", "plan p: waiting for 1 victims"), mark])
+    told(run, asks=[Nominate(1, about(run, "m1"), "n1", "p", written(Intent("p", 1))), mark])
     does(run, mark)
     return run
 

@@ -293,9 +293,11 @@ class Cluster:
             case WithdrawNomination(reason=why, message=text):
                 return {"nominated_node": "", "intent": Condition("False", why, text)}
             case Mark(message=text, reason=why):
-                return {"disruption": Condition("True", why, text)}
+                owners = Condition("True", "Owned", action.owners)
+                return {"disruption": Condition("True", why, text), "evicted_for": owners}
             case Unmark(message=text, reason=why):
-                return {"disruption": Condition("False", why, text)}
+                owners = Condition("False", "Withdrawn")
+                return {"disruption": Condition("False", why, text), "evicted_for": owners}
             case Remove():
                 return {"deleting_since": self.now + found.grace_seconds}
         return {}

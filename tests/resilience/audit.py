@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.lifecycle.report import queue_of, read_mark
+from gangsched.core.lifecycle import sentences
+from gangsched.core.lifecycle.intent import read_intent
 from gangsched.model.convert import INTENT_CONDITION
+from gangsched.model.records import Condition
 
 NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (
     "nominate",
@@ -28,7 +30,6 @@ _DELETES = ("delete", "deletecollection")
 _VERBS = ("create", "update", "patch", *_DELETES)
 _AGENT = re.compile(r"\(([\w.-]+)\)$")
 _TIMEOUT = re.compile(r"[?&]timeout=(\d+)ms(?:&|$)")
-_PLAN = re.compile(r"plan (\S+): nominated to \S+; waiting for (\d+) victims")
 
 
 class Write(msgspec.Struct, kw_only=True, frozen=True):
@@ -130,15 +131,16 @@ def _status(status: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     conditions = {c.get("type"): c for c in status.get("conditions") or () if "type" in c}
     intent, mark = conditions.get(INTENT_CONDITION), conditions.get("DisruptionTarget")
     if intent is not None and intent.get("status") == "True":
-        plan = _PLAN.match(intent.get("message", ""))
+        plan = read_intent(intent.get("message", ""))
         node = status.get("nominatedNodeName") or ""
-        return NOMINATE, {"node": node, "plan": plan[1] if plan else "", "victims": int(plan[2]) if plan else 0}
+        return NOMINATE, {"node": node, "plan": plan.plan if plan else "", "victims": plan.victims if plan else 0}
     if intent is not None:
         return WITHDRAW, {}
     if mark is not None and mark.get("status") == "True":
-        message = mark.get("message", "")
-        said = read_mark(message)
-        return MARK, {"preemptor": said.preemptor if said else "", "queue": queue_of(message)}
+        said = sentences.owner(Condition("True", mark.get("reason", ""), mark.get("message", "")))
+        drained = said is not None and said.cause == "drain"
+        name = said.name if said is not None else ""
+        return MARK, {"preemptor": "" if drained else name, "queue": name if drained else ""}
     if mark is not None:
         return UNMARK, {}
     return OTHER, {}

@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from gangsched.core.lifecycle.report import read_mark
-from gangsched.model.convert import INTENT_CONDITION
+from gangsched.core.lifecycle.intent import read_intent, read_owners
+from gangsched.model.convert import INTENT_CONDITION, OWNERS_CONDITION
 from tests.controlplane.client import ApiError, Client, Object, wait_until
 from tests.controlplane.plane import SCHEDULER_USER
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
@@ -241,11 +241,11 @@ class Load:
         if (change == "DELETED" or status.get("phase") in ("Succeeded", "Failed")) and life.gone_at is None:
             life.gone_at = now
         for each in status.get("conditions") or () if life.gone_at is None else ():
-            if each["status"] == "True" and each["type"] == "DisruptionTarget":
-                said = read_mark(each.get("message", ""))
-                life.marked_for.update([said.preemptor] if said else ())
+            if each["status"] == "True" and each["type"] == OWNERS_CONDITION:
+                life.marked_for.update(owner.name for owner in read_owners(each.get("message", "")) or ())
             elif each["status"] == "True" and each["type"] == INTENT_CONDITION:
-                life.plans.add(each.get("message", "").removeprefix("plan ").partition(":")[0])
+                intent = read_intent(each.get("message", ""))
+                life.plans.update([intent.plan] if intent is not None else ())
             elif each["type"] == INTENT_CONDITION:
                 life.withdrawn_at.append(now)
             elif each["status"] == "False" and each["type"] == "DisruptionTarget":

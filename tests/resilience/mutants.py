@@ -117,13 +117,13 @@ _VERDICTS = "gangsched/cluster/kube/verdicts.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
 _PREBIND = "gangsched/core/lifecycle/prebind.py"
 _RECHECKS = "gangsched/core/lifecycle/rechecks.py"
-_SHARED = "gangsched/core/lifecycle/shared_marks.py"
 _TAKEOVER = "gangsched/core/lifecycle/takeover.py"
 _CONTEXT = "gangsched/core/planning/context.py"
 _UNITS = "gangsched/core/preemption/units.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
 _REMOVED_FIRST = "                    self._steps.remove(group)\n            case"
+_NOT_AGAIN = "        pass\n\n\ndef restate"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
 _LOWEST = "tests/core/preemption/test_lowest_priority.py::test_who_is_not_below_the_weakest_member_stays"
@@ -209,9 +209,15 @@ MUTANTS = (
         ("tests/core/recovery/test_faults.py::test_nominations_stand_while_marks_and_removals_are_on_their_way",),
     ),
     Mutant(
-        "a mark stays for a gang that has given up while another needs the pod",
-        ((_SHARED, "elif was_ours:", "elif was_ours is None:"),),
-        ("tests/core/eviction/test_shared_victims.py::test_a_mark_does_not_wait_for_that_of_who_needs_the_pod_next",),
+        "a mark names a gang that has given up while another needs the pod",
+        (
+            (
+                _EVICTING,
+                "        keep_up_mark(steps, pod)\n\n\ndef restate",
+                _NOT_AGAIN,
+            ),
+        ),
+        ("tests/core/eviction/test_shared_victims.py::test_a_plan_that_is_withdrawn_takes_its_name_off",),
     ),
     Mutant(
         "nominated room is not held",
@@ -311,7 +317,13 @@ MUTANTS = (
     ),
     Mutant(
         "marks of other schedulers are taken for ours",
-        ((_TAKEOVER, "mark is not None and mark.scheduler in world.membership.ours", "mark is not None"),),
+        (
+            (
+                _TAKEOVER,
+                "for owner in owners_of(pod) if owner.scheduler in world.membership.ours",
+                "for owner in owners_of(pod)",
+            ),
+        ),
         ("tests/core/recovery/test_restart.py::test_marks_of_other_schedulers_are_left_alone",),
     ),
     Mutant(

@@ -29,7 +29,7 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.model import jobsets
-from gangsched.model.convert import INTENT_CONDITION, PREEMPTED_BY, SUSPENDED_BY
+from gangsched.model.convert import INTENT_CONDITION, OWNERS_CONDITION, PREEMPTED_BY, SUSPENDED_BY
 from gangsched.model.convert_volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from gangsched.model.podset_info import ADDED_BY_FLAVOR
 from gangsched.model.times import render_micro_time, render_time
@@ -77,10 +77,13 @@ def write_request(action: Write | SetCondition, now: float) -> Request:
             condition = _condition(INTENT_CONDITION, "False", action.reason, action.message, now)
             return _status_patch(action.pod, {"nominatedNodeName": None, "conditions": [condition]})
         case Mark():
-            return mark_request(action.pod, action.message, now, action.reason)
+            marks = [("DisruptionTarget", action.reason, action.message), (OWNERS_CONDITION, "Owned", action.owners)]
+            conditions = [_condition(kind, "True", reason, text, now) for kind, reason, text in marks if text]
+            return _status_patch(action.pod, {"conditions": conditions})
         case Unmark():
-            condition = _condition("DisruptionTarget", "False", action.reason, action.message, now)
-            return _status_patch(action.pod, {"conditions": [condition]})
+            marks = [("DisruptionTarget", action.reason, action.message), (OWNERS_CONDITION, "Withdrawn", "")]
+            conditions = [_condition(kind, "False", reason, text, now) for kind, reason, text in marks]
+            return _status_patch(action.pod, {"conditions": conditions})
         case SetCondition():
             condition = _condition("PodScheduled", "False", action.reason, action.message, now)
             return _status_patch(action.pod, {"conditions": [condition]})
@@ -118,7 +121,7 @@ def job_request(action: SuspendJob | ResumeJob, version: str, found: Mapping[str
 
 
 def mark_request(pod: PodRef, message: str, now: float, reason: str) -> Request:
-    """DisruptionTarget=True on a victim."""
+    """DisruptionTarget=True on a victim that an eviction has overwritten."""
     return _status_patch(pod, {"conditions": [_condition("DisruptionTarget", "True", reason, message, now)]})
 
 

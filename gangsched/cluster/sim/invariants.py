@@ -19,6 +19,8 @@ from gangsched.cluster.sim.drained import (
 )
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.replay import Moment, ends_object, moment
+from gangsched.core.lifecycle.eviction import Cause
+from gangsched.core.lifecycle.intent import read_owners
 from gangsched.model import dialects
 from gangsched.model.convert_jobsets import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
@@ -178,15 +180,19 @@ def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
             newest.update(dict.fromkeys((gang, _job_key(entry), _jobset_key(entry)), by_plan[plan]))
             by_plan[plan].nominated.setdefault(entry.uid, entry.number)
         elif entry.verb == log.MARK:
-            found = newest.get(preemptor_of(str(entry.detail["message"])))
-            if found is not None and found.plan == jobs.get(found.gang) and found.removed:
-                listed = (uid for uid in found.marked if marked_for.get(uid) is found)
-                if entry.uid not in found.marked and all(uid in found.removed or uid in left for uid in listed):
-                    found = newest[found.gang] = Round(found.gang, found.plan)
-                    out.append(found)
-            if found is not None:
-                marked_for[entry.uid] = found
-                found.marked.setdefault(entry.uid, entry.number)
+            owners = owners_in(str(entry.detail.get("owners", "")), str(entry.detail["message"]))
+            named = {name: by_plan.get(plan) or newest.get(name) for name, plan in owners}
+            plans = {name: each for name, each in named.items() if each is not None}
+            for name, each in plans.items():
+                if each.plan == jobs.get(each.gang) and each.removed:
+                    listed = (uid for uid in each.marked if marked_for.get(uid) is each)
+                    if entry.uid not in each.marked and all(uid in each.removed or uid in left for uid in listed):
+                        plans[name] = newest[name] = Round(each.gang, each.plan)
+                        out.append(plans[name])
+                plans[name].marked.setdefault(entry.uid, entry.number)
+            said = preemptor_of(str(entry.detail["message"]))
+            if said in plans:
+                marked_for[entry.uid] = plans[said]
         elif entry.verb == log.WITHDRAW:
             if (found := nominated_for.pop(entry.uid, None)) is not None:
                 found.withdrawn.setdefault(entry.uid, entry.number)
@@ -200,6 +206,14 @@ def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
         elif entry.verb == log.BIND and (found := nominated_for.get(entry.uid)) is not None:
             found.bound.setdefault(entry.uid, entry.number)
     return out
+
+
+def owners_in(data: str, message: str) -> list[tuple[str, str]]:
+    """For whom a victim was marked, each with its plan; where only the words of the mark tell, without."""
+    owners = read_owners(data)
+    if owners is not None:
+        return [(owner.name, owner.plan) for owner in owners if owner.cause == Cause.PREEMPTION.value]
+    return [(preemptor_of(message), "")]
 
 
 def preemptor_of(message: str) -> str:

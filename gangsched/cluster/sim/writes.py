@@ -219,10 +219,10 @@ class ApiServer:
                 return self._update(action, pod, nominated_node="", intent=_since(intent, pod.intent))
             case Mark():
                 mark = Condition("True", action.reason, action.message, now)
-                return self._update(action, pod, disruption=_since(mark, pod.disruption))
+                return self._mark(action, pod, mark, Condition("True", "Owned", action.owners, now))
             case Unmark():
                 mark = Condition("False", action.reason, action.message, now)
-                return self._update(action, pod, disruption=_since(mark, pod.disruption))
+                return self._mark(action, pod, mark, Condition("False", "Withdrawn", "", now))
             case SetCondition():
                 condition = Condition("False", action.reason, action.message, now)
                 return self._update(action, pod, scheduled_condition=_since(condition, pod.scheduled_condition))
@@ -231,6 +231,10 @@ class ApiServer:
             case Remove(evict=True):
                 return self._evict(action, pod)
         return self._delete(action, pod)
+
+    def _mark(self, action: Mark | Unmark, pod: Pod, mark: Condition, owners: Condition) -> Verdict:
+        fields = {"disruption": _since(mark, pod.disruption), "evicted_for": _since(owners, pod.evicted_for)}
+        return self._update(action, pod, **fields)
 
     def _bind(self, action: Bind, pod: Pod, node: str) -> Verdict:
         if pod.deleting_since is not None:
@@ -366,8 +370,10 @@ def _said(action: Sent) -> dict[str, Any]:
             return {"node": action.node, "plan": action.plan, "message": action.message}
         case WithdrawNomination() | SetCondition():
             return {"reason": action.reason, "message": action.message}
-        case Mark(message=message) | Unmark(message=message):
-            return {"message": message}
+        case Mark():
+            return {"message": action.message, "owners": action.owners}
+        case Unmark():
+            return {"message": action.message}
         case Remove(mark=mark):
             return {"mark": mark} if mark else {}
         case BindVolume():

@@ -20,6 +20,7 @@ from gangsched.core.events import Outcome
 from gangsched.core.identity import names_of
 from gangsched.core.lifecycle import admission, condemning, evicting, report, suspension
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
+from gangsched.core.lifecycle.ownership import owners_of
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.drained import Leaving, budgets_of, leaving, movable, standing
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 AT_ONCE = 32
 #: Seconds after which pods that were removed, and neither terminate nor are gone, are asked to leave again.
 _UNSEEN_SECONDS = 30.0
+_DRAIN = Cause.DRAIN.value
 
 
 class Drain:
@@ -113,24 +115,21 @@ class Drains:
         world, managed = self._world, self._world.managed
         managed.settle()
         for pod in sorted(world.pods.values(), key=lambda p: p.key):
-            mark = report.drain_of(pod)
-            if mark is None or mark.scheduler not in world.membership.ours or not pod.live:
+            ours = (owner.scheduler in world.membership.ours for owner in owners_of(pod) if owner.cause == _DRAIN)
+            if not any(ours) or not pod.live:
                 continue
             holder = managed.holder_of(pod.gang)
             workload = holder.admission.workload if holder is not None else None
             stop = stop_policy.stop_of(managed.quota, workload) if workload is not None else None
-            owner = world.suspended.owner_of(pod)
             if workload is None or stop is None:
-                if owner is None or not owner.suspended:
-                    self._steps.unmark(pod.uid, mark.queue)
-                continue
+                continue  # it need not leave any more
             drain = self._open.get(workload.uid)
             if drain is None:
                 drain = Drain(workload.uid, managed.gangs_of(workload.uid), stop, self._steps)
                 self._say(drain, stop)
                 drain.until = self._steps.now
                 self._open[workload.uid] = drain
-            evicting.marked_by(self._steps, drain.eviction, pod.uid, drain.eviction.mark)
+            evicting.own(self._steps, drain.eviction, pod.uid)
             self._condemn(drain, (pod.uid,))
             if pod.disruption is not None and pod.disruption.message == drain.eviction.mark:
                 drain.eviction.standing_marks.add(pod.uid)

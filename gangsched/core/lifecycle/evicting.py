@@ -6,49 +6,50 @@ through its budgets, or its Job (or JobSet) is suspended. An eviction that ends 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import Action, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.decision import Victim
 from gangsched.core.ledger.condemned import NO_PLAN
-from gangsched.core.lifecycle import condemning, report, shared_marks, suspension
+from gangsched.core.lifecycle import condemning, report, suspension
 from gangsched.core.lifecycle.eviction import Eviction, Phase
+from gangsched.core.lifecycle.intent import Owner
 from gangsched.core.preemption.removal import SUSPEND
+from gangsched.model.records import Pod
 
 if TYPE_CHECKING:
     from gangsched.core.lifecycle.steps import Steps
 
 
-def begin(steps: Steps, eviction: Eviction, name: str = "", priority: float | None = None) -> None:
-    """The victims are condemned from now on, for the gang of this name and priority if it is for one."""
+def begin(steps: Steps, eviction: Eviction, name: str = "") -> None:
+    """The victims are condemned from now on, for the gang of this name if it is for one."""
     steps.evictions[eviction.key] = eviction
-    steps.world.ledger.condemned.begin(eviction.key, name, priority)
+    steps.world.ledger.condemned.begin(eviction.key, name, eviction.priority if name else None)
     condemning.condemn(steps, eviction.key, eviction.victims)
 
 
 def mark(steps: Steps, eviction: Eviction) -> None:
-    """Mark every victim that stands."""
+    """Mark every victim that stands. The marks are complete when the eviction stands on all of them by name."""
     eviction.phase = Phase.MARKING
     steps.actuator.begin(eviction.key)
     for pod in eviction.standing(steps.world):
         if pod.uid in eviction.removed:
             continue  # it is leaving, and does not look like it yet
-        marked_by(steps, eviction, pod.uid, eviction.mark)
+        own(steps, eviction, pod.uid)
         if pod.uid in eviction.standing_marks:
             eviction.standing_marks.discard(pod.uid)
             continue
         steps.actuator.drop(Unmark, pod.uid)
         steps.actuator.drop(Mark, pod.uid)
-        action = Mark(steps.new_id(), report.reference(pod), eviction.mark, eviction.reason)
-        steps.actuator.ask(eviction.key, action)
+        steps.actuator.ask(eviction.key, steps.ownership.mark(pod, steps.new_id()))
     steps.check.add(eviction.key)
 
 
-def marked_by(steps: Steps, eviction: Eviction, uid: str, text: str) -> None:
-    """The pod is on the list of this eviction: it bears this mark, or will."""
+def own(steps: Steps, eviction: Eviction, uid: str) -> None:
+    """The pod is on the list of this eviction: it bears its name, or will."""
     eviction.marked.add(uid)
-    steps.marks.add(uid)
-    steps.mark_texts.asked(uid, eviction.key, text)
+    steps.ownership.own(uid, eviction.key, eviction.owning(uid))
 
 
 def remove(steps: Steps, eviction: Eviction) -> list[Victim]:
@@ -81,16 +82,47 @@ def remove(steps: Steps, eviction: Eviction) -> list[Victim]:
 
 
 def withdraw(steps: Steps, eviction: Eviction) -> None:
-    """Take the marks off those that stay, or hand them over to others who need these pods to leave."""
+    """Take the eviction's name off those that stay."""
     stay = {pod for f in steps.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
     stay |= eviction.marked - eviction.removed
-    for uid in sorted(stay & steps.marks):
+    for uid in sorted(stay):
         pod = steps.world.pods.get(uid)
         if pod is not None and not pod.live:
             continue  # it leaves, for whoever that is
         job = steps.world.suspended.owner_of(pod) if pod is not None else None
         if job is None or not job.suspended:
-            shared_marks.given_up(steps, uid, eviction.key, eviction.owner)
+            disown(steps, uid, eviction.key)
+
+
+def disown(steps: Steps, uid: str, key: str) -> None:
+    """The eviction with this key needs the pod no longer to leave. If none does, its mark is taken back."""
+    condemning.spare(steps, uid, key)
+    owner = steps.ownership.disown(uid, key)
+    if owner is None:
+        return
+    pod = steps.world.pods.get(uid)
+    if uid not in steps.ownership:
+        steps.unmark(uid, owner.name)
+    elif pod is not None and pod.live:
+        keep_up_mark(steps, pod)
+
+
+def restate(steps: Steps, pod: Pod, owners: Sequence[Owner]) -> None:
+    """An earlier process has left a pod with these owners: those that are none any more are taken off it."""
+    if not pod.live:
+        return
+    if pod.uid not in steps.ownership:
+        job = steps.world.suspended.owner_of(pod)
+        if job is None or not job.suspended:
+            steps.unmark(pod.uid, owners[0].name)
+    elif not {(o.name, o.plan) for o in owners if o.plan} <= steps.ownership.names(pod.uid):
+        keep_up_mark(steps, pod)
+
+
+def keep_up_mark(steps: Steps, pod: Pod) -> None:
+    """The pod is to name its owners, and no phase waits for that; it is on its way for one of them."""
+    steps.actuator.drop(Unmark, pod.uid)
+    steps.actuator.keep_up(steps.ownership.mark(pod, steps.new_id()), next(iter(steps.ownership.keys(pod.uid))))
 
 
 def end(steps: Steps, eviction: Eviction) -> None:
@@ -113,16 +145,13 @@ def end(steps: Steps, eviction: Eviction) -> None:
 
 def not_removed(steps: Steps, key: str, action: Action) -> None:
     """A removal has failed that no eviction follows any more: its pods stay, unless another one needs them to leave."""
+    uids = []
     if isinstance(action, Remove):
-        uids, owner = [action.pod.uid], report.owner_of(action.mark)
+        uids = [action.pod.uid]
     elif isinstance(action, SuspendJob):
         job = steps.world.suspended.find(action.job.kind, action.job.namespace, action.job.name)
-        stays = job is not None and job.uid == action.job.uid and not job.suspended
-        uids = [pod.uid for pod in steps.world.suspended.pods_of(job)] if job is not None and stays else []
-        owner = action.preemptor
-    else:
-        return
+        if job is not None and job.uid == action.job.uid and not job.suspended:
+            uids = [pod.uid for pod in steps.world.suspended.pods_of(job)]
     for uid in uids:
         condemning.spare(steps, uid, NO_PLAN)
-        if uid in steps.marks and owner:
-            shared_marks.given_up(steps, uid, key, owner)
+        disown(steps, uid, key)

@@ -6,13 +6,17 @@ An eviction goes through its phases in order; `evicting.py` writes what each of 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gangsched.core.actions import MARK_REASON
 from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
+from gangsched.core.lifecycle.intent import Owner, Owning
 from gangsched.model.records import Pod
 
 if TYPE_CHECKING:
@@ -54,6 +58,9 @@ class Eviction:
         #: Message and reason of the victims' DisruptionTarget condition.
         self.mark = ""
         self.reason = MARK_REASON
+        #: The pod that speaks for the gang, and the gang's priority.
+        self.trigger = ""
+        self.priority = math.inf
         self.phase = Phase.NOMINATING
         #: Victims, by UID, for which that has been asked.
         self.marked: set[str] = set()
@@ -78,6 +85,15 @@ class Eviction:
     def meant(self, uid: str) -> set[str]:
         """The pods that a write to this pod or Job (UID) is about."""
         return self.leaving_with.get(uid, {uid})
+
+    def owning(self, uid: str) -> Owning:
+        """What one of its victims says of it."""
+        victim, cause = self.victims.get(uid), self.cause.value
+        owner = Owner(self.ident, cause, self.scheduler, self.owner, self.trigger)
+        if victim is not None:
+            unit = {"kind": victim.unit.kind, "unit": victim.unit.name}
+            owner = msgspec.structs.replace(owner, **unit, partial=victim.partial, method=victim.method)
+        return Owning(owner, self.mark, self.reason, self.priority)
 
     def standing(self, world: World) -> list[Pod]:
         """Victims that are still there and not terminating, by name."""

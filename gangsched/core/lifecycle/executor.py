@@ -287,9 +287,10 @@ class Executor:
         if plan.eviction.cause is Cause.ROLLBACK:
             plan.eviction.mark = rollback.mark_text(self.steps, group)
         else:
-            trigger = self.steps.trigger(group).key
-            plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, trigger)
-        evicting.begin(self.steps, plan.eviction, group.name, self.world.membership.preemptor_priority(group.gangs))
+            plan.eviction.trigger = self.steps.trigger(group).key
+            plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
+        plan.eviction.priority = self.world.membership.preemptor_priority(group.gangs)
+        evicting.begin(self.steps, plan.eviction, group.name)
 
     def _new_ident(self) -> str:
         return f"{int(self.now * 1000):x}-{next(self._plans)}"
@@ -339,7 +340,6 @@ class Executor:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
         self.steps.losses.begin()
         found = Takeover(self.world, self.decider, self.now)
-        needed: set[str] = set()
         completed_first = self._begun()
         for key in self.queue.active():  # the strongest first: what it holds is not there for the others
             group = self.groups[key]
@@ -348,18 +348,13 @@ class Executor:
                 continue
             goes_on = key in self.world.membership.begun or self._priority(group) not in completed_first
             if plan.eviction.announced or goes_on:
-                needed.update(plan.victims)
-                for uid in plan.victims:
-                    said = self.world.pods[uid].disruption
-                    evicting.marked_by(self.steps, plan.eviction, uid, said.message if said is not None else "")
                 self._resume(group, plan)
         for group in self.groups.values():
             if group.plan is None and nominations.on_record(self.steps, group):
                 self._signal(group, Signal.DISCARD)
-        for pod, mark in found.marked:
-            if pod.uid not in needed:
-                self.steps.unmark(pod.uid, mark.preemptor)
         self.drains.take_over()
+        for pod, owners in found.owned:
+            evicting.restate(self.steps, pod, owners)
         admission.taken_over(self.steps)
 
     def _begun(self) -> set[int]:
@@ -379,6 +374,8 @@ class Executor:
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan
         self._condemn(group, plan)
+        for uid in plan.victims:
+            evicting.own(self.steps, plan.eviction, uid)
         group.rounds = int(plan.eviction.announced)
         group.message = f"finishing plan {plan.ident} of an earlier process"
         self.steps.look_around(plan)

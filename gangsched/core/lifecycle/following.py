@@ -147,9 +147,7 @@ class Following:
         """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""
         self._lost(before, leaving=False)
         self._steps.losses.gone(uid, self._steps.now)
-        self._steps.marks.discard(uid)
-        self._steps.mark_texts.forget(uid)
-        self._steps.mark_texts.settled(uid)
+        self._steps.ownership.forget(uid)
         self._world.ledger.condemned.gone(uid, self._steps.now)
         now = self._world.pods.get(uid)
         ended = now is not None and now.finished and now.deleting_since is None
@@ -165,7 +163,6 @@ class Following:
         """A pod's record changed: what it is now told to people may have to be told again."""
         if not pod.live and not pod.finished:
             self._lost(old, leaving=True)
-            self._steps.mark_texts.settled(pod.uid)
             self._world.ledger.condemned.leaves(pod.uid, self._steps.now)
             self._steps.check.update(self._world.ledger.awaited.get(pod.uid, ()))
         if pod.node:
@@ -179,5 +176,5 @@ class Following:
         """A pod that was live has gone, or is ``leaving``. What leaves for others is no loss."""
         if before is None or not before.live or not before.node:
             return
-        if before.uid not in self._steps.marks:
+        if before.uid not in self._steps.ownership:
             self._steps.losses.lost(before, self._steps.now, leaving=leaving)

@@ -10,6 +10,7 @@ from gangsched.core.actuation import desired
 from gangsched.core.events import Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import report, suspension, telling
+from gangsched.core.lifecycle.intent import Intent, written
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group
@@ -29,7 +30,7 @@ def nominate(steps: Steps, group: Group) -> None:
     plan.nominated = dict(plan.node_of)
     for place in plan.placements:
         steps.actuator.drop(WithdrawNomination, place.uid)
-        text = report.intent_message(plan.ident, place, victims, len(plan.waiting) - victims)
+        text = written(Intent(plan.ident, victims, place.node, len(plan.waiting) - victims))
         action = Nominate(steps.new_id(), report.reference(place), place.node, plan.ident, text)
         steps.actuator.ask(group.key, action)
     telling.tell(steps, group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)

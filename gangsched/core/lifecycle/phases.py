@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from gangsched.core.actions import (
     Action,
     Bind,
-    Mark,
     Removal,
     Remove,
     ResumeJob,
     SuspendJob,
-    Unmark,
 )
 from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import BIND, WAIT, Verdict
@@ -85,8 +83,6 @@ class Phases:
         if answer is None:
             return
         key, action = answer.key, answer.action
-        if isinstance(action, Mark | Unmark):
-            self._steps.mark_texts.answered(action, outcome)
         eviction, group = self._steps.evictions.get(key), self._groups.get(key)
         if answer.in_phase:
             self._steps.check.add(key)

@@ -102,7 +102,7 @@ class Rechecks:
         if not now.standing:
             return False
         if not now.begun:
-            return self._decider.has_room(group.gangs, group.key, self._steps.now, plan.node_of)
+            return self._decider.has_room(group.gangs, group.key, self._steps.now, plan.node_of, plan.victims)
         leave = [uid for uid in plan.victims if uid in self._world.pods and _unit(plan.victims[uid]) in now.begun]
         if not set(now.standing) - set(leave):
             return False

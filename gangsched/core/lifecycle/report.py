@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_reference
 from gangsched.core.decision import Placement, Victim
-from gangsched.core.quota.stop_policy import CLUSTER_QUEUE, LOCAL_QUEUE, STOPPED, Stop
+from gangsched.core.quota.stop_policy import STOPPED, Stop
 from gangsched.core.state.membership import Census
 from gangsched.model.records import Gang, Owner, Pod
 
@@ -136,30 +135,6 @@ def rolled_back(victim: Victim, owner: Owner, gang: str, why: str) -> Report:
     return event(pod_reference(ref), "Warning", ROLLED_BACK, "RollingBack", f"{note} again: {why}")
 
 
-class Mark(NamedTuple):
-    """What the message of a victim's mark says; ``preemptor`` is ``ns/gang``, joined by commas for a GangGroup. On a
-    member that is rolled back it is its own gang.
-    """
-
-    scheduler: str
-    preemptor: str
-    trigger: str
-
-
-class Intent(NamedTuple):
-    """What the intent record of a nominated member says: the plan's id, and how many victims the plan had."""
-
-    plan: str
-    victims: int
-
-
-_MARK = re.compile(
-    r"(\S+): (?:preempting to accommodate higher priority pods, preemptor|rolling back a gang that is bound in part):"
-    r" (\S+), triggerpod: ([^\s,]+)"
-)
-_INTENT = re.compile(r"plan (\S+): nominated to \S+; waiting for ([0-9]+) victims")
-
-
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
     return f"{scheduler}: preempting to accommodate higher priority pods, preemptor: {preemptor}, triggerpod: {trigger}"
@@ -168,22 +143,6 @@ def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
 def rollback_message(scheduler: str, gang: str, trigger: str) -> str:
     """The same for a member that is removed because the rest of its gang has no place."""
     return f"{scheduler}: rolling back a gang that is bound in part: {gang}, triggerpod: {trigger}"
-
-
-def intent_message(plan: str, placement: Placement, victims: int, awaited: int) -> str:
-    """The message of the intent record on a nominated member."""
-    return f"plan {plan}: nominated to {placement.node}; waiting for {victims} victims and {awaited} terminating pods"
-
-
-class DrainMark(NamedTuple):
-    """The mark of a pod whose queue is drained: who wrote it, the queue (its kind and its name), and the reason."""
-
-    scheduler: str
-    queue: str
-    reason: str
-
-
-_DRAIN = re.compile(rf"(\S+): draining ((?:{CLUSTER_QUEUE}|{LOCAL_QUEUE}) \S+), which is stopped: (\S+) leaves")
 
 
 def drain_message(scheduler: str, stop: Stop, workload: str) -> str:
@@ -201,61 +160,11 @@ def spared(owner: str) -> tuple[str, str]:
     return f"no longer needed for {owner}", MARK_REASON
 
 
-def owner_of(message: str) -> str:
-    """For which gang, or because of which queue, a pod leaves that bears a mark with this message; empty for texts that
-    are not ours.
-    """
-    found = read_mark(message)
-    return found.preemptor if found is not None else queue_of(message)
-
-
-def queue_of(message: str) -> str:
-    """The queue that :func:`drain_message` names; empty for other texts."""
-    found = _DRAIN.fullmatch(message)
-    return found[2] if found else ""
-
-
-def reason_of(message: str) -> str:
-    """The reason of a DisruptionTarget condition with this message of ours."""
-    queue = queue_of(message)
-    return STOPPED[queue.partition(" ")[0]] if queue else MARK_REASON
-
-
-def drain_of(pod: Pod) -> DrainMark | None:
-    """The mark that a pod bears because its queue is drained, by whatever process; None without one."""
-    said = pod.disruption
-    found = _DRAIN.fullmatch(said.message) if said is not None and said.status == "True" else None
-    return DrainMark(found[1], found[2], reason_of(found[0])) if found else None
-
-
 def drained(victim: Victim, stop: Stop, workload: str) -> Report:
     """Told on a pod that has to go because its queue is drained; ``workload`` is what leaves as a whole."""
     ref = PodRef(victim.namespace, victim.name, victim.uid)
     note = f"{stop.message}: {stop} is drained, and {workload} leaves; on node {victim.node}"
     return event(pod_reference(ref), "Normal", EVICTED_DUE_TO + stop.reason, "Draining", note)
-
-
-def mark_of(pod: Pod) -> Mark | None:
-    """The mark that a victim bears, by whatever process of a scheduler that writes such marks; None without one."""
-    said = pod.disruption
-    if said is None or said.status != "True" or said.reason != MARK_REASON:
-        return None
-    return read_mark(said.message)
-
-
-def read_mark(message: str) -> Mark | None:
-    """What :func:`mark_message` has written; None for other texts."""
-    found = _MARK.fullmatch(message)
-    return Mark(*found.groups()) if found else None
-
-
-def intent_of(pod: Pod) -> Intent | None:
-    """The intent record that stands on a pod; None without one, or without a node that it could be for."""
-    said = pod.intent
-    if said is None or said.status != "True" or not pod.nominated_node:
-        return None
-    found = _INTENT.match(said.message)
-    return Intent(found[1], int(found[2])) if found else None
 
 
 def gang_status(gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str) -> Mapping[str, Any]:

@@ -32,7 +32,7 @@ from gangsched.core.lifecycle import (
 from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.core.lifecycle.healing import Losses
 from gangsched.core.lifecycle.holding import time_of
-from gangsched.core.lifecycle.shared_marks import MarkTexts
+from gangsched.core.lifecycle.ownership import Ownership
 from gangsched.core.lifecycle.table import Do
 from gangsched.core.options import Options
 from gangsched.core.queueing.queue import Queue, queue_order
@@ -62,8 +62,7 @@ class Steps:
         self.actions: list[Action] = []
         self.actuator = Actuator(self.send, self.pause)
         self.evictions: dict[str, Eviction] = {}
-        self.marks: set[str] = set()
-        self.mark_texts = MarkTexts()
+        self.ownership = Ownership()
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
@@ -106,7 +105,7 @@ class Steps:
         """Is nothing of an earlier plan of this gang on its way any more, and no mark of it left? Until then it is not
         decided again: a mark or a nomination that arrives late, or leaves late, would look like one of the new plan.
         """
-        if self.actuator.any_of(group.key) or self.mark_texts.fading(group.key):
+        if self.actuator.any_of(group.key):
             return False
         withdrawn = self.actuator.kept(WithdrawNomination)
         return not withdrawn or not any(pod.uid in withdrawn for pod in nominations.unplaced(self, group))
@@ -132,10 +131,6 @@ class Steps:
     def send(self, action: Action) -> None:
         """Hand this to the cluster."""
         self.actions.append(action)
-
-    def keep_up_mark(self, action: Mark) -> None:
-        """A mark that no phase waits for. It is on its way for the group whose victim it makes of the pod."""
-        self.actuator.keep_up(action, self.mark_texts.asker(action.pod.uid, action.message))
 
     def ask_again(self) -> list[GangId]:
         """Ask again for what is due, if what it is about is still so. Returns the gangs of members that are pending
@@ -163,7 +158,7 @@ class Steps:
             case WithdrawNomination():
                 return not pod.node
             case Mark():
-                return pod.live and pod.uid in self.marks
+                return pod.live and pod.uid in self.ownership
         return pod.live
 
     def new_id(self) -> int:
@@ -207,8 +202,7 @@ class Steps:
 
     def unmark(self, uid: str, owner: str) -> None:
         """Take back the mark of a victim that need not leave for this gang or queue, if it is still there."""
-        self.marks.discard(uid)
-        self.mark_texts.forget(uid)
+        self.ownership.forget(uid)
         self.actuator.drop(Mark, uid)
         pod = self.world.pods.get(uid)
         if pod is not None and pod.live and uid not in self.actuator.kept(Unmark):

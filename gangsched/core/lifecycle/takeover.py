@@ -12,7 +12,9 @@ from collections.abc import Container, Iterator, Sequence
 from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.identity import names_of
-from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.eviction import Cause
+from gangsched.core.lifecycle.intent import Intent, Owner
+from gangsched.core.lifecycle.ownership import intent_of, owners_of
 from gangsched.core.lifecycle.suspension import is_suspended_job
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
@@ -28,21 +30,22 @@ _WHY = "it was marked by an earlier process of this scheduler"
 class Takeover:
     """Made once, from a complete picture of the cluster, before the first decision.
 
-    ``marked`` are the pods with a mark of ours, each with what the mark says, in name order.
+    ``owned`` are the pods that evictions of ours have made to leave, each with those, in name order.
     """
 
     def __init__(self, world: World, decider: Decider, now: float) -> None:
         self._world = world
         self._decider = decider
         self._now = now
-        found = ((pod, report.mark_of(pod)) for pod in world.pods.values())
-        self.marked = sorted(
-            ((pod, mark) for pod, mark in found if mark is not None and mark.scheduler in world.membership.ours),
-            key=lambda each: each[0].key,
-        )
-        self._by_preemptor: dict[tuple[str, str], list[tuple[Pod, report.Mark]]] = {}
-        for pod, mark in self.marked:
-            self._by_preemptor.setdefault((mark.scheduler, mark.preemptor), []).append((pod, mark))
+        self.owned: list[tuple[Pod, list[Owner]]] = []
+        self._by_owner: dict[tuple[str, str], list[tuple[Pod, Owner]]] = {}
+        for pod in sorted(world.pods.values(), key=lambda pod: pod.key):
+            owners = [owner for owner in owners_of(pod) if owner.scheduler in world.membership.ours]
+            if owners:
+                self.owned.append((pod, owners))
+            for owner in owners:
+                if owner.cause == Cause.PREEMPTION.value:
+                    self._by_owner.setdefault((owner.scheduler, owner.name), []).append((pod, owner))
 
     def plan(self, group: Group) -> Plan | None:
         """The plan of a gang that waits to be decided, if it can be finished exactly as it was begun; else None.
@@ -56,7 +59,7 @@ class Takeover:
         intent, placements = self._nominations(group)
         if intent is None or not self._all_required(group, placements):
             return None
-        marked = self._marked_for(group)
+        marked = self._owned_by(group, intent.plan)
         leaving = [p for p in marked if p.bound and p.deleting_since is not None]
         victims = [p for p in marked if self._may_leave(p, group)]
         fewer = not leaving and len(victims) < intent.victims
@@ -70,7 +73,7 @@ class Takeover:
         if not self._decider.still_holds(group.gangs, group.key, self._now, placements, staying):
             return None
         halved = fewer and any(self._may_be_halved(pod.gang) for pod in victims)
-        if not leaving and victims and not halved and self._needless(group, placements):
+        if not leaving and victims and not halved and self._needless(group, placements, staying):
             return None
         chosen = self._as_begun(group, (*victims, *leaving))
         if incomplete(chosen, self._world):
@@ -87,7 +90,9 @@ class Takeover:
         """A suspended Job has no members to nominate: only its victims bear a record. What was begun to be removed is
         finished, and the room for its pods is where they fit then.
         """
-        marked = self._marked_for(group)
+        known = self._by_owner.get((group.gangs[0].scheduler, group.name), ())
+        ident = max((owner.plan for _, owner in known), key=_age, default="")
+        marked = self._owned_by(group, ident)
         leaving = [p for p in marked if p.bound and p.deleting_since is not None]
         victims = [p for p in marked if self._may_leave(p, group)]
         suspended = (self._world.suspended.owner_of(p) for p in victims)
@@ -98,7 +103,7 @@ class Takeover:
         chosen = self._as_begun(group, (*victims, *leaving))
         if not placements or incomplete(chosen, self._world):
             return None
-        plan = Plan(placements, group.eviction(f"{int(self._now * 1000):x}-0", chosen))
+        plan = Plan(placements, group.eviction(ident or f"{int(self._now * 1000):x}-0", chosen))
         plan.eviction.announced = True
         plan.eviction.left = {p.uid for p in leaving}
         return plan
@@ -108,15 +113,16 @@ class Takeover:
         victims = [self._victim(p, partial=self._goes_on(p.gang, chosen)) for p in pods]
         return as_begun(victims, self._world, self._decider.options, group.gangs, budgets_of(self._world))
 
-    def _nominations(self, group: Group) -> tuple[report.Intent | None, list[Placement]]:
+    def _nominations(self, group: Group) -> tuple[Intent | None, list[Placement]]:
         """The newest plan on record, and where it has nominated members to; older records are stale."""
-        found: dict[report.Intent, list[Placement]] = {}
+        found: dict[Intent, list[Placement]] = {}
         for gang in group.gangs:
             for pod in self._world.membership.census(gang).pending:
-                intent = report.intent_of(pod)
+                intent = intent_of(pod)
                 if intent is not None:
                     place = Placement(pod.namespace, pod.name, pod.uid, pod.nominated_node)
-                    found.setdefault(intent, []).append(place)
+                    known = Intent(intent.plan, intent.victims)
+                    found.setdefault(known, []).append(place)
         if not found:
             return None, []
         newest = max(found, key=lambda intent: (_age(intent.plan), intent))
@@ -133,13 +139,14 @@ class Takeover:
             required += needed
         return required > 0
 
-    def _marked_for(self, group: Group) -> list[Pod]:
-        known = self._by_preemptor.get((group.gangs[0].scheduler, group.name), ())
-        return [pod for pod, mark in known if self._means(mark, group)]
+    def _owned_by(self, group: Group, plan: str) -> list[Pod]:
+        """The victims of this plan, and those of which only the gang is known for which they leave."""
+        known = self._by_owner.get((group.gangs[0].scheduler, group.name), ())
+        return [pod for pod, owner in known if owner.plan in (plan, "") and self._means(owner, group)]
 
-    def _means(self, mark: report.Mark, group: Group) -> bool:
-        """Groups of different APIs may have the same name: the pod that the mark names says which is meant."""
-        namespace, _, name = mark.trigger.partition("/")
+    def _means(self, owner: Owner, group: Group) -> bool:
+        """Groups of different APIs may have the same name: the pod that speaks for the gang says which is meant."""
+        namespace, _, name = owner.trigger.partition("/")
         trigger = self._world.find(namespace, name)
         return trigger is None or trigger.gang in group.gangs
 
@@ -197,8 +204,9 @@ class Takeover:
         below = self._does_not_live_with(gang, len(membership.census(gang).bound))
         return below or membership.half_bound(membership.group(gang)[0])
 
-    def _needless(self, group: Group, placements: Sequence[Placement]) -> bool:
-        return self._decider.has_room(group.gangs, group.key, self._now, {p.uid: p.node for p in placements})
+    def _needless(self, group: Group, placements: Sequence[Placement], victims: Container[str]) -> bool:
+        node_of = {p.uid: p.node for p in placements}
+        return self._decider.has_room(group.gangs, group.key, self._now, node_of, victims)
 
     def _victim(self, pod: Pod, *, partial: bool) -> Victim:
         spec = self._world.membership.spec(pod.gang)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -147,13 +147,17 @@ class Decider:
         except PluginError:
             return None
 
-    def has_room(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> bool:
-        """Could the gang run without evicting others (any more), and without waiting for too long? ``prefer`` is as in
-        :meth:`decide`.
+    def has_room(
+        self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str], victims: Container[str]
+    ) -> bool:
+        """Could the gang run without evicting others (any more), without these victims (UIDs) leaving for others, and
+        without waiting for too long? ``prefer`` is as in :meth:`decide`.
         """
         until = now + self.options.max_wait_seconds
         asked = Question(gangs, group, now, may_preempt=False, prefer=prefer, wait_until=until)
-        return isinstance(self._answer(asked).first, Fits | FitsWhenFreed)
+        found = self._answer(asked).first
+        waits = isinstance(found, FitsWhenFreed) and not any(each.uid in victims for each in found.awaiting)
+        return isinstance(found, Fits) or waits
 
     def still_holds(
         self,

@@ -128,7 +128,10 @@ async def test_status_writes(make_cluster: Make, admin: Client, namespace: str) 
     pod = await make_pod(admin, namespace, "a")
     reader = await make_cluster()
     await reader.leading()
-    [one, two] = await reader.do(Nominate(1, pod, "node-0", "p1", "plan p1"), Mark(2, pod, "s: preempting"))
+    owners = '{"owners":[],"version":1}'
+    [one, two] = await reader.do(
+        Nominate(1, pod, "node-0", "p1", "plan p1"), Mark(2, pod, "s: preempting", owners=owners)
+    )
     assert (one.outcome, two.outcome) == (Outcome.OK, Outcome.OK)
     reader.cluster.submit([SetCondition(pod, "Unschedulable", "0/1 nodes")])
     changed = await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.scheduled_condition)
@@ -138,6 +141,8 @@ async def test_status_writes(make_cluster: Make, admin: Client, namespace: str) 
     assert (record.intent.status, record.intent.message) == ("True", "plan p1")
     assert record.disruption is not None
     assert (record.disruption.status, record.disruption.reason) == ("True", "PreemptionByScheduler")
+    assert record.evicted_for is not None
+    assert (record.evicted_for.status, record.evicted_for.message) == ("True", owners)
     assert record.scheduled_condition is not None
     assert (record.scheduled_condition.reason, record.scheduled_condition.status) == ("Unschedulable", "False")
 
@@ -147,7 +152,7 @@ async def test_status_writes(make_cluster: Make, admin: Client, namespace: str) 
     found = conditions(after)
     assert found["gangsched.dev/Nominated"]["status"] == "False"
     assert found["gangsched.dev/Nominated"]["reason"] == "Timeout"
-    assert found["DisruptionTarget"]["status"] == "False"
+    assert found["DisruptionTarget"]["status"] == found["gangsched.dev/EvictedFor"]["status"] == "False"
     assert all(each["lastTransitionTime"] for each in found.values())
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import cast
-
 import pytest
 
 from gangsched.core.actions import Mark, Nominate, Remove, Unmark, Write
 from gangsched.core.events import Outcome
-from gangsched.core.ledger.condemned import Condemned
-from gangsched.core.lifecycle.report import mark_of
-from gangsched.core.lifecycle.shared_marks import MarkTexts, given_up
-from gangsched.core.lifecycle.steps import Steps
+from gangsched.core.lifecycle.ownership import owners_of
+from gangsched.model.records import Condition
 from tests.builders import gang, node, pod
 from tests.core.binding.refusals import refusing
 from tests.core.harness import Cluster
@@ -20,9 +15,9 @@ from tests.core.stories import G, evicted, go_on, names, stopped_in
 
 
 def preemptors(cluster: Cluster) -> dict[str, str]:
-    """For whom the victims are marked now; pods without a mark are not in it."""
-    marks = {name: mark_of(cluster.pod(name)) for name in ("v1", "v2")}
-    return {name: mark.preemptor for name, mark in marks.items() if mark is not None}
+    """For whom the victims leave now; pods without an owner are not in it."""
+    found = {name: owners_of(cluster.pod(name)) for name in ("v1", "v2")}
+    return {name: ",".join(owner.name for owner in owners) for name, owners in found.items() if owners}
 
 
 def test_a_mark_does_not_wait_for_that_of_who_needs_the_pod_next() -> None:
@@ -79,27 +74,101 @@ def test_no_plan_begins_while_a_mark_of_the_one_before_is_on_its_way() -> None:
     assert evicted(cluster) == {"w"}
 
 
-def test_no_plan_begins_while_the_marks_of_the_one_before_are_not_taken_back() -> None:
-    """Its list would be the gang's second: after a restart nobody could tell the two apart."""
+def test_a_mark_of_the_plan_before_is_not_read_as_one_of_the_next() -> None:
+    """A gang may be decided anew while a mark cannot be taken back: it names the plan that it was for, so a process
+    that starts then removes the victims of the new plan alone.
+    """
     cluster = Cluster(
         *(node(f"n{i}").cpu(4) for i in (1, 2)),
-        *(pod(f"v{i}").cpu(4).priority(1).on(f"n{i}") for i in (1, 2)),
+        *(pod(f"v{i}").cpu(4).priority(i).on(f"n{i}") for i in (1, 2)),
         pod("p").cpu(4).priority(5),
     )
-    cluster.judge = lambda write: (Outcome.TRANSIENT, "no answer") if isinstance(write, Mark) else None
-    cluster.slow = lambda write: isinstance(write, Unmark)
+    cluster.judge = lambda write: (Outcome.TRANSIENT, "no answer") if isinstance(write, Unmark) else None
+    cluster.slow = lambda write: isinstance(write, Mark)
     cluster.run()
-    cluster.judge = lambda _: None
-    cluster.pass_time(30.0)
-    cluster.run()
-    assert len(names(cluster, Unmark)) == 1
-    assert [a.pod.name for a in cluster.log if isinstance(a, Nominate)] == ["p"]
-    cluster.slow = lambda _: False
+    cluster.show(node("n1").cpu(4).cordoned())
+    cluster.slow = lambda write: isinstance(write, Remove)
     cluster.answer()
-    cluster.pass_time(30.0)
     cluster.run()
-    assert [a.pod.name for a in cluster.log if isinstance(a, Nominate)] == ["p", "p"]
-    assert len(evicted(cluster)) == 1
+    assert owners(cluster) == {"v1": ["d/p"], "v2": ["d/p"]}
+    assert evicted(cluster) == set()
+    cluster.restart()
+    cluster.slow, cluster.judge = lambda _: False, lambda _: None
+    cluster.run()
+    assert evicted(cluster) == {"v2"}
+    assert owners(cluster) == {"v2": ["d/p"]}
+
+
+def sharing() -> Cluster:
+    """First mid and then top, which is stronger, need a part of the room of v1; its removals are unanswered."""
+    cluster = Cluster(node("n1").cpu(4), pod("v1").cpu(4).priority(1).on("n1"), pod("mid").cpu(2).priority(5))
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    cluster.show(pod("top").cpu(2).priority(9))
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.answer()
+    cluster.run()
+    return cluster
+
+
+def test_a_shared_victim_names_everybody_for_whom_it_leaves() -> None:
+    """All plans stand on it as data, by their ids; in words the strongest."""
+    cluster = sharing()
+    plans = {a.pod.name: a.plan for a in cluster.log if isinstance(a, Nominate)}
+    named = {owner.name: (owner.plan, owner.cause) for owner in owners_of(cluster.pod("v1"))}
+    assert named == {f"d/{name}": (plans[name], "preemption") for name in ("mid", "top")}
+    said = cluster.pod("v1").disruption
+    assert said is not None
+    assert "preemptor: d/top," in said.message
+
+
+def test_a_plan_that_is_withdrawn_takes_its_name_off() -> None:
+    """Nobody knows whether its mark was written: it is overwritten by one that names the others, in words too."""
+    cluster = Cluster(node("n1").cpu(4), pod("v1").cpu(4).priority(1).on("n1"), pod("mid").cpu(2).priority(5))
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    cluster.show(pod("top").cpu(2).priority(9))
+    cluster.run()
+    assert [isinstance(w, Mark) and "d/top" in w.owners for w in cluster.waiting] == [False, True]
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.judge = lambda w: (Outcome.TRANSIENT, "x") if isinstance(w, Mark) and "d/top" in w.owners else None
+    cluster.answer()
+    cluster.delete("top")
+    go_on(cluster)
+    last = [a for a in cluster.log if isinstance(a, Mark)][-1]
+    assert ("d/top" in last.owners, "preemptor: d/mid," in last.message) == (False, True)
+    assert (owners(cluster), evicted(cluster)) == ({"v1": ["d/mid"]}, {"v1"})
+
+
+def test_plans_that_share_a_victim_outlive_the_process() -> None:
+    """Both are finished as they were begun: nobody is nominated or marked anew, and the pod is removed once."""
+    cluster = sharing()
+    cluster.restart()
+    cluster.log.clear()
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert names(cluster, Nominate) | names(cluster, Mark) | names(cluster, Unmark) == set()
+    assert evicted(cluster) == {"v1"}
+    cluster.leave()
+    cluster.run()
+    assert {cluster.pod(name).node for name in ("mid", "top")} == {"n1"}
+
+
+@pytest.mark.parametrize(
+    "said", ["", "no JSON", "{}", '{"version":2,"owners":[]}', '{"version":1,"owners":[{}]}', "[1]"]
+)
+def test_what_cannot_be_read_is_left_to_the_words(said: str) -> None:
+    """A message of a later version, or of nobody's, says nothing: for whom a pod leaves stands in its mark as well."""
+    cluster = stopped_in(Remove)
+    cluster.change("v1", evicted_for=Condition("True", "Owned", said))
+    assert [(owner.name, owner.plan) for owner in owners_of(cluster.pod("v1"))] == [("d/g", "")]
+
+
+def owners(cluster: Cluster) -> dict[str, list[str]]:
+    """For which gangs each victim leaves, as it says itself."""
+    found = {name: owners_of(pod) for (_, name), pod in cluster.pods.items()}
+    return {name: [owner.name for owner in each] for name, each in found.items() if each}
 
 
 def rolling_back(phase: type[Write]) -> Cluster:
@@ -141,45 +210,3 @@ def test_a_rollback_whose_removal_fails_late_takes_back_its_mark() -> None:
     cluster.judge = lambda write: (Outcome.REFUSED, "because") if isinstance(write, Remove) else None
     go_on(cluster)
     assert names(cluster, Unmark) == {"m1"}
-
-
-class Victim:
-    """As much of the steps of a life cycle as giving up a mark needs; two groups wait for the pod ``v`` to leave."""
-
-    def __init__(self, *asked: str) -> None:
-        self.marks = {"v"}
-        self.mark_texts = MarkTexts()
-        ledger = SimpleNamespace(awaited={"v": {"mine", "other"}}, condemned=Condemned())
-        self.world = SimpleNamespace(pods={"v": pod("v").on("n").obj()}, ledger=ledger)
-        self.spared: set[str] = set()
-        self.written: list[str] = []
-        for key in asked:
-            self.mark_texts.asked("v", key, f"mark for {key}")
-        given_up(cast("Steps", self), "v", "mine", "d/mine")
-
-    def unmark(self, _: str, preemptor: str) -> None:
-        """Take it back."""
-        self.written.append(f"none for {preemptor}")
-
-    def keep_up_mark(self, action: Mark) -> None:
-        """Write it until it is done."""
-        self.written.append(action.message)
-
-    def new_id(self) -> int:
-        """Any."""
-        return 1
-
-
-@pytest.mark.parametrize(
-    ("asked", "written"),
-    [
-        (("other", "mine"), ["mark for other"]),
-        (("mine", "other"), []),
-        (("mine",), ["none for d/mine"]),
-        (("other",), []),
-    ],
-    ids=["overwritten by mine", "mine is overwritten", "the other has not marked yet", "mine has not marked yet"],
-)
-def test_whose_name_a_shared_victim_bears_when_one_plan_is_given_up(asked: tuple[str, ...], written: list[str]) -> None:
-    """That of the plan that goes on, once it has come to its marks."""
-    assert Victim(*asked).written == written

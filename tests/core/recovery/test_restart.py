@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from gangsched.core.actions import MARK_REASON, Bind, Mark, Nominate, Remove, SuspendJob, Unmark, WithdrawNomination
-from gangsched.core.decision import Placement
 from gangsched.core.events import LeadershipChanged
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.intent import Intent, Owner, owners, written
+from gangsched.core.lifecycle.ownership import intent_of, owners_of
 from gangsched.model.records import Condition, Job
 from tests.builders import OTHERS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports, texts, writes
@@ -19,16 +21,41 @@ from tests.core.stories import G, assert_clean, evicted, member, names, stopped_
 OURS = "py-gang-scheduler"
 
 
-def mark(victim: PodBuilder, preemptor: str = G, trigger: str = "d/m1", scheduler: str = OURS) -> PodBuilder:
-    """The victim bears the mark of a preemptor."""
+@pytest.fixture(params=["data", "sentences"], autouse=True)
+def written_as(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What is found was written as data, or by version 0.1: in sentences, of which one names one gang and no plan."""
+    Written.as_data = request.param == "data"
+    yield
+    Written.as_data = True
+
+
+class Written:
+    """How the records are written."""
+
+    as_data = True
+
+
+def mark(
+    victim: PodBuilder,
+    preemptor: str = G,
+    trigger: str = "d/m1",
+    scheduler: str = OURS,
+    plans: tuple[str, ...] = ("10-1",),
+) -> PodBuilder:
+    """The victim bears the mark of a preemptor, for these plans."""
     text = report.mark_message(scheduler, preemptor, trigger)
-    return victim.field(disruption=Condition("True", MARK_REASON, text))
+    victim = victim.field(disruption=Condition("True", MARK_REASON, text))
+    if not Written.as_data:
+        return victim
+    data = owners(Owner(each, "preemption", scheduler, preemptor, trigger) for each in plans)
+    return victim.field(evicted_for=Condition("True", "Owned", written(data)))
 
 
 def intend(member: PodBuilder, to: str, victims: int = 2, plan: str = "10-1") -> PodBuilder:
     """The member is nominated, with our record of it."""
-    place = Placement("d", "m", "u", to)
-    text = report.intent_message(plan, place, victims, 0)
+    text = f"plan {plan}: nominated to {to}; waiting for {victims} victims and 0 terminating pods"
+    if Written.as_data:
+        text = written(Intent(plan, victims, to))
     return member.field(nominated_node=to, intent=Condition("True", "Nominated", text))
 
 
@@ -50,9 +77,10 @@ def found(*more: Built, members: bool = True, **options: Any) -> Cluster:
 
 @pytest.mark.parametrize("preemptor", ["d/g", "d/a,e/b"])
 def test_a_mark_can_be_read_back(preemptor: str) -> None:
-    """The text that people see is the record."""
+    """For whom the victim leaves, and by which plan if that is known."""
     made = mark(pod("v"), preemptor, "d/m1", "another").obj()
-    assert report.mark_of(made) == ("another", preemptor, "d/m1")
+    plan = "10-1" if Written.as_data else ""
+    assert owners_of(made) == (Owner(plan, "preemption", "another", preemptor, "d/m1"),)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +94,14 @@ def test_a_mark_can_be_read_back(preemptor: str) -> None:
 )
 def test_what_is_no_mark_is_not_read_as_one(said: Condition | None) -> None:
     """Marks that were taken back, and those of others, are none."""
-    assert report.mark_of(pod("v").field(disruption=said).obj()) is None
+    assert owners_of(pod("v").field(disruption=said).obj()) == ()
 
 
 def test_an_intent_can_be_read_back() -> None:
     """The plan's id and the number of its victims; without a node there is no intent."""
-    assert report.intent_of(intend(pod("m"), "n1", 3, "a7-2").obj()) == ("a7-2", 3)
-    assert report.intent_of(intend(pod("m"), "", 3, "a7-2").obj()) is None
-    assert report.intent_of(pod("m").nominated("n1", intent=False).obj()) is None
+    assert intent_of(intend(pod("m"), "n1", 3, "a7-2").obj()) == Intent("a7-2", 3, "n1")
+    assert intent_of(intend(pod("m"), "", 3, "a7-2").obj()) is None
+    assert intent_of(pod("m").nominated("n1", intent=False).obj()) is None
 
 
 # -- nobody has left yet -----------------------------------------------------------------------------------

@@ -1,0 +1,38 @@
+"""What version 0.1 wrote on pods in sentences, understood for those who upgrade. To be removed in 0.3."""
+
+from __future__ import annotations
+
+import re
+
+from gangsched.core.actions import MARK_REASON
+from gangsched.core.lifecycle.eviction import Cause
+from gangsched.core.lifecycle.intent import Intent, Owner
+from gangsched.core.quota.stop_policy import CLUSTER_QUEUE, LOCAL_QUEUE
+from gangsched.model.records import Condition
+
+_PREEMPTION = re.compile(
+    r"(\S+): preempting to accommodate higher priority pods, preemptor: (\S+), triggerpod: ([^\s,]+)"
+)
+_ROLLBACK = re.compile(r"(\S+): rolling back a gang that is bound in part: (\S+), triggerpod: ([^\s,]+)")
+_DRAIN = re.compile(rf"(\S+): draining ((?:{CLUSTER_QUEUE}|{LOCAL_QUEUE}) \S+), which is stopped: (\S+) leaves")
+_INTENT = re.compile(r"plan (\S+): nominated to (\S+); waiting for ([0-9]+) victims")
+
+
+def owner(mark: Condition) -> Owner | None:
+    """For whom a pod leaves that bears this DisruptionTarget condition, by an unknown plan; None if others wrote it."""
+    if mark.status != "True":
+        return None
+    drain = _DRAIN.fullmatch(mark.message)
+    if drain is not None:
+        return Owner("", Cause.DRAIN.value, drain[1], drain[2])
+    for cause, pattern in ((Cause.PREEMPTION, _PREEMPTION), (Cause.ROLLBACK, _ROLLBACK)):
+        found = pattern.fullmatch(mark.message) if mark.reason == MARK_REASON else None
+        if found is not None:
+            return Owner("", cause.value, found[1], found[2], found[3])
+    return None
+
+
+def intent(message: str) -> Intent | None:
+    """The intent record of a nominated member."""
+    found = _INTENT.match(message)
+    return Intent(found[1], int(found[3]), found[2]) if found else None
