@@ -110,7 +110,7 @@ async def test_every_write_means_one_pod(make_cluster: Make, admin: Client, name
     wrong = other(pod)
     reader = await make_cluster()
     await reader.leading()
-    answers = await reader.do(
+    writes = (
         Bind(1, wrong, "node-0"),
         Nominate(2, wrong, "node-0", "plan", "m"),
         WithdrawNomination(3, wrong, "Over", "m"),
@@ -119,6 +119,7 @@ async def test_every_write_means_one_pod(make_cluster: Make, admin: Client, name
         Remove(6, wrong),
         Remove(7, wrong, evict=True),
     )
+    answers = [answer for write in writes for answer in await reader.do(write)]
     assert [answer.outcome for answer in answers] == [Outcome.GONE] * 7
     assert await admin.find("Pod", "a", namespace) == before
 
