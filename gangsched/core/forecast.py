@@ -12,8 +12,8 @@ from gangsched.core.ledger.reservations import Kind, Reservation
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Verdict, gathering
 from gangsched.core.preemption.drained import Leaving, all_leaving
-from gangsched.core.queueing.blocking import block, likeness
-from gangsched.core.queueing.queue import queue_order
+from gangsched.core.queue.blocked_gang import block, likeness
+from gangsched.core.queue.scheduling_queue import queue_order
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.world import World

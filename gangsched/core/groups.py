@@ -10,7 +10,7 @@ from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.identity import group_key, names_of
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
 from gangsched.core.lifecycle.table import HOLDING, State
-from gangsched.core.queueing.likeness import Likeness
+from gangsched.core.queue.signature import Likeness
 from gangsched.model.records import SINGLE, GangId
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
-from gangsched.core.queueing.turns import STRICT
+from gangsched.core.queue.backfill import STRICT
 from gangsched.core.state import refusals
 from gangsched.core.state.membership import rules_of
 from gangsched.core.state.suspended import OwnerKey, family_of

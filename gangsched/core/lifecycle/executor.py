@@ -28,7 +28,7 @@ from gangsched.core.lifecycle.underway import UnderWay
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
-from gangsched.core.queueing.queue import Queue, queue_order
+from gangsched.core.queue.scheduling_queue import Queue, queue_order
 from gangsched.core.state.world import World
 
 

@@ -20,7 +20,7 @@ from gangsched.core.groups import Group, group_key
 from gangsched.core.ledger.reservations import Kind
 from gangsched.core.lifecycle.holding import keep
 from gangsched.core.lifecycle.table import State
-from gangsched.core.queueing.queue import Change, Hint
+from gangsched.core.queue.scheduling_queue import Change, Hint
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.membership import ONLY_WAITING
 from gangsched.core.state.suspended import WITHOUT_PODS

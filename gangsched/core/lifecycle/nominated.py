@@ -17,7 +17,7 @@ from gangsched.core.arrays import Floats
 from gangsched.core.groups import Group
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.eviction import Phase
-from gangsched.core.queueing.queue import Order, queue_order
+from gangsched.core.queue.scheduling_queue import Order, queue_order
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.world import World
 

@@ -35,7 +35,7 @@ from gangsched.core.lifecycle.holding import time_of
 from gangsched.core.lifecycle.ownership import Ownership
 from gangsched.core.lifecycle.table import Do
 from gangsched.core.options import Options
-from gangsched.core.queueing.queue import Queue, queue_order
+from gangsched.core.queue.scheduling_queue import Queue, queue_order
 from gangsched.core.state.world import World
 from gangsched.model.records import SINGLE, GangId, Pod
 

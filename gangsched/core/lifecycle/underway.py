@@ -9,7 +9,7 @@ from gangsched.core.lifecycle.table import TIMED, UNDER_WAY, Signal, State, step
 from gangsched.core.lifecycle.waking import Waking
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
-from gangsched.core.queueing.waiting import Waiting
+from gangsched.core.queue.unschedulable_gangs import Waiting
 from gangsched.core.state.world import World
 from gangsched.model.records import GangId
 

@@ -18,10 +18,10 @@ from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
-from gangsched.core.queueing.buckets import Buckets
-from gangsched.core.queueing.likeness import Likeness
-from gangsched.core.queueing.queue import Order
-from gangsched.core.queueing.wakeups import Wakeups
+from gangsched.core.queue.buckets import Buckets
+from gangsched.core.queue.queueing_hints import Wakeups
+from gangsched.core.queue.scheduling_queue import Order
+from gangsched.core.queue.signature import Likeness
 from gangsched.core.state.world import World
 
 

@@ -11,7 +11,7 @@ from gangsched.core.decision import BIND, Fits, Placement, Verdict
 from gangsched.core.planning.outcomes import verdict
 from gangsched.core.planning.placement import Placer
 from gangsched.core.preemption import explain
-from gangsched.core.queueing.queue import queue_order
+from gangsched.core.queue.scheduling_queue import queue_order
 from gangsched.core.quota.gate import Gate, NoQuota
 from gangsched.core.state.world import World
 from gangsched.model.records import SINGLE, GangId

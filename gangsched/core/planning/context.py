@@ -15,8 +15,8 @@ from gangsched.core.planning.placement import Placed, Placer, Want
 from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met
 from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.patience import Patience
-from gangsched.core.queueing.queue import queue_order
-from gangsched.core.queueing.turns import both, kept_nodes
+from gangsched.core.queue.backfill import both, kept_nodes
+from gangsched.core.queue.scheduling_queue import queue_order
 from gangsched.core.quota.gate import NO_QUOTA, Gate, NoQuota
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Restriction, Simulation

@@ -30,7 +30,7 @@ from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
-from gangsched.core.queueing.turns import both, waits_behind
+from gangsched.core.queue.backfill import both, waits_behind
 from gangsched.core.quota.gate import Gate
 from gangsched.core.state.membership import Census
 from gangsched.core.state.simulation import Simulation

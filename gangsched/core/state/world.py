@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.queueing.turns import Turns
+from gangsched.core.queue.backfill import Turns
 from gangsched.core.quota.cluster_view import Known
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.state.kueue import AdmittedByKueue, mark_of

@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core.actions import GangStatus
 from gangsched.core.events import GangGone, NamespaceChanged, NamespaceGone, Outcome
-from gangsched.core.queueing.queue import FLUSH_SECONDS
+from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS
 from gangsched.model.records import Namespace, PodTerm
 from tests.builders import OTHERS, gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, reports, texts, writes

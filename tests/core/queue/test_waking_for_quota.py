@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.events import NamespaceChanged, PodGone, QueueObjectChanged
-from gangsched.core.queueing.buckets import Buckets
+from gangsched.core.queue.buckets import Buckets
 from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL, ResourceFlavor
 from gangsched.model.records import Job, Namespace, QueueLabels, Toleration
 from tests.builders import NodeBuilder, gang, node, pod

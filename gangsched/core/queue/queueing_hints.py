@@ -31,7 +31,7 @@ from gangsched.core.groups import Group
 from gangsched.core.hints import Change, Hint
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.decider import Decider
-from gangsched.core.queueing.likeness import Likeness
+from gangsched.core.queue.signature import Likeness
 from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.flavored_pods import in_flavors
 from gangsched.core.state.podclass import PodClass

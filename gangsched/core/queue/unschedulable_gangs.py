@@ -10,9 +10,9 @@ from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
-from gangsched.core.queueing.blocking import block, likeness
-from gangsched.core.queueing.reservation import reserve
-from gangsched.core.queueing.turns import STRICT
+from gangsched.core.queue.backfill import STRICT
+from gangsched.core.queue.blocked_gang import block, likeness
+from gangsched.core.queue.reservation import reserve
 from gangsched.core.state.world import World
 
 #: Room is reserved for at most this time (seconds) at once: what was to end by itself may run for ever.

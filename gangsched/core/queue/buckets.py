@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-from gangsched.core.queueing.queue import Order
+from gangsched.core.queue.scheduling_queue import Order
 
 K = TypeVar("K", bound=Hashable)
 

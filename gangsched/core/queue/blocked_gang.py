@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.identity import group_key, names_of
-from gangsched.core.queueing.likeness import Likeness
-from gangsched.core.queueing.queue import queue_order
-from gangsched.core.queueing.turns import Blocked
+from gangsched.core.queue.backfill import Blocked
+from gangsched.core.queue.scheduling_queue import queue_order
+from gangsched.core.queue.signature import Likeness
 from gangsched.core.quota.flavored_pods import forms
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.world import World

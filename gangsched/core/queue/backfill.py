@@ -6,7 +6,7 @@ nothing. Kueue's StrictFIFO is the same rule for the quota of a ClusterQueue; he
 
 Under ``backfill`` work passes a blocked gang where there is room, until the gang has waited so long that room is
 *reserved* for it: then others may have all but that (the reservation of EASY backfilling: Lifka, "The ANL/IBM SP
-scheduling system", 1995). See :mod:`gangsched.core.queueing.reservation`.
+scheduling system", 1995). See :mod:`gangsched.core.queue.reservation`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from gangsched.core.decision import Verdict
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.queueing.queue import Order
+from gangsched.core.queue.scheduling_queue import Order
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
