@@ -276,7 +276,9 @@ class Scheduler:
         assumed_on = self.world.assumed_on(pod.uid)
         told = pod.live and self.world.membership.is_ours(pod.gang)
         untold = self.world.membership.new_mistakes(pod) if told else ()
+        left_to_it = self.world.foreign_nominations.node_of(pod.uid)
         self.world.set_pod(pod)
+        self._nominated_by_others(left_to_it, self.world.foreign_nominations.node_of(pod.uid))
         for mistake in untold:
             self._tell(ev.ObjectRefused("Pod", pod.namespace, pod.name, pod.uid, *mistake))
         self._touch(pod.gang)
@@ -332,6 +334,15 @@ class Scheduler:
         if was_there and (_as_victim(old) != _as_victim(pod) or (_run_time(old) != _run_time(pod) and self._timed())):
             self._note(Hint.VICTIMS, pod.node, pod, old)
 
+    def _nominated_by_others(self, was: str, now: str) -> None:
+        """Another node than before is left to a pod of another scheduler."""
+        if was == now:
+            return
+        if was:
+            self._note(Hint.ROOM, was)
+        if now and self._acts:
+            self._run.nodes_changed.add(now)
+
     def _timed(self) -> bool:
         """Does anything have to run for some time before it may be evicted?"""
         classes = self.world.classes.values()
@@ -347,6 +358,7 @@ class Scheduler:
 
     def _pod_gone(self, uid: str) -> None:
         assumed_on = self.world.assumed_on(uid)
+        self._nominated_by_others(self.world.foreign_nominations.node_of(uid), "")
         pod = self.world.drop_pod(uid)
         self._run.following.gone(uid, pod)
         if pod is not None:

@@ -138,7 +138,8 @@ class Executor:
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
         steps = self.steps
-        known = (self._under_way.clock.next(), self.world.ledger.condemned.wake_at(), self.world.sightings.wake_at())
+        seen = (self.world.sightings.wake_at(), self.world.foreign_nominations.wake_at())
+        known = (self._under_way.clock.next(), self.world.ledger.condemned.wake_at(), *seen)
         times = (*known, self.queue.wake_at(), steps.actuator.wake_at(), steps.losses.wake_at(), self.drains.wake_at())
         return min((t for t in times if t is not None), default=None)
 
@@ -208,6 +209,8 @@ class Executor:
             self._signal(group, Signal.FAILED)
         for gang in self.steps.ask_again():
             self.following.refresh(gang)
+        for node in self.world.foreign_nominations.lapsed(self.now):
+            self.steps.changes.append(Change(Hint.ROOM, node))
         for uid in self.world.ledger.condemned.unseen(self.now):
             condemning.spare(self.steps, uid, NO_PLAN)
         for group in self._under_way.clock.due("tell_at", self.now):

@@ -22,7 +22,7 @@ def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gat
     quota, if it needs any, and nobody has to leave for that.
     """
     gang, member = gangs[0], world.membership
-    if gang.family != SINGLE or len(gangs) != 1 or world.ledger.holders():
+    if gang.family != SINGLE or len(gangs) != 1 or world.ledger.holders() or world.foreign_nominations:
         return None
     census, spec = member.census(gang), member.spec(gang)
     if spec is None or len(census.pending) != 1 or member.required(gang, census) != 1:

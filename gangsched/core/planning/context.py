@@ -19,7 +19,7 @@ from gangsched.core.queue.backfill import both, kept_nodes
 from gangsched.core.queue.scheduling_queue import queue_order
 from gangsched.core.quota.gate import NO_QUOTA, Gate, NoQuota
 from gangsched.core.state.podtable import TERMINATING
-from gangsched.core.state.simulation import Restriction, Simulation
+from gangsched.core.state.simulation import Phantom, Restriction, Simulation
 from gangsched.core.state.world import World
 from gangsched.model.records import GangId, Pod
 
@@ -58,10 +58,11 @@ class SchedulingContext:
         self.patience = Patience(member, self.world.classes, options, world.sightings.began_at)
         self.priority = member.preemptor_priority(gangs)
         self.census = {g: member.census(g) for g in self.gangs}
-        if not world.ledger.empty:
-            for census in self.census.values():
-                for pod in census.pending:
-                    world.snapshot.class_of(pod)  # its own terms may tell the others apart
+        #: Pods of other schedulers to which the nodes are left to which they are nominated.
+        self._foreign = [*world.foreign_nominations.above(self.priority)]
+        if not world.ledger.empty or self._foreign:
+            for pod in (*self._foreign, *(p for census in self.census.values() for p in census.pending)):
+                world.snapshot.class_of(pod)  # its own terms may tell the others apart
             world.renew_classes()
         self._turn: Turn | None = queue_order(member, self.gangs)
         self.ahead = self.world.turns.ahead(self._turn)
@@ -102,9 +103,13 @@ class SchedulingContext:
     # -- simulations ---------------------------------------------------------------------------------------
 
     def simulation(self) -> Simulation:
-        """The cluster as this gang may see it: room held by others of at least its priority is taken."""
+        """The cluster as this gang may see it: room held by others of at least its priority is taken, and what is left
+        to pods of other schedulers.
+        """
         restriction = both(self.domain.restriction if self.domain is not None else None, self.kept)
-        held = self.world.ledger.seen_by(self.priority, self._turn, self._mine)
+        class_of = self.world.snapshot.class_of
+        held = [*self.world.ledger.seen_by(self.priority, self._turn, self._mine)]
+        held += [Phantom(class_of(pod), pod.uid, pod.nominated_node) for pod in self._foreign]
         return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited)
 
     def lift_terminating(self, sim: Simulation) -> bool:

@@ -10,6 +10,7 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.queue.backfill import Turns
 from gangsched.core.quota.cluster_view import Known
 from gangsched.core.quota.gang_workloads import Managed
+from gangsched.core.state.foreign_nominations import ForeignNominations
 from gangsched.core.state.kueue import AdmittedByKueue, mark_of
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.observed_times import Sightings
@@ -70,6 +71,10 @@ class World:
         #: The time of the call that is being served (seconds, by the scheduler's clock).
         self.now = 0.0
         self.sightings = Sightings(overdue_after_seconds)
+        self.foreign_nominations = ForeignNominations(
+            lambda pod: self.membership.is_ours(pod.gang),
+            lambda node: any(pod.deleting_since is not None for pod in self.snapshot.pods_on(node)),
+        )
         self.ledger = Ledger()
         self.turns = Turns(strict_order, self.ledger)
         self.pods: dict[str, Pod] = {}
@@ -310,6 +315,7 @@ class World:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
         self.sightings.seen(old, pod, self.now)
+        self.foreign_nominations.seen(old, pod, self.now)
         self.suspended.pod_set(pod)
         if old is None and pod.volumes is not None:
             self.snapshot.volumes.mention(pod, +1)
@@ -331,8 +337,11 @@ class World:
         pod = self.pods.pop(uid, None)
         self.ledger.assumed.pop(uid, None)
         self.sightings.gone(uid)
+        self.foreign_nominations.gone(uid)
         if pod is None:
             return None
+        if pod.deleting_since is not None and self.foreign_nominations:
+            self.foreign_nominations.freed(pod.node, self.now)
         if pod.volumes is not None:
             self.snapshot.volumes.mention(pod, -1)
         if self._uid_of.get((pod.namespace, pod.name)) == uid:
