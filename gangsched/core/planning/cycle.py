@@ -152,8 +152,7 @@ class GangCycle:
         passed: frozenset[Chosen] = frozenset()
         seen: list[Assignment] = []
         for _ in range(_MAX_FLAVORS):
-            with managed.for_one(managed.promised()):
-                assignment = managed.quota.assign(workload, resume, passed)
+            assignment = managed.quota.assign(workload, resume, passed)
             if passed and assignment.mode == Mode.NO_FIT:
                 return
             yield Gate(managed, self._claim, assignment, self._asked.now)
@@ -170,9 +169,7 @@ class GangCycle:
         """Is there quota in these flavors, or would there be after evictions, whatever the nodes are like?"""
         if assignment.mode == Mode.FIT or assignment.mode in _OUT_OF_REACH or self._claim is None:
             return assignment.mode == Mode.FIT
-        managed = self._world.managed
-        with managed.for_one(managed.promised()):
-            return bool(managed.quota.victims(self._claim.workload, assignment))
+        return bool(self._world.managed.quota.victims(self._claim.workload, assignment))
 
     def _not_queued(self, problem: str, queue: str) -> Verdict:
         """Something is wrong with the queue, or with what is asked of it."""

@@ -53,8 +53,7 @@ class VictimsOf:
         units = self._units(context.usable(sim) & topology.within)
         if self._gate is not None:  # domains are ranked by everything that may leave in them
             managed = self._gate.managed
-            with managed.for_one(managed.promised()):
-                eligible = managed.quota.eligible(self._gate.workload, self._gate.assignment)
+            eligible = managed.quota.eligible(self._gate.workload, self._gate.assignment)
             for uid, reason in eligible.items():
                 if not is_overdue(managed, uid, self._world.sightings.overdue):
                     add_workload(units, managed.gangs_of(uid), reason)
@@ -140,8 +139,7 @@ class VictimsOf:
             work_lost(units.snapshot, cluster, context.now),
             within_budgets=within_budgets,
         )
-        with managed.for_one(managed.promised()):
-            victims = managed.quota.victims(gate.workload, gate.assignment, nodes)
+        victims = managed.quota.victims(gate.workload, gate.assignment, nodes)
         if victims is None:
             units.cut_short = nodes.stopped
             context.left_out |= nodes.stopped

@@ -41,8 +41,8 @@ class Holders:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.by_uid: dict[str, Holder] = {}
-        #: UIDs of those who are no candidates at present.
-        self.taken: frozenset[str] = frozenset()
+        #: UIDs of those that are promised quota and run nowhere yet, when a claim was made last: nobody displaces them.
+        self.promised: frozenset[str] = frozenset()
         self._live: dict[str, list[Entry]] = {name: [] for name in tree.queues}
         self._evicted: dict[str, list[Entry]] = {name: [] for name in tree.queues}
         self._rankings = {evicted: Rankings(partial(self.first, evicted=evicted)) for evicted in (True, False)}

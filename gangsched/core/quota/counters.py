@@ -20,16 +20,13 @@ class Sums:
         self.used: dict[Cell, int] = {}
 
 
-class _Waiting(msgspec.Struct, frozen=True, gc=False):
+class _Counted(msgspec.Struct, frozen=True, gc=False):
+    """What one workload adds to the sums of its queues; ``usage`` is None while it waits."""
+
     queue: str
     local_queue: str
-
-
-class _Holding(msgspec.Struct, frozen=True, gc=False):
-    queue: str
-    local_queue: str
-    usage: Amounts
-    admitted: bool
+    usage: Amounts | None = None
+    admitted: bool = False
 
 
 class Tally:
@@ -45,8 +42,8 @@ class Tally:
         self.local_queues: dict[str, Sums] = {}
         self.changed_queues: set[str] = set()
         self.changed_local_queues: set[str] = set()
-        self._waiting: dict[str, _Waiting] = {}
-        self._holding: dict[str, _Holding] = {}
+        self._waiting: dict[str, _Counted] = {}
+        self._holding: dict[str, _Counted] = {}
 
     def of_queue(self, name: str) -> Sums:
         """The sums of a ClusterQueue; zeros for one that nobody has used."""
@@ -63,53 +60,41 @@ class Tally:
 
     def waits(self, uid: str, workload: Workload | None) -> None:
         """The workload of this UID waits for quota from now on; None: it does not."""
-        now = _Waiting(workload.queue, workload.local_queue) if workload is not None else None
-        before = self._waiting.get(uid)
-        if now == before:
-            return
-        for each, change in ((before, -1), (now, +1)):
-            if each is not None:
-                for sums in self._sums_of(each.queue, each.local_queue):
-                    sums.pending += change
-        if now is None:
-            del self._waiting[uid]
-        else:
-            self._waiting[uid] = now
+        now = _Counted(workload.queue, workload.local_queue) if workload is not None else None
+        self._replace(self._waiting, uid, now)
 
     def holds(self, uid: str, admission: Admission | None, admitted: bool = False) -> None:
         """The workload of this UID has quota from now on, and runs if it is ``admitted``; None: it has none."""
         now = None
         if admission is not None:
             workload = admission.workload
-            now = _Holding(workload.queue, workload.local_queue, admission.usage, admitted)
-        before = self._holding.get(uid)
-        if now == before:
-            return
-        for each, change in ((before, -1), (now, +1)):
-            if each is not None:
-                for sums in self._sums_of(each.queue, each.local_queue):
-                    _count(sums, each, change)
-        if now is None:
-            del self._holding[uid]
-        else:
-            self._holding[uid] = now
+            now = _Counted(workload.queue, workload.local_queue, admission.usage, admitted)
+        self._replace(self._holding, uid, now)
+
+    def _replace(self, known: dict[str, _Counted], uid: str, now: _Counted | None) -> None:
+        before = known.pop(uid, None)
+        if now is not None:
+            known[uid] = now
+        if now != before:
+            for each, change in ((before, -1), (now, +1)):
+                if each is not None:
+                    for sums in self._sums_of(each.queue, each.local_queue):
+                        _count(sums, each, change)
 
     def _sums_of(self, queue: str, local_queue: str) -> tuple[Sums, Sums]:
         self.changed_queues.add(queue)
         self.changed_local_queues.add(local_queue)
-        found, local = self.queues.get(queue), self.local_queues.get(local_queue)
-        if found is None:
-            found = self.queues[queue] = Sums()
-        if local is None:
-            local = self.local_queues[local_queue] = Sums()
-        return found, local
+        return self.queues.setdefault(queue, Sums()), self.local_queues.setdefault(local_queue, Sums())
 
 
-def _count(sums: Sums, holding: _Holding, change: int) -> None:
+def _count(sums: Sums, each: _Counted, change: int) -> None:
+    if each.usage is None:
+        sums.pending += change
+        return
     sums.reserving += change
-    sums.admitted += change if holding.admitted else 0
-    for amounts in (sums.reserved, sums.used) if holding.admitted else (sums.reserved,):
-        for cell, units in holding.usage:
+    sums.admitted += change if each.admitted else 0
+    for amounts in (sums.reserved, sums.used) if each.admitted else (sums.reserved,):
+        for cell, units in each.usage:
             left = amounts.get(cell, 0) + change * units
             if left:
                 amounts[cell] = left

@@ -71,7 +71,7 @@ class FairRules:
         for evicted in (True, False):
             for _, holder in self.holders.entries(node.name, evicted):
                 candidate = holder.admission.workload
-                if self.need.cells.isdisjoint(holder.cells) or candidate.uid in self.holders.taken:
+                if self.need.cells.isdisjoint(holder.cells) or candidate.uid in self.holders.promised:
                     continue
                 if satisfies(policy, self.need.workload, candidate):
                     yield holder

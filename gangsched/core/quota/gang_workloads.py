@@ -8,8 +8,7 @@ managed, and nothing here is kept.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -136,8 +135,10 @@ class Managed:
     # -- gangs as workloads --------------------------------------------------------------------------------
 
     def labels_of(self, gangs: Sequence[GangId]) -> QueueLabels:
-        """What :meth:`written_labels` says; nothing of what Kueue admits as well: its quota is counted there."""
-        return NO_QUEUE if self._known.kueue_admits(gangs) else self.written_labels(gangs)
+        """What :meth:`written_labels` says, but nothing while there is no ClusterQueue, nor of what Kueue admits as well,
+        where its quota is counted.
+        """
+        return self.written_labels(gangs) if self.active and not self._known.kueue_admits(gangs) else NO_QUEUE
 
     def written_labels(self, gangs: Sequence[GangId]) -> QueueLabels:
         """The first labels that say anything: of a group object, of the Job (or its JobSet) that owns a member, of
@@ -165,12 +166,10 @@ class Managed:
 
     def is_managed(self, gangs: Sequence[GangId]) -> bool:
         """Does quota count for this gang?"""
-        return self.active and bool(self.labels_of(gangs).local_queue)
+        return bool(self.labels_of(gangs).local_queue)
 
     def priority(self, gangs: Sequence[GangId]) -> int | None:
         """The priority of a managed gang among workloads; None for others."""
-        if not self.active:
-            return None
         labels = self.labels_of(gangs)
         return self._priority(gangs, labels)[0] if labels.local_queue else None
 
@@ -181,7 +180,7 @@ class Managed:
 
     def queue_of(self, gangs: Sequence[GangId]) -> ClusterQueue | None:
         """The ClusterQueue whose quota a group needs; None when it is not managed, or the queue is not there."""
-        labels = self.labels_of(gangs) if self.active else NO_QUEUE
+        labels = self.labels_of(gangs)
         if not labels.local_queue:
             return None
         return self.quota.queues.get(self.quota.queue_of(gangs[0].namespace, labels.local_queue)[0])
@@ -191,7 +190,7 @@ class Managed:
         name of the root of their cohort tree (empty while there is none), and that of a WorkloadPriorityClass which
         does not exist.
         """
-        labels = self.labels_of(gangs) if self.active else NO_QUEUE
+        labels = self.labels_of(gangs)
         if not labels.local_queue:
             return None
         namespace, (priority, _) = gangs[0].namespace, self._priority(gangs, labels)
@@ -224,16 +223,16 @@ class Managed:
     def claim(self, gangs: Sequence[GangId]) -> Claim | None:
         """What the gangs of a group ask for: the members that are still required. None when they are not managed.
 
-        What is promised to the group itself does not count against it until :meth:`settle` is called again.
+        What is promised to the group itself does not count against it until :meth:`settle` is called again, and what is
+        promised to others is no candidate.
         """
-        if not self.active:
-            return None
         labels = self.labels_of(gangs)
         if not labels.local_queue:
             return None
         self.settle()
         pods = [p for gang in gangs for p in self._known.membership.pods(gang)]
         self._set_aside({group_key(gangs), *self._known.rooms_of(pods)})
+        self.quota.holders.promised = frozenset(uid for uid in self._promised if not self.pods_of(uid))
         membership = self._known.membership
         members: list[Pod] = []
         for gang in gangs:
@@ -284,10 +283,6 @@ class Managed:
         """The gangs of a workload that is known."""
         return self._gangs_of.get(uid, ())
 
-    def promised(self) -> frozenset[str]:
-        """Workloads that are promised quota and run nowhere yet."""
-        return frozenset(uid for uid in self._promised if not self.pods_of(uid))
-
     def promised_flavors(self, uid: str) -> dict[str, Flavors]:
         """By UID of the pod the flavors in which the members of this workload are promised quota, as far as known."""
         found = ((place.uid, self._flavors.given(place.uid)) for place in self._known.promised(uid))
@@ -312,15 +307,6 @@ class Managed:
         if held.queue == queue and held.uid in self._promised and not self.pods_of(held.uid):
             return False  # nobody displaces a promise: it only makes its queue borrow
         return not problem and may_find_victims(self.quota, queue, priority, holder)
-
-    @contextmanager
-    def for_one(self, kept: frozenset[str]) -> Iterator[None]:
-        """While one gang is decided, these workloads (by UID) are no candidates."""
-        self.quota.holders.taken = kept
-        try:
-            yield
-        finally:
-            self.quota.holders.taken = frozenset()
 
     # -- admissions ----------------------------------------------------------------------------------------
 

@@ -100,14 +100,14 @@ class ClassicRules:
 
     def _passing(self, entries: Sequence[Entry], policy: str) -> Iterator[Entry]:
         """Entries that the policy lets go and that use what is needed."""
-        workload, cells, taken = self.need.workload, self.need.cells, self.holders.taken
+        workload, cells, promised = self.need.workload, self.need.cells, self.holders.promised
         highest = self._highest(policy)
         for entry in entries:
             holder = entry[1]
             if holder.priority > highest:
                 return  # entries are sorted by priority
             candidate = holder.admission.workload
-            if cells.isdisjoint(holder.cells) or candidate.uid in taken:
+            if cells.isdisjoint(holder.cells) or candidate.uid in promised:
                 continue
             if satisfies(policy, workload, candidate):
                 yield entry

@@ -7,8 +7,7 @@ flavors and at what price (:meth:`Quota.assign`); who may go, in which order (:m
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-
-import msgspec
+from typing import Any
 
 from gangsched.core.quota import flavors as flavor_rules
 from gangsched.core.quota.admitted_workloads import Holders
@@ -48,6 +47,13 @@ class Quota:
         self.local_queues: dict[str, LocalQueue] = {}
         self.priority_classes: dict[str, WorkloadPriorityClass] = {}
         self.admissions: dict[str, Admission] = {}
+        self._objects: dict[type[QueueObject], dict[str, Any]] = {
+            ClusterQueue: self.queues,
+            Cohort: self.cohorts,
+            LocalQueue: self.local_queues,
+            ResourceFlavor: self.flavors,
+            WorkloadPriorityClass: self.priority_classes,
+        }
         self._tree: Tree | None = None
         self._holders: Holders | None = None
         self._shares: Shares | None = None
@@ -56,47 +62,17 @@ class Quota:
 
     def put(self, item: QueueObject) -> None:
         """Insert or replace an object."""
-        match item:
-            case ClusterQueue():
-                self.queues[item.name] = item
-                self._tree = None
-            case Cohort():
-                self.cohorts[item.name] = item
-                self._tree = None
-            case LocalQueue():
-                self.local_queues[item.key] = item
-            case ResourceFlavor():
-                self.flavors[item.name] = item
-            case WorkloadPriorityClass():
-                self.priority_classes[item.name] = item
+        self._objects[type(item)][_key(item)] = item
+        self._tree = None if isinstance(item, ClusterQueue | Cohort) else self._tree
 
     def knows(self, item: QueueObject) -> bool:
         """Is the object known already, as it is? Its status may have changed, which is nothing to us."""
-        match item:
-            case ClusterQueue():
-                return self.queues.get(item.name) == item
-            case Cohort():
-                return self.cohorts.get(item.name) == item
-            case LocalQueue():
-                return self.local_queues.get(item.key) == item
-            case ResourceFlavor():
-                return self.flavors.get(item.name) == item
-        return self.priority_classes.get(item.name) == item
+        return self._objects[type(item)].get(_key(item)) == item
 
-    def drop(self, kind: type[msgspec.Struct], key: str) -> None:
+    def drop(self, kind: type[QueueObject], key: str) -> None:
         """Remove an object of one of the kinds of :meth:`put`; ``key`` is ``namespace/name`` for a LocalQueue."""
-        if kind is ClusterQueue:
-            self._tree = None
-            self.queues.pop(key, None)
-        elif kind is Cohort:
-            self._tree = None
-            self.cohorts.pop(key, None)
-        elif kind is LocalQueue:
-            self.local_queues.pop(key, None)
-        elif kind is ResourceFlavor:
-            self.flavors.pop(key, None)
-        elif kind is WorkloadPriorityClass:
-            self.priority_classes.pop(key, None)
+        self._objects[kind].pop(key, None)
+        self._tree = None if kind in (ClusterQueue, Cohort) else self._tree
 
     def flavors_of(self, queue: str) -> list[ResourceFlavor]:
         """The flavors for which a ClusterQueue has quota, those that exist."""
@@ -275,6 +251,10 @@ class Quota:
     def _path(self, queue: str) -> str:
         node: Node | None = self.tree.queues.get(queue)
         return node.path() if node is not None else ""
+
+
+def _key(item: QueueObject) -> str:
+    return item.key if isinstance(item, LocalQueue) else item.name
 
 
 def preemption_message(uid: str, owner_uid: str, reason: str, preemptor_path: str, preemptee_path: str) -> str:
