@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision
-from gangsched.core.planning.watchdog import Watchdog
+from gangsched.core.watchdog import Watchdog
 from gangsched.runtime.loop import Observer
 
 #: A decision may take so many times the budget of its search: steps differ in cost, and placing takes time too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from gangsched.core.planning.watchdog import Watchdog
+from gangsched.core.watchdog import Watchdog
 from gangsched.runtime.deadline import Deadline
 
 

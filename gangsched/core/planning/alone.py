@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gangsched.core.decision import BIND, Fits, Placement, Verdict
+from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.outcomes import verdict
-from gangsched.core.planning.placement import Placer
 from gangsched.core.preemption import explain
 from gangsched.core.queue.scheduling_queue import queue_order
 from gangsched.core.quota.gate import Gate, NoQuota

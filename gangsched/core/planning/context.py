@@ -10,10 +10,9 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.ledger.reservations import Turn
 from gangsched.core.options import Options
+from gangsched.core.placement.placer import Placed, Placer, Want
 from gangsched.core.planning.avoiding import kept_off
-from gangsched.core.planning.placement import Placed, Placer, Want
 from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met
-from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.queue.backfill import both, kept_nodes
 from gangsched.core.queue.scheduling_queue import queue_order
@@ -21,6 +20,7 @@ from gangsched.core.quota.gate import NO_QUOTA, Gate, NoQuota
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Phantom, Restriction, Simulation
 from gangsched.core.state.world import World
+from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import GangId, Pod
 
 #: No slots.

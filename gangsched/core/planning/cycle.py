@@ -16,12 +16,11 @@ import msgspec
 
 from gangsched.core.decision import QuotaUse, Unschedulable, Verdict
 from gangsched.core.options import Options
+from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.alone import one_of_many
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
-from gangsched.core.planning.placement import Placer
 from gangsched.core.planning.victims import VictimsOf
-from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.patience import delayed
@@ -29,6 +28,7 @@ from gangsched.core.preemption.units import Units
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.quota.gate import NO_QUOTA, Gate, NoQuota
 from gangsched.core.state.world import World
+from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import PREEMPT_NEVER, GangId
 from gangsched.model.times import render_time
 

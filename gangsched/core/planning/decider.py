@@ -14,15 +14,15 @@ from gangsched.core.framework.pipeline import Pipeline, pipeline_of
 from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.core.options import Options
+from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.cycle import GangCycle, Question
 from gangsched.core.planning.outcomes import Outcomes, refused
-from gangsched.core.planning.placement import Placer
-from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.quota.flavored_pods import Nominated
 from gangsched.core.quota.usage import Flavors
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.world import World
+from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import GangId
 from gangsched.model.times import render_time
 

@@ -21,9 +21,9 @@ from gangsched.core.decision import (
     Unschedulable,
     Verdict,
 )
+from gangsched.core.placement.placer import Placed
 from gangsched.core.planning.awaiting import awaited, needed
 from gangsched.core.planning.context import NOBODY, SchedulingContext
-from gangsched.core.planning.placement import Placed
 from gangsched.core.planning.topology import Domain
 from gangsched.core.preemption import explain, protected
 from gangsched.core.preemption.budgets import Budgets

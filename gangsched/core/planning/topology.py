@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.planning.placement import Want
+from gangsched.core.placement.placer import Want
 from gangsched.core.preemption.lower_bound import Floor
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units

@@ -11,7 +11,7 @@ from gangsched.core.arrays import Bools, Floats, Ints, distinct
 from gangsched.core.filters.resources import NodeResourcesFit
 from gangsched.core.filters.volumes import NodeVolumeLimits
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.planning.placement import Want
+from gangsched.core.placement.placer import Want
 from gangsched.core.preemption.free import Resources, shared_drivers
 from gangsched.core.preemption.rules import Rules, rules_of
 from gangsched.core.state.podclass import PodClass

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
-from gangsched.core.planning.arrangement import MAX_MEMBERS
-from gangsched.core.planning.placement import Placer, Want
+from gangsched.core.placement.arrangement import MAX_MEMBERS
+from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.free import FreeRoom, Pairs
 from gangsched.core.preemption.rules import Span

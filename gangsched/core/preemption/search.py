@@ -18,8 +18,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.decision import Gap
-from gangsched.core.planning.placement import Placer, Want
-from gangsched.core.planning.watchdog import Watchdog
+from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.branch_and_bound import BranchAndBound
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.candidates import Candidates
@@ -38,6 +37,7 @@ from gangsched.core.preemption.settle import Settled, Settler
 from gangsched.core.preemption.units import Units
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Snapshot
+from gangsched.core.watchdog import Watchdog
 
 #: Nodes x pods looked at in about one step.
 _PER_STEP = 3000

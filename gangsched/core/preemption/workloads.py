@@ -13,7 +13,6 @@ import numpy as np
 
 from gangsched.core.arrays import Floats, Ints
 from gangsched.core.decision import UnitRef
-from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.blocks import Block, Part, ref_of
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.fit import Fit
@@ -24,6 +23,7 @@ from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.victims import Taken, Target
 from gangsched.core.state.podtable import ASSUMED, PROTECTED
+from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import GangId
 
 #: Above every priority: places in the order are no priorities.

@@ -135,8 +135,8 @@ class Managed:
     # -- gangs as workloads --------------------------------------------------------------------------------
 
     def labels_of(self, gangs: Sequence[GangId]) -> QueueLabels:
-        """What :meth:`written_labels` says, but nothing while there is no ClusterQueue, nor of what Kueue admits as well,
-        where its quota is counted.
+        """What :meth:`written_labels` says while there is a ClusterQueue; nothing of what Kueue admits as well: its
+        quota is counted there.
         """
         return self.written_labels(gangs) if self.active and not self._known.kueue_admits(gangs) else NO_QUEUE
 

@@ -14,7 +14,7 @@ from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
 from gangsched.core.events import NodeGone
 from gangsched.core.framework.arguments import NodeResourcesFitArgs
 from gangsched.core.framework.plugins import PluginSet
-from gangsched.core.planning import placement
+from gangsched.core.placement import placer
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import CPU
 from tests.builders import OURS, PodBuilder, gang, node, pod
@@ -170,8 +170,8 @@ def test_scoring_all_nodes_at_once_places_as_one_by_one(
 
     def rows(many: int, at_once: int) -> dict[str, str]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(placement, "MANY", many)
-            patch.setattr(placement, "_NODES_AT_ONCE", at_once)
+            patch.setattr(placer, "MANY", many)
+            patch.setattr(placer, "_NODES_AT_ONCE", at_once)
             return placed(plan(gang("g").min(1), *objects, profiles=((OURS, plugins),))["d/g"])
 
     alone = rows(10**6, 1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gangsched.core.events import NodeChanged, PodSelectorChanged
 from gangsched.core.filters.resources import NodeResourcesFit
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.planning.placement import Placer, Want
+from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.scores.base import Score
 from gangsched.core.scores.image_locality import ImageLocality
 from gangsched.core.scores.inter_pod_affinity import InterPodAffinity

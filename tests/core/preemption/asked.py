@@ -10,7 +10,6 @@ import numpy as np
 from gangsched.core.arrays import Ints
 from gangsched.core.identity import group_key
 from gangsched.core.planning.decider import Decider
-from gangsched.core.planning.watchdog import Watchdog
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand, demands_of
 from gangsched.core.preemption.drained import budgets_of
@@ -19,6 +18,7 @@ from gangsched.core.preemption.node_prices import MAY, Offer
 from gangsched.core.preemption.places import Places
 from gangsched.core.preemption.search import Search, work_lost
 from gangsched.core.preemption.units import Units
+from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import GangId
 from tests.bench.worlds import World
 from tests.core.harness import Built, world

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, Verdict
 from gangsched.core.events import QueueObjectChanged
+from gangsched.core.placement.placer import Placer
 from gangsched.core.planning import cycle
 from gangsched.core.planning.alone import one_of_many
-from gangsched.core.planning.placement import Placer
 from gangsched.core.quota.gate import Gate, NoQuota
 from gangsched.core.state.world import World
 from gangsched.model.queues import ClusterQueue, ResourceFlavor

@@ -11,8 +11,8 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Ints, runs
 from gangsched.core.framework.pipeline import Pipeline, Ranking
-from gangsched.core.planning.arrangement import MAX_MEMBERS, Arranger, hopeless
-from gangsched.core.planning.streak import Streak
+from gangsched.core.placement.arrangement import MAX_MEMBERS, Arranger, hopeless
+from gangsched.core.placement.streak import Streak
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.model.records import Pod
