@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gangsched.core.groups import Group, Plan
 from gangsched.core.identity import group_key
-from gangsched.core.lifecycle import suspension, telling, two_admitters
+from gangsched.core.lifecycle import admitted_by_kueue, suspension, telling
 from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.steps import Steps
@@ -71,7 +71,7 @@ class Following:
                 self._under_way.waking.moved(group)
             self._follow(group, problem, pending, other)
         telling.object_status(self._steps, gang, self._under_way.of(gang))
-        two_admitters.tell(self._steps, gangs)
+        admitted_by_kueue.tell(self._steps, gangs)
         return gangs
 
     def _losing(self, gangs: Sequence[GangId]) -> str:
