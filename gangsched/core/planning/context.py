@@ -11,7 +11,7 @@ from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.ledger.reservations import Turn
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
-from gangsched.core.planning.avoiding import kept_off
+from gangsched.core.planning.excluded_nodes import kept_off
 from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.queue.backfill import both, kept_nodes
