@@ -255,3 +255,23 @@ def test_recipes_make_a_gang(
     assert (decision["kind"], decision["required"]) == ("PodGroup", int(members))
     assert decision["outcome"] == ("bind" if fits else "unschedulable")
     assert len(decision["placements"]) == (int(members) if fits else 0)
+
+
+def test_files_that_pages_name_exist() -> None:
+    """Files and folders in code marks, from the root, below the product, or below the tests."""
+    below = [ROOT, ROOT / "gangsched", ROOT / "tests"]
+    ours = {each.name for folder in below for each in folder.iterdir() if each.is_dir()}
+    named = {
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(r"`((?:[\w.-]+/)+(?:[\w-]+\.py)?)(?:::\w+)?`", page.read_text())
+        if name.split("/")[0] in ours
+    }
+    assert len(named) > 100
+    assert sorted((page, name) for page, name in named if not any((folder / name).exists() for folder in below)) == []
+
+
+def test_few_questions_need_an_answer() -> None:
+    """Names of files tell: a dozen rows say where to look for the rest."""
+    section = text_of("docs/architecture.md").partition("## Where to look\n")[2].partition("\n## ")[0]
+    assert 1 <= len(rows(section)) <= 13
