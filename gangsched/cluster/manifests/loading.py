@@ -9,37 +9,36 @@ from typing import IO
 
 import msgspec
 
+from gangsched.cluster.changes import CHANGED, coscheduling_gang
 from gangsched.cluster.manifests.admission import PriorityAdmission
 from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
 from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
-from gangsched.cluster.manifests.kinds import COSCHEDULING, Workload
+from gangsched.cluster.manifests.kinds import COSCHEDULING, AnyObject, Workload
 from gangsched.cluster.manifests.missing import missing
 from gangsched.cluster.manifests.objects import Defaults, Found, objects
 from gangsched.cluster.manifests.overlay import Around
 from gangsched.cluster.manifests.sources import parsed, read
 from gangsched.cluster.manifests.storage import StorageAdmission
-from gangsched.core.events import (
-    BudgetChanged,
-    Event,
-    GangChanged,
-    JobChanged,
-    JobSetChanged,
-    NamespaceChanged,
-    NodeChanged,
-    PodChanged,
-    PodSelectorChanged,
-    PriorityClassChanged,
-    QueueObjectChanged,
-    StorageChanged,
-)
-from gangsched.model import convert_jobsets, convert_queues, convert_volumes, jobsets, wire, wire_queues
+from gangsched.core.events import Event, GangChanged, JobChanged, JobSetChanged, NodeChanged, PodChanged
+from gangsched.model import convert_jobsets, jobsets, wire
 from gangsched.model import wire_volumes as storage
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
-from gangsched.model.queues import QueueObject
-from gangsched.model.records import Job, PodSelector
+from gangsched.model.records import Job
 from gangsched.model.times import parse_time
 from gangsched.model.wire_jobsets import JobSet
+
+#: Objects that the core knows by their UID.
+_WITH_UID = (
+    wire.Pod,
+    wire.Node,
+    wire.SigsPodGroup,
+    wire.UpstreamPodGroup,
+    wire.Job,
+    JobSet,
+    storage.PersistentVolumeClaim,
+    storage.PersistentVolume,
+)
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -158,92 +157,46 @@ class _Loading:
             if self._warnings[-1:] != [told]:  # pods of one template say the same
                 self._warnings.append(told)
 
-    def _take(self, each: Found) -> None:  # noqa: C901, PLR0912, PLR0915
+    def _take(self, each: Found) -> None:
         place, raw = each.place, each.object
+        if isinstance(raw, wire.Pod):
+            self._note_time(raw.status.start_time, "status.startTime")
+            self._admission.pod(place, raw.metadata, raw.spec)
+        elif isinstance(raw, wire.UpstreamPodGroup):
+            self._admission.group(place, raw.metadata, raw.spec)
+            self._check_template(place, raw)
+        if isinstance(raw, _WITH_UID):  # after admission, which is for what no API server has seen
+            _identify(raw.metadata, each.kind.name)
         match raw:
             case wire.Pod():
-                self._note_time(raw.status.start_time, "status.startTime")
-                self._admission.pod(place, raw.metadata, raw.spec)
-                _identify(raw.metadata, "Pod")
                 self._pod(place, raw)
-            case wire.Node():
-                _identify(raw.metadata, "Node")
-                self._add(place, NodeChanged(self._convert.node(raw)))
-            case wire.Namespace():
-                self._add(place, NamespaceChanged(self._convert.namespace(raw)))
-            case wire.PriorityClass():
-                self._add(place, PriorityClassChanged(self._convert.priority_class(raw)))
-            case wire.PodDisruptionBudget():
-                self._add(place, BudgetChanged(self._convert.budget(raw)))
-            case wire.SigsPodGroup():
-                _identify(raw.metadata, "PodGroup")
-                coscheduling = each.kind.group == COSCHEDULING
-                gang = self._convert.coscheduling_gang(raw) if coscheduling else self._convert.sigs_gang(raw)
-                self._add(place, GangChanged(gang))
-            case wire.UpstreamPodGroup():
-                self._admission.group(place, raw.metadata, raw.spec)
-                self._check_template(place, raw)
-                _identify(raw.metadata, "PodGroup")
-                self._add(place, GangChanged(self._convert.upstream_gang(raw)))
-            case storage.PersistentVolumeClaim():
-                _identify(raw.metadata, "PersistentVolumeClaim")
-                self._add(place, StorageChanged(convert_volumes.claim(raw)))
-            case storage.PersistentVolume():
-                _identify(raw.metadata, "PersistentVolume")
-                self._add(place, StorageChanged(convert_volumes.volume(raw)))
-            case storage.StorageClass():
-                self._add(place, StorageChanged(convert_volumes.storage_class(raw)))
-            case storage.CSINode():
-                self._add(place, StorageChanged(convert_volumes.csi_node(raw)))
-            case storage.CSIDriver():
-                self._add(place, StorageChanged(convert_volumes.csi_driver(raw)))
-            case storage.CSIStorageCapacity():
-                self._add(place, StorageChanged(convert_volumes.storage_capacity(raw)))
-            case storage.VolumeAttachment():
-                self._add(place, StorageChanged(convert_volumes.attachment(raw)))
-            case wire.Service():
-                self._add(place, PodSelectorChanged(self._convert.service(raw)))
-            case wire.ReplicationController():
-                self._selector(place, self._convert.replication_controller(raw))
-            case wire.ReplicaSet():
-                self._selector(place, self._convert.replica_set(raw))
-            case wire.StatefulSet():
-                self._selector(place, self._convert.stateful_set(raw))
+            case wire.SigsPodGroup() if each.kind.group == COSCHEDULING:
+                self._add(place, coscheduling_gang(self._convert, raw))
             case wire.Job():
                 self._job(place, raw, "spec", not self._owners.has_pods(raw))
-            case wire_queues.ClusterQueue():
-                self._queue_object(place, convert_queues.cluster_queue(raw))
-            case wire_queues.Cohort():
-                self._queue_object(place, convert_queues.cohort(raw))
-            case wire_queues.LocalQueue():
-                self._queue_object(place, convert_queues.local_queue(raw))
-            case wire_queues.ResourceFlavor():
-                self._queue_object(place, convert_queues.resource_flavor(raw))
-            case wire_queues.WorkloadPriorityClass():
-                self._queue_object(place, convert_queues.workload_priority_class(raw))
             case JobSet():
                 self._jobset(place, raw)
             case Workload():
                 _check_workload(raw)
+            case wire.ReplicationController() | wire.ReplicaSet() | wire.StatefulSet():
+                self._changed(place, raw)
+                if (each.kind.name, raw.metadata.namespace, raw.metadata.name) not in self._controllers:
+                    text = "no pod of it in the input: pass its pods too"
+                    self._warnings.append(warning(place, "kind", text))
+            case _:
+                self._changed(place, raw)
 
-    def _queue_object(self, place: Place, record: QueueObject) -> None:
-        self._add(place, QueueObjectChanged(record))
+    def _changed(self, place: Place, raw: AnyObject) -> None:
+        self._add(place, CHANGED[type(raw)](self._convert, raw))
 
     def _pod(self, place: Place, raw: wire.Pod) -> None:
         """A pod, after the claims of its generic ephemeral volumes."""
         for claim in self._storage.ephemeral(raw):
             _identify(claim.metadata, "PersistentVolumeClaim")
-            self._add(place, StorageChanged(convert_volumes.claim(claim)))
-        self._add(place, PodChanged(self._convert.pod(raw)))
-
-    def _selector(self, place: Place, found: PodSelector) -> None:
-        self._add(place, PodSelectorChanged(found))
-        if (found.kind, found.namespace, found.name) not in self._controllers:
-            text = "no pod of it in the input: pass its pods too"
-            self._warnings.append(warning(place, "kind", text))
+            self._changed(place, claim)
+        self._changed(place, raw)
 
     def _jobset(self, place: Place, raw: JobSet) -> None:
-        _identify(raw.metadata, "JobSet")
         record = convert_jobsets.job_set(self._convert, raw)
         _check_size(record)
         self._add(place, JobSetChanged(record))
