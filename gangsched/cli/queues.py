@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gangsched.cli import errors
 from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, read_either
+from gangsched.cli.queue_rows import Row, rows
 from gangsched.cluster.manifests import ErrorRecord, Warned
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.workloads import quantity
 from gangsched.core.scheduler import Scheduler
-
-if TYPE_CHECKING:
-    from gangsched.cli.render_queues import Row
 
 API_VERSION = "gangsched.dev/queues/v1"
 
@@ -35,16 +33,14 @@ def run(args: argparse.Namespace) -> int:
         managed, warnings = _managed(args)
     except (ValueError, OSError) as error:
         return errors.refuse(error, args, lambda record: document([], [], record))
-    # rich takes longer to import than queues to count.
-    from gangsched.cli.render_plan import make_console  # noqa: PLC0415
-    from gangsched.cli.render_queues import render, rows  # noqa: PLC0415
-
     found = list(rows(managed.quota, managed.tally))
     if args.output == "json":
         errors.print_document("json", document(found, warnings, None))
-    else:
-        render(found, make_console())
-        errors.warn(warnings)
+        return errors.OK
+    from gangsched.cli.render_queues import render  # noqa: PLC0415 - rich takes longer to import than queues to count
+
+    render(found)
+    errors.warn(warnings)
     return errors.OK
 
 
@@ -66,9 +62,9 @@ def entry(row: Row) -> dict[str, Any]:
     }
 
 
-def document(rows: list[Row], warnings: list[Warned], error: ErrorRecord | None) -> dict[str, Any]:
+def document(found: list[Row], warnings: list[Warned], error: ErrorRecord | None) -> dict[str, Any]:
     """The whole answer of the contract."""
-    return {"apiVersion": API_VERSION, "queues": [entry(row) for row in rows], "warnings": warnings, "error": error}
+    return {"apiVersion": API_VERSION, "queues": [entry(row) for row in found], "warnings": warnings, "error": error}
 
 
 def _managed(args: argparse.Namespace) -> tuple[Managed, list[Warned]]:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gangsched.cli.render_queues import BORROWED, FREE, LENT, OWN, Usage, bar, render, rows
+from gangsched.cli.queue_rows import Usage, rows
+from gangsched.cli.render_queues import BORROWED, FREE, LENT, OWN, bar, render
 from gangsched.core.quota.counters import Tally
 from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import ResourceFlavor
