@@ -170,7 +170,8 @@ class Group:
 
     def evicts(self, *phases: Phase) -> bool:
         """Is an eviction for it in one of these phases? (Not one of its own members.)"""
-        return self.holding and self.plan is not None and self.plan.eviction.phase in phases
+        evicting = self.state is State.EVICTING and not self.rolled_back
+        return evicting and self.plan is not None and self.plan.eviction.phase in phases
 
     @property
     def holding(self) -> bool:
