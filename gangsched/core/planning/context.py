@@ -21,7 +21,7 @@ from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Phantom, Restriction, Simulation
 from gangsched.core.state.world import World
 from gangsched.core.watchdog import Watchdog
-from gangsched.model.records import GangId, Pod
+from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 
 #: No slots.
 NOBODY: Ints = np.zeros(0, dtype=np.int64)
@@ -123,10 +123,20 @@ class SchedulingContext:
         other than for plans whose room it could take. With a plan of its own it has taken what it needs of that.
         """
         known = self.world.ledger.condemned
-        least = -math.inf if weaker and not known.has_plan(self.group) else self.priority
-        table, uids = self.world.snapshot.table, known.gone_for(self.group, least)
+        table, uids = self.world.snapshot.table, known.gone_for(self.group, self.priority)
+        if weaker and not known.has_plan(self.group) and self.world.membership.policy(self.gangs) != PREEMPT_NEVER:
+            # It would own them, and the weaker plans be withdrawn: so it must have the right to take them itself.
+            uids = list({*uids, *filter(self._may_own, known.gone_for(self.group))})
         slots = (slot for uid in uids if (slot := table.slot_of.get(uid)) is not None and table.row[slot] >= 0)
         return np.array(sorted(s for s in slots if not table.flags[s] & TERMINATING), dtype=np.int64)
+
+    def _may_own(self, uid: str) -> bool:
+        """Could the gang evict a pod that a weaker plan removes? By quota it might, whatever the pod's priority."""
+        world, pod = self.world, self.world.pods[uid]
+        if pod.priority < self.priority:
+            return True
+        both_managed = world.managed.is_managed(self.gangs)
+        return both_managed and world.managed.is_managed(world.membership.group(pod.gang)[0])
 
     def terminating(self, *, ever: bool = False) -> Ints:
         """Slots of the pods that are not there in the planned future: those on their way out, and the condemned; with

@@ -228,6 +228,22 @@ def test_a_stronger_gang_owns_the_victims_of_the_plan_whose_room_it_takes() -> N
     assert [name for kind, name in writes(cluster.log) if kind == "Remove"] == ["v"]
 
 
+def test_a_stronger_gang_that_may_not_evict_leaves_a_weaker_plan_alone() -> None:
+    """It could not own the victim: the plan would be withdrawn, and the pod that both count on would stay, for ever."""
+    cluster = Cluster(
+        node("n1"), pod("v").cpu(4).on("n1"), pod("weak").cpu(3).priority(5), pod("never").cpu(3).priority(6).never()
+    )
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    assert [d.outcome for d in cluster.decisions] == [UNSCHEDULABLE, PREEMPT]
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert (evicted(cluster), nodes_of(cluster.log)) == ({"v"}, {"never": "n1"})
+
+
 def test_a_standby_condemns_no_pod() -> None:
     """With the leadership all that was to leave is forgotten."""
     cluster = depending()
