@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.identity import group_key, names_of
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
+from gangsched.core.lifecycle.failures import Failures
 from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queue.signature import Likeness
 from gangsched.model.records import SINGLE, GangId
 
 if TYPE_CHECKING:
-    from gangsched.core.lifecycle.elsewhere import Refusal
     from gangsched.core.volumes.binding import ClaimBinding
 
 #: group_key is for those that import it from here.
@@ -105,21 +105,25 @@ class Clock:
         return min(times, default=None)
 
 
+class Outlook(NamedTuple):
+    """Why a gang that was decided does not fit: gangs ahead keep something from it (``behind``), no room on nodes would
+    help (``short_of_quota``), quota alone refused it (``nodes_unseen``), or the plug-in of this name has failed.
+    """
+
+    behind: bool = False
+    short_of_quota: bool = False
+    nodes_unseen: bool = False
+    failed_plugin: str = ""
+
+
 class Group:
     """One gang, or the gangs of one GangGroup. ``state`` changes only through the lifecycle table.
 
     ``waiting_since`` is when it first could not be placed, ``look_again_at`` when passing time may change that.
     Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
-    ``conflicts`` counts plans in a row that failed because the cluster was not what they assumed. ``failed_plugin``
-    names the plug-in over which the last decision failed. ``budget_round`` is the round of evictions in which a plan
-    was made anew because a budget had been tightened; -1: none was. Since the gang was last whole, ``begun`` are the
-    UIDs of the members that were bound, ``failed_binds`` the times that others could not be, ``refused_on`` the nodes
-    on which that was for good, by UID, and ``rollbacks`` how often those that were have been removed for it.
-    ``refusals`` are, by UID, those of members that have not been bound since; they keep the gang from evicting others.
-
-    While it does not fit, ``likeness`` is what it shares with gangs that are helped by the same, and ``behind`` says
-    that gangs ahead keep something from it, ``short_of_quota`` that no room on nodes would help, ``nodes_unseen`` that
-    quota alone refused it; until ``quiet_until`` nobody is told a new reason, which is made up for at ``tell_at``.
+    ``failures`` is what has gone wrong. While it does not fit, ``outlook`` says why and ``likeness`` what it shares
+    with gangs that are helped by the same; until ``quiet_until`` nobody is told a new reason, which is made up for at
+    ``tell_at``.
     ``clock`` is that of all groups, and ``known`` is False once this one has been forgotten.
     """
 
@@ -133,28 +137,17 @@ class Group:
         self.known = True
         self.state = State.GATHERING
         self.plan: Plan | None = None
-        self.attempts = 0
-        self.rounds = 0
+        self.failures = Failures()
         self.waiting_since: float | None = None
         self.reserving_since: float | None = None
         self.reserves_from = 0.0
         self.look_again_at: float | None = None
-        self.conflicts = 0
-        self.budget_round = -1
-        self.begun: set[str] = set()
-        self.failed_binds = 0
-        self.refused_on: dict[str, set[str]] = {}
-        self.refusals: dict[str, Refusal] = {}
-        self.rollbacks = 0
         self.likeness: Likeness | None = None
-        self.behind = False
-        self.short_of_quota = False
-        self.nodes_unseen = False
+        self.outlook = Outlook()
         self.quiet_until = 0.0
         self.problem = ""
         self.look: object = None
         self.message = ""
-        self.failed_plugin = ""
         self.told: dict[str, tuple[str, str]] = {}
         self.decisions: tuple[Decision, ...] = ()
 

@@ -476,7 +476,6 @@ class Scheduler:
     def _act(self, group: Group, verdict: Verdict) -> None:
         group.decisions = verdict.decisions
         group.message = verdict.message
-        group.failed_plugin = verdict.failed_plugin
         if self._run.roll_back(group, verdict):
             return
         match verdict.first:

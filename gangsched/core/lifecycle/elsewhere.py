@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from gangsched.core.actions import Bind
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.groups import Group
+from gangsched.core.lifecycle.failures import Refusal
 from gangsched.core.planning.decider import Decider
 from gangsched.model.records import Pod
 
@@ -32,42 +31,34 @@ FIRST_PAUSE_SECONDS = 120.0
 LONGEST_PAUSE_SECONDS = 1800.0
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """A member could not be bound. ``until`` is the end of the ``pauses``-th pause, ``asked`` what it looked like."""
-
-    pauses: int
-    until: float
-    asked: object
-
-
 def refused(steps: Steps, group: Group, action: Bind) -> None:
     """This binding of a member has been refused."""
     uid = action.pod.uid
-    group.refused_on.setdefault(uid, set()).add(action.node)
+    group.failures.refused_on.setdefault(uid, set()).add(action.node)
     pod = steps.world.pods.get(uid)
     if pod is None:
         return
-    known = group.refusals.get(uid)
+    known = group.failures.refusals.get(uid)
     pauses = known.pauses if known is not None and known.asked == _asked(pod) else 0
     first = not pauses or known is None or known.until <= steps.now
     if first:
         pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(pauses, 30), LONGEST_PAUSE_SECONDS)
-        group.refusals[uid] = Refusal(pauses + 1, steps.now + pause, _asked(pod))
+        group.failures.refusals[uid] = Refusal(pauses + 1, steps.now + pause, _asked(pod))
     steps.losses.refused(pod, action.node, steps.now, first=first)
 
 
 def bound(group: Group, action: Bind) -> None:
     """This binding of a member has succeeded."""
-    group.refusals.pop(action.pod.uid, None)
+    group.failures.refusals.pop(action.pod.uid, None)
 
 
 def evicts_from(world: World, group: Group) -> float:
     """When the group may evict others (again) as far as refused bindings of its members go (seconds)."""
-    for uid, refusal in list(group.refusals.items()):
+    for uid, refusal in list(group.failures.refusals.items()):
         pod = world.pods.get(uid)
         if pod is None or pod.node or not pod.live or _asked(pod) != refusal.asked:
-            del group.refusals[uid]
-    return max((refusal.until for refusal in group.refusals.values()), default=0.0)
+            del group.failures.refusals[uid]
+    return max((refusal.until for refusal in group.failures.refusals.values()), default=0.0)
 
 
 def _asked(pod: Pod) -> object:
@@ -76,13 +67,13 @@ def _asked(pod: Pod) -> object:
 
 def elsewhere(decider: Decider, group: Group, now: float) -> Verdict | None:
     """The decision to go where no binding of the same member has been refused; None when there is no such room."""
-    if not group.refused_on:
+    if not group.failures.refused_on:
         return None
-    verdict = decider.decide(group.gangs, group.key, now, may_preempt=False, keep_off=group.refused_on)
+    verdict = decider.decide(group.gangs, group.key, now, may_preempt=False, keep_off=group.failures.refused_on)
     given = {uid: found for d in verdict.decisions if d.quota is not None for uid, found in d.quota.by_pod.items()}
     if verdict.outcome in (BIND, WAIT) and decider.still_holds(
         group.gangs, group.key, now, verdict.placements, (), terminating_leave=verdict.outcome == WAIT, flavors=given
     ):
         return verdict
-    group.refused_on.clear()
+    group.failures.refused_on.clear()
     return None

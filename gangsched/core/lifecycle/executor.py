@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Victim
-from gangsched.core.groups import Group, Plan
+from gangsched.core.groups import Group, Outlook, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.ledger.ledger import Ledger
@@ -16,6 +16,7 @@ from gangsched.core.lifecycle import admission, condemning, evicting, nomination
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
 from gangsched.core.lifecycle.eviction import Cause
+from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.following import Following
 from gangsched.core.lifecycle.holding import hold
 from gangsched.core.lifecycle.nominated import NominatedGangs
@@ -238,8 +239,7 @@ class Executor:
         group.waiting_since = None if verdict.outcome == BIND else since
         if early and verdict.outcome == UNSCHEDULABLE and group.likeness is not None:
             self._under_way.waking.calm(group.likeness)  # so it would be for others like it
-        group.behind = verdict.behind
-        group.short_of_quota, group.nodes_unseen = verdict.short_of_quota, verdict.nodes_unseen
+        group.outlook = Outlook(verdict.behind, verdict.short_of_quota, verdict.nodes_unseen, verdict.failed_plugin)
         group.look_again_at = self._under_way.waiting.look_again(group, verdict.retry_at)
         return verdict
 
@@ -255,16 +255,16 @@ class Executor:
         of pods that are alike, when quota alone refused the first of them.
         """
         waking = self._under_way.waking
-        speaks = group.single and not group.rounds and verdict.retry_at is None and not verdict.failed_plugin
+        alone = group.single and not group.failures.count(Failed.ROUND)
+        speaks = alone and verdict.retry_at is None and not verdict.failed_plugin
         uniform = group.likeness is not None and len(group.likeness.classes) == 1
         if speaks or (verdict.nodes_unseen and uniform):
             waking.in_vain(group)
         self._signal(group, Signal.NO_FIT)
         for other in waking.tried(group.likeness) if speaks and group.likeness is not None else ():
-            if other.single and not other.rounds:
+            if other.single and not other.failures.count(Failed.ROUND):
                 waking.in_vain(other)
-                other.behind = verdict.behind
-                other.short_of_quota, other.nodes_unseen = verdict.short_of_quota, verdict.nodes_unseen
+                other.outlook = group.outlook
                 other.look_again_at = self._under_way.waiting.look_again(other, None)
                 self._signal(other, Signal.NO_FIT)
 
@@ -325,7 +325,7 @@ class Executor:
         if self.drains.holds(group.key):
             return False  # it leaves as a whole already, and what is removed bears the marks of its queue
         paused = verdict.outcome == UNSCHEDULABLE and evicts_from(self.world, group) > self.now
-        if paused and self.options.rollback and group.begun:
+        if paused and self.options.rollback and group.failures.begun:
             verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
         leaving = rollback.leaving(self.steps, group, verdict)
         if not leaving:
@@ -379,7 +379,8 @@ class Executor:
         self._condemn(group, plan)
         for uid in plan.victims:
             evicting.own(self.steps, plan.eviction, uid)
-        group.rounds = int(plan.eviction.announced)
+        if plan.eviction.announced:
+            group.failures.record(Failed.ROUND)
         group.message = f"finishing plan {plan.ident} of an earlier process"
         self.steps.look_around(plan)
         hold(self.steps, group, plan)

@@ -32,6 +32,7 @@ from gangsched.core.lifecycle import (
 )
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
+from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
@@ -135,7 +136,7 @@ class Phases:
         if outcome is Outcome.OK:
             telling.bound(self._steps, key, group, action)
             if group is not None:
-                group.begun.add(action.pod.uid)
+                group.failures.begun.add(action.pod.uid)
                 elsewhere.bound(group, action)
             return
         if outcome is Outcome.REFUSED and group is not None:
@@ -193,7 +194,8 @@ class Phases:
                         self._signal(group, Signal.BROKEN)
                 elif group.rolled_back:
                     self._signal(group, Signal.FAILED)
-                    self._whole_again(group)
+                    group.failures.whole_again()
+                    self._recheck(group)
                 else:
                     eviction.phase = Phase.LEAVING
                     self._steps.check.add(group.key)
@@ -265,7 +267,8 @@ class Phases:
         if unsent == failures and self._bind_anew(group, plan, {f.uid for f in unsent}):
             return
         self._steps.actuator.fail(group.key, *unsent)
-        group.failed_binds += group.state is State.BINDING and unsent != failures
+        if group.state is State.BINDING and unsent != failures:
+            group.failures.record(Failed.BINDING)
         self._fail(group, plan, failures)
 
     def _fail(self, group: Group, plan: Plan, failures: Sequence[Failure]) -> None:
@@ -286,8 +289,8 @@ class Phases:
             return Signal.BROKEN
         if not outcomes <= {Outcome.GONE, Outcome.CONFLICT, Outcome.OUTDATED}:
             return Signal.FAILED
-        group.conflicts += 1
-        return Signal.BROKEN if group.conflicts < 2 else Signal.FAILED
+        group.failures.record(Failed.CONFLICT)
+        return Signal.BROKEN if group.failures.count(Failed.CONFLICT) < 2 else Signal.FAILED
 
     def _bind_anew(self, group: Group, plan: Plan, uids: set[str]) -> bool:
         """Bindings were not sent because others have bound pods to these nodes. Where all these members (UIDs) still
@@ -307,19 +310,8 @@ class Phases:
     def _all_bound(self, group: Group) -> None:
         admission.admitted(self._steps, group)
         self._signal(group, Signal.DONE)
-        group.attempts = 0
-        group.rounds = 0
-        group.conflicts = 0
         group.message = ""
-        group.rollbacks = 0
-        group.budget_round = -1
-        self._whole_again(group)
-
-    def _whole_again(self, group: Group) -> None:
-        """It is bound as decided, or not at all."""
-        group.begun.clear()
-        group.failed_binds = 0
-        group.refused_on.clear()
+        group.failures.bound()
         self._recheck(group)
 
     def _recheck(self, group: Group) -> None:
@@ -342,7 +334,7 @@ class Phases:
             group.gangs,
             group.key,
             self._steps.now,
-            may_preempt=group.rounds < self._steps.options.max_rounds,
+            may_preempt=group.failures.count(Failed.ROUND) < self._steps.options.max_rounds,
             evicts_from=evicts_from,
             waiting_since=since,
         )
@@ -352,7 +344,7 @@ class Phases:
         if not self._world.membership.half_bound(group.gangs):
             return False
         max_rounds = self._steps.options.max_rounds
-        if group.failed_binds >= max_rounds:
+        if group.failures.count(Failed.BINDING) >= max_rounds:
             return True  # there is a place as far as is known here, and yet they cannot be bound
         verdict = self.decided(group, group.waiting_since)
         return rollback.hopeless(group, verdict, max_rounds)

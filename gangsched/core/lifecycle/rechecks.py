@@ -15,6 +15,7 @@ from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle.eviction import Phase
+from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.planning.decider import Decider
@@ -55,7 +56,7 @@ class Rechecks:
         """
         now = self._look(group, plan)
         if self._tightened(group, plan, now):
-            group.budget_round = group.rounds
+            group.failures.record(Failed.BUDGET)
             return False
         return self._right(group, plan, now)
 
@@ -112,7 +113,7 @@ class Rechecks:
         """Would victims that were within their budgets break them by now, and is there still time to choose others?
         Once somebody has been removed the list is finished.
         """
-        if group.budget_round == group.rounds or not self._world.budgets or now.begun:
+        if group.failures.count(Failed.BUDGET) or not self._world.budgets or now.begun:
             return False
         beyond = budgets_of(self._world, group.key, plan.victims).beyond(
             [self._world.pods[uid] for uid in now.standing]

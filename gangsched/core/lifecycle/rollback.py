@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gangsched.core.actions import Report
 from gangsched.core.decision import UNSCHEDULABLE, UnitRef, Verdict, Victim
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.preemption.explain import warnings
 from gangsched.model.preemptible import protected
 
@@ -28,13 +29,16 @@ def leaving(steps: Steps, group: Group, verdict: Verdict) -> list[Victim]:
     in a row than a gang may evict.
     """
     options, membership = steps.options, steps.world.membership
-    if not options.rollback or not group.begun:
+    if not options.rollback or not group.failures.begun:
         return []
     if not membership.half_bound(group.gangs):
-        group.begun.clear()
+        group.failures.begun.clear()
         return []
-    failing = group.failed_binds >= options.max_rounds
-    if not (failing or hopeless(group, verdict, options.max_rounds)) or group.rollbacks >= options.max_rounds:
+    failing = group.failures.count(Failed.BINDING) >= options.max_rounds
+    if (
+        not (failing or hopeless(group, verdict, options.max_rounds))
+        or group.failures.count(Failed.ROLLBACK) >= options.max_rounds
+    ):
         return []
     members = [membership.census(gang) for gang in group.gangs]
     bound = [pod for census in members for pod in census.bound]
@@ -49,11 +53,11 @@ def hopeless(group: Group, verdict: Verdict, max_rounds: int) -> bool:
     turn, quota is given back, a plug-in works again, or the gang may evict again?
     """
     passes = verdict.failed_plugin or verdict.retry_at is not None or verdict.behind or verdict.short_of_quota
-    return verdict.outcome == UNSCHEDULABLE and not passes and group.rounds < max_rounds
+    return verdict.outcome == UNSCHEDULABLE and not passes and group.failures.count(Failed.ROUND) < max_rounds
 
 
 def _may_go(group: Group, pod: Pod) -> bool:
-    return pod.uid in group.begun and pod.owner is not None and not protected(pod, evict_daemonset_pods=False)
+    return pod.uid in group.failures.begun and pod.owner is not None and not protected(pod, evict_daemonset_pods=False)
 
 
 def _as_victim(pod: Pod) -> Victim:

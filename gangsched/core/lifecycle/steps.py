@@ -30,6 +30,7 @@ from gangsched.core.lifecycle import (
     telling,
 )
 from gangsched.core.lifecycle.eviction import Eviction
+from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.healing import Losses
 from gangsched.core.lifecycle.holding import time_of
 from gangsched.core.lifecycle.ownership import Ownership
@@ -194,9 +195,9 @@ class Steps:
         if not leaving:
             return
         if group.rolled_back:
-            group.rollbacks += 1
+            group.failures.record(Failed.ROLLBACK)
             return
-        group.rounds += 1
+        group.failures.record(Failed.ROUND)
         self.actions.append(report.preemptor_evicts(self.trigger(group), group.name, leaving, plan.ident))
         admission.evicted(self, group, plan)
 
@@ -236,22 +237,22 @@ class Steps:
         self.queue.push(queue_order(self.world.membership, group.gangs))
 
     def _park(self, group: Group) -> None:
-        if group.rounds >= self.options.max_rounds:
-            group.rounds = 0
+        if group.failures.count(Failed.ROUND) >= self.options.max_rounds:
+            group.failures.forget(Failed.ROUND)
             self._retry(group)  # it may evict again then, whether anything has happened or not
             return
-        group.attempts += 1
+        group.failures.record(Failed.ATTEMPT)
         not_before = self.now + self.backoff(group)
         order = queue_order(self.world.membership, group.gangs)
         self.queue.park(order, self.now, not_before, group.look_again_at)
 
     def _retry(self, group: Group) -> None:
-        group.attempts += 1
+        group.failures.record(Failed.ATTEMPT)
         self.queue.rest(group.key, self.now + self.backoff(group))
 
     def backoff(self, group: Group) -> float:
         """Seconds; doubles with every attempt that did not help."""
-        return self.pause(group.attempts)
+        return self.pause(group.failures.count(Failed.ATTEMPT))
 
     def pause(self, attempts: int) -> float:
         """Seconds after so many attempts."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gangsched.core.actions import Bind, GangStatus, PodRef, Report, SetCondition, pod_reference
 from gangsched.core.lifecycle import admission, report
 from gangsched.core.lifecycle.eviction import Phase
+from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.table import State
 from gangsched.core.state.suspended import WITHOUT_PODS
 from gangsched.model.jobsets import QUEUED_JOBSET
@@ -35,7 +36,7 @@ def where_it_stands(steps: Steps, group: Group) -> None:
         return
     # A gang that is decided before its backoff is over has no more to say for it.
     early = steps.now < group.quiet_until
-    if group.failed_plugin:
+    if group.outlook.failed_plugin:
         told = tell(steps, group, report.SCHEDULER_ERROR, group.message, report.scheduler_error, early=early)
     else:
         text = _with_what_is_bound(steps, group)
@@ -45,7 +46,7 @@ def where_it_stands(steps: Steps, group: Group) -> None:
         if told:
             admission.pending(steps, group)
     if told:
-        group.quiet_until = steps.now + steps.pause(group.attempts + 1)
+        group.quiet_until = steps.now + steps.pause(group.failures.count(Failed.ATTEMPT) + 1)
 
 
 def _with_what_is_bound(steps: Steps, group: Group) -> str:

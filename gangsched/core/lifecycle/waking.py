@@ -47,9 +47,9 @@ class Kind(NamedTuple):
 
 
 def _kind(group: Group) -> Kind:
-    if not group.short_of_quota:
+    if not group.outlook.short_of_quota:
         return Kind(group.likeness, Lack.NODES)
-    return Kind(group.likeness, Lack.QUOTA if group.nodes_unseen else Lack.BOTH)
+    return Kind(group.likeness, Lack.QUOTA if group.outlook.nodes_unseen else Lack.BOTH)
 
 
 class Waking:
@@ -115,8 +115,7 @@ class Waking:
             return
         for place in self._asleep.members(kind, order):
             other = self._groups[place[2]]
-            other.behind = group.behind
-            other.short_of_quota, other.nodes_unseen = group.short_of_quota, group.nodes_unseen
+            other.outlook = group.outlook
             self._file(Kind(kind.like, lack), place)
 
     def tried(self, like: Likeness) -> list[Group]:
@@ -176,7 +175,7 @@ class Waking:
                 self._wake_first(kind)
             elif helps or wakeups.turns:
                 for _, _, key in members:
-                    if helps or self._groups[key].behind:
+                    if helps or self._groups[key].outlook.behind:
                         self._wake(key)
 
     def _short(self, wakeups: Wakeups) -> list[Kind]:

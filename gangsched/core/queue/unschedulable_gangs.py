@@ -48,7 +48,7 @@ class Waiting:
         before, rooms = turns.get(group.key), list(map(ledger.turn_of, ledger.turns()))
         group.likeness = likeness(self._world, group.gangs)
         pipeline = self._decider.pipeline(group.gangs[0].scheduler)
-        if group.short_of_quota or not block(self._world, group.gangs, group.likeness, pipeline):
+        if group.outlook.short_of_quota or not block(self._world, group.gangs, group.likeness, pipeline):
             self.unblock(group)  # it runs; members beyond its minimum wait without holding up others
             return
         starved = self._starves_at(group)

@@ -13,6 +13,7 @@ from gangsched.core.events import Outcome
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.elsewhere import FIRST_PAUSE_SECONDS
+from gangsched.core.lifecycle.failures import Cause
 from gangsched.core.lifecycle.ownership import owners_of
 from gangsched.core.lifecycle.rollback import hopeless
 from gangsched.model.records import SINGLE, GangId, Job
@@ -268,7 +269,8 @@ def test_what_passes_is_not_hopeless(passes: dict[str, Any]) -> None:
     found = Verdict((decided(UNSCHEDULABLE, group.gangs[0]),))
     assert hopeless(group, found, 3)
     assert not hopeless(group, found.but(**passes), 3)
-    group.rounds = 3
+    for _ in range(3):
+        group.failures.record(Cause.ROUND)
     assert not hopeless(group, found, 3)
 
 

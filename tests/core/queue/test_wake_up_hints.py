@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gangsched.core import events as ev
 from gangsched.core.actions import Action
 from gangsched.core.decision import UNSCHEDULABLE
+from gangsched.core.lifecycle.failures import Cause
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import LabelSelector, Namespace, PodTerm, PriorityClass, SpreadConstraint
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pdb, pod, selects
@@ -34,7 +35,7 @@ def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
         group = run.groups[key]
         if group.look_again_at is not None and group.look_again_at <= now:
             continue  # time alone has helped: it sits out its backoff
-        may_preempt = group.rounds < core.options.max_rounds
+        may_preempt = group.failures.count(Cause.ROUND) < core.options.max_rounds
         since = group.waiting_since
         found = core.decider.decide(group.gangs, key, now, may_preempt=may_preempt, waiting_since=since)
         if found.outcome != UNSCHEDULABLE:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.events import NamespaceChanged, PodGone, QueueObjectChanged
+from gangsched.core.lifecycle.failures import Cause
 from gangsched.core.queue.buckets import Buckets
 from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL, ResourceFlavor
 from gangsched.model.records import Job, Namespace, QueueLabels, Toleration
@@ -253,7 +254,9 @@ def sleeping_in_vain(cluster: Cluster) -> list[str]:
     out = []
     for key in run.queue.parked():
         group = run.groups[key]
-        if (group.look_again_at is not None and group.look_again_at <= cluster.now) or group.rounds:
+        if (group.look_again_at is not None and group.look_again_at <= cluster.now) or group.failures.count(
+            Cause.ROUND
+        ):
             continue  # time alone has helped: it sits out its backoff
         found = cluster.core.decider.decide(group.gangs, key, cluster.now, waiting_since=group.waiting_since)
         if found.outcome != UNSCHEDULABLE:

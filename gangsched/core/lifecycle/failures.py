@@ -1,0 +1,65 @@
+"""What has gone wrong for a gang, in one record: how often, by cause, and for which members."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+
+import msgspec
+
+
+class Cause(enum.Enum):
+    """What did not lead to the gang being bound."""
+
+    ATTEMPT = "attempt"  # a decision, or a plan: its backoff doubles with each
+    ROUND = "round"  # others were evicted for it
+    CONFLICT = "conflict"  # the cluster was not what a plan assumed
+    BUDGET = "budget"  # a plan was made anew for a budget that had been tightened, in the present round of evictions
+    BINDING = "binding"  # some members were bound, and others could not be
+    ROLLBACK = "rollback"  # those that were bound have been removed for that
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A member could not be bound. ``until`` is the end of the ``pauses``-th pause, ``asked`` what it looked like."""
+
+    pauses: int
+    until: float
+    asked: object
+
+
+class Failures:
+    """How often in a row each has happened. ``begun`` are the UIDs of the members that were bound since the gang was
+    last whole, ``refused_on`` the nodes on which others were refused for good, by UID. ``refusals`` are, by UID, those
+    of members that have not been bound since; they keep the gang from evicting others.
+    """
+
+    def __init__(self) -> None:
+        self._count: Counter[Cause] = Counter()
+        self.begun: set[str] = set()
+        self.refused_on: dict[str, set[str]] = {}
+        self.refusals: dict[str, Refusal] = {}
+
+    def record(self, cause: Cause) -> None:
+        """It has happened once more."""
+        self._count[cause] += 1
+        if cause is Cause.ROUND:
+            self.forget(Cause.BUDGET)
+
+    def count(self, cause: Cause) -> int:
+        """How often it has happened."""
+        return self._count[cause]
+
+    def forget(self, cause: Cause) -> None:
+        """It counts no more."""
+        del self._count[cause]
+
+    def whole_again(self) -> None:
+        """The gang is bound as decided, or not at all."""
+        self.begun.clear()
+        self.refused_on.clear()
+        self.forget(Cause.BINDING)
+
+    def bound(self) -> None:
+        """The gang is bound as decided: what happened before is over."""
+        self._count.clear()
+        self.whole_again()
