@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from gangsched.core.decision import BIND, Fits, Placement, Verdict
 from gangsched.core.placement.placer import Placer
-from gangsched.core.planning.outcomes import verdict
 from gangsched.core.preemption import explain
 from gangsched.core.queue.scheduling_queue import queue_order
 from gangsched.core.quota.gate import Gate, NoQuota
@@ -35,4 +34,6 @@ def one_of_many(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gat
         return None
     places = (Placement(pod.namespace, pod.name, pod.uid, world.snapshot.nodes[row].name),)
     message = explain.summary(BIND, 1, (), ())
-    return verdict(Fits, world, {gang: census}, message, (), places, quota=gate.use((pod.uid,)))
+    quota = gate.use((pod.uid,))
+    priority = member.preemptor_priority(gangs)
+    return Verdict((Fits(gang, spec.kind, (), priority, 1, message=message, placements=places, quota=quota),))
