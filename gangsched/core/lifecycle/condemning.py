@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gangsched.core.queue.scheduling_queue import Change, Hint
+from gangsched.core.hints import Change, Hint
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Plan

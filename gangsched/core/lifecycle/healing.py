@@ -17,10 +17,10 @@ import msgspec
 
 from gangsched.core.actions import MARK_REASON
 from gangsched.core.groups import Group, group_key
+from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.reservations import Kind
 from gangsched.core.lifecycle.holding import keep
 from gangsched.core.lifecycle.table import State
-from gangsched.core.queue.scheduling_queue import Change, Hint
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.membership import ONLY_WAITING
 from gangsched.core.state.suspended import WITHOUT_PODS

@@ -187,13 +187,13 @@ def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
     if units is not None and units.eligible_at is not None:
         run = "has" if units.later == 1 else "have"
         text += (
-            f"; {_count(units.later, 'unit')} of lower priority {run} not run for the minimum time yet,"
+            f"; {counted(units.later, 'unit')} of lower priority {run} not run for the minimum time yet,"
             f" the next may be evicted from {render_time(units.eligible_at)}"
         )
     kept = [units.pod(s) for s in sorted(units.inviolable)] if units is not None else []
     if kept and budgets is not None:
         names = sorted({b.key for p in kept for b in budgets.matching(p)})
-        text += f"; {_count(len(kept), 'further pod')} may not be evicted because of what {_budgets(names)}"
+        text += f"; {counted(len(kept), 'further pod')} may not be evicted because of what {_budgets(names)}"
     return text
 
 
@@ -211,15 +211,15 @@ def message(nodes: int, reasons: Iterable[Reason], why_not: str, topology: str =
 
 def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequence[Awaited]) -> str:
     """One sentence for an outcome with placements."""
-    members = _count(placed, "member")
+    members = counted(placed, "member")
     if outcome == BIND:
         return f"{members} can be bound now"
-    waits = _count(len(awaiting), "pod" if any(a.plan for a in awaiting) else "terminating pod")
+    waits = counted(len(awaiting), "pod" if any(a.plan for a in awaiting) else "terminating pod")
     if outcome == WAIT:
         return f"{members} can be bound when {waits} left"
     if outcome == PREEMPT:
         units = {(v.unit.kind, v.unit.name) for v in gone}
-        text = f"{members} can be bound after evicting {_count(len(gone), 'pod')} of {_count(len(units), 'unit')}"
+        text = f"{members} can be bound after evicting {counted(len(gone), 'pod')} of {counted(len(units), 'unit')}"
         return text + (f" and waiting for {waits} to leave" if awaiting else "")
     return ""
 
@@ -235,7 +235,7 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
             out.append(f"Job {job.key} would fail: its podFailurePolicy says so for evicted pods")
         elif job.failed + count + _others_leaving(job, gone, world) > job.backoff_limit:
             exceed = "exceeds" if count == 1 else "exceed"
-            more = f"{_count(count, 'more failed pod')} {exceed}"
+            more = f"{counted(count, 'more failed pod')} {exceed}"
             out.append(f"Job {job.key} would fail: {more} its backoffLimit of {job.backoff_limit}")
     return tuple(out)
 
@@ -266,5 +266,6 @@ def _budgets(names: Sequence[str]) -> str:
     return f"PodDisruptionBudgets {', '.join(names[:3])}{more} allow"
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """``1 pod``, ``2 pods``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -10,6 +10,8 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import Spared, UnitRef
 from gangsched.core.options import Options
+from gangsched.core.preemption.explain import counted
+from gangsched.core.preemption.free import FreeRoom, Resources
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodTable
 from gangsched.core.state.simulation import Simulation
@@ -47,13 +49,11 @@ def room_for(pod: PodClass, sim: Simulation, slots: Ints, usable: Bools) -> int:
 
     Many gangs wait in a full cluster: whether it is worth while to place one without these pods has to be told quickly.
     """
-    table = sim.snapshot.table
     index, amounts = sim.snapshot.vector(pod.shape)
-    given = sim.snapshot.shape_matrix()[table.shape[slots]][:, index]
-    room = sim.free[index]
-    for i in range(len(index)):
-        room[i] += np.bincount(table.row[slots], weights=given[:, i], minlength=room.shape[1])
-    return int((room[:, usable] // amounts[:, None]).min(axis=0).clip(min=0).sum())
+    room = FreeRoom(Resources(sim, index))
+    rows, held = room.held(slots)
+    room.free[:, rows] += held
+    return int((room.free[:, usable] // amounts[:, None]).min(axis=0).clip(min=0).sum())
 
 
 def spared(pods: Sequence[Pod], options: Options) -> list[Spared]:
@@ -66,7 +66,7 @@ def fits_without(pods: Sequence[Pod], options: Options) -> str:
     evicted``. From MOST pods on there may be more.
     """
     kinds = sorted(Counter(_kind(p, options) for p in pods).items())
-    parts = [f"{_count(number, 'pod')} of {name}" if many else name for (name, many), number in kinds[:_NAMED]]
+    parts = [f"{counted(number, 'pod')} of {name}" if many else name for (name, many), number in kinds[:_NAMED]]
     if len(kinds) > _NAMED:
         parts.append(f"{sum(number for _, number in kinds[_NAMED:])} more")
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
@@ -85,7 +85,3 @@ def _kind(pod: Pod, options: Options) -> tuple[str, bool]:
 
 def _reason(pod: Pod, options: Options) -> str:
     return protection(pod, options.evict_daemonset_pods)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -13,13 +13,9 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
-from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import group_key
 from gangsched.core.state.membership import Membership
 from gangsched.model.records import GangId
-
-#: Change and Hint are for those that import them from here.
-__all__ = ["FLUSH_SECONDS", "Change", "Hint", "Order", "Queue", "queue_order"]
 
 #: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.
 FLUSH_SECONDS = 300.0
