@@ -51,9 +51,9 @@ def full(**more: Any) -> Case:
 SCENARIOS = [
     Scenario("gangs", full, limit_ms=60),
     Scenario("singles", lambda: full(gang_size=1), limit_ms=60),
-    Scenario("mixed5", lambda: full(shapes=5), times=4, of="gangs"),
-    Scenario("apart", lambda: full(rule="apart"), limit_ms=500),
-    Scenario("spread", lambda: full(rule="spread"), limit_ms=500),
+    Scenario("mixed5", lambda: full(shapes=5), limit_ms=180),
+    Scenario("apart", lambda: full(rule="apart"), limit_ms=400),
+    Scenario("spread", lambda: full(rule="spread"), limit_ms=400),
     Scenario("budgets", lambda: full(budgets=10)),
     Scenario(
         "no plan", lambda: full(member=(60, 32), blocked=4500), times=1.0, of="gangs"

@@ -246,8 +246,9 @@ class PlacedFit:
         self._answer: bool | None = None
         #: Places hold where there is room for them: no filter looks at other pods, and it is known who is required.
         self._only_room = demand.common is None and demand.only_room
-        #: So large that members are moved one by one, and not all of them placed anew.
+        #: So large that members are moved one by one, and all of them placed anew no more than once.
         self._large = self._only_room and sum(demand.need) > MAX_MEMBERS
+        self._anew = 1
         #: What each kind, or several together at their least, would need: necessary, and quick to count.
         self._counts = CountedFit(demand, alone=False)
         self._smallest = demand.part(list(range(len(demand.need))), alone=False)
@@ -273,12 +274,17 @@ class PlacedFit:
 
     def returns(self, slots: Ints) -> bool:
         self.give_back(slots)
-        if self._counts.fits() and (self._moved() or (not self._large and self._place())):
+        if self._counts.fits() and (self._moved() or (self._may_place() and self._place())):
             self._answer = True
             return True
         self.take(slots)
         self._answer = True
         return False
+
+    def _may_place(self) -> bool:
+        """May all be placed anew to know whether pods can come back? Of large gangs once, which is seldom in vain."""
+        self._anew -= 1
+        return not self._large or self._anew >= 0
 
     def _place(self) -> bool:
         sim = self._sim
@@ -306,8 +312,8 @@ class PlacedFit:
     def _moved(self) -> bool:
         """Are there places for all where they were, or with members of crowded nodes moved elsewhere, one by one?
 
-        Only where room is all that matters. Of large gangs nothing else is asked: placing all of them anew takes
-        long, and finds next to nothing that moving single members does not.
+        Only where room is all that matters. Of large gangs hardly anything else is asked: placing all of them anew
+        takes long, and finds next to nothing that moving single members does not.
         """
         if self._there is None:
             return False
@@ -340,7 +346,7 @@ class PlacedFit:
 
     def may_return(self, options: Sequence[Ints]) -> Bools:
         out = self._counts.may_return(options)
-        if self._large and self._there is not None and options:
+        if self._large and self._anew <= 0 and self._there is not None and options:
             # One member at least has to leave each node that an option crowds, for room elsewhere.
             pairs, slack = self._counts.pairs(options), self._slack(self._there)
             spare = self._smallest.whole(0, slack, self._smallest.mask[0])
