@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -243,7 +243,7 @@ def phases_out_of_order(history: History) -> list[str]:
 
 def early_binds(history: History) -> list[str]:
     """Members of preempting gangs that were bound before the last victim of their plan was gone or finished, unless all
-    were to be, and fitted beside what was there: other room may have turned up.
+    of them fitted beside what was there: other room may have turned up.
 
     The marks are the list of victims: one that another gang has marked since stands on that gang's list alone, and a
     process that starts anew cannot know that it ever stood on another.
@@ -262,25 +262,35 @@ def early_binds(history: History) -> list[str]:
             until[uid] = min(free_at.get(uid, len(history)), moved)
         last = max(until.values(), default=-1)
         early = sorted(number for number in each.bound.values() if number < last)
-        asked = {entry.uid for entry in history.of(log.BIND, actor=log.SCHEDULER) if entry.number < last}
-        if early and not (each.nominated.keys() <= asked and _all_fitted(history, early)):
+        if early and not _all_fitted(history, each, early[0]):
             gang = f"{each.gang} plan {each.plan}"
             out += [f"{gang}: {_name(history, number)} bound while victims were still there" for number in early]
     return out
 
 
-def _all_fitted(history: History, bindings: Sequence[int]) -> bool:
-    """Was there room for all of these bindings (numbers of entries) when the first of them was made?"""
-    now = moment(history, bindings[0])
+def _all_fitted(history: History, plan: Round, first: int) -> bool:
+    """Was there room for as many members of the plan as the gang lacked, where they were to be bound, when the first of
+    them was? Bindings that failed, or were carried out later, count as well.
+    """
+    now = moment(history, first)
+    nodes: dict[str, str] = {}
+    for entry in history.of(log.BIND, actor=log.SCHEDULER):
+        if entry.number >= first and entry.uid in plan.nominated and entry.uid in now.pods:
+            nodes.setdefault(entry.uid, str(entry.detail["node"]))
+    lacking: Counter[GangId] = Counter(now.pods[uid].gang for uid in plan.nominated if uid in now.pods)
+    for gang, most in lacking.items():
+        members = [pod for pod in now.pods.values() if pod.gang == gang]
+        needed = _minimum(gang, now.gangs, members) - sum(pod.bound for pod in members)
+        lacking[gang] = max(1, min(most, needed))
     there: dict[str, list[Pod]] = defaultdict(list)
-    for number in bindings:
-        there[str(history.entries[number].detail["node"])].append(history.entries[number].record)
-    uids = {pod.uid for pods in there.values() for pod in pods}
-    return not any(
-        _lacking(now.nodes.get(node), [*(p for p in now.pods_on(node) if p.uid not in uids), *pods], pod)
-        for node, pods in there.items()
-        for pod in pods
-    )
+    for uid, node in nodes.items():  # in the order in which they were asked for
+        pod = now.pods[uid]
+        if lacking[pod.gang]:
+            lacking[pod.gang] -= 1
+            there[node].append(pod)
+    beside = {node: [*now.pods_on(node), *pods] for node, pods in there.items()}
+    fitted = not any(_lacking(now.nodes.get(node), beside[node], pod) for node, pods in there.items() for pod in pods)
+    return fitted and not any(lacking.values())
 
 
 def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] | None = None) -> list[str]:
