@@ -158,7 +158,7 @@ def test_a_scheduler_that_goes_by_the_highest_priority_of_a_gang_is_found(monkey
 
 BROKEN: dict[str, tuple[str, object, tuple[int, ...], bool, str]] = {
     "never looks again": ("_right", True, (9800014,), True, "does not preempt"),
-    "recalls nothing": ("_recall_wrong", None, (9800014,), True, "does not preempt"),
+    "recalls nothing": ("_spare_wrong", None, (9800014,), True, "does not preempt"),
     "lets nobody off": ("_spare_ended", None, (9800011, 9800036), True, "known to have ended"),
     "forgets budgets": ("_tightened", False, (9800027, 9800042), False, "break a budget"),
 }

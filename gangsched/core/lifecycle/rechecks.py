@@ -2,7 +2,7 @@
 
 That is so before the first removal, before removals are repeated, and whenever something happens that matters to
 removals that are on their way: they may have to wait, for their turn or for an API server that is busy. Those that are
-not wanted any more are recalled.
+not wanted any more are not sent: their pods are spared.
 """
 
 from __future__ import annotations
@@ -123,12 +123,12 @@ class Rechecks:
     # -- while removals are on their way -------------------------------------------------------------------
 
     def noted(self, changes: Sequence[Change]) -> None:
-        """Something has happened: recall the removals that are not wanted any more because of that."""
+        """Something has happened: spare the victims that need not leave any more because of that."""
         for group, plan in self._evicting(self._steps.actuator.removing()):
             self._spare_ended(group, plan, changes)
             doubts = [self._doubt(change, plan.victims) for change in changes]
             if any(doubts):
-                self._recall_wrong(group, plan, room=_HELPS in doubts)
+                self._spare_wrong(group, plan, room=_HELPS in doubts)
 
     def gang_changed(self, group: Group) -> None:
         """The gang itself is not what it was when its victims were chosen: :meth:`follow` looks at it."""
@@ -136,10 +136,10 @@ class Rechecks:
             self._changed.add(group.key)
 
     def follow(self) -> None:
-        """Recall the removals that gangs which have changed do not want any more."""
+        """Spare victims of gangs that have changed, if these do not want them to leave any more."""
         changed, self._changed = self._changed, set()
         for group, plan in self._evicting(sorted(changed)):
-            self._recall_wrong(group, plan, room=True)
+            self._spare_wrong(group, plan, room=True)
 
     def _evicting(self, keys: Iterable[str]) -> Iterator[tuple[Group, Plan]]:
         """Those of the groups that evict, with their plans."""
@@ -172,9 +172,9 @@ class Rechecks:
             removals = self._steps.actuator.removals(group.key)
             self._steps.actuator.spare(group.key, [r for r in removals if r.pod.uid in ended])
 
-    def _recall_wrong(self, group: Group, plan: Plan, *, room: bool) -> None:
-        """Recall all removals, if they are not right any more. What becomes of the plan is seen when the last of them
-        has been answered: some of them may have been carried out.
+    def _spare_wrong(self, group: Group, plan: Plan, *, room: bool) -> None:
+        """Spare all whose removals wait, if these are not right any more. What becomes of the plan is seen when
+        the last of them has been answered: some of them may have been carried out.
         """
         removals = self._steps.actuator.removals(group.key)
         if not removals:
