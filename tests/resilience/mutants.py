@@ -119,6 +119,7 @@ _PREBIND = "gangsched/core/lifecycle/prebind.py"
 _RECHECKS = "gangsched/core/lifecycle/rechecks.py"
 _TAKEOVER = "gangsched/core/lifecycle/takeover.py"
 _CONTEXT = "gangsched/core/planning/context.py"
+_DECIDER = "gangsched/core/planning/decider.py"
 _UNITS = "gangsched/core/preemption/units.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
@@ -223,6 +224,31 @@ MUTANTS = (
         "nominated room is not held",
         ((_CONTEXT, "[*self.world.ledger.seen_by(self.priority, self._turn, self._mine)]", "[]"),),
         ("tests/core/lifecycle/test_from_pods_to_bindings.py::test_held_room_is_for_its_gang",),
+    ),
+    Mutant(
+        "pods that are overdue are counted on",
+        ((_CONTEXT, "overdue = self.world.sightings.overdue", "overdue = set[str]()"),),
+        ("tests/core/preemption/test_awaited_terminations.py::test_a_pod_that_should_be_gone_holds_its_room",),
+    ),
+    Mutant(
+        "a gang waits however long it takes",
+        ((_DECIDER, "if slow <= limit:", "if slow:"),),
+        ("tests/core/preemption/test_awaited_terminations.py::test_a_gang_that_would_wait_too_long_evicts_others",),
+    ),
+    Mutant(
+        "a gang that waits is deaf",
+        ((_EXECUTOR, "        self._nominated.noted(changes)\n", ""),),
+        ("tests/core/eviction/test_waiting_gangs_look_again.py::test_nodes_that_appear_are_used",),
+    ),
+    Mutant(
+        "nominations of other schedulers hold nothing",
+        ((_CONTEXT, "[*world.foreign_nominations.above(self.priority)]", "[]"),),
+        ("tests/core/queue/test_foreign_nominations.py::test_only_strictly_higher_priority_counts",),
+    ),
+    Mutant(
+        "a stronger gang that may not evict breaks weaker plans",
+        ((_CONTEXT, " and self.world.membership.policy(self.gangs) != PREEMPT_NEVER:", ":"),),
+        ("tests/core/recovery/test_nothing_is_remembered.py",),
     ),
     Mutant(
         "plans do not know of each other's victims",
