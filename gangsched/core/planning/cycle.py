@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -106,8 +107,13 @@ class GangCycle:
 
     def fits_now(self) -> Verdict | None:
         """The decision to bind the gangs in room that is there; None if there is none."""
-        found = (Outcomes(context).in_free_room() for context in self.contexts(displacing=False))
-        return next((verdict for verdict in found if verdict is not None), None)
+        if self._claim is not None and self._claim.problem:
+            return None
+        for gate in takewhile(lambda gate: not self._waits_in(gate), self._gates()):
+            found = Outcomes(self._context(gate)).in_free_room() if gate.mode == Mode.FIT else None
+            if found is not None:
+                return found
+        return None
 
     def contexts(self, *, displacing: bool) -> Iterator[SchedulingContext]:
         """The beginnings of a decision in each of the flavors in which the gang has its quota, or, if ``displacing``,
@@ -171,6 +177,13 @@ class GangCycle:
             return assignment.mode == Mode.FIT
         return bool(self._world.managed.quota.victims(self._claim.workload, assignment))
 
+    @staticmethod
+    def _waits_in(gate: Gate | NoQuota) -> bool:
+        """Is it in these flavors that the gang waits for its victims? The queue's rules have it stay there, although
+        there may be room in a later flavor.
+        """
+        return isinstance(gate, Gate) and gate.mode.needs_preemption and gate.waited_for
+
     def _not_queued(self, problem: str, queue: str) -> Verdict:
         """Something is wrong with the queue, or with what is asked of it."""
         quota = QuotaUse(queue)
@@ -213,10 +226,7 @@ class GangCycle:
             if not context.required:
                 return None
             if self._may_not_preempt(context)[0]:
-                # Whoever waits for victims here is not to hear that without them there is room in a later flavor.
-                gate = context.gate
-                waits = isinstance(gate, Gate) and gate.mode.needs_preemption and gate.waited_for
-                return self._refuse() if waits else None
+                return self._refuse() if self._waits_in(context.gate) else None
             victims = VictimsOf(context)
             units, choice = victims.search()
             outcomes, found = Outcomes(context), None
