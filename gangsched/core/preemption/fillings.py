@@ -19,7 +19,7 @@ from gangsched.core.preemption.node_prices import NodePrices
 
 #: Pods in all, sets of pods of one node, kinds of members together on one, and fillings in all, up to which all are
 #: looked at.
-_PODS, _SETS, _VECTORS, _FILLINGS = 2000, 4096, 64, 4000
+_PODS, _SETS, _VECTORS, _FILLINGS = 2000, 16384, 64, 4000
 
 
 class Fillings(msgspec.Struct, eq=False):

@@ -92,6 +92,12 @@ class Interruptions:
         self.first = best
         return None if best is None else self._improved(best) if improve else best
 
+    def improved(self, units: frozenset[int], usable: Sequence[int]) -> Settled | None:
+        """The least harmful choice found from this one on; None if it cannot be settled."""
+        self._usable = list(usable)
+        start = self._settler.settle(units)
+        return None if start is None else self._improved(start)
+
     def _starts(self) -> Iterator[Callable[[], Settled | None]]:
         """Ways to a first choice, each from nothing."""
         yield lambda: self._cover(1.0)

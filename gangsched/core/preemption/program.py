@@ -208,11 +208,15 @@ class Proof:
         self._attempt = attempt
         self._late = late
         self._tried: set[frozenset[int]] = set()
-        self._questions = 0
+        self._questions = self._last = 0
+        self._roots: dict[bytes, Table | None] = {}
         self.work = 0
 
-    def run(self, best: Harm) -> dict[Component, int]:
-        """What is proven of each component, given a plan of this harm; the last may be less than the best plan has."""
+    def run(self, best: Harm, questions: int = 1 << 60) -> dict[Component, int]:
+        """What is proven of each component with so many ``questions``, given a plan of this harm; the last may be less
+        than the best plan has.
+        """
+        self._last = self._questions + questions
         while True:
             better, known = self._pass(best)
             if better is None:
@@ -228,10 +232,9 @@ class Proof:
             if not most:
                 known[component] = 0
                 continue
-            root = self._p.table(component, known, out)
+            root = self._root(component, known, out)
             if root is None:
                 return None, known
-            self._solve(root)
             out[root.dear(most + _WHOLE)] = True
             least, better = self._tree(root, most)
             if better is not None and better < best:
@@ -240,6 +243,16 @@ class Proof:
             if least < most:
                 return None, known
         return None, known
+
+    def _root(self, component: Component, known: dict[Component, int], out: Bools) -> Table | None:
+        """The table of a component, solved."""
+        key = out.tobytes() + repr((component, known)).encode()
+        if key not in self._roots:
+            self._roots[key] = root = self._p.table(component, known, out)
+            if root is not None:
+                self._solve(root)
+        found = self._roots[key]
+        return None if found is None else found.copy()
 
     def _solve(self, table: Table) -> bool | None:
         before = table.work
@@ -254,7 +267,7 @@ class Proof:
         stopped: list[int] = []
         while open_:
             least, here = open_.pop()
-            if here.changed and self._late():
+            if here.changed and (self._questions >= self._last or self._late()):
                 stopped.append(least)
                 continue
             state = self._solve(here) if here.changed else here.solved

@@ -41,6 +41,9 @@ from gangsched.core.watchdog import Watchdog
 
 #: Nodes x pods looked at in about one step.
 _PER_STEP = 3000
+#: Questions of a program before changes of the plan are tried, with half of the budget that is left: nearly all
+#: programs of up to 50 nodes end before.
+_QUESTIONS = 60
 #: Questions for less work lost, where it is proven that no other choice breaks or interrupts less.
 _WORK_LOOKS = 300
 
@@ -153,12 +156,8 @@ class Search:
         least, price = best[0], tariff.price(best[0])
         found: Settled | None = None
 
-        def attempt(units: frozenset[int], chosen: Ints | None) -> Harm | None:
+        def adopt(settled: Settled | None) -> Harm | None:
             nonlocal found, least, price
-            if chosen is None:
-                settled = settler.settle(units, price)
-            else:
-                settled = Settled(units, program.placing(chosen, units), 0j, None)
             if settled is None or (settled.harm is not None and settled.harm[:2] >= least[:2]):
                 return None
             plan = self._checked(demand, settled, reprieved=False)
@@ -167,11 +166,30 @@ class Search:
             found, least, price = settled, plan[0], tariff.price(plan[0])
             return least
 
+        def attempt(units: frozenset[int], chosen: Ints | None) -> Harm | None:
+            if chosen is None:
+                return adopt(settler.settle(units, price))
+            return adopt(Settled(units, program.placing(chosen, units), 0j, None))
+
         proof = Proof(program, attempt, self._late)
         self._workers.append(proof)
-        known = proof.run(best[0])
+        known = proof.run(least, _QUESTIONS)
+        if gap(least, floor_of(known)) is not None and not self._late():
+            half = (self.spent + self.max_steps) // 2
+            count = CountedFit(demand, alone=len(demand.need) == 1)
+            changes = Interruptions(settler, count, lambda: self.spent >= half or self._late(), self._proven)
+            self._workers.append(changes)
+            units = self._interrupted(best[1]) if found is None else found.units
+            usable = [n for n, u in enumerate(self.candidates.units_of) if not u.whole or legal[u.pods].all()]
+            adopt(changes.improved(units, usable))
+            known = proof.run(least)
         better = None if found is None else self._checked(demand, found)
         return better or best, floor_of(known)
+
+    def _interrupted(self, taken: frozenset[int]) -> frozenset[int]:
+        """The units (numbers) that leave whole with these slots."""
+        units = enumerate(self.candidates.units_of)
+        return frozenset(n for n, u in units if u.whole and taken.issuperset(u.slots.tolist()))
 
     @cached_property
     def _program(self) -> Program | None:

@@ -1,0 +1,134 @@
+"""Fillings of nodes, and what a program of them proves."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from gangsched.core.preemption import fillings
+from gangsched.core.preemption.fillings import Fillings, fillings_of
+from gangsched.core.preemption.node_prices import NodePrices
+from gangsched.core.preemption.program import Program, Proof, floor_of, parts
+from tests.core.preemption.asked import Asked, asked_in
+from tests.oracle.exact import least_harm
+from tests.oracle.generate import case
+from tests.oracle.problem import read
+
+
+def questions(count: int, *, mixed: bool) -> list[tuple[int, Asked]]:
+    """Small random questions whose members only count resources, by seed."""
+    out = []
+    for seed in range(400):
+        question = case(seed, mixed=mixed)
+        problem = read(question)
+        if not problem.may_preempt or not any(g.name == "want" for g in question.gangs):
+            continue
+        made = asked_in(question)
+        if len(made.demands) == 1 and made.demand.rules.complete and len(made.candidates):
+            out.append((seed, made))
+        if len(out) == count:
+            break
+    return out
+
+
+def found(made: Asked) -> Fillings:
+    """All fillings."""
+    out = fillings_of(NodePrices(made.candidates, made.demand))
+    assert out is not None
+    return out
+
+
+def makes_room(made: Asked, node: int, members: tuple[int, ...], leaving: frozenset[int]) -> bool:
+    """Is there room on the node for these members when these pods leave?"""
+    c = made.candidates
+    room = c.free[:, node] + c.req[:, sorted(leaving)].sum(axis=1)
+    return bool((room >= np.array(members) @ made.demand.request).all())
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["identical", "mixed"])
+def test_fillings_are_what_trying_all_sets_of_pods_finds(mixed):
+    """For each node and number of members: the least pods that can leave are those of a filling for so many or more."""
+    looked = 0
+    for seed, made in questions(25, mixed=mixed):
+        c, demand = made.candidates, made.demand
+        some = found(made)
+        for node in range(len(c.count)):
+            pods = range(int(c.start[node]), int(c.start[node] + c.count[node]))
+            mine = [n for n in range(len(some.row)) if some.row[n] == node]
+            leaving = {n: frozenset(some.pods[some.of == n].tolist()) for n in mine}
+            for n in mine:
+                assert makes_room(made, node, tuple(some.members[n].tolist()), leaving[n]), f"seed {seed}"
+            for members in product(*(range(m + 1) for m in demand.need)):
+                open_ = all(demand.mask[k, node] for k, m in enumerate(members) if m)
+                if not any(members) or not open_:
+                    continue
+                sets = [frozenset(p for p, out in zip(pods, chosen, strict=True) if out)
+                        for chosen in product((False, True), repeat=len(pods))]  # fmt: skip
+                sizes = [len(s) for s in sets if makes_room(made, node, members, s)]
+                known = [len(leaving[n]) for n in mine if (some.members[n] >= members).all()]
+                assert min(sizes, default=None) == min(known, default=None), f"seed {seed}, node {node}, {members}"
+                looked += 1
+    assert looked >= 100
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["identical", "mixed"])
+def test_a_program_proves_the_optimum_and_never_more(mixed):
+    """Branch and bound to the end proves every component, but for pods under several budgets and gangs that are
+    interrupted already.
+    """
+    judged = proven = 0
+    for seed, made in questions(60, mixed=mixed):
+        best = least_harm(read(case(seed, mixed=mixed)))
+        if best is None or not best.taken:
+            continue
+        proof = Proof(Program(made.candidates, made.demand, found(made)), lambda units, chosen: None, lambda: False)
+        known = proof.run(best.harm)
+        least = parts(best.harm)
+        assert all(n <= least.get(k, 0) for k, n in known.items()), f"seed {seed}"
+        judged += 1
+        if {k: n for k, n in known.items() if n} == least:
+            proven += 1
+            assert floor_of(known).levels == best.harm.levels, f"seed {seed}"
+    assert judged >= 15
+    assert proven >= 0.8 * judged
+
+
+def test_a_program_finds_what_is_better_than_the_plan_that_it_is_given():
+    """Told of a plan with one pod more at the lowest level, it asks for places for a better one."""
+    asked = 0
+    for seed, made in questions(60, mixed=True):
+        best = least_harm(read(case(seed, mixed=True)))
+        if best is None or not best.taken:
+            continue
+        *above, (level, gangs, pods) = best.harm.levels
+        worse = best.harm._replace(levels=(*above, (level, gangs, pods + 1)))
+        tried: list[object] = []
+        proof = Proof(
+            Program(made.candidates, made.demand, found(made)),
+            lambda units, chosen, tried=tried: tried.append(units),
+            lambda: False,
+        )
+        known = proof.run(worse)
+        assert known.get(("pods", level), 0) == pods, f"seed {seed}"
+        assert tried, f"seed {seed}"
+        asked += 1
+    assert asked >= 15
+
+
+@pytest.mark.parametrize("limit", ["_PODS", "_SETS", "_VECTORS", "_FILLINGS"])
+def test_plans_are_as_good_with_and_without_a_program(limit, monkeypatch):
+    """On both sides of each threshold the plan does the least harm."""
+    for seed, made in questions(12, mixed=True):
+        best = least_harm(read(case(seed, mixed=True)))
+        if best is None or not best.taken:
+            continue
+        with_program = made.search().run()
+        with monkeypatch.context() as patch:
+            patch.setattr(fillings, limit, 0)
+            assert fillings_of(NodePrices(made.candidates, made.demand)) is None
+            without = asked_in(case(seed, mixed=True)).search().run()
+        assert with_program is not None
+        assert without is not None
+        assert with_program.harm[:2] == without.harm[:2] == best.harm[:2], f"seed {seed}"
