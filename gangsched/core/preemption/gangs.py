@@ -92,10 +92,11 @@ class Interruptions:
         self.first = best
         return None if best is None else self._improved(best) if improve else best
 
-    def improved(self, units: frozenset[int], usable: Sequence[int]) -> Settled | None:
-        """The least harmful choice found from this one on; None if it cannot be settled."""
+    def improved(self, starts: Sequence[frozenset[int]], usable: Sequence[int]) -> Settled | None:
+        """The least harmful choice found from the first of these on that can be settled; None if none can."""
         self._usable = list(usable)
-        start = self._settler.settle(units)
+        settled = (self._settler.settle(units) for units in starts)
+        start = next((found for found in settled if found is not None), None)
         return None if start is None else self._improved(start)
 
     def _starts(self) -> Iterator[Callable[[], Settled | None]]:

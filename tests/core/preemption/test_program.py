@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from gangsched.core.arrays import Ints
 from gangsched.core.preemption import fillings
 from gangsched.core.preemption.fillings import Fillings, fillings_of
 from gangsched.core.preemption.node_prices import NodePrices
@@ -104,12 +105,12 @@ def test_a_program_finds_what_is_better_than_the_plan_that_it_is_given():
             continue
         *above, (level, gangs, pods) = best.harm.levels
         worse = best.harm._replace(levels=(*above, (level, gangs, pods + 1)))
-        tried: list[object] = []
-        proof = Proof(
-            Program(made.candidates, made.demand, found(made)),
-            lambda units, chosen, tried=tried: tried.append(units),
-            lambda: False,
-        )
+        tried: list[frozenset[int]] = []
+
+        def attempt(units: frozenset[int], chosen: Ints | None, tried: list[frozenset[int]] = tried) -> None:
+            tried.append(units)
+
+        proof = Proof(Program(made.candidates, made.demand, found(made)), attempt, lambda: False)
         known = proof.run(worse)
         assert known.get(("pods", level), 0) == pods, f"seed {seed}"
         assert tried, f"seed {seed}"
