@@ -273,11 +273,11 @@ def _all_fitted(history: History, plan: Round, first: int) -> bool:
     them was? Bindings that failed, or were carried out later, count as well.
     """
     now = moment(history, first)
+    lacking: Counter[GangId] = Counter(now.pods[uid].gang for uid in plan.nominated if uid in now.pods)
     nodes: dict[str, str] = {}
     for entry in history.of(log.BIND, actor=log.SCHEDULER):
-        if entry.number >= first and entry.uid in plan.nominated and entry.uid in now.pods:
+        if entry.number >= first and entry.uid in now.pods and now.pods[entry.uid].gang in lacking:
             nodes.setdefault(entry.uid, str(entry.detail["node"]))
-    lacking: Counter[GangId] = Counter(now.pods[uid].gang for uid in plan.nominated if uid in now.pods)
     for gang, most in lacking.items():
         members = [pod for pod in now.pods.values() if pod.gang == gang]
         needed = _minimum(gang, now.gangs, members) - sum(pod.bound for pod in members)
