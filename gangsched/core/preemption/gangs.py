@@ -313,7 +313,7 @@ class Interruptions:
                 yield lambda share=share: self._pulled(best.units, frozenset(), share, below=best.price)  # type: ignore[misc]
         for units in chain(self._exchanges(best, inside), self._additions(best, inside)):
             yield lambda units=units: self._settler.settle(units, best.price)  # type: ignore[misc]
-        for units in self._pairs(best, inside) if self._local else ():
+        for units in self._pairs(best, inside):
             yield lambda units=units: self._settler.settle(units, best.price)  # type: ignore[misc]
 
     def _others(self, rest: frozenset[int], most: complex) -> tuple[list[int], Prices]:
