@@ -258,7 +258,7 @@ class Proof:
         before = table.work
         self._questions += 1
         table.solve(_QUESTION)
-        self.work += (table.work - before) // _SIMPLEX
+        self.work += (table.work - before + table.size // 2) // _SIMPLEX
         return table.solved
 
     def _tree(self, root: Table, most: int) -> tuple[int, Harm | None]:

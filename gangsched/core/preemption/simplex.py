@@ -38,6 +38,7 @@ class Table:
         self._outside: Ints = np.arange(columns)
         self._fixed: Bools = np.zeros(columns + rows, dtype=np.bool_)
         self._at_least: Floats = np.zeros(columns)
+        self.size = matrix.size
         self.work = 0  # entries changed
         self.solved: bool | None = None
         self.changed = True  # since it was solved
