@@ -15,7 +15,7 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import admission, condemning, evicting, nominations, report, rollback, telling
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
-from gangsched.core.lifecycle.eviction import Cause
+from gangsched.core.lifecycle.eviction import Cause, Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.following import Following
 from gangsched.core.lifecycle.holding import hold
@@ -64,13 +64,20 @@ class Executor:
         self._rechecks = Rechecks(world, decider, self.steps, self.groups)
         self.following = Following(world, self.steps, self._under_way, self._rechecks)
         self.drains = Drains(self.steps, self.groups, self._signal, self.following.no_longer_kept)
+        self._nominated = NominatedGangs(world, self.steps.actuator, self.groups)
         self.phases = Phases(
-            world, decider, self.steps, self.groups, self._signal, self.following.refresh, self.drains, self._rechecks
+            decider,
+            self.steps,
+            self.groups,
+            self._signal,
+            self.following.refresh,
+            self.drains,
+            self._rechecks,
+            self._nominated,
         )
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
         self.noted: list[Change] = []
-        self._nominated = NominatedGangs(world, self.steps.actuator, self.groups)
         self._restless: set[str] = set()
         self._plans = ids.plans
 
@@ -244,10 +251,26 @@ class Executor:
         return verdict
 
     def look_again(self, group: Group) -> Sequence[Decision]:
-        """A gang that waits for room is bound if it fits now: what has not begun for it is taken back."""
+        """A gang that waits for room is bound if it fits now: what has not begun for it is taken back. One that was
+        stopped before its victims left goes on without them, or is decided anew.
+        """
         self._nominated.looked_at(group)
-        verdict = self.phases.fits_now(group, group.plan) if group.plan is not None else None
-        return verdict.decisions if verdict is not None else ()
+        plan, stopped = group.plan, group.evicts(Phase.MARKING)
+        if plan is None:
+            return ()
+        if stopped:
+            verdict = self.decider.fits_without(group.gangs, group.key, self.now, plan.node_of, plan.victims)
+        else:
+            verdict = self.decider.fits_now(group.gangs, group.key, self.now, plan.node_of)
+        if verdict is not None:
+            group.message = verdict.message
+            self.phases.give_up_victims(group, plan, verdict)
+            if verdict.outcome != BIND:
+                self.adopt(group, verdict, Signal.EVICT)
+            return verdict.decisions
+        if stopped:
+            self._signal(group, Signal.BROKEN)
+        return ()
 
     def no_fit(self, group: Group, verdict: Verdict) -> None:
         """A decided group does not fit. Of single pods, neither do those like it that have been tried before: behind it

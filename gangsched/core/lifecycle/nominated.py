@@ -2,8 +2,8 @@
 
 Only gangs of which no write to a victim is on its way: those that depend on other plans, and those whose victims have
 all been removed. The others look for themselves before each removal (see :mod:`.rechecks`), and are looked at here once
-that is through. Nothing is looked at unless a node has room, beyond all that is kept, for one of the members; of single
-pods that are alike only the first is.
+that is through, or has stopped them before the first one. Nothing is looked at unless a node has room, beyond all that
+is kept, for one of the members; of single pods that are alike only the first is.
 """
 
 from __future__ import annotations
@@ -66,6 +66,12 @@ class NominatedGangs:
                 return order, group
         return None
 
+    def stopped(self, group: Group) -> None:
+        """Its victims are marked, and need not leave, or may not. It keeps its room until it is looked at: weaker gangs
+        that have lost theirs to it may have given up the quota with which it needs no victims, and would take it back.
+        """
+        self._helped[group.key] = queue_order(self._world.membership, group.gangs)
+
     def looked_at(self, group: Group) -> None:
         """Until something else happens there is nothing to be found for this one."""
         self._helped.pop(group.key, None)
@@ -101,6 +107,8 @@ class NominatedGangs:
         return free if (free > 0).any() else None
 
     def _quiet(self, group: Group) -> bool:
-        """Is no write to a victim, or of a nomination, on its way, and none about to be sent?"""
-        waits = group.plan is not None and bool(group.plan.waiting)
-        return waits and group.evicts(Phase.NOMINATING, Phase.LEAVING) and self._actuator.settled(group.key)
+        """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When the marks are all
+        there, those who may go on have asked for removals: who has not is stopped.
+        """
+        waits = group.plan is not None and bool(group.plan.waiting) and group.evicts(Phase.NOMINATING, Phase.LEAVING)
+        return (waits or group.evicts(Phase.MARKING)) and self._actuator.settled(group.key)

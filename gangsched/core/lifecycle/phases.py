@@ -33,11 +33,11 @@ from gangsched.core.lifecycle import (
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
+from gangsched.core.lifecycle.nominated import NominatedGangs
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.steps import Steps
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.planning.decider import Decider
-from gangsched.core.state.world import World
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.model.records import GangId
 
@@ -53,7 +53,6 @@ class Phases:
 
     def __init__(
         self,
-        world: World,
         decider: Decider,
         steps: Steps,
         groups: Mapping[str, Group],
@@ -61,15 +60,17 @@ class Phases:
         refresh: Callable[[GangId], object],
         drains: Drains,
         rechecks: Rechecks,
+        nominated: NominatedGangs,
     ) -> None:
         self._drains = drains
-        self._world = world
+        self._world = steps.world
         self._decider = decider
         self._steps = steps
         self._groups = groups
         self._signal = signal
         self._refresh = refresh
         self._rechecks = rechecks
+        self._nominated = nominated
 
     def onward(self, group: Group, signal: Signal, plan: Plan) -> Signal:
         """Members that could be bound now have to wait while their claims are not bound, or do not exist yet."""
@@ -190,6 +191,8 @@ class Phases:
                 elif eviction.phase is Phase.MARKING:
                     if self._goes_on(group, plan):
                         self._steps.remove(group)
+                    elif self._world.managed.is_managed(group.gangs) and not eviction.begun and not group.rolled_back:
+                        self._nominated.stopped(group)  # weaker gangs may just have given up quota for its room
                     else:
                         self._signal(group, Signal.BROKEN)
                 elif group.rolled_back:
@@ -362,23 +365,28 @@ class Phases:
             return
         self._bind(group, plan, verdict)
 
-    def fits_now(self, group: Group, plan: Plan) -> Verdict | None:
-        """Bind a gang that waits for pods to leave, if it fits without that by now. None when it does not."""
-        verdict = self._decider.fits_now(group.gangs, group.key, self._steps.now, plan.node_of)
-        if verdict is None:
-            return None
+    def give_up_victims(self, group: Group, plan: Plan, verdict: Verdict) -> None:
+        """None of the plan's victims has to leave any more. If the gang can be bound as this verdict has it, it is;
+        otherwise another plan has to follow.
+        """
         for uid in plan.waiting:
             self._steps.no_longer_awaited(uid, group.key)
         evicting.withdraw(self._steps, plan.eviction)
-        self._bind(group, plan, verdict)
-        return verdict
+        if verdict.outcome == BIND:
+            self._bind(group, plan, verdict)
+        else:
+            self._end(group, plan, {place.uid: place.node for place in verdict.placements})
+
+    def _end(self, group: Group, plan: Plan, nodes: Mapping[str, str]) -> None:
+        """The plan is over; what follows has the members (UIDs) on these nodes."""
+        nominations.clear(self._steps, group, nodes, "another node is taken instead")
+        evicting.end(self._steps, plan.eviction)
 
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
         """There is room for the gang where this verdict has it: it waits for no pod any more."""
         admission.reserved(self._steps, group, verdict)
         nodes = {place.uid: place.node for place in verdict.placements}
-        nominations.clear(self._steps, group, nodes, "another node is taken instead")
-        evicting.end(self._steps, plan.eviction)
+        self._end(group, plan, nodes)
         group.plan = Plan(verdict.placements, group.eviction(plan.ident))
         group.plan.nominated = {uid: node for uid, node in plan.nominated.items() if nodes.get(uid) == node}
         self._steps.follow(group, verdict)

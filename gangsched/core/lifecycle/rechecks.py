@@ -103,7 +103,8 @@ class Rechecks:
         if not now.standing:
             return False
         if not now.begun:
-            return self._decider.has_room(group.gangs, group.key, self._steps.now, plan.node_of, plan.victims)
+            found = self._decider.fits_without(group.gangs, group.key, self._steps.now, plan.node_of, plan.victims)
+            return found is not None
         leave = [uid for uid in plan.victims if uid in self._world.pods and _unit(plan.victims[uid]) in now.begun]
         if not set(now.standing) - set(leave):
             return False

@@ -206,7 +206,7 @@ class Takeover:
 
     def _needless(self, group: Group, placements: Sequence[Placement], victims: Container[str]) -> bool:
         node_of = {p.uid: p.node for p in placements}
-        return self._decider.has_room(group.gangs, group.key, self._now, node_of, victims)
+        return self._decider.fits_without(group.gangs, group.key, self._now, node_of, victims) is not None
 
     def _victim(self, pod: Pod, *, partial: bool) -> Victim:
         spec = self._world.membership.spec(pod.gang)

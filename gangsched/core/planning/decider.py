@@ -147,17 +147,17 @@ class Decider:
         except PluginError:
             return None
 
-    def has_room(
+    def fits_without(
         self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str], victims: Container[str]
-    ) -> bool:
-        """Could the gang run without evicting others (any more), without these victims (UIDs) leaving for others, and
-        without waiting for too long? ``prefer`` is as in :meth:`decide`.
+    ) -> Verdict | None:
+        """The decision to run the gang without evicting others (any more), without these victims (UIDs) leaving for
+        others, and without waiting for too long; None if that cannot be. ``prefer`` is as in :meth:`decide`.
         """
         until = now + self.options.max_wait_seconds
         asked = Question(gangs, group, now, may_preempt=False, prefer=prefer, wait_until=until)
-        found = self._answer(asked).first
-        waits = isinstance(found, FitsWhenFreed) and not any(each.uid in victims for each in found.awaiting)
-        return isinstance(found, Fits) or waits
+        found = self._answer(asked)
+        waits = isinstance(found.first, FitsWhenFreed) and not any(each.uid in victims for each in found.awaiting)
+        return found if waits or isinstance(found.first, Fits) else None
 
     def still_holds(
         self,

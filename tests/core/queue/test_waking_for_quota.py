@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gangsched.core.actions import Mark, Remove, Unmark
 from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.events import NamespaceChanged, PodGone, QueueObjectChanged
 from gangsched.core.lifecycle.failures import Cause
@@ -267,6 +268,7 @@ def sleeping_in_vain(cluster: Cluster) -> list[str]:
 @pytest.mark.parametrize("fair", [False, True])
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(seed=2072817)  # who stops before victims leave keeps its room until that is decided
 @example(seed=23327)  # to ask about a gang to which quota is promised changes nobody's turn
 def test_nobody_sleeps_through_quota_that_helps(fair: bool, seed: int) -> None:
     """When all is quiet nobody is parked who could be placed; deciding all anew is the judge."""
@@ -282,6 +284,29 @@ def test_nobody_sleeps_through_quota_that_helps(fair: bool, seed: int) -> None:
             cluster.leave()
             cluster.pass_time(chance.random.choice((1.0, 7.0, 40.0)))
             assert sleeping_in_vain(cluster) == []
+
+
+def test_a_gang_whose_victims_may_stay_keeps_its_room_until_that_is_decided() -> None:
+    """It takes a weaker gang's node, who then gives up its quota as well: with that nobody has to leave. Queued again,
+    the two would take it in turns for ever.
+    """
+    limits = [queue("a", "all", cpu=own(2), within="LowerPriority"), queue("b", "all", cpu=own(4))]
+    leaves = pod("leaves").cpu(4).on("n1").terminating()
+    cluster = Cluster(
+        node("n1"), node("n2").cpu(2), *objects(*limits), leaves, queued("stays", "a", 2).on("n2"),
+        queued("weak", "b", 4),
+    )  # fmt: skip
+    cluster.run()
+    cluster.show(queued("strong", "a", 2, priority=1).selector(**{"kubernetes.io/hostname": "n1"}))
+    cluster.run()
+    assert [(d.gang.name, d.outcome) for d in cluster.decisions] == [
+        ("weak", "wait"), ("strong", "preempt"), ("weak", "unschedulable"), ("strong", "wait")
+    ]  # fmt: skip
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"strong": "n1"}
+    written = [type(a).__name__ for a in cluster.log if isinstance(a, Mark | Unmark | Remove)]
+    assert written == ["Mark", "Unmark"]
 
 
 # -- the index ---------------------------------------------------------------------------------------------
