@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -74,7 +75,7 @@ async def tempt(admin: Client) -> None:
 def plans(changes: list[Change]) -> set[str]:
     """The plans that have nominated members, by what stands on record."""
     records = [condition(c.object, INTENT) for c in changes if c.name in MEMBERS]
-    return {r["message"].partition(":")[0] for r in records if r.get("status") == "True"}
+    return {json.loads(r["message"])["plan"] for r in records if r.get("status") == "True"}
 
 
 async def killed_when(kubeconfig: Path, folder: Path, admin: Client, late: list[Object], seen: Seen) -> None:

@@ -19,9 +19,10 @@ from typing import Any
 import msgspec
 
 from gangsched.core.actions import Action, Bind, Remove
+from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Event, PodChanged
-from gangsched.core.lifecycle import nominations
-from gangsched.core.lifecycle.steps import Steps
+from gangsched.core.lifecycle import evicting, nominations
+from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.http import pool
 from gangsched.runtime.narrator import Narrator
 
@@ -157,23 +158,30 @@ def _record_requests(tag: str, put: Callable[[Entry], None]) -> None:
 
 
 def _record_lists(put: Callable[[Entry], None]) -> None:
-    steps: Any = Steps
-    module: Any = nominations
-    really = module.nominate
+    nominating: Any = nominations
+    removing: Any = evicting
+    asked: Any = Actuator
+    really_nominate, really_remove, really_ask = nominating.nominate, removing.remove, asked.ask
+    under_way: list[Eviction] = []
 
     def nominate(run: Any, group: Any) -> None:
         if group.plan is not None:
             put(Listed(time.time(), group.plan.ident, tuple(group.plan.victims)))
-        really(run, group)
+        really_nominate(run, group)
 
-    writes = steps.write
+    def remove(steps: Any, eviction: Eviction) -> Any:
+        under_way.append(eviction)
+        try:
+            return really_remove(steps, eviction)
+        finally:
+            under_way.pop()
 
-    def write(self: Any, group: Any, action: Action, *more: Any) -> None:
-        if isinstance(action, Remove) and group.plan is not None:
-            put(Removing(time.time(), action.pod.uid, group.plan.ident, group.name))
-        writes(self, group, action, *more)
+    def ask(self: Any, key: str, action: Any) -> None:
+        if isinstance(action, Remove) and under_way:
+            put(Removing(time.time(), action.pod.uid, under_way[-1].ident, under_way[-1].owner))
+        really_ask(self, key, action)
 
-    module.nominate, steps.write = nominate, write
+    nominating.nominate, removing.remove, asked.ask = nominate, remove, ask
 
 
 def _record_decisions(put: Callable[[Entry], None]) -> None:
