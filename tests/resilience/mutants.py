@@ -127,6 +127,10 @@ _REMOVED_FIRST = "                    self._steps.remove(group)\n            cas
 _NOT_AGAIN = "        pass\n\n\ndef restate"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
+_REMEMBERED = (
+    "tests/core/recovery/test_nothing_is_remembered.py::"
+    "test_leadership_that_is_lost_and_won_a_hundred_times_leaves_nothing_behind"
+)
 _LOWEST = "tests/core/preemption/test_lowest_priority.py::test_who_is_not_below_the_weakest_member_stays"
 _HIGHEST = "live=max((p.priority for p in live), default=None)"
 _SPARED = "tests/core/eviction/test_changes_midway.py::test_a_victim_that_may_no_longer_be_evicted_is_spared"
@@ -248,10 +252,7 @@ MUTANTS = (
     Mutant(
         "a stronger gang that may not evict breaks weaker plans",
         ((_CONTEXT, " and self.world.membership.policy(self.gangs) != PREEMPT_NEVER:", ":"),),
-        (
-            "tests/core/recovery/test_nothing_is_remembered.py::"
-            "test_leadership_that_is_lost_and_won_a_hundred_times_leaves_nothing_behind",
-        ),
+        (_REMEMBERED,),
     ),
     Mutant(
         "plans do not know of each other's victims",
