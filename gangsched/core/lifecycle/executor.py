@@ -29,7 +29,7 @@ from gangsched.core.lifecycle.underway import UnderWay
 from gangsched.core.lifecycle.validity import may_leave
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
-from gangsched.core.queue.scheduling_queue import Queue, queue_order
+from gangsched.core.queue.scheduling_queue import Order, Queue, queue_order
 from gangsched.core.state.world import World
 
 
@@ -115,10 +115,15 @@ class Executor:
     def head(self) -> Group | None:
         """The gang to be decided next, or to be looked at again while it waits for room (see :meth:`look_again`)."""
         head, helped = self._head(), self._nominated.first()
-        if helped is None:
+        if helped is None or self._restless_before(helped[0]):
             return head
         place = self.queue.active_place(head.key) if head is not None else None
         return head if place is not None and place < helped[0] else helped[1]
+
+    def _restless_before(self, order: Order) -> bool:
+        """Does a gang that comes before this wait beside the queue? Room may be there only because it lets it go."""
+        gangs = (self.groups[key].gangs for key in self._restless if key in self.groups)
+        return any(queue_order(self.world.membership, some) < order for some in gangs)
 
     def _head(self) -> Group | None:
         """The first gang of the queue. One whose earlier plan still has writes on their way waits beside it."""
