@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -288,9 +289,8 @@ def test_the_log_is_read() -> None:
     condition = {
         "type": "gangsched.dev/Nominated",
         "status": "True",
-        "message": f"plan {PLAN}: nominated to n; waiting",
+        "message": json.dumps({"plan": PLAN, "victims": 2, "node": "n", "awaited": 0, "version": 1}),
     }
-    condition["message"] += " for 2 victims and 0 terminating pods"
     event = {
         "verb": "patch",
         "user": {"username": US},

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, isin
+from gangsched.core.arrays import Bools, Floats, Ints, distinct, isin
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.fillings import Fillings
@@ -63,7 +63,7 @@ class Program:
         #: ``(V,)``: those that leave with their unit.
         self._whole: Bools = np.array([u.whole for u in candidates.units_of] + [False], dtype=np.bool_)[candidates.unit]
         self.alone: dict[int, int] = {}  # variable by pod that may leave alone or with its unit
-        for row in np.unique(fillings.row).tolist():
+        for row in distinct(fillings.row).tolist():
             self.rows.append(Row(dict.fromkeys(np.flatnonzero(fillings.row == row).tolist(), 1.0), 1.0))
         for k, need in enumerate(demand.need):
             some = np.flatnonzero(fillings.members[:, k])
