@@ -45,7 +45,7 @@ async def told(admin: Client, name: str) -> Object:
     async def there() -> list[Object]:
         return [e for e in await admin.list("events.k8s.io/v1/Event") if said(e, name)]
 
-    found: list[Object] = await wait_until(there, timeout=30, what=f"{name} hears of two admitters")
+    found: list[Object] = await wait_until(there, timeout=90, what=f"{name} hears of two admitters")
     [event] = found
     return event
 
