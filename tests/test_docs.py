@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 
 from gangsched.cli import main as cli
-from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Unschedulable
 from gangsched.core.framework.plugins import Plugin, PluginSet
 from gangsched.core.lifecycle import table as lifecycle
 from gangsched.model.dialects import coscheduling, koordinator, upstream
-from gangsched.runtime.defaults import settings
 from tests.builders import OURS, gang, node, pod
 from tests.core import harness
 from tests.core.harness import Built, plan
 from tests.pages import ROOT, between, rows, text_of
+from tests.settings import settings
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "examples/README.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -69,10 +69,25 @@ def test_named_files_exist(path: Path) -> None:
     assert missing == []
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    """No page of docs/ is left out of the README."""
-    text = text_of("README.md")
-    assert [path.name for path in PAGES if path.parent.name == "docs" and f"(docs/{path.name})" not in text] == []
+DOCS = ROOT / "docs"
+#: A page for one task is read in five minutes.
+MOST_WORDS = 1200
+
+
+def test_the_index_leads_to_every_page() -> None:
+    """No page of docs/ is left out of docs/README.md, and the README leads there."""
+    text = text_of("docs/README.md")
+    pages = [path.relative_to(DOCS) for path in PAGES if path.is_relative_to(DOCS) and path != DOCS / "README.md"]
+    assert [str(path) for path in pages if f"({path})" not in text] == []
+    assert "(docs/README.md)" in text_of("README.md")
+
+
+def test_pages_for_tasks_are_short() -> None:
+    """What is longer belongs to the reference or to the internals."""
+    tasks = [path for path in PAGES if path.parent in (ROOT, DOCS) and path.name != "CHANGELOG.md"]
+    counts = {str(path.relative_to(ROOT)): len(path.read_text().split()) for path in tasks}
+    assert {name: count for name, count in counts.items() if count > MOST_WORDS} == {}
+    assert len(counts) > 8
 
 
 # ------------------------------------------------------------------------------------------------------------ commands
@@ -124,7 +139,7 @@ def test_documented_modules_exist() -> None:
 
 def test_documented_tests_exist() -> None:
     """Each test that the documentation runs by name is there."""
-    wanted = re.findall(r"(tests/[\w/]+\.py)::(\w+)", text_of("docs/developing.md"))
+    wanted = re.findall(r"(tests/[\w/]+\.py)::(\w+)", text_of("docs/internals/developing.md"))
     assert wanted
     assert [name for file, name in wanted if f"def {name}(" not in text_of(file)] == []
 
@@ -156,13 +171,13 @@ def _without_time(text: str) -> str:
 
 def test_the_life_cycle_is_current() -> None:
     """architecture.md has exactly the transitions of the table in the code."""
-    assert between(text_of("docs/architecture.md"), "life cycle") == lifecycle.as_markdown()
+    assert between(text_of("docs/internals/architecture.md"), "life cycle") == lifecycle.as_markdown()
 
 
 @pytest.mark.parametrize("mode", ["off", "minimal", "atomic", "elastic"])
 def test_the_table_of_gang_modes_is_true(mode: str) -> None:
     """So many pods leave in each mode as preemption.md says."""
-    header, *lines = rows(between(text_of("docs/preemption.md"), "gang modes"))
+    header, *lines = rows(between(text_of("docs/reference/preemption.md"), "gang modes"))
     assert len(lines) == 3
     for line in lines:
         needed, expected = int(line[0].split()[0]), int(line[header.index(mode)])
@@ -200,13 +215,17 @@ def test_all_marks_against_preemption_are_named() -> None:
     """preemption.md has every label and annotation by which owners exclude a pod."""
     marks = set(re.findall(r'"([a-z.]+/[a-z-]+)"', text_of("gangsched/model/preemptible.py")))
     assert marks
-    text = text_of("docs/preemption.md")
+    text = text_of("docs/reference/preemption.md")
     assert [mark for mark in sorted(marks) if mark not in text] == []
 
 
 def test_the_example_of_a_filter_works() -> None:
     """A gang is kept to two GPU pods on a node, and takes a victim when that alone stands in its way."""
-    code = between(text_of("docs/architecture.md"), "filter example").removeprefix("```python").removesuffix("```")
+    code = (
+        between(text_of("docs/internals/architecture.md"), "filter example")
+        .removeprefix("```python")
+        .removesuffix("```")
+    )
     names: dict[str, Any] = {}
     exec(code, names)
     example = Plugin("FewGpuPods", filters=lambda _: (names["FewGpuPods"](),), foreign=True)
@@ -218,6 +237,7 @@ def test_the_example_of_a_filter_works() -> None:
     nodes = [node(f"n{i}").cpu(8).gpu(8) for i in range(2)]
     members = [pod(f"m{i}").cpu(1).gpu(1).priority(9).gang("g") for i in range(3)]
     found = plan(nodes[0], gang("g").min(3), *members)["d/g"]
+    assert isinstance(found, Unschedulable)
     assert (found.outcome, found.reasons[0].text) == (UNSCHEDULABLE, "node(s) had too many pods with GPUs")
     found = plan(*nodes, gang("g").min(3), *members)["d/g"]
     assert found.outcome == BIND
@@ -271,7 +291,24 @@ def test_files_that_pages_name_exist() -> None:
     assert sorted((page, name) for page, name in named if not any((folder / name).exists() for folder in below)) == []
 
 
+BANNED = [line for line in text_of("tests/banned_phrases.txt").splitlines() if line and not line.startswith("#")]
+TEXTS = [
+    *PAGES,
+    ROOT / "SECURITY.md",
+    *(ROOT / "gangsched" / "cli").rglob("*.py"),
+    ROOT / "gangsched/runtime/settings.py",
+]
+
+
+@pytest.mark.parametrize("phrase", BANNED)
+def test_texts_use_the_words_of_kubernetes(phrase: str) -> None:
+    """No page, setting or command has a phrase that users stumbled over."""
+    texts = {path: " ".join(path.read_text().lower().split()) for path in TEXTS if "internals" not in path.parts}
+    assert len(texts) > 30
+    assert [str(path.relative_to(ROOT)) for path, text in texts.items() if phrase in text] == []
+
+
 def test_few_questions_need_an_answer() -> None:
     """Names of files tell: a dozen rows say where to look for the rest."""
-    section = text_of("docs/architecture.md").partition("## Where to look\n")[2].partition("\n## ")[0]
+    section = text_of("docs/internals/architecture.md").partition("## Where to look\n")[2].partition("\n## ")[0]
     assert 1 <= len(rows(section)) <= 13

@@ -1,4 +1,4 @@
-"""docs/resilience.md names the tests of each promise: they exist."""
+"""docs/internals/resilience.md names the tests of each promise: they exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 def test_the_tests_that_the_table_names_exist() -> None:
     """Each is a function of the file that is named, and no line is without one."""
-    text = (TESTS.parent / "docs" / "resilience.md").read_text()
+    text = (TESTS.parent / "docs" / "internals" / "resilience.md").read_text()
     section = text.partition("## What is tested where\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
     assert rows

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gangsched.cli.what_if import State
+from gangsched.cli.words import are, counted
 from gangsched.core.decision import Decision
 from gangsched.core.events import NodeChanged, NodeGone
 from gangsched.core.filters.node import tolerates
@@ -42,7 +43,7 @@ def advice(state: State, decision: Decision) -> Iterator[str]:
         return
     usable = [node for node in chosen if not any(_refused(pod, node))]
     for text, count in Counter(text for node in chosen for text in _refused(pod, node)).items():
-        yield f"on {_count(count, 'node')} that it could use otherwise: {text}"
+        yield f"on {counted(count, 'node')} that it could use otherwise: {text}"
     if usable:
         yield from _short(state, pod, usable)
 
@@ -88,7 +89,7 @@ def _selected_nothing(pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
     missing = [
         f"{key}={value}" for key, value in pod.shape.node_selector if all(n.labels.get(key) != value for n in nodes)
     ]
-    where = f"of {_count(len(nodes), 'node')} that {'is' if len(nodes) == 1 else 'are'} large enough"
+    where = f"of {counted(len(nodes), 'node')} that {are(len(nodes))} large enough"
     if missing:
         yield f"a node with the label {' and '.join(missing)}, or another nodeSelector: none {where} has it"
     else:
@@ -128,7 +129,3 @@ def _short(state: State, pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
 
 def _asked(pod: Pod) -> str:
     return ", ".join(f"{quantity(r, n)} {r}" for r, n in pod.shape.requests) or "a place"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from gangsched.cli import errors
-from gangsched.cli.run import add_connection_arguments, announce, configure, sink_maker
-from gangsched.runtime.connecting import StartError, connect
+from gangsched.cli.inputs import add_connection_arguments, configure
+from gangsched.cli.run import announce, sink_maker
+from gangsched.runtime.connecting import connect
 from gangsched.runtime.process import Process
 
 
@@ -22,10 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     configuration = configure(args)
-    try:
-        connection = connect(configuration)
-        announce(connection, configuration, dry_run=False)
-        make_sink = sink_maker(configuration.group_status)
-        return Process(configuration, connection, decide=False, make_sink=make_sink).run()
-    except StartError as error:
-        raise errors.UsageError(str(error)) from None
+    connection = connect(configuration)
+    announce(connection, configuration, dry_run=False)
+    make_sink = sink_maker(configuration.group_status)
+    return Process(configuration, connection, decide=False, make_sink=make_sink).run()

@@ -12,8 +12,9 @@ import msgspec
 from rich.console import Console
 
 from gangsched.cli import errors
+from gangsched.cli.narration import WIDTH, Pause, Teller
 from gangsched.cli.simulation import Simulation, pods_of, simulate, summary_of
-from gangsched.cli.story import WIDTH, Pause, Teller
+from gangsched.cli.words import counted
 from gangsched.cluster.manifests import load
 from gangsched.core.options import Options
 
@@ -140,12 +141,8 @@ def in_short(simulation: Simulation) -> str:
                 f" of {gone} pods; then its {gang['bound']} members were bound together."
             )
     stayed = sum(p["phase"] == "Running" for p in pods.values())
-    parts.append(f"{_pods(summary['preempted'])} evicted, {_pods(stayed)} running at the end.")
+    parts.append(f"{counted(summary['preempted'], 'pod')} evicted, {counted(stayed, 'pod')} running at the end.")
     return " ".join(parts)
-
-
-def _pods(number: int) -> str:
-    return f"{number} pod{'' if number == 1 else 's'}"
 
 
 def make_console() -> Console:

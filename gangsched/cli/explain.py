@@ -1,17 +1,18 @@
-"""``gangsched explain``: why one gang waits, or why one pod has to leave. Reads, and changes nothing."""
+"""``gangsched explain``: why one gang waits, or why one pod is evicted. Reads, and changes nothing."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, NamedTuple
 
-from gangsched.cli import errors
-from gangsched.cli.explaining import Explanation, explain
+from gangsched.cli import errors, plan
+from gangsched.cli.answers import Contract
+from gangsched.cli.explanation import Explanation, explain
 from gangsched.cli.inputs import add_cluster_arguments, add_decision_arguments, moment_of, read_either
 from gangsched.cli.names import add_namespace_argument, name_of, named
-from gangsched.cli.plan import document, entry
+from gangsched.cli.plan_view import Plan
 from gangsched.cli.what_if import State
-from gangsched.cluster.manifests.errors import Warned
+from gangsched.model.errors import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,19 +35,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the explanation; 2 when there is nothing of that name or some input was not understood."""
-    try:
-        namespace, kind, name = _asked(args)
-        now, read = moment_of(args), read_either(args)
-        state = State(read.events, read.options, read.now if now is None else now)
-        found = explain(state, namespace or read.namespace or "default", name, kind)
-    except (ValueError, OSError) as error:
-        return errors.refuse(error, args, lambda record: document([], [], record))
-    if args.output == "json":
-        errors.print_document("json", _document(state, found, read.warnings))
-        return errors.OK
-    _print(state, found)
-    errors.warn(read.warnings)
-    return errors.OK
+    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _explained(args)) is None else errors.OK
+
+
+class Explained(NamedTuple):
+    """What is asked about, in the state that it is in."""
+
+    state: State
+    found: Explanation
+
+    def fields(self) -> dict[str, Any]:
+        """What ``plan`` says of the decisions that concern it, and the words."""
+        found = self.found
+        decisions = [(decision, self.state.milliseconds(decision)) for decision in found.decisions]
+        words = {
+            "title": found.title,
+            "state": found.word,
+            "sentence": found.sentence,
+            "sections": [{"label": section.label, "lines": list(section.lines)} for section in found.sections],
+        }
+        return {**Plan(decisions, found.drained).fields(), "explanation": words}
+
+
+def _render(explained: Explained, _: str) -> None:
+    from gangsched.cli.render_explain import render  # noqa: PLC0415 - rich takes longer to import than to explain
+
+    own = explained.found.own
+    render(explained.found, explained.state.milliseconds(own) if own is not None else 0.0)
+
+
+CONTRACT: Contract[Explained] = Contract(plan.CONTRACT.api_version, plan.CONTRACT.empty, Explained.fields, _render)
+
+
+def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
+    namespace, kind, name = _asked(args)
+    now, read = moment_of(args), read_either(args)
+    state = State(read.events, read.options, read.now if now is None else now)
+    return Explained(state, explain(state, namespace or read.namespace or "default", name, kind)), read.warnings
 
 
 def _asked(args: argparse.Namespace) -> tuple[str, str, str]:
@@ -55,17 +80,3 @@ def _asked(args: argparse.Namespace) -> tuple[str, str, str]:
     if name is None:
         raise errors.UsageError("which gang or pod? Give its name: gangsched explain NAME")
     return named(name, args.namespace)
-
-
-def _document(state: State, found: Explanation, warnings: list[Warned]) -> dict[str, Any]:
-    """What ``plan`` would print of the decisions that concern it, and the words."""
-    entries = [entry(decision, state.milliseconds(decision)) for decision in found.decisions]
-    sections = [{"label": section.label, "lines": list(section.lines)} for section in found.sections]
-    words = {"title": found.title, "state": found.word, "sentence": found.sentence, "sections": sections}
-    return {**document(entries, warnings, None, found.drained), "explanation": words}
-
-
-def _print(state: State, found: Explanation) -> None:
-    from gangsched.cli.render_explain import render  # noqa: PLC0415 - rich takes longer to import than to explain
-
-    render(found, state.milliseconds(found.own) if found.own is not None else 0.0)

@@ -7,19 +7,18 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 from gangsched.cli import errors
-from gangsched.cli.gangs import Row, rows
+from gangsched.cli.answers import Contract
+from gangsched.cli.gang_rows import Row, rows
 from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, follow_cluster, read_either
 from gangsched.cli.names import add_namespace_argument, name_of, named
 from gangsched.cli.what_if import State
-from gangsched.cluster.manifests import ErrorRecord, Warned
-from gangsched.cluster.manifests.errors import one_line
 from gangsched.core.scheduler import Scheduler
+from gangsched.model.errors import Problem, one_line
 from gangsched.model.times import render_time
 
-API_VERSION = "gangsched.dev/get/v1"
 _WATCH_SECONDS = 1.0
 _AGES = ((86400, 2, "d"), (3600, 3, "h"), (60, 3, "m"))
 
@@ -46,31 +45,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the gangs; 2 when there is none of the name or some input was not understood."""
-    try:
-        name = name_of(args)
-        if args.watch:
-            return _watch(args)
-        found, now, warnings = _read(args)
-        if name is not None and not found:
-            raise errors.UsageError(f"there is no gang {name}")
-    except (ValueError, OSError) as error:
-        return errors.refuse(error, args, lambda record: document([], 0.0, [], record))
-    if args.output in ("json", "yaml"):
-        errors.print_document(args.output, document(found, now, warnings, None))
-        return errors.OK
-    _print_lines(_lines(args, found, now))
-    if not found:
+    args.name = name_of(args)
+    if args.watch:
+        return _watch(args)
+    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _read(args)) is None else errors.OK
+
+
+class Gangs(NamedTuple):
+    """The gangs that are asked for, at a moment in seconds since the epoch."""
+
+    rows: Sequence[Row]
+    now: float = 0.0
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the contract."""
+        return {"gangs": [_entry(row, self.now) for row in self.rows]}
+
+
+def _render(gangs: Gangs, form: str) -> None:
+    _print_lines(_lines(form, gangs.rows, gangs.now))
+    if not gangs.rows:
         print("gangsched: there are no gangs here", file=sys.stderr)
-    errors.warn(warnings)
-    return errors.OK
 
 
-def _read(args: argparse.Namespace) -> tuple[list[Row], float, list[Warned]]:
+CONTRACT: Contract[Gangs] = Contract("gangsched.dev/get/v1", {"gangs": []}, Gangs.fields, _render)
+
+
+def _read(args: argparse.Namespace) -> tuple[Gangs, list[Problem]]:
     read = read_either(args)
     state = State(read.events, read.options, read.now)
     space = "" if args.sources else read.namespace or "default"
     decisions = {decision.gang: decision for decision, _ in state.decisions}
-    return list(_chosen(args, rows(state.world, decisions), space)), state.now, read.warnings
+    found = list(_chosen(args, rows(state.world, decisions), space))
+    if args.name is not None and not found:
+        raise errors.UsageError(f"there is no gang {args.name}")
+    return Gangs(found, state.now), read.warnings
 
 
 def _watch(args: argparse.Namespace) -> int:
@@ -88,7 +97,7 @@ def _watch(args: argparse.Namespace) -> int:
                 for row in _chosen(args, rows(scheduler.world, {}), space or "default")
             }
             changed = [row for key, row in found.items() if shown.get(key) != row]
-            _print_lines(_lines(args, changed, now)[1 if shown and args.output != "name" else 0 :])
+            _print_lines(_lines(args.output, changed, now)[1 if shown and args.output != "name" else 0 :])
             shown = found
             sys.stdout.flush()
             time.sleep(_WATCH_SECONDS)
@@ -104,12 +113,12 @@ def _chosen(args: argparse.Namespace, found: Iterable[Row], space: str) -> Itera
             yield row
 
 
-def _lines(args: argparse.Namespace, found: Sequence[Row], now: float) -> list[tuple[str, ...]]:
+def _lines(form: str, found: Sequence[Row], now: float) -> list[tuple[str, ...]]:
     """The table, its header first; for names only them."""
-    if args.output == "name":
+    if form == "name":
         return [(f"{row.kind.lower()}/{row.name}",) for row in found]
     head = ("NAMESPACE", "NAME", "KIND", "STATE", "READY", "PRIORITY", "AGE")
-    wide = ("PENDING", "SCHEDULER", "NODES") if args.output == "wide" else ()
+    wide = ("PENDING", "SCHEDULER", "NODES") if form == "wide" else ()
     lines: list[tuple[str, ...]] = [(*head, *wide, "REASON")]
     for row in found:
         age = _age(now - row.created) if row.created else "<unknown>"
@@ -133,16 +142,6 @@ def _age(seconds: float) -> str:
         if seconds >= unit * least:
             return f"{int(seconds // unit)}{letter}"
     return f"{max(0, int(seconds))}s"
-
-
-def document(found: Sequence[Row], now: float, warnings: list[Warned], error: ErrorRecord | None) -> dict[str, Any]:
-    """The whole answer of the contract."""
-    return {
-        "apiVersion": API_VERSION,
-        "gangs": [_entry(row, now) for row in found],
-        "warnings": warnings,
-        "error": error,
-    }
 
 
 def _entry(row: Row, now: float) -> dict[str, Any]:

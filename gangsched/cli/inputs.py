@@ -11,11 +11,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from gangsched.cli import errors
-from gangsched.cluster.manifests import Warned, load
+from gangsched.cluster.manifests import load
 from gangsched.core.events import Event
 from gangsched.core.options import Options
-from gangsched.model.errors import FieldError
+from gangsched.model.errors import FieldError, Problem
 from gangsched.model.times import parse_time
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Input(NamedTuple):
     options: Options
     now: float
     namespace: str
-    warnings: list[Warned]
+    warnings: list[Problem]
 
 
 def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,28 +61,50 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
         required=required,
         help="YAML or JSON manifests: files, folders (with sub-folders), or - for stdin; can be repeated",
     )
-    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
-    parser.add_argument(
-        "--scheduler-name",
-        metavar="NAME",
-        action="append",
-        help="decide the pods with this spec.schedulerName; can be repeated (default: as configured, else"
+    _add_configuration_arguments(
+        parser,
+        "decide the pods with this spec.schedulerName; can be repeated (default: as configured, else"
         f" {', '.join(Options().scheduler_names)})",
     )
 
 
-def add_cluster_arguments(parser: argparse.ArgumentParser, when: str = "without -f") -> None:
+def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of commands that go on working in a cluster."""
+    add_cluster_arguments(parser, "")
+    _add_configuration_arguments(
+        parser, "serve pods of this spec.schedulerName, instead of the profiles of the configuration; can be repeated"
+    )
+    parser.add_argument(
+        "--port", metavar="N", type=_port, help="port of /healthz and /metrics, instead of http.port; 0 for none"
+    )
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), help="instead of logging.level (default: info)"
+    )
+
+
+def _add_configuration_arguments(parser: argparse.ArgumentParser, scheduler_name: str) -> None:
+    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
+    parser.add_argument("--scheduler-name", metavar="NAME", action="append", help=scheduler_name)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 65535")
+    return int(text)
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser, when: str = "without -f: ") -> None:
     """Which cluster is read, ``when`` one is."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help=f"{when}: a kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account inside a cluster)",
+        help=f"{when}a kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account inside a cluster)",
     )
-    parser.add_argument("--context", metavar="NAME", help=f"{when}: a context of it (default: its current one)")
+    parser.add_argument("--context", metavar="NAME", help=f"{when}a context of it (default: its current one)")
 
 
 def read_options(args: argparse.Namespace) -> Options:
-    """The core's options from ``--config`` and ``--scheduler-name``. Raises what :mod:`errors` knows."""
+    """The options of the core that are asked for. Raises :class:`~gangsched.model.errors.UserError`."""
     if args.config is not None:
         from gangsched.runtime import config  # noqa: PLC0415 - not needed by most plans
 
@@ -110,7 +134,7 @@ def _moment(raw: str) -> float:
 
 
 def read_either(args: argparse.Namespace) -> Input:
-    """Manifests, if there are any, else the cluster. Raises what :mod:`errors` knows."""
+    """Manifests, if there are any, else the cluster. Raises :class:`~gangsched.model.errors.UserError`."""
     if not args.sources:
         return read_cluster(args)
     if args.kubeconfig or args.context:
@@ -134,36 +158,46 @@ def follow_cluster(args: argparse.Namespace) -> tuple[Options, str, Generator[tu
     """``(options, namespace of the context, batches)``: of the cluster that arguments and configuration name, and
     batches as :func:`gangsched.runtime.reading.follow` has them, to be closed.
 
-    Raises :class:`~gangsched.cli.errors.UsageError`, and so do the batches, with what cannot be read.
+    Raises :class:`~gangsched.model.errors.UserError`, and so do the batches, with what cannot be read.
     """
-    from gangsched.runtime.connecting import StartError  # noqa: PLC0415 - as in connect
-    from gangsched.runtime.reading import follow  # noqa: PLC0415
+    from gangsched.runtime.reading import follow  # noqa: PLC0415 - as in connect
 
     configuration, connection = connect(args)
-
-    def batches() -> Generator[tuple[list[Event], float]]:
-        try:
-            yield from follow(configuration, connection)
-        except StartError as error:
-            raise errors.UsageError(str(error)) from None
-
-    return configuration.core_options(), connection.namespace, batches()
+    return configuration.core_options(), connection.namespace, follow(configuration, connection)
 
 
 def connect(args: argparse.Namespace) -> tuple[Configuration, Connection]:
     """The configuration, and the connection to the cluster that it and the arguments name.
 
-    Raises :class:`~gangsched.cli.errors.UsageError`.
+    Raises :class:`~gangsched.model.errors.UserError`.
     """
     # What talks to a cluster takes long to import; manifests do without.
-    from gangsched.cli.run import configure  # noqa: PLC0415
-    from gangsched.runtime.connecting import StartError  # noqa: PLC0415
     from gangsched.runtime.connecting import connect as connected  # noqa: PLC0415
 
     configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
-    try:
-        connection = connected(configuration)
-    except StartError as error:
-        raise errors.UsageError(str(error)) from None
+    connection = connected(configuration)
     print(f"gangsched: reading {connection}", file=sys.stderr)
     return configuration, connection
+
+
+def configure(args: argparse.Namespace) -> Configuration:
+    """The configuration file with the options over it; sets up logging.
+
+    Raises :class:`~gangsched.model.errors.UserError`.
+    """
+    from gangsched import logs  # noqa: PLC0415 - as in connect
+    from gangsched.runtime import config  # noqa: PLC0415 - as in connect
+
+    read = config.load(Path(args.config)) if args.config else config.Configuration()
+    for section, changes in (
+        ("client_connection", {"kubeconfig": args.kubeconfig, "context": args.context}),
+        ("http", {"port": args.port}),
+        ("logging", {"level": args.log_level}),
+    ):
+        given = {name: value for name, value in changes.items() if value is not None}
+        changed = msgspec.structs.replace(getattr(read, section), **given)
+        read = msgspec.structs.replace(read, **{section: changed})
+    if args.scheduler_name:
+        read = read.serving(args.scheduler_name)
+    logs.configure(read.logging.format, read.logging.level)
+    return read

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import errno
 import gc
-import importlib.util
+import importlib
 import io
 import os
 import sys
@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn, Protocol, cast
 
 from gangsched import __version__
 from gangsched.cli import errors
+from gangsched.model.errors import UserError
 
 _VERSION = ("version", "--version", "-V")
 _HELP = ("help", "--help", "-h")
@@ -37,9 +38,15 @@ class Command(NamedTuple):
 COMMANDS = (
     Command(
         "plan",
-        "say what would be done for the pending gangs of some manifests",
-        "Read nodes, pods, groups and priority classes from manifests and print, for every pending gang, where its"
-        " members would go and who would have to leave. Nothing is changed anywhere.",
+        "show where pending gangs would run and which pods they would evict",
+        "Show for every pending gang of manifests, of a cluster, or of both, on which nodes its members would run and"
+        " which pods would be evicted. Nothing is changed anywhere.",
+    ),
+    Command(
+        "init",
+        "print what makes a manifest of a job a gang",
+        "Print manifests with a PodGroup for each workload, and with its label and the scheduler's name in all"
+        " templates of pods. No file and no cluster is changed.",
     ),
     Command(
         "simulate",
@@ -60,7 +67,7 @@ COMMANDS = (
     Command("demo", "watch gangs preempt, without a cluster", "Play one of the built-in stories in the terminal."),
     Command(
         "explain",
-        "say why a gang waits, or why a pod has to leave",
+        "explain why a gang waits, or why a pod is evicted",
         "Explain in words what is decided about one gang or pod, why, and what would change it: for manifests, or for"
         " a cluster that is read once. Nothing is changed anywhere.",
     ),
@@ -73,7 +80,7 @@ COMMANDS = (
     Command(
         "run",
         "schedule the pods of a cluster",
-        "Schedule pods whose schedulerName is one of ours, until told to stop.",
+        "Run the scheduler until it is stopped (SIGTERM or Ctrl-C).",
     ),
     Command(
         "controllers",
@@ -122,11 +129,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         errors.complain([f"the output cannot be written: {error.strerror}"])
         _forget_output()
         return errors.FAILED
-    except Exception as error:
-        lines = errors.problems(error)
-        if lines is None:
-            raise
-        errors.complain(lines)
+    except UserError as error:
+        errors.complain(error.lines)
         return errors.BAD_INPUT
     return code
 
@@ -149,7 +153,7 @@ def _dispatch(arguments: list[str]) -> int:
     if not name or name in _HELP:
         print(_overview())
         return errors.OK
-    command = next((c for c in _available() if c.name == name), None)
+    command = next((c for c in COMMANDS if c.name == name), None)
     if command is None:
         raise errors.UsageError(_unknown(name))
     module = _imported(command)
@@ -178,20 +182,16 @@ def _program() -> str:
     return "kubectl gangsched" if Path(sys.argv[0]).name.startswith("kubectl-") else "gangsched"
 
 
-def _available() -> list[Command]:
-    return [c for c in COMMANDS if importlib.util.find_spec(c.module) is not None]
-
-
 def _unknown(name: str) -> str:
     what = "option" if name.startswith("-") else "command"
-    names = [c.name for c in _available()] + ["version", "help"]
+    names = [c.name for c in COMMANDS] + ["version", "help"]
     near = difflib.get_close_matches(name.lstrip("-"), names, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else f"commands are {', '.join(names)}"
     return f"there is no {what} {name!r}; {hint}"
 
 
 def _overview() -> str:
-    rows = [(c.name, c.summary) for c in _available()] + [("version", "print the version")]
+    rows = [(c.name, c.summary) for c in COMMANDS] + [("version", "print the version")]
     program = _program()
     lines = [
         f"usage: {program} <command> [options]",

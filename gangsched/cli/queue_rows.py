@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gangsched.core.quota.counters import Tally
 from gangsched.core.quota.quota import Quota
+from gangsched.core.quota.status import Tally
 from gangsched.core.quota.tree import Node
 
 

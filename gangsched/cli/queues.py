@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from gangsched.cli import errors
+from gangsched.cli.answers import Contract
 from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, read_either
 from gangsched.cli.queue_rows import Row, rows
-from gangsched.cluster.manifests import ErrorRecord, Warned
-from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.workloads import quantity
 from gangsched.core.scheduler import Scheduler
-
-API_VERSION = "gangsched.dev/queues/v1"
+from gangsched.model.errors import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,19 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the queues; 2 when some input was not understood."""
-    try:
-        managed, warnings = _managed(args)
-    except (ValueError, OSError) as error:
-        return errors.refuse(error, args, lambda record: document([], [], record))
-    found = list(rows(managed.quota, managed.tally))
-    if args.output == "json":
-        errors.print_document("json", document(found, warnings, None))
-        return errors.OK
-    from gangsched.cli.render_queues import render  # noqa: PLC0415 - rich takes longer to import than queues to count
-
-    render(found)
-    errors.warn(warnings)
-    return errors.OK
+    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _read(args)) is None else errors.OK
 
 
 def entry(row: Row) -> dict[str, Any]:
@@ -62,16 +49,24 @@ def entry(row: Row) -> dict[str, Any]:
     }
 
 
-def document(found: list[Row], warnings: list[Warned], error: ErrorRecord | None) -> dict[str, Any]:
-    """The whole answer of the contract."""
-    return {"apiVersion": API_VERSION, "queues": [entry(row) for row in found], "warnings": warnings, "error": error}
+def _fields(found: Sequence[Row]) -> dict[str, Any]:
+    return {"queues": [entry(row) for row in found]}
 
 
-def _managed(args: argparse.Namespace) -> tuple[Managed, list[Warned]]:
+def _render(found: Sequence[Row], _: str) -> None:
+    from gangsched.cli.render_queues import render  # noqa: PLC0415 - rich takes longer to import than queues to count
+
+    render(found)
+
+
+CONTRACT: Contract[Sequence[Row]] = Contract("gangsched.dev/queues/v1", {"queues": []}, _fields, _render)
+
+
+def _read(args: argparse.Namespace) -> tuple[Sequence[Row], list[Problem]]:
     """What is known of quota once all objects have been seen, and what was not understood; nothing is decided."""
     read = read_either(args)
     scheduler = Scheduler(read.options)
     scheduler.handle(read.events, read.now)
     managed = scheduler.world.managed
     managed.settle()
-    return managed, read.warnings
+    return list(rows(managed.quota, managed.tally)), read.warnings

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
-from gangsched.cli.explaining import Explanation
-from gangsched.cli.render_plan import clean, gang_panel, headline, make_console, most_rows, printed
+from gangsched.cli.explanation import Explanation
+from gangsched.cli.render_plan import gang_panel
+from gangsched.cli.screen import block, headline, labelled, make_console, most_rows, printed, sections
+from gangsched.cli.words import clean
 
 _STYLES = {
     "victim": "bold red",
@@ -23,20 +23,11 @@ _STYLES = {
 def render(found: Explanation, milliseconds: float = 0.0, console: Console | None = None) -> None:
     """Print it. ``milliseconds`` is what its own decision took."""
     out = console or make_console()
-    parts: list[RenderableType] = []
-    grid = Table.grid(padding=(0, 2), expand=False)
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for section in found.sections:
-        for i, line in enumerate(section.lines):
-            grid.add_row(section.label if i == 0 else "", Text(clean(line)))
+    most = most_rows(out)
+    explained = [(section.label, [Text(clean(line)) for line in section.lines]) for section in found.sections]
     if found.own is not None:
-        parts.append(gang_panel(found.own, milliseconds, most_rows(out), [grid] if grid.row_count else []))
+        panel = gang_panel(found.own, milliseconds, most, explained)
     else:
-        head = Text(found.word.upper(), style=_STYLES.get(found.word, "bold"))
-        head.append(f"  {clean(found.sentence)}", style="default")
-        parts.append(headline(Text(clean(found.title), style="bold")))
-        parts.append(Padding(head, (0, 0, 0, 2), expand=False))
-        if grid.row_count:
-            parts.append(Padding(grid, (0, 0, 0, 2), expand=False))
-    printed(out, lambda console: console.print(Group(*parts)))
+        head = labelled(found.word, _STYLES.get(found.word, "bold"), found.sentence)
+        panel = block(headline(found.title), head, *sections(explained, most))
+    printed(out, lambda console: console.print(panel))

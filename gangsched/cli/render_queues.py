@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gangsched.cli.queue_rows import Row, Usage
-from gangsched.cli.render_plan import clean, make_console, printed
+from gangsched.cli.screen import make_console, printed
+from gangsched.cli.words import clean
 from gangsched.core.quota.workloads import quantity
 
 #: Width of a bar in characters.

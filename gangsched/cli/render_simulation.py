@@ -10,14 +10,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gangsched.cli.picture import MAX_NODES, Glyphs, Painter
-from gangsched.cli.render_plan import headline, make_console, most_rows, printed
-from gangsched.cli.simulation import Simulation, clock, pods_of, summary_of
-from gangsched.cluster.manifests.errors import one_line
+from gangsched.cli.node_bars import MAX_NODES, Glyphs, Painter
+from gangsched.cli.screen import headline, make_console, most_rows, printed
+from gangsched.cli.simulation import Simulation, pods_of, summary_of, timeline
+from gangsched.cli.words import clock
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.drained import drained_queue
-from gangsched.cluster.sim.history import Entry
 from gangsched.cluster.sim.replay import moment
+from gangsched.model.errors import one_line
 
 #: On a terminal longer tables end in a line that says so; ``-o json`` has everything.
 MAX_ROWS = 400
@@ -27,7 +26,6 @@ _TIMELINE_WITHOUT_NAMES, _PODS_WITHOUT_NAMES = 40, 68
 #: Names never get fewer characters than this.
 _NARROWEST = 16
 
-_HIDDEN = (log.EXISTS, log.CONDITION, log.EVENT, log.STATUS, log.ADMIT)
 _STYLES = {
     log.DECIDE: "bold",
     log.NOMINATE: "cyan",
@@ -55,12 +53,12 @@ def _print(out: Console, simulation: Simulation) -> None:
     most = most_rows(out, MAX_ROWS)
     out.print(_timeline(simulation, out.width, most))
     out.print()
-    out.print(headline(Text("nodes at the end", style="bold")))
+    out.print(headline("nodes at the end"))
     painter = Painter(simulation.history, Glyphs(out.encoding), most_nodes=most_rows(out, MAX_NODES))
     nodes = painter.nodes(moment(simulation.history, len(simulation.history)), out.width // 4)
     out.print(Padding(nodes, (0, 0, 0, 2), expand=False))
     out.print()
-    out.print(headline(Text("pods", style="bold")))
+    out.print(headline("pods"))
     out.print(_pods(pods_of(simulation), out.width, most))
     out.print()
     for line in _summary(summary_of(simulation)):
@@ -74,45 +72,19 @@ def _timeline(simulation: Simulation, width: int, most: int) -> Table:
     table.add_column("WHAT", no_wrap=True)
     table.add_column("OBJECT", overflow="fold")
     table.add_column("DETAIL", overflow="fold")
-    told = [
-        e
-        for e in simulation.history
-        if (e.verb not in _HIDDEN and (e.changed or e.verb == log.DECIDE)) or e.outcome != log.OK
-    ]
+    told = timeline(simulation)
     half = max(_NARROWEST, (width - _TIMELINE_WITHOUT_NAMES) // 2)
-    for entry in told[:most]:
-        verb = entry.verb if entry.outcome == log.OK else f"{entry.verb} ({entry.outcome})"
+    for each in told[:most]:
         table.add_row(
-            clock(entry.at_seconds),
-            entry.actor,
-            Text(verb, style=_STYLES.get(entry.verb, "") if entry.outcome == log.OK else "bold red"),
-            Text(_broken(one_line(entry.object), half)),
-            Text(_broken(one_line(_detail(entry)), half)),
+            clock(each.at_seconds),
+            each.actor,
+            Text(each.what, style=_STYLES.get(each.verb, "") if each.verb == each.what else "bold red"),
+            Text(_broken(each.object, half)),
+            Text(_broken(each.detail, half)),
         )
     if len(told) > most:
         table.add_row("…", "", "", f"{len(told) - most} more (-o json has all)", "")
     return table
-
-
-def _detail(entry: Entry) -> str:
-    detail = entry.detail
-    match entry.verb:
-        case log.DECIDE:
-            return f"{detail['outcome']}: {detail['message']}" if detail.get("message") else str(detail["outcome"])
-        case log.BIND | log.NOMINATE:
-            text = f"→ {detail['node']}"
-        case log.BUDGET:
-            text = f"disruptionsAllowed {detail['disruptionsAllowed']}"
-        case log.REJECT:
-            text = f"{detail['node']}: {detail['reason']}"
-        case log.MARK:
-            said = str(detail["message"])
-            text = said.partition(": " if drained_queue(said) else ", ")[2] or said
-        case _:
-            text = str(detail.get("reason") or detail.get("node") or "")
-    if entry.outcome != log.OK and detail.get("message"):
-        text += f" ({detail['message']})"
-    return text.strip()
 
 
 def _broken(text: str, width: int) -> str:

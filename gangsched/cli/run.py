@@ -6,16 +6,12 @@ import argparse
 import sys
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from gangsched.cli import errors
+from gangsched.cli.inputs import add_connection_arguments, configure
 from gangsched.controllers.operator import GroupControllers
 from gangsched.http.connection import Connection
-from gangsched.runtime import config, logs
-from gangsched.runtime.connecting import StartError, connect
+from gangsched.runtime.connecting import connect
 from gangsched.runtime.process import Process
 from gangsched.runtime.settings import Configuration, GroupStatus
 from gangsched.runtime.status import MakeSink
@@ -34,35 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that ``run`` shares with ``controllers``."""
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="a kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account inside a cluster)",
-    )
-    parser.add_argument("--context", metavar="NAME", help="a context of the kubeconfig (default: its current one)")
-    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
-    parser.add_argument(
-        "--scheduler-name",
-        metavar="NAME",
-        action="append",
-        help="serve pods of this spec.schedulerName, instead of the profiles of the configuration; can be repeated",
-    )
-    parser.add_argument(
-        "--port", metavar="N", type=_port, help="port of /healthz and /metrics, instead of http.port; 0 for none"
-    )
-    parser.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), help="instead of logging.level (default: info)"
-    )
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 65535")
-    return int(text)
-
-
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     configuration = configure(args)
@@ -70,12 +37,9 @@ def run(args: argparse.Namespace) -> int:
     if configuration.group_status.enabled and not args.dry_run and not args.once:
         make_sink = sink_maker(configuration.group_status)
     told = partial(announce, configuration=configuration, dry_run=args.dry_run)
-    try:
-        connection = connect(configuration, elects=not args.dry_run, announce=told)
-        running = Process(configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink)
-        code = running.run()
-    except StartError as error:
-        raise errors.UsageError(str(error)) from None
+    connection = connect(configuration, elects=not args.dry_run, announce=told)
+    running = Process(configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink)
+    code = running.run()
     if args.once:
         _print_decisions(running.last_decisions.by_gang.values(), configuration)
     return code
@@ -87,9 +51,11 @@ def sink_maker(wanted: GroupStatus) -> MakeSink:
 
 
 def _print_decisions(decisions: Iterable[Any], configuration: Configuration) -> None:
-    from gangsched.cli.render_plan import render  # noqa: PLC0415 - only here is anything drawn
+    from gangsched.cli.plan_view import Plan  # noqa: PLC0415 - only here is anything drawn
+    from gangsched.cli.render_plan import render  # noqa: PLC0415
 
-    render(list(decisions), [profile.scheduler_name for profile in configuration.profiles])
+    names = [profile.scheduler_name for profile in configuration.profiles]
+    render(Plan(list(decisions), scheduler_names=names))
 
 
 def announce(connection: Connection, configuration: Configuration, *, dry_run: bool) -> None:
@@ -99,23 +65,3 @@ def announce(connection: Connection, configuration: Configuration, *, dry_run: b
     print(
         f"gangsched: scheduling pods of {names}{' (dry run: nothing is written)' if dry_run else ''}", file=sys.stderr
     )
-
-
-def configure(args: argparse.Namespace) -> Configuration:
-    """The configuration file with the options over it; sets up logging. Raises what :mod:`errors` knows."""
-    configuration = config.load(Path(args.config)) if args.config else Configuration()
-    connection = configuration.client_connection
-    if args.kubeconfig:
-        connection = msgspec.structs.replace(connection, kubeconfig=args.kubeconfig)
-    if args.context:
-        connection = msgspec.structs.replace(connection, context=args.context)
-    http, logging = configuration.http, configuration.logging
-    if args.port is not None:
-        http = msgspec.structs.replace(http, port=args.port)
-    if args.log_level is not None:
-        logging = msgspec.structs.replace(logging, level=args.log_level)
-    configuration = msgspec.structs.replace(configuration, client_connection=connection, http=http, logging=logging)
-    if args.scheduler_name:
-        configuration = configuration.serving(args.scheduler_name)
-    logs.configure(configuration.logging.format, configuration.logging.level)
-    return configuration

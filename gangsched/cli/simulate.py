@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from gangsched.cli import errors, timeline_page
+from gangsched.cli import errors, render_html
+from gangsched.cli.answers import Contract
 from gangsched.cli.inputs import add_input_arguments, read_options
-from gangsched.cli.simulation import Simulation, document, simulate
-from gangsched.cluster.manifests import InputError, Loaded, load
-from gangsched.cluster.sim.arrival import InvalidHintError, duration_seconds
+from gangsched.cli.simulation import Simulation, fields_of, simulate
+from gangsched.cluster.manifests import load
+from gangsched.cluster.sim.arrival import InvalidHintError
 from gangsched.cluster.sim.faults import SeededFaults
-from gangsched.core.options import Options
+from gangsched.model.errors import InputError, Problem
+from gangsched.model.times import duration_seconds
 
 DEFAULT_UNTIL = "10m"
 FILE_ORDER = "file-order"
@@ -47,42 +49,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play and print; 2 when some input was not understood."""
-    try:
-        options = read_options(args)
-        until_seconds = _until(args.until)
-        loaded = load(args.sources)
-        simulation = _simulate_input(loaded, options, until_seconds, args)
-    except (ValueError, OSError) as error:
-        return errors.refuse(error, args, lambda record: document(None, [], record))
-    match args.output:
-        case "json":
-            errors.print_document("json", document(simulation, loaded.warnings, None))
-        case "html":
-            sys.stdout.write(timeline_page.page(simulation, loaded.warnings))
-        case _:
-            from gangsched.cli.render_simulation import render  # noqa: PLC0415 - rich takes longer than the run
-
-            render(simulation)
-            errors.warn(loaded.warnings)
-    return errors.OK
+    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _played(args)) is None else errors.OK
 
 
-def _simulate_input(loaded: Loaded, options: Options, until_seconds: float, args: argparse.Namespace) -> Simulation:
+def _render(simulation: Simulation, form: str) -> None:
+    if form == "html":
+        sys.stdout.write(render_html.page(simulation))
+        return
+    from gangsched.cli.render_simulation import render  # noqa: PLC0415 - rich takes longer than the run
+
+    render(simulation)
+
+
+CONTRACT: Contract[Simulation] = Contract(
+    "gangsched.dev/simulate/v1", {"events": [], "pods": {}, "summary": {}}, fields_of, _render
+)
+
+
+def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
+    options = read_options(args)
+    until_seconds = _until(args.until)
+    loaded = load(args.sources)
     faults = None
     if args.seed is not None:
         faults = SeededFaults(args.seed, write_delay_seconds=_JITTER_SECONDS, watch_delay_seconds=_JITTER_SECONDS)
     try:
-        return simulate(
+        simulation = simulate(
             loaded.events,
             options,
             until_seconds=until_seconds,
             start=loaded.now,
             file_order=args.arrival == FILE_ORDER,
-            group_hints=getattr(loaded, "group_hints", None),
+            group_hints=loaded.group_hints,
             faults=faults,
         )
     except InvalidHintError as error:
-        raise InputError.at(loaded.places[error.position], error.field, error.message) from None
+        raise InputError(loaded.places[error.position], error.field, error.message) from None
+    return simulation, loaded.warnings
 
 
 def _until(raw: str) -> float:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.cluster.manifests import ErrorRecord, Warned
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import GroupKey, arrivals
 from gangsched.cluster.sim.drained import drained_by, drained_queue
 from gangsched.cluster.sim.faults import Faults
-from gangsched.cluster.sim.history import DECIDE, SCHEDULER, Cause, History
+from gangsched.cluster.sim.history import DECIDE, SCHEDULER, Cause, Entry, History
 from gangsched.cluster.sim.invariants import preemptor_of, violations
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision, Preempt
@@ -22,10 +21,12 @@ from gangsched.core.events import Event, PodChanged
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import dialects
+from gangsched.model.errors import one_line
 from gangsched.model.records import SINGLE, Gang, GangId, Labels, Node, Pod
 from gangsched.runtime.loop import Core, Observer, run_loop
 
-API_VERSION = "gangsched.dev/simulate/v1"
+#: What the timeline leaves out.
+_HIDDEN = (log.EXISTS, log.CONDITION, log.EVENT, log.STATUS, log.ADMIT)
 
 
 class Simulation(msgspec.Struct, frozen=True):
@@ -71,6 +72,8 @@ def decision_detail(decision: Decision) -> dict[str, Any]:
         detail["placements"] = {p.key: p.node for p in decision.placements}
     if decision.victims:
         detail["victims"] = [v.key for v in decision.victims]
+    if any(v.over_budget for v in decision.victims):
+        detail["overBudget"] = [v.key for v in decision.victims if v.over_budget]
     if decision.message:
         detail["message"] = decision.message
     return detail
@@ -109,22 +112,63 @@ def _deletion_asked(pod: Pod) -> float:
 # ---------------------------------------------------------------------------------------------------------- the answer
 
 
-def document(simulation: Simulation | None, warnings: list[Warned], error: ErrorRecord | None = None) -> dict[str, Any]:
-    """The whole answer of the contract."""
-    return {
-        "apiVersion": API_VERSION,
-        "events": [] if simulation is None else events_of(simulation),
-        "pods": {} if simulation is None else pods_of(simulation),
-        "summary": {} if simulation is None else summary_of(simulation),
-        "warnings": warnings,
-        "error": error,
-    }
+def fields_of(simulation: Simulation) -> dict[str, Any]:
+    """The fields of the contract."""
+    return {"events": events_of(simulation), "pods": pods_of(simulation), "summary": summary_of(simulation)}
 
 
 def events_of(simulation: Simulation) -> list[dict[str, Any]]:
     """The history without what was there from the start, and without writes that found all as it should be."""
     told = (e for e in simulation.history if e.verb != log.EXISTS)
     return [e.as_json() for e in told if e.changed or e.outcome != log.OK or e.verb == DECIDE]
+
+
+class Happened(NamedTuple):
+    """A line of the timeline: ``what`` is the verb, with the outcome of a write that failed."""
+
+    at_seconds: float
+    actor: str
+    verb: str
+    what: str
+    object: str
+    detail: str
+
+
+def timeline(simulation: Simulation) -> list[Happened]:
+    """What people are told of the run: changes, decisions, and writes that failed."""
+    return [
+        Happened(
+            entry.at_seconds,
+            entry.actor,
+            entry.verb,
+            entry.verb if entry.outcome == log.OK else f"{entry.verb} ({entry.outcome})",
+            one_line(entry.object),
+            one_line(_detail(entry)),
+        )
+        for entry in simulation.history
+        if (entry.verb not in _HIDDEN and (entry.changed or entry.verb == log.DECIDE)) or entry.outcome != log.OK
+    ]
+
+
+def _detail(entry: Entry) -> str:
+    detail = entry.detail
+    match entry.verb:
+        case log.DECIDE:
+            return f"{detail['outcome']}: {detail['message']}" if detail.get("message") else str(detail["outcome"])
+        case log.BIND | log.NOMINATE:
+            text = f"→ {detail['node']}"
+        case log.BUDGET:
+            text = f"disruptionsAllowed {detail['disruptionsAllowed']}"
+        case log.REJECT:
+            text = f"{detail['node']}: {detail['reason']}"
+        case log.MARK:
+            said = str(detail["message"])
+            text = said.partition(": " if drained_queue(said) else ", ")[2] or said
+        case _:
+            text = str(detail.get("reason") or detail.get("node") or "")
+    if entry.outcome != log.OK and detail.get("message"):
+        text += f" ({detail['message']})"
+    return text.strip()
 
 
 def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:  # noqa: C901
@@ -206,7 +250,7 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
         "binds": sum(e.changed for e in history.of(log.BIND, actor=SCHEDULER)),
         "preempted": len({e.uid for e in removed}),
         **({"drained": drained} if drained else {}),
-        "violations": violations(history),
+        "violations": violations(history, simulation.options),
     }
 
 
@@ -252,13 +296,7 @@ def _gangs(simulation: Simulation) -> dict[str, dict[str, Any]]:
     return out
 
 
-# ---------------------------------------------------------------------------------------------------- times and amounts
-
-
-def clock(seconds: float) -> str:
-    """``0:05.010``: minutes, seconds and milliseconds of virtual time."""
-    minutes, rest = divmod(round(seconds * 1000), 60_000)
-    return f"{minutes}:{rest // 1000:02d}.{rest % 1000:03d}"
+# ---------------------------------------------------------------------------------------------------- resources
 
 
 def scarcest(history: History) -> str:
@@ -285,21 +323,6 @@ def scarcest(history: History) -> str:
 def amount(pod: Pod, resource: str) -> int:
     """What the pod takes of a resource, in base units."""
     return dict(pod.shape.requests).get(resource, 0)
-
-
-def quantity(resource: str, units: int) -> str:
-    """``3 CPU``, ``16 Gi memory``, ``2 nvidia.com/gpu``."""
-    name = {"cpu": "CPU"}.get(resource, resource)
-    return f"{number(resource, units)} {name}"
-
-
-def number(resource: str, units: int) -> str:
-    """The amount without the name of its resource."""
-    if resource == "cpu":
-        return f"{units / 1000:g}"
-    if resource == "memory" or resource.startswith(("hugepages-", "ephemeral-storage")):
-        return f"{units / 2**30:.3g} Gi"
-    return str(units)
 
 
 def group_name(pod: Pod) -> str:

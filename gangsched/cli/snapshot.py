@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", metavar="NS", help="only this namespace, and what is in none")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
     parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
-    add_cluster_arguments(parser, "of the cluster")
+    add_cluster_arguments(parser, "")
     parser.epilog = (
         "Of each object only what the scheduler reads is written: no environment, arguments, Secrets, ConfigMaps or"
         " other annotations. Names and labels stay: look at them before you send the file to anyone."

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
-from gangsched.cli.plan import decide
+from gangsched.cli.plan_view import decide
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, GangChanged, PodChanged, PriorityClassChanged
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
 from gangsched.core.preemption.drained import Leaving
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.world import World
-from gangsched.model.records import PREEMPT_LOWER, Gang, GangId, Pod
+from gangsched.core.world.world import World
+from gangsched.model.dialects import kai
+from gangsched.model.records import PREEMPT_LOWER, Gang, GangId, Pod, PriorityClass, Record
 
 #: A mark that makes a pod no victim, whatever its priority.
 _STAYS = {"scheduling.koordinator.sh/disable-preemptible": "true"}
@@ -45,63 +46,56 @@ class State:
 
     def if_it_stayed(self, pod: Pod, gang: GangId) -> Decision | None:
         """The decision about ``gang`` if this pod could not be evicted."""
-        return self._again(gang, pods=lambda p: _marked(p) if p.uid == pod.uid else p)
+
+        def stays(record: Record) -> Record:
+            if not isinstance(record, Pod) or record.uid != pod.uid:
+                return record
+            return replace(record, labels={**record.labels, **_STAYS})
+
+        return self._again(gang, stays, self.options)
 
     def with_priority(self, gangs: Sequence[GangId], gang: GangId, priority: int) -> Decision | None:
         """The decision about ``gang`` if these gangs had this priority and were allowed to preempt."""
 
-        def raise_pod(pod: Pod) -> Pod:
-            if pod.gang not in gangs:
-                return pod
-            return msgspec.structs.replace(pod, priority=priority, preemption_policy=PREEMPT_LOWER)
+        def raised(record: Record) -> Record:
+            if isinstance(record, Pod) and record.gang in gangs:
+                return replace(record, priority=priority, preemption_policy=PREEMPT_LOWER)
+            if isinstance(record, Gang) and any((record.family, record.key) == (g.family, g.key) for g in gangs):
+                own = None if record.priority is None else priority
+                return replace(record, priority=own, preemption_policy=None)
+            return record
 
-        def raise_gang(found: Gang) -> Gang:
-            if not any((found.family, found.key) == (g.family, g.key) for g in gangs):
-                return found
-            own = None if found.priority is None else priority
-            return msgspec.structs.replace(found, priority=own, preemption_policy=None)
-
-        return self._again(gang, pods=raise_pod, gangs=raise_gang)
+        return self._again(gang, raised, self.options)
 
     def without_patience(self, gang: GangId) -> Decision | None:
         """The decision about ``gang`` if nobody had to wait: no minimum run time, no preemption delay."""
-        options = msgspec.structs.replace(self.options, minimum_run_time_seconds=0.0, preemption_delay_seconds=0.0)
-        events = [_impatient(e) for e in self.events]
+        options = replace(self.options, minimum_run_time_seconds=0.0, preemption_delay_seconds=0.0)
+        return self._again(gang, _impatient, options)
+
+    def _again(self, gang: GangId, change: Callable[[Record], Record], options: Options) -> Decision | None:
+        events = [_changed(event, change) for event in self.events]
         return next((d for d in forecast(events, options, self.now) if d.gang == gang), None)
 
-    def _again(
-        self, gang: GangId, pods: Callable[[Pod], Pod], gangs: Callable[[Gang], Gang] = lambda found: found
-    ) -> Decision | None:
-        events: list[Event] = []
-        for event in self.events:
-            if isinstance(event, PodChanged):
-                events.append(PodChanged(pods(event.pod)))
-            elif isinstance(event, GangChanged):
-                events.append(GangChanged(gangs(event.gang)))
-            else:
-                events.append(event)
-        return next((d for d in forecast(events, self.options, self.now) if d.gang == gang), None)
+
+def _changed(event: Event, change: Callable[[Record], Record]) -> Event:
+    match event:
+        case PodChanged(record) | GangChanged(record) | PriorityClassChanged(record):
+            return type(event)(change(record))  # type: ignore[arg-type]  # the same kind of record
+    return event
+
+
+def _impatient(record: Record) -> Record:
+    match record:
+        case PriorityClass():
+            return replace(record, minimum_run_time_seconds=None, preemption_delay_seconds=None)
+        case Gang():
+            return replace(record, preemption_delay_seconds=None)
+        case Pod():
+            return replace(record, hints={k: v for k, v in record.hints.items() if k != kai.PREEMPTION_DELAY})
+    return record
 
 
 def _world(events: Sequence[Event], options: Options, now: float) -> World:
     scheduler = Scheduler(options)
     scheduler.handle(events, now)  # without leadership: what is under way is neither finished nor taken back
     return scheduler.world
-
-
-def _marked(pod: Pod) -> Pod:
-    return msgspec.structs.replace(pod, labels={**pod.labels, **_STAYS})
-
-
-def _impatient(event: Event) -> Event:
-    if isinstance(event, PriorityClassChanged):
-        found = msgspec.structs.replace(
-            event.priority_class, minimum_run_time_seconds=None, preemption_delay_seconds=None
-        )
-        return PriorityClassChanged(found)
-    if isinstance(event, GangChanged):
-        return GangChanged(msgspec.structs.replace(event.gang, preemption_delay_seconds=None))
-    if isinstance(event, PodChanged) and "kai.scheduler/preemption-delay" in event.pod.hints:
-        hints = {k: v for k, v in event.pod.hints.items() if k != "kai.scheduler/preemption-delay"}
-        return PodChanged(msgspec.structs.replace(event.pod, hints=hints))
-    return event

@@ -16,14 +16,19 @@ from gangsched.model import (
     wire_queues,
     wire_volumes,
 )
-from gangsched.model.convert import Converter
+from gangsched.model.convert import Converter, pod_selector
+from gangsched.model.dialects import coscheduling, koordinator, upstream
 
 #: Makes the event of a decoded object; raises :class:`~gangsched.model.errors.FieldError`.
 Changed: TypeAlias = Callable[[Converter, Any], Event]
 
 
-def _selector(convert: Callable[[Any], Any]) -> Changed:
-    return lambda _, raw: events.PodSelectorChanged(convert(raw))
+def _selector(_: Converter, raw: Any) -> Event:
+    return events.PodSelectorChanged(pod_selector(raw))
+
+
+def _gang(convert: Callable[[Any], Any]) -> Changed:
+    return lambda _, raw: events.GangChanged(convert(raw))
 
 
 def _storage(convert: Callable[[Any], Any]) -> Changed:
@@ -34,10 +39,8 @@ def _queue(convert: Callable[[Any], Any]) -> Changed:
     return lambda _, raw: events.QueueObjectChanged(convert(raw))
 
 
-def coscheduling_gang(convert: Converter, raw: Any) -> Event:
-    """PodGroups of scheduling.x-k8s.io, which have the same type as those of scheduling.sigs.k8s.io."""
-    return events.GangChanged(convert.coscheduling_gang(raw))
-
+#: PodGroups of scheduling.x-k8s.io have the same type as those of scheduling.sigs.k8s.io.
+coscheduling_gang = _gang(coscheduling.gang_from_object)
 
 CHANGED: Mapping[type[Any], Changed] = {
     wire.Namespace: lambda convert, raw: events.NamespaceChanged(convert.namespace(raw)),
@@ -47,12 +50,12 @@ CHANGED: Mapping[type[Any], Changed] = {
     wire.Job: lambda convert, raw: events.JobChanged(convert.job(raw)),
     wire_jobsets.JobSet: lambda convert, raw: events.JobSetChanged(convert_jobsets.job_set(convert, raw)),
     wire.Pod: lambda convert, raw: events.PodChanged(convert.pod(raw)),
-    wire.UpstreamPodGroup: lambda convert, raw: events.GangChanged(convert.upstream_gang(raw)),
-    wire.SigsPodGroup: lambda convert, raw: events.GangChanged(convert.sigs_gang(raw)),
-    wire.Service: _selector(Converter.service),
-    wire.ReplicationController: _selector(Converter.replication_controller),
-    wire.ReplicaSet: _selector(Converter.replica_set),
-    wire.StatefulSet: _selector(Converter.stateful_set),
+    wire.UpstreamPodGroup: _gang(upstream.gang_from_object),
+    wire.SigsPodGroup: _gang(koordinator.gang_from_object),
+    wire.Service: _selector,
+    wire.ReplicationController: _selector,
+    wire.ReplicaSet: _selector,
+    wire.StatefulSet: _selector,
     wire_volumes.PersistentVolume: _storage(convert_volumes.volume),
     wire_volumes.PersistentVolumeClaim: _storage(convert_volumes.claim),
     wire_volumes.StorageClass: _storage(convert_volumes.storage_class),

@@ -7,17 +7,17 @@ import threading
 import time
 from typing import Any
 
-import structlog
-
+from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.retry import Backoff, TokenBucket
 from gangsched.cluster.kube.tasks import end
-from gangsched.controllers.api import Served, discover, patch_status, read_object
+from gangsched.controllers.api import discover, patch_status, read_object
 from gangsched.controllers.writer import StatusWriter
 from gangsched.core.actions import GangStatus
 from gangsched.http.connection import ConnectionConfigError, load_connection
 
-_log = structlog.get_logger("gangsched.controllers")
+_log = logs.get("gangsched.controllers")
 
 #: A CRD that is installed or removed is noticed within this time.
 DISCOVERY_SECONDS = 30.0
@@ -71,14 +71,14 @@ class GroupControllers:
     def stop(self) -> None:
         """End the thread. May be called again."""
         self._stopping.set()
-        if self._running is not None:
-            loop, task = self._running
-            try:
-                loop.call_soon_threadsafe(task.cancel)
-            except RuntimeError:  # it has just ended by itself
-                _log.debug("the controllers had ended")
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._running is None:
+            return  # it has not begun, or still imports kopf, which takes a while: nothing is open yet
+        loop, task = self._running
+        try:
+            loop.call_soon_threadsafe(task.cancel)
+        except RuntimeError:  # it has just ended by itself
+            _log.debug("the controllers had ended")
+        self._thread.join()
 
     # ------------------------------------------------------------------------------------- the controllers' thread
 
@@ -100,14 +100,14 @@ class GroupControllers:
 
     async def _serve(self) -> None:
         """Watch and write until the APIs of the server are others, or something ends; raises why."""
+        # Here, since kopf takes a second to import: by now there is time for that.
+        from gangsched.controllers.handlers import observe  # noqa: PLC0415
+
         task = asyncio.current_task()
         assert task is not None
         self._running = asyncio.get_running_loop(), task
         if self._stopping.is_set():
             return
-        # Here, since kopf takes a second to import: by now there is time for that.
-        from gangsched.controllers.handlers import observe  # noqa: PLC0415
-
         connection = await load_connection(self._kubeconfig, self._context)
         client = self._client = Client(connection, TokenBucket(self._qps, self._burst))
         client.open()

@@ -8,14 +8,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-import structlog
-
+from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, UnreachableError
-from gangsched.controllers.api import JOBS, Served
+from gangsched.cluster.kube.discovery import Served
+from gangsched.controllers.api import JOBS
 from gangsched.controllers.status import changed_fields
 from gangsched.core.actions import GangStatus
 
-_log = structlog.get_logger("gangsched.controllers")
+_log = logs.get("gangsched.controllers")
 
 #: At most one write per object in this time; what changes meanwhile is written together.
 PERIOD_SECONDS = 1.0
@@ -152,9 +152,8 @@ class StatusWriter:
                 keys.sort(key=lambda key: key.plural in JOBS)  # groups and queues first
                 jobs = 0
                 while keys and jobs < JOBS_AT_ONCE:
-                    job = keys[0].plural in JOBS
-                    jobs += job
-                    await self._alone(self._tell_job if job else self._reconcile, keys[0])
+                    jobs += keys[0].plural in JOBS
+                    await self._alone(keys[0])
                     del keys[0]
                 self._ask(*keys)
                 keys = []
@@ -175,10 +174,10 @@ class StatusWriter:
                 loop, news = self._reader
                 loop.call_soon_threadsafe(news.set)
 
-    async def _alone(self, work: Callable[[Key], Awaitable[None]], key: Key) -> None:
+    async def _alone(self, key: Key) -> None:
         """Whatever is wrong with one object, or with an answer about it, keeps nobody from writing all others."""
         try:
-            await work(key)
+            await self._reconcile(key)
         except Exception as error:  # noqa: BLE001 - see above; told once for each reason, as it may happen to all
             reason = f"{type(error).__name__}: {error}"[:_REASON_LIMIT]
             if reason not in self._told:
@@ -187,24 +186,38 @@ class StatusWriter:
             self._try_again(key)
 
     async def _reconcile(self, key: Key) -> None:
+        """Compare an object with what is wanted of it, and patch it. A Job is read first, and then done with."""
+        job = key.plural in JOBS
         with self._lock:
             wanted, seen = self._wanted.get(key), self._seen.get(key)
-            served = self._served.get((key.family, key.plural))
-        if wanted is None or seen is None or served is None or (wanted.uid and wanted.uid != seen.uid):
-            return  # nothing to say yet, or about an object of the same name: seeing it comes back here
+            served = JOBS[key.plural] if job else self._served.get((key.family, key.plural))
+        if wanted is None or served is None:
+            return
+        try:
+            if job:
+                seen = seen_object(await self._read(served, key.namespace, key.name))
+            if seen is not None and wanted.uid in ("", seen.uid):  # else: seeing the one that is meant comes back here
+                await self._bring_about(key, served, wanted, seen)
+        except (ApiError, UnreachableError) as error:
+            if not job or self._failures.get(key, 0) + 1 < len(RETRY_SECONDS):
+                self._failed(key, seen.uid if seen is not None else wanted.uid, error)
+                return
+            _log.warning("conditions could not be written", what=str(key), error=str(error))
+        self._failures.pop(key, None)
+        with self._lock:
+            if job and self._wanted.get(key) is wanted:
+                del self._wanted[key]
+
+    async def _bring_about(self, key: Key, served: Served, wanted: GangStatus, seen: Seen) -> None:
         fields = self._missing(key, served, wanted, seen)
         if not fields:
             return
         body = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields}
-        try:
-            after = seen_object(await self._patch(served, key.namespace, key.name, body))
-        except (ApiError, UnreachableError) as error:
-            self._failed(key, seen.uid, error)
-            return
+        after = seen_object(await self._patch(served, key.namespace, key.name, body))
         if after.uid != seen.uid:
-            self._failed(key, seen.uid, UnreachableError("the answer to the patch is not this object"))
+            raise UnreachableError("the answer to the patch is not this object")
+        if key.plural in JOBS:
             return
-        self._failures.pop(key, None)
         with self._lock:
             self._seen[key] = after
         # What the server did not keep (an older CRD prunes fields it does not know) is not sent again and again.
@@ -213,28 +226,6 @@ class StatusWriter:
             self._refused_fields.setdefault((key.family, key.plural), set()).update(refused)
             kept = f"{key.plural}.{key.family}"
             _log.info("the API does not keep some status fields", api=kept, fields=sorted(refused))
-
-    async def _tell_job(self, key: Key) -> None:
-        with self._lock:
-            wanted = self._wanted.get(key)
-        if wanted is None:
-            return
-        try:
-            served = JOBS[key.plural]
-            seen = seen_object(await self._read(served, key.namespace, key.name))
-            fields = self._missing(key, served, wanted, seen) if seen.uid == wanted.uid else {}
-            if fields:
-                body = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields}
-                await self._patch(served, key.namespace, key.name, body)
-        except (ApiError, UnreachableError) as error:
-            if self._failures.get(key, 0) + 1 < len(RETRY_SECONDS):
-                self._failed(key, wanted.uid, error)
-                return
-            _log.warning("conditions could not be written", what=str(key), error=str(error))
-        self._failures.pop(key, None)
-        with self._lock:
-            if self._wanted.get(key) is wanted:
-                del self._wanted[key]
 
     def _missing(self, key: Key, served: Served, wanted: GangStatus, seen: Seen) -> dict[str, Any]:
         fields = changed_fields(key.family, served.version, wanted.status, seen.status, seen.generation, self._now())

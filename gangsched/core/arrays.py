@@ -6,7 +6,7 @@ sizes, ``np.setdiff1d``): 40 to 60 ms in the middle of the first decision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,11 @@ def isin(values: Ints | Codes, wanted: Ints | Sequence[int]) -> Bools:
     return np.isin(values, np.asarray(wanted, dtype=np.int64), kind="table")
 
 
+def columns(matrix: Floats, which: Ints) -> Floats:
+    """``(R, n)`` these columns of an ``(R, N)`` matrix: what indexing gives, in a fifth of the time."""
+    return np.take(matrix, which, axis=1)
+
+
 def runs(keys: Ints) -> tuple[Ints, Ints, Ints]:
     """``(order, starts, values)``: an order in which equal numbers are together, where in it each run of equals
     starts, and ``(k,)`` the different numbers, ascending. Equal ones keep their order. A number times how many there
@@ -49,30 +54,25 @@ def runs(keys: Ints) -> tuple[Ints, Ints, Ints]:
     return order, starts, ranked[starts]
 
 
-def ranks(values: Ints | Floats) -> tuple[Ints, int]:
-    """``(n,)`` numbers from 0 that are ordered as these values are, and how many may be told apart."""
-    if values.dtype == np.int64 and len(values):
-        least, most = int(values.min()), int(values.max())
-        if most - least <= 4 * len(values):
-            return np.asarray(values - least, dtype=np.int64), most - least + 1
-    order = np.argsort(values)
-    ranked = values[order]
-    step = np.zeros(len(ranked), dtype=np.int64)
-    np.not_equal(ranked[1:], ranked[:-1], out=step[1:], casting="unsafe")
-    np.cumsum(step, out=step)
-    out = np.empty_like(step)
-    out[order] = step
-    return out, int(step[-1]) + 1 if len(step) else 1
-
-
 def ordered_by(*keys: Ints | Floats) -> Ints:
     """``(n,)`` the order by the first of these ``(n,)`` keys, of equals by the second, and so on: what ``np.lexsort``
-    says, in a quarter of its time for 64,000 and five keys.
+    says. Numbers are sorted by 16 bits at a time, from the least on, which numpy does in a sixth of the time that it
+    takes for whole ones: of 64,000 by five keys in a third.
     """
-    joined, size = ranks(keys[0])
-    for key in (*keys[1:], np.arange(len(keys[0]))):
-        rank, more = ranks(key)
-        if size * more >= 2**62:
-            joined, size = ranks(joined)
-        joined, size = joined * more + rank, size * more
-    return np.argsort(joined)
+    order: Ints = np.arange(len(keys[0]))
+    for key in reversed(keys):
+        for digits in _digits(key):
+            order = order[np.argsort(digits[order], kind="stable")]
+    return order
+
+
+def _digits(values: Ints | Floats) -> Iterator[npt.NDArray[np.uint16]]:
+    """Numbers of 16 bits that order as these values do, taken together, the least first."""
+    bits: Ints = np.asarray(values + 0, dtype=values.dtype).view(np.int64)  # no negative zero
+    if values.dtype == np.float64:
+        bits = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+    if not len(bits):
+        return
+    above = bits.view(np.uint64) - np.uint64(int(bits.min()) % 2**64)  # differences of any two fit, around the end
+    for shift in range(0, int(above.max()).bit_length(), 16):
+        yield (above >> np.uint64(shift)).astype(np.uint16)

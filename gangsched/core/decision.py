@@ -136,9 +136,14 @@ class _Decided(msgspec.Struct, frozen=True):
     """What every decision says about its gang. The gangs of a GangGroup are decided together: they have decisions of
     one kind, with the same victims.
 
-    ``required`` is max(0, minimum - bound), ``unplaced`` are pending members without a node. ``stopped`` says that the
-    search for victims was cut short. ``quota`` is None for a gang without a queue. What a decision of some kind has no
-    field for reads as nothing.
+    ``required`` is max(0, minimum - bound), ``unplaced`` are pending members without a node. ``placements`` say where
+    members go, ``awaiting`` are pods that leave anyway and without which the gang does not fit, ``victims`` those that
+    have to leave for it, and ``spared`` units that were looked at, and stay. ``quota`` is None for a gang without a
+    queue.
+
+    Of the search for victims ``steps`` are those spent, and ``stopped`` says that it was cut short. ``optimal``: it is
+    proven that no plan breaks fewer budgets or interrupts less at any priority; None where there are no victims, or the
+    rules of quota fix the order. ``gap`` is a bound of what is not proven.
     """
 
     outcome: ClassVar[str] = ""
@@ -154,56 +159,13 @@ class _Decided(msgspec.Struct, frozen=True):
     topology_domain: str | None = None
     stopped: bool = False
     quota: QuotaUse | None = None
-
-    @property
-    def placements(self) -> tuple[Placement, ...]:
-        """Where members go."""
-        return ()
-
-    @property
-    def awaiting(self) -> tuple[Awaited, ...]:
-        """Pods that leave anyway and without which the gang does not fit."""
-        return ()
-
-    @property
-    def victims(self) -> tuple[Victim, ...]:
-        """Pods that have to leave for the gang."""
-        return ()
-
-    @property
-    def spared(self) -> tuple[Spared, ...]:
-        """Units that were looked at, and stay."""
-        return ()
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        """Why nodes refuse the first member without one."""
-        return ()
-
-    @property
-    def blockers(self) -> tuple[str, ...]:
-        """Members without a node even when everything that may leave has left."""
-        return ()
-
-    @property
-    def optimal(self) -> bool | None:
-        """Is it proven that no plan breaks fewer budgets or interrupts less at any priority? None where nobody asks."""
-        return None
-
-    @property
-    def gap(self) -> Gap | None:
-        """A bound of what is not proven."""
-        return None
-
-    @property
-    def steps(self) -> int:
-        """Search steps spent on the choice of victims."""
-        return 0
-
-    @property
-    def failed_plugin(self) -> str:
-        """A plug-in of others without whose answer nothing could be decided."""
-        return ""
+    placements: tuple[Placement, ...] = ()
+    awaiting: tuple[Awaited, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    spared: tuple[Spared, ...] = ()
+    steps: int = 0
+    optimal: bool | None = None
+    gap: Gap | None = None
 
     @property
     def proof(self) -> str:
@@ -218,47 +180,34 @@ class Fits(_Decided, frozen=True):
 
     outcome = BIND
 
-    placements: tuple[Placement, ...] = ()
-
 
 class FitsWhenFreed(_Decided, frozen=True):
     """The gang fits once pods have left that leave anyway."""
 
     outcome = WAIT
 
-    placements: tuple[Placement, ...] = ()
-    awaiting: tuple[Awaited, ...] = ()
-
 
 class Preempt(_Decided, frozen=True):
-    """The gang fits once the victims have left, and those that leave anyway. ``optimal`` is None where the rules of
-    quota fix the order.
-    """
+    """The gang fits once the victims have left, and those that leave anyway."""
 
     outcome = PREEMPT
-
-    placements: tuple[Placement, ...] = ()
-    awaiting: tuple[Awaited, ...] = ()
-    victims: tuple[Victim, ...] = ()
-    spared: tuple[Spared, ...] = ()
-    steps: int = 0
-    optimal: bool | None = None
-    gap: Gap | None = None
 
 
 class Unschedulable(_Decided, frozen=True):
     """The gang does not fit, and nobody's leaving would help.
 
-    ``retry_at`` is when passing time alone may change it: a victim has run long enough, or the gang waited long enough.
+    ``reasons`` say why nodes refuse the first member without one, ``blockers`` are members without a node even when
+    everything that may leave has left. ``retry_at`` is when passing time alone may change it: a victim has run long
+    enough, or the gang waited long enough.
     ``behind`` says that gangs ahead in the queue keep something from this one, ``short_of_quota`` that no room on
-    nodes would help, ``nodes_unseen`` that they were not even looked at. ``message`` says how a plug-in failed.
+    nodes would help, ``nodes_unseen`` that they were not even looked at. Without the answer of a ``failed_plugin`` of
+    others nothing could be decided; ``message`` says how it failed.
     """
 
     outcome = UNSCHEDULABLE
 
     reasons: tuple[Reason, ...] = ()
     blockers: tuple[str, ...] = ()
-    spared: tuple[Spared, ...] = ()
     retry_at: float | None = None
     behind: bool = False
     failed_plugin: str = ""
@@ -276,15 +225,16 @@ class Gathering(_Decided, frozen=True):
 Decision = Fits | FitsWhenFreed | Preempt | Unschedulable | Gathering
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """The decisions about all gangs of a group: of one kind, with the same victims and the same message."""
+class Verdict:
+    """The decisions about all gangs of a group: of one kind, with the same victims and the same message. What they have
+    in common the ``first`` says.
+    """
 
-    decisions: tuple[Decision, ...]
+    __slots__ = ("decisions", "first")
 
-    @property
-    def first(self) -> Decision:
-        """The decision about the first gang, which says what all have in common."""
-        return self.decisions[0]
+    def __init__(self, decisions: tuple[Decision, ...]) -> None:
+        self.decisions = decisions
+        self.first = decisions[0]
 
     @property
     def outcome(self) -> str:
@@ -310,31 +260,6 @@ class Verdict(msgspec.Struct, frozen=True):
     def placements(self) -> tuple[Placement, ...]:
         """Where members of all gangs go."""
         return tuple(place for decision in self.decisions for place in decision.placements)
-
-    @property
-    def retry_at(self) -> float | None:
-        """See :class:`Unschedulable`, like the next three; None and False for other kinds."""
-        return self.first.retry_at if isinstance(self.first, Unschedulable) else None
-
-    @property
-    def behind(self) -> bool:
-        """Do gangs ahead in the queue keep something from this group?"""
-        return isinstance(self.first, Unschedulable) and self.first.behind
-
-    @property
-    def short_of_quota(self) -> bool:
-        """Would no room on nodes help?"""
-        return isinstance(self.first, Unschedulable) and self.first.short_of_quota
-
-    @property
-    def nodes_unseen(self) -> bool:
-        """Were nodes not even looked at?"""
-        return isinstance(self.first, Unschedulable) and self.first.nodes_unseen
-
-    @property
-    def failed_plugin(self) -> str:
-        """A plug-in of others without whose answer nothing could be decided."""
-        return self.first.failed_plugin
 
     def but(self, **changes: object) -> Verdict:
         """The same verdict with these fields of all decisions changed."""

@@ -10,14 +10,15 @@ from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.identity import group_key, names_of
 from gangsched.core.ledger.reservations import Kind, Reservation
 from gangsched.core.options import Options
-from gangsched.core.planning.decider import Verdict, gathering
+from gangsched.core.planning.decider import Decider, Verdict, gathering
+from gangsched.core.planning.outcomes import said_of
 from gangsched.core.preemption.drained import Leaving, all_leaving
-from gangsched.core.queue.blocked_gang import block, likeness
-from gangsched.core.queue.scheduling_queue import queue_order
+from gangsched.core.queue.blocked_gang import block
+from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Phantom
-from gangsched.core.state.world import World
 from gangsched.core.volumes.binding import assign
+from gangsched.core.world.world import World, queue_order
 from gangsched.model.records import GangId
 
 
@@ -42,11 +43,26 @@ def forecast(
             drained.append(each)
         world.ledger.condemned.begin(f"drain {each.uid}")
         _condemn(world, f"drain {each.uid}", each.victims)
+    refused: dict[Signature, Verdict] = {}
     for gangs in _queue_order(world):
-        problem = world.membership.problem(gangs)
-        verdict = gathering(world, gangs, problem) if problem else decider.decide(gangs, group_key(gangs), now)
+        problem = world.problem(gangs)
+        verdict = gathering(world, gangs, problem) if problem else _decide(decider, refused, gangs, now)
         yield from (d for d in verdict.decisions if world.membership.waits(d.gang))
         _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler), now)
+
+
+def _decide(decider: Decider, refused: dict[Signature, Verdict], gangs: tuple[GangId, ...], now: float) -> Verdict:
+    """The decision about these gangs. Of equal ones that were ``refused`` the same is said until one has a place."""
+    world, key = decider.world, group_key(gangs)
+    signature = signature_of(world, gangs, key)
+    if signature in refused:
+        return said_of(world, refused[signature], gangs)
+    verdict = decider.decide(gangs, key, now)
+    if not isinstance(verdict.first, Unschedulable):
+        refused.clear()  # room that others leave for it may do for another, or it may be welcome company
+    elif speaks_for_others(verdict.first):
+        refused[signature] = verdict
+    return verdict
 
 
 def _condemn(world: World, key: str, victims: Iterable[Victim]) -> None:
@@ -63,14 +79,15 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
             world.managed.choose(decision.quota.by_pod, now)
     priority = world.membership.preemptor_priority(gangs)
     key = group_key(gangs)
-    if isinstance(verdict.first, Unschedulable) and not verdict.short_of_quota:
-        block(world, gangs, likeness(world, gangs), pipeline)
+    if isinstance(verdict.first, Unschedulable) and not verdict.first.short_of_quota:
+        block(world, gangs, pipeline)
     world.ledger.condemned.begin(key, names_of(gangs), priority)
     _condemn(world, key, verdict.victims)
-    claims = assign(world, verdict.placements) if isinstance(verdict.first, Fits) else ()
+    fits = isinstance(verdict.first, Fits)
+    claims = assign(world.snapshot, world.pods, verdict.placements) if fits else ()
     for binding in claims if not isinstance(claims, str) else ():
         world.snapshot.volumes.assume(binding.key, binding.target)
-    if isinstance(verdict.first, Fits):
+    if fits:
         for place in verdict.placements:
             world.assume(place.uid, place.node)
     elif verdict.placements:
@@ -85,4 +102,4 @@ def _queue_order(world: World) -> list[tuple[GangId, ...]]:
     groups = {
         membership.group(gang)[0] for gang in membership.members if membership.is_ours(gang) and membership.waits(gang)
     }
-    return sorted(groups, key=lambda g: queue_order(membership, g))
+    return sorted(groups, key=lambda g: queue_order(world, g))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.identity import group_key, names_of
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
 from gangsched.core.lifecycle.failures import Failures
 from gangsched.core.lifecycle.table import HOLDING, State
-from gangsched.core.queue.signature import Likeness
+from gangsched.core.queue.signature import Signature
+from gangsched.core.state.jobs import WITHOUT_PODS
+from gangsched.core.volumes.binding import ClaimBinding
 from gangsched.model.records import SINGLE, GangId
-
-if TYPE_CHECKING:
-    from gangsched.core.volumes.binding import ClaimBinding
 
 #: group_key is for those that import it from here.
 __all__ = ["Clock", "Due", "Group", "Plan", "group_key"]
@@ -24,16 +23,16 @@ __all__ = ["Clock", "Due", "Group", "Plan", "group_key"]
 class Plan:
     """A decision that is being carried out: who goes where, and who has to leave for it.
 
-    ``waiting`` are the UIDs of victims and awaited pods that are not gone yet, ``nominated`` the nodes to which members
-    have been nominated, by UID. ``neighbours`` are the UIDs of the pods that were on the plan's nodes when it was made:
-    whoever else is there later has taken room. ``claims`` are those that are being bound for the members. ``required``
-    is how many members each gang needed.
+    ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the nodes to which members have been nominated,
+    by UID. Who of the victims and of those is not gone yet is in the ledger. ``neighbours`` are the UIDs of the pods
+    that were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those
+    that are being bound for the members. ``required`` is how many members each gang needed.
     """
 
     def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
         self.placements = list(placements)
         self.eviction = eviction
-        self.waiting: set[str] = {*eviction.victims, *awaited}
+        self.awaited = tuple(awaited)
         self.nominated: dict[str, str] = {}
         self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()
@@ -106,14 +105,17 @@ class Clock:
 
 
 class Outlook(NamedTuple):
-    """Why a gang that was decided does not fit: gangs ahead keep something from it (``behind``), no room on nodes would
-    help (``short_of_quota``), quota alone refused it (``nodes_unseen``), or the plug-in of this name has failed.
-    """
+    """Why a gang that was decided does not fit: no room on nodes would help, or the plug-in of this name has failed."""
 
-    behind: bool = False
     short_of_quota: bool = False
-    nodes_unseen: bool = False
     failed_plugin: str = ""
+
+
+class Obstacle(NamedTuple):
+    """Why a gang cannot be decided: the reason that its members show as their condition, and in words."""
+
+    reason: str
+    text: str
 
 
 class Group:
@@ -121,9 +123,9 @@ class Group:
 
     ``waiting_since`` is when it first could not be placed, ``look_again_at`` when passing time may change that.
     Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
-    ``failures`` is what has gone wrong. While it does not fit, ``outlook`` says why and ``likeness`` what it shares
-    with gangs that are helped by the same; until ``quiet_until`` nobody is told a new reason, which is made up for at
-    ``tell_at``.
+    ``obstacle`` is why it cannot be decided, ``failures`` what has gone wrong. ``signature`` is what it shares with
+    gangs that are decided alike, once somebody asked. While it does not fit, ``outlook`` says why; until
+    ``quiet_until`` nobody is told a new reason, which is made up for at ``tell_at``.
     ``clock`` is that of all groups, and ``known`` is False once this one has been forgotten.
     """
 
@@ -142,10 +144,10 @@ class Group:
         self.reserving_since: float | None = None
         self.reserves_from = 0.0
         self.look_again_at: float | None = None
-        self.likeness: Likeness | None = None
+        self.signature: Signature | None = None
         self.outlook = Outlook()
         self.quiet_until = 0.0
-        self.problem = ""
+        self.obstacle: Obstacle | None = None
         self.look: object = None
         self.message = ""
         self.told: dict[str, tuple[str, str]] = {}
@@ -155,6 +157,16 @@ class Group:
     def name(self) -> str:
         """``namespace/name``, or all of them joined by commas for a GangGroup."""
         return names_of(self.gangs)
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be decided, in words; empty when it can."""
+        return self.obstacle.text if self.obstacle is not None else ""
+
+    @property
+    def without_pods(self) -> bool:
+        """A suspended Job or JobSet? Nothing can be written to its members, and they cannot be bound."""
+        return self.gangs[0].family in WITHOUT_PODS
 
     @property
     def single(self) -> bool:

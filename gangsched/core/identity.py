@@ -1,11 +1,15 @@
-"""What a group of gangs is called: the key under which it is known here, and the names that people read."""
+"""What a group of gangs is called: its key, the names that people read, and its place in the queue."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from gangsched.model.records import GangId
+
+#: The place of a group in the queue, smaller is earlier: priority descending, then creation (seconds), then its key.
+Order: TypeAlias = tuple[int, float, str]
 
 #: Longest name of a GangGroup: it stands in the marks of its victims, whose length is bounded.
 _MAX_NAMES = 2048

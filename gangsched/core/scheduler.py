@@ -11,19 +11,20 @@ from gangsched.core.actions import Action, QueueStatus
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
 from gangsched.core.groups import Group
 from gangsched.core.hints import Change, Hint
+from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
-from gangsched.core.queue.backfill import STRICT
-from gangsched.core.state import refusals
+from gangsched.core.state.jobs import OwnerKey, family_of
 from gangsched.core.state.membership import rules_of
-from gangsched.core.state.suspended import OwnerKey, family_of
-from gangsched.core.state.unresolved_owners import LateOwners
-from gangsched.core.state.world import World
+from gangsched.core.world import refusals, suspended
+from gangsched.core.world.surroundings import take_in
+from gangsched.core.world.suspended import LateOwners
+from gangsched.core.world.world import World
 from gangsched.model.jobsets import GROUP, JOBSET
 from gangsched.model.queues import QUEUE_KINDS
-from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Labels, Node, Pod
+from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Pod
 
 #: So many objects that cannot be understood are remembered, lest each is told twice.
 _REFUSED_AT_MOST = 10_000
@@ -51,7 +52,6 @@ class Scheduler:
         self._ids = Ids()
         self._run = self._begin()
         self._dirty: set[GangId] = set()
-        self._dirty_groups: set[tuple[str, str, tuple[str, ...]]] = set()
         self._jobs: set[OwnerKey] = set()
         self._synced = False
         self._leading = not options.wait_for_leadership
@@ -82,7 +82,6 @@ class Scheduler:
         self._renew_jobs()
         if not self._acts:
             self._dirty.clear()  # all gangs are looked at when it begins to
-            self._dirty_groups.clear()
             return []
         untold, self._untold = self._untold, []
         for refused in untold:
@@ -150,7 +149,7 @@ class Scheduler:
 
     # -- events --------------------------------------------------------------------------------------------
 
-    def _apply(self, event: ev.Event) -> None:  # noqa: C901, PLR0912, PLR0915
+    def _apply(self, event: ev.Event) -> None:
         match event:
             case ev.PodChanged(pod):
                 if not (self._synced and self._late.keep(pod, self._run.now)):
@@ -162,86 +161,10 @@ class Scheduler:
                 # An adapter may say it in plain words, which are equal to an outcome and not the same object.
                 known_outcome = outcome if type(outcome) is ev.Outcome else ev.Outcome(outcome)
                 self._run.phases.answer(action_id, known_outcome, message)
-            case ev.NodeChanged(node):
-                self._node_changed(node)
-            case ev.NodeGone(name):
-                self.world.snapshot.drop_node(name)
-                self._note(Hint.NODE_GONE, name)
-            case ev.GangChanged(gang):
-                known = self.world.membership.objects.get((gang.family, gang.namespace, gang.name))
-                self.world.membership.set_object(gang)
-                if known is None or rules_of(known) != rules_of(gang):
-                    self._note(Hint.VICTIMS)
-                if gang.remark is not None:
-                    kind = f"PodGroup.{gang.family}"
-                    self._tell(ev.ObjectRefused(kind, gang.namespace, gang.name, gang.uid, *gang.remark))
-                self._gang_changed(gang.family, gang.namespace, gang.name, gang)
-            case ev.GangGone(family, namespace, name):
-                self._note(Hint.VICTIMS)
-                gone = self.world.membership.objects.get((family, namespace, name))
-                self.world.membership.drop_object(family, namespace, name)
-                self._gang_changed(family, namespace, name, gone)
-            case ev.BudgetChanged(budget):
-                self.world.budgets[(budget.namespace, budget.name)] = budget
-                self.world.ledger.condemned.counted(budget)
-                self._note(Hint.BUDGET)
-            case ev.BudgetGone(namespace, name):
-                self.world.budgets.pop((namespace, name), None)
-                self._note(Hint.BUDGET)
-            case ev.NamespaceChanged(namespace):
-                self._namespace_changed(namespace.name, namespace.labels)
-            case ev.NamespaceGone(name):
-                self._namespace_changed(name, None)
-            case ev.PriorityClassChanged(priority_class):
-                if self.world.classes.get(priority_class.name) != priority_class:
-                    self.world.classes[priority_class.name] = priority_class
-                    self._note(Hint.CLASSES)  # victims or preemptors may have to wait less now
-                    self._jobs.update(self.world.suspended.standing)
-            case ev.PriorityClassGone(name):
-                self.world.classes.pop(name, None)
-                self._note(Hint.CLASSES)
-            case ev.JobChanged(job):
-                self._pods_regrouped(self.world.set_job(job))
-                self._jobs.update(_with_jobset(job))
-            case ev.JobGone(namespace, name):
-                gone_job = self.world.jobs.get((namespace, name))
-                self._pods_regrouped(self.world.drop_job(namespace, name))
-                self._jobs.add((JOB, namespace, name))
-                if gone_job is not None:
-                    self._jobs.update(_with_jobset(gone_job))
-            case ev.JobSetChanged(jobset):
-                self._pods_regrouped(self.world.set_jobset(jobset))
-                self._jobs.add((JOBSET, jobset.namespace, jobset.name))
-            case ev.JobSetGone(namespace, name):
-                self._pods_regrouped(self.world.drop_jobset(namespace, name))
-                self._jobs.add((JOBSET, namespace, name))
-            # Default constraints are preferences as a rule: no parked gang is woken for what they select.
-            case ev.PodSelectorChanged(pod_selector):
-                self.world.snapshot.selectors.set(pod_selector)
-            case ev.PodSelectorGone(kind, namespace, name):
-                self.world.snapshot.selectors.drop(kind, namespace, name)
-            case ev.StorageChanged(record):
-                if self.world.snapshot.volumes.put(record):
-                    self._volumes_changed()
-            case ev.StorageGone(kind, namespace, name):
-                self.world.snapshot.volumes.drop(kind, namespace, name)
-                self._volumes_changed()
-            case ev.QueueObjectChanged() | ev.QueueObjectGone() if not self.options.quota:
-                pass
-            case ev.QueueObjectChanged(queue_object):
-                if self.world.managed.quota.knows(queue_object):
-                    return
-                self._queues_changed(self.world.put_queue_object(queue_object))
-            case ev.QueueObjectGone(kind, namespace, name):
-                self._queues_changed(self.world.drop_queue_object(kind, namespace, name))
-            case ev.KueueAdmits(namespace, name, owners):
-                self._jobs.update(self.world.set_workload(namespace, name, owners))
             case ev.ObjectRefused():
                 self._object_refused(event)
             case ev.SearchCancelled(question):
                 self.decider.watchdog.end_at(question)
-            case ev.ServerClock(ahead):
-                self.world.sightings.set_server_clock(ahead, self.world.pods.values(), self._run.now)
             case ev.Synced():
                 self._synced = True
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs
@@ -250,6 +173,54 @@ class Scheduler:
                 self._dirty.update(self.world.membership.members)
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
+            case ev.QueueObjectChanged() | ev.QueueObjectGone() if not self.options.quota:
+                pass
+            case _:
+                self._owner_changed(event)
+
+    def _owner_changed(self, event: ev.Event) -> None:
+        """What gangs are made of has changed, or the quota that they need."""
+        world = self.world
+        match event:
+            case ev.GangChanged(gang):
+                self._group_object_changed(gang)
+            case ev.GangGone(family, namespace, name):
+                self._note(Change(Hint.VICTIMS))
+                gone = world.membership.objects.get((family, namespace, name))
+                world.membership.drop_object(family, namespace, name)
+                self._gang_changed(family, namespace, name, gone)
+            case ev.JobChanged(job):
+                self._pods_regrouped(world.set_job(job))
+                self._jobs.update(_with_jobset(job))
+            case ev.JobGone(namespace, name):
+                gone_job = world.jobs.get((namespace, name))
+                self._pods_regrouped(world.drop_job(namespace, name))
+                self._jobs.update(_with_jobset(gone_job) if gone_job is not None else [(JOB, namespace, name)])
+            case ev.JobSetChanged(jobset):
+                self._pods_regrouped(world.set_jobset(jobset))
+                self._jobs.add((JOBSET, jobset.namespace, jobset.name))
+            case ev.JobSetGone(namespace, name):
+                self._pods_regrouped(world.drop_jobset(namespace, name))
+                self._jobs.add((JOBSET, namespace, name))
+            case ev.QueueObjectChanged(queue_object):
+                if not world.managed.quota.knows(queue_object):
+                    self._queues_changed(world.put_queue_object(queue_object))
+            case ev.QueueObjectGone(kind, namespace, name):
+                self._queues_changed(world.drop_queue_object(kind, namespace, name))
+            case ev.KueueAdmits(namespace, name, owners):
+                self._jobs.update(world.set_workload(namespace, name, owners))
+            case _:
+                self._surroundings_changed(event)
+
+    def _surroundings_changed(self, event: ev.Event) -> None:
+        """No gang in particular is concerned: those that did not fit may fit now, or their victims leave."""
+        change = take_in(self.world, event)
+        if change is not None:
+            self._note(change)
+        if change is not None and change.kind is Hint.VOLUMES:
+            self._run.volumes_changed()
+        elif isinstance(event, ev.PriorityClassChanged) and change is not None:
+            self._jobs.update(suspended.standing(self.world))
 
     def _pods_regrouped(self, pods: Sequence[Pod]) -> None:
         """These pods are in another gang than before because of what their Job says."""
@@ -259,8 +230,8 @@ class Scheduler:
     def _queues_changed(self, regrouped: Sequence[Pod]) -> None:
         """Any gang may need quota from now on, or none: its place in the queue may be another too."""
         self._pods_regrouped(regrouped)
-        self._jobs.update(self.world.suspended.with_queue())
-        self._note(Hint.QUOTA)
+        self._jobs.update(suspended.with_queue(self.world))
+        self._note(Change(Hint.QUOTA))
         self._dirty.update(self.world.membership.members)
         self._run.drains.queues_changed()
 
@@ -272,7 +243,7 @@ class Scheduler:
         old = self.world.pods.get(pod.uid)
         if old is not None and old.gang != pod.gang:
             self._dirty.add(old.gang)
-            self._note(Hint.VICTIMS)
+            self._note(Change(Hint.VICTIMS))
         assumed_on = self.world.assumed_on(pod.uid)
         told = pod.live and self.world.membership.is_ours(pod.gang)
         untold = self.world.membership.new_mistakes(pod) if told else ()
@@ -285,23 +256,24 @@ class Scheduler:
         self._job_touched(pod)
         self._pod_may_help(old, pod, assumed_on)
         if pod.finished:
-            self._run.following.gone(pod.uid, old)
-        self._run.following.pod_seen(old, pod)
+            self._run.gangs.gone(pod.uid, old)
+        self._run.gangs.pod_seen(old, pod)
 
     def _job_touched(self, pod: Pod) -> None:
         """A suspended Job is planned again when the last of its pods is gone."""
-        owner = self.world.suspended.owner_of(pod)
-        if owner is not None and (owner.suspended_by or self.world.suspended.ours(owner)):
+        owner = self.world.jobs.owner_of(pod)
+        if owner is not None and (owner.suspended_by or suspended.ours(self.world, owner)):
             self._jobs.add((family_of(owner), owner.namespace, owner.name))
 
     def _renew_jobs(self) -> None:
         """Suspended Jobs wait, or go on."""
         for key in sorted({*self._jobs, *self._late.take_jobs(self._run.now)}):
-            renewed = () if self._late.keep_job(key, self._run.now) else self.world.suspended.renew(key)
+            renewed = () if self._late.keep_job(key, self._run.now) else suspended.renew(self.world, key)
             for gang in (*renewed, *self.world.gangs_of_queued(*key)):
                 self._touch(gang)
             self._dirty.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
-            problem, owner = self.world.suspended.refusal(key), self.world.suspended.find(*key)
+            owner = self.world.jobs.find(*key)
+            problem = suspended.refusal(self.world, owner) if owner is not None else None
             if problem is not None and owner is not None:
                 kind = f"{key[0]}.{_API_GROUPS[key[0]]}"
                 self._object_refused(
@@ -313,33 +285,33 @@ class Scheduler:
         """Note what a pod's new record may mean for gangs that do not fit. We were binding it to ``assumed_on``."""
         was_there = (old is not None and old.bound) or bool(assumed_on and assumed_on == pod.node)
         if old is not None and old.bound and not pod.bound:
-            self._note(Hint.ROOM, old.node, pod, old)
+            self._note(Change(Hint.ROOM, old.node, pod, old))
         elif assumed_on and (pod.finished or pod.node not in ("", assumed_on)):
-            self._note(Hint.ROOM, assumed_on, pod)
+            self._note(Change(Hint.ROOM, assumed_on, pod))
         if not pod.bound:
             return
         if not was_there:
             # Where one has come, none has become free; but its gang may now have members to spare.
-            self._note(Hint.PODS if pod.gang.family == SINGLE else Hint.PODS | Hint.VICTIMS, pod.node, pod)
+            self._note(Change(Hint.PODS if pod.gang.family == SINGLE else Hint.PODS | Hint.VICTIMS, pod.node, pod))
         if self._acts and (not was_there or (old is not None and pod.shape is not old.shape)):
             self._run.nodes_fuller.add(pod.node)
         if old is None:
             return
         if pod.deleting_since is not None and old.deleting_since is None:
-            self._note(Hint.ROOM, pod.node, pod)
+            self._note(Change(Hint.ROOM, pod.node, pod))
         if was_there and pod.labels != old.labels:
-            self._note(Hint.PODS, pod.node, pod, old)
+            self._note(Change(Hint.PODS, pod.node, pod, old))
         if was_there and pod.shape is not old.shape:
-            self._note(Hint.ROOM, pod.node, pod, old)
+            self._note(Change(Hint.ROOM, pod.node, pod, old))
         if was_there and (_as_victim(old) != _as_victim(pod) or (_run_time(old) != _run_time(pod) and self._timed())):
-            self._note(Hint.VICTIMS, pod.node, pod, old)
+            self._note(Change(Hint.VICTIMS, pod.node, pod, old))
 
     def _nominated_by_others(self, was: str, now: str) -> None:
         """Another node than before is left to a pod of another scheduler."""
         if was == now:
             return
         if was:
-            self._note(Hint.ROOM, was)
+            self._note(Change(Hint.ROOM, was))
         if now and self._acts:
             self._run.nodes_changed.add(now)
 
@@ -348,49 +320,35 @@ class Scheduler:
         classes = self.world.classes.values()
         return bool(self.options.minimum_run_time_seconds) or any(c.minimum_run_time_seconds for c in classes)
 
-    def _note(self, kind: Hint, node: str = "", pod: Pod | None = None, before: Pod | None = None) -> None:
+    def _note(self, change: Change) -> None:
         """Something has happened that may help gangs that do not fit."""
         if not self._acts:
             return
-        self._run.noted.append(Change(kind, node, pod, before))
-        if kind & Hint.NODE:
-            self._run.nodes_changed.add(node)
+        self._run.noted.append(change)
+        if change.kind & Hint.NODE:
+            self._run.nodes_changed.add(change.node)
 
     def _pod_gone(self, uid: str) -> None:
         assumed_on = self.world.assumed_on(uid)
         self._nominated_by_others(self.world.foreign_nominations.node_of(uid), "")
         pod = self.world.drop_pod(uid)
-        self._run.following.gone(uid, pod)
+        self._run.gangs.gone(uid, pod)
         if pod is not None:
             self._touch(pod.gang)
             self._job_touched(pod)
             if pod.bound or assumed_on:
-                self._note(Hint.ROOM, pod.node or assumed_on, pod)
+                self._note(Change(Hint.ROOM, pod.node or assumed_on, pod))
 
-    def _node_changed(self, node: Node) -> None:
-        row = self.world.snapshot.row_of.get(node.name)
-        old = self.world.snapshot.nodes[row] if row is not None else None
-        self.world.snapshot.set_node(node)
-        kind = Hint.NODE_ADDED if old is None else _differences(old, node)
-        if kind:
-            self._note(kind, node.name)
-
-    def _volumes_changed(self) -> None:
-        self._note(Hint.VOLUMES)
-        self._run.volumes_changed()
-
-    def _namespace_changed(self, name: str, labels: Labels | None) -> None:
-        """Terms of pods may select others now, those of bound pods that keep pending ones off included."""
-        namespaces = self.world.snapshot.namespaces
-        if namespaces.get(name) == labels:
-            return
-        if labels is None:
-            del namespaces[name]
-        else:
-            namespaces[name] = labels
-        self.world.snapshot.terms.namespaces_changed()
-        self.world.snapshot.generation += 1
-        self._note(Hint.NAMESPACES)
+    def _group_object_changed(self, gang: Gang) -> None:
+        membership = self.world.membership
+        known = membership.objects.get((gang.family, gang.namespace, gang.name))
+        membership.set_object(gang)
+        if known is None or rules_of(known) != rules_of(gang):
+            self._note(Change(Hint.VICTIMS))
+        if gang.remark is not None:
+            kind = f"PodGroup.{gang.family}"
+            self._tell(ev.ObjectRefused(kind, gang.namespace, gang.name, gang.uid, *gang.remark))
+        self._gang_changed(gang.family, gang.namespace, gang.name, gang)
 
     def _gang_changed(self, family: str, namespace: str, name: str, gang: Gang | None) -> None:
         """A group object changed: its own gang, and every gang of the GangGroup that it lists, look again."""
@@ -403,12 +361,9 @@ class Scheduler:
                 self._touch(GangId(family, other_namespace, other, scheduler))
 
     def _touch(self, gang: GangId) -> None:
-        """The gang must be looked at again, with the other gangs of its GangGroup."""
+        """The gang must be looked at again."""
         self._dirty.add(gang)
         self.world.managed.touch(gang)
-        spec = self.world.membership.spec(gang) if gang.family != SINGLE else None
-        if spec is not None and spec.group:
-            self._dirty_groups.add((gang.family, gang.scheduler, spec.group))
 
     def _object_refused(self, event: ev.ObjectRefused) -> None:
         kind, membership = event.kind.partition(".")[0], self.world.membership
@@ -423,7 +378,7 @@ class Scheduler:
                 self._queues_changed(self.world.put_queue_object(held))
         known_node = self.world.node(event.name) if event.kind == "Node" else None
         if known_node is not None:
-            self._node_changed(msgspec.structs.replace(known_node, outdated=True))
+            self._surroundings_changed(ev.NodeChanged(msgspec.structs.replace(known_node, outdated=True)))
         self._tell(event)
 
     def _tell(self, event: ev.ObjectRefused) -> None:
@@ -450,11 +405,11 @@ class Scheduler:
     def _refresh(self) -> None:
         """Look again at every gang that was touched, and at those that share a GangGroup with one."""
         dirty, self._dirty = self._dirty, set()
-        groups, self._dirty_groups = self._dirty_groups, set()
-        for family, scheduler, listed in groups:
-            names = (key.partition("/") for key in listed)
+        specs = {gang: self.world.membership.spec(gang) for gang in dirty if gang.family != SINGLE}
+        for (family, _, _, scheduler), spec in specs.items():
+            names = (key.partition("/") for key in (spec.group if spec is not None else ()))
             dirty.update(GangId(family, namespace, name, scheduler) for namespace, _, name in names)
-        self._run.following.refresh_all(dirty)
+        self._run.gangs.refresh_all(dirty)
 
     def _settle(self) -> None:
         """Follow up on everything that has changed until nothing is left to follow up."""
@@ -483,26 +438,8 @@ class Scheduler:
                 self._run.adopt(group, verdict, Signal.FITS)
             case FitsWhenFreed() | Preempt():
                 self._run.adopt(group, verdict, Signal.EVICT)
-            case Unschedulable():
-                self._run.no_fit(group, verdict)
-
-
-def _differences(old: Node, node: Node) -> Hint:
-    """What has changed about a node, as far as it may matter to pods that do not fit."""
-    kind = Hint(0)
-    if old.allocatable != node.allocatable:
-        kind |= Hint.NODE_ROOM
-    if (old.labels, old.features) != (node.labels, node.features):
-        kind |= Hint.NODE_LABELS
-    if (old.taints, old.unschedulable, old.ready, old.deleting, old.outdated) != (
-        node.taints,
-        node.unschedulable,
-        node.ready,
-        node.deleting,
-        node.outdated,
-    ):
-        kind |= Hint.NODE_TAINTS
-    return kind
+            case Unschedulable() as why:
+                self._run.no_fit(group, verdict, why)
 
 
 #: The API groups of what is suspended.

@@ -10,18 +10,15 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-import structlog
-
-from gangsched import __version__
+from gangsched import __version__, logs
 from gangsched.http.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
 from gangsched.http.pool import Pool
 from gangsched.http.proxy import Proxy, proxy_of
 
-_log = structlog.get_logger(__name__)
+_log = logs.get(__name__)
 
 #: An exec plug-in (a cloud's login helper) that takes longer than this has hung.
 LOGIN_TIMEOUT_SECONDS = 60.0
@@ -74,7 +71,8 @@ class Connection:
         if self._wanted_context and self._kubeconfig:
             where += f", context {self._wanted_context}"
         try:
-            self._use(await _or_abandon(self._read(), LOGIN_TIMEOUT_SECONDS))
+            async with asyncio.timeout(LOGIN_TIMEOUT_SECONDS):
+                self._use(await self._read())
         except TimeoutError:
             raise ConnectionConfigError(f"{where}: no credentials after {LOGIN_TIMEOUT_SECONDS:.0f} s") from None
         except (OSError, ValueError) as error:
@@ -153,27 +151,6 @@ async def load_connection(
     if context and not connection.context:
         raise ConnectionConfigError(f"context {context!r} was asked for, but there is no kubeconfig to look it up in")
     return connection
-
-
-#: Logins that took too long and still run: the loader does not end a plug-in's process when it is cancelled.
-_abandoned: set[asyncio.Task[Any]] = set()
-
-
-async def _or_abandon(work: Coroutine[Any, Any, Any], seconds: float) -> Any:
-    """The result of ``work``, or TimeoutError; work that takes longer goes on behind the scenes and is ignored."""
-    task = asyncio.create_task(work)
-    done, _ = await asyncio.wait({task}, timeout=seconds)
-    if done:
-        return task.result()
-    _abandoned.add(task)
-    task.add_done_callback(_let_go)
-    raise TimeoutError
-
-
-def _let_go(task: asyncio.Task[Any]) -> None:
-    _abandoned.discard(task)
-    if not task.cancelled():
-        task.exception()  # looked at, so that nobody complains that it was not
 
 
 def _kubeconfig_path(given: str | os.PathLike[str] | None) -> str | None:

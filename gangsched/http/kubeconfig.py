@@ -267,7 +267,12 @@ async def log_in(found: Credentials, login: Login) -> None:
     except FileNotFoundError:
         hint = " ".join((plugin.install_hint or "").split())
         raise ValueError(f"exec: {plugin.command}: no such command{f'; {hint}' if hint else ''}") from None
-    out, complaint = await process.communicate()
+    try:
+        out, complaint = await process.communicate()
+    finally:
+        if process.returncode is None:  # nobody waits for it any more
+            process.kill()
+            await process.wait()
     if process.returncode:
         said = " ".join((complaint or b"").decode(errors="replace").split())
         raise ValueError(f"exec: {plugin.command} returned {process.returncode}{f': {said}' if said else ''}")

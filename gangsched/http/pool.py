@@ -15,7 +15,7 @@ import math
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 from gangsched.http.http1 import MAX_OBJECT_BYTES, Answer, Reader, TooLargeError
@@ -86,7 +86,8 @@ class Pool:
             left = _left(min(end, fence()))
             timed = with_timeout(target, left) if server_timeout else target
             message = f"{method} {self._prefix}{timed}".encode() + rest
-            return await connection.exchange(message, Reader(method, max_bytes), end)
+            connection.send(message, Reader(method, max_bytes))
+            return await connection.answered(end)
         finally:
             self._put_back(connection)
 
@@ -100,9 +101,12 @@ class Pool:
         connection = self._kept() or await self._connect()
         try:
             message = f"GET {self._prefix}{target}{self._head}{_lines(headers)}\r\n".encode()
-            incoming = connection.follow(message, silence_seconds)
-            await incoming.head()
-            yield incoming
+            reader = Reader("GET", MAX_OBJECT_BYTES)
+            connection.send(message, reader)
+            end = time.monotonic() + silence_seconds
+            while not reader.status:
+                await connection.more(end)
+            yield Incoming(reader.status, reader.headers, _chunks(connection, reader, silence_seconds))
         finally:
             self._drop(connection)
 
@@ -170,7 +174,8 @@ class Pool:
         """Have the proxy connect us to the server, and speak TLS with that from now on."""
         address = f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
         message = f"CONNECT {address} HTTP/1.1\r\n{_lines({'Host': address, **proxy.headers})}\r\n"
-        answer = await connection.exchange(message.encode(), Reader("CONNECT", MAX_OBJECT_BYTES), math.inf)
+        connection.send(message.encode(), Reader("CONNECT", MAX_OBJECT_BYTES))
+        answer = await connection.answered(math.inf)
         connection.unwind()
         if not 200 <= answer.status < 300:
             raise ConnectionError(f"the proxy {proxy.host}:{proxy.port} answers {answer.status} to CONNECT {address}")
@@ -203,30 +208,71 @@ def with_timeout(target: str, seconds: float) -> str:
     return f"{target}{'&' if '?' in target else '?'}timeout={max(1, int(seconds * 1000))}ms"
 
 
+class Incoming(NamedTuple):
+    """An answer that may last. ``chunks`` are its body as it comes; they end where the body does, and raise what
+    :meth:`Pool.stream` raises.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+async def _chunks(connection: _Connection, reader: Reader, silence_seconds: float) -> AsyncIterator[bytes]:
+    while (answer := connection.answer) is None:
+        if pieces := reader.taken():
+            yield b"".join(pieces)
+        else:
+            await connection.more(time.monotonic() + silence_seconds)
+    if answer.body:  # what has not been taken before
+        yield answer.body
+
+
 class _Connection(asyncio.Protocol):
-    """One connection, one request at a time."""
+    """One connection, one request at a time; ``answer`` is that to the last one, once it is complete."""
 
     def __init__(self) -> None:
         self.idle_since = 0.0
         self.reusable = False
+        self.answer: Answer | None = None
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[Answer] | None = None
-        self._too_late: asyncio.TimerHandle | None = None
         self._reader: Reader | None = None
+        self._error: OSError | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
-    def exchange(self, message: bytes, reader: Reader, end: float) -> asyncio.Future[Answer]:
-        """Send a request; its answer, or :class:`TimeoutError` at ``end`` (monotonic seconds), comes later."""
-        loop = asyncio.get_running_loop()
-        self._answer = loop.create_future()
-        if end < math.inf:  # a bare timer: asyncio.timeout() costs three times as much
-            self._too_late = loop.call_later(max(0.0, end - time.monotonic()), self._give_up)
-        self._reader = reader
+    def send(self, message: bytes, reader: Reader) -> None:
+        """Send a request, whose answer the reader puts together."""
+        self._reader, self.answer, self._error = reader, None, None
         self.reusable = False
         if self._transport is None or self._transport.is_closing():
-            self._answer.set_exception(ConnectionResetError(_DROPPED))
+            self._error = ConnectionResetError(_DROPPED)
         else:
             self._transport.write(message)
-        return self._answer
+
+    async def answered(self, end: float) -> Answer:
+        """The complete answer. Raises as :meth:`more`."""
+        while self.answer is None:
+            await self.more(end)
+        return self.answer
+
+    async def more(self, end: float) -> None:
+        """Wait until more of the answer has come, or none can. Raises :class:`OSError` if that is known already;
+        :class:`TimeoutError` at ``end`` (monotonic seconds).
+        """
+        if self._error is not None:
+            raise self._error
+        left = _left(end)  # also where bytes come all the time
+        loop = asyncio.get_running_loop()
+        self._waiter = waiter = loop.create_future()
+        too_late = None
+        if end < math.inf:  # a bare timer: asyncio.timeout() costs three times as much
+            too_late = loop.call_later(left, _give_up, waiter)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if too_late is not None:
+                too_late.cancel()
 
     async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
         """Speak TLS from now on. Raises :class:`OSError`."""
@@ -238,21 +284,6 @@ class _Connection(asyncio.Protocol):
             raise ConnectionResetError(_DROPPED)
         self.connection_made(transport)
 
-    def follow(self, message: bytes, silence_seconds: float) -> Incoming:
-        """Send a request whose answer may last; the connection is good for nothing else afterwards."""
-        incoming = Incoming(silence_seconds)
-        self.reusable = False
-        if self._transport is None or self._transport.is_closing():
-            incoming.connection_lost(None)
-        else:
-            self._transport.set_protocol(incoming)
-            self._transport.write(message)
-        return incoming
-
-    def _give_up(self) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(TimeoutError())
-
     @property
     def open(self) -> bool:
         """Can another request be sent? Not once the server has closed its side, even before we are told so."""
@@ -260,11 +291,7 @@ class _Connection(asyncio.Protocol):
 
     def unwind(self) -> None:
         """There is an answer, or nobody waits for it any more; it is not kept here."""
-        self._answer = None
-        self._reader = None
-        if self._too_late is not None:
-            self._too_late.cancel()
-            self._too_late = None
+        self._reader = self.answer = None
 
     def cut(self) -> None:
         """Close without a goodbye."""
@@ -279,101 +306,32 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""
-        if self._answer is None or self._reader is None or self._answer.done():
+        if self._reader is None or self.answer is not None or self._error is not None:
             self.cut()  # nobody has asked
             return
         try:
-            answer = self._reader.take(data)
+            self.answer = self._reader.take(data)
         except (ValueError, TooLargeError) as error:
-            self._answer.set_exception(_broken(error))
+            self._error = _broken(error)
             self.cut()
-            return
-        if answer is not None:
-            self.reusable = self._reader.stays_open
-            self._answer.set_result(answer)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See :class:`asyncio.Protocol`."""
-        self.reusable = False
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc if isinstance(exc, OSError) else ConnectionResetError(_DROPPED))
-
-
-class Incoming(asyncio.Protocol):
-    """What comes on a connection from now on: one answer, in pieces. ``chunks`` ends where the body does, and raises
-    what :meth:`Pool.stream` raises.
-    """
-
-    def __init__(self, silence_seconds: float) -> None:
-        self._silence_seconds = silence_seconds
-        self._reader = Reader("GET", MAX_OBJECT_BYTES)
-        self._pieces: list[bytes] = []
-        self._ended = False
-        self._error: OSError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def status(self) -> int:
-        """0 before :meth:`head`."""
-        return self._reader.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Names are in lower case."""
-        return self._reader.headers
-
-    @property
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes."""
-        return self
-
-    async def head(self) -> None:
-        """Wait for status and headers."""
-        async with asyncio.timeout(self._silence_seconds):
-            while not self.status:
-                await self._more()
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._pieces:
-            if self._ended:
-                raise StopAsyncIteration
-            await self._more()
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
-
-    async def _more(self) -> None:
-        if self._error is not None:
-            raise self._error
-        self._waiter = asyncio.get_running_loop().create_future()
-        async with asyncio.timeout(self._silence_seconds):
-            await self._waiter
-
-    def data_received(self, data: bytes) -> None:
-        """See :class:`asyncio.Protocol`."""
-        if not self._ended and self._error is None:
-            try:
-                answer = self._reader.take(data)
-            except (ValueError, TooLargeError) as error:
-                self._error = _broken(error)
-            else:
-                if answer is None:
-                    self._pieces += self._reader.taken()
-                else:
-                    self._pieces.append(answer.body)  # what has not been taken before
-                    self._ended = True
+        else:
+            self.reusable = self.answer is not None and self._reader.stays_open
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
+        self.reusable = False
         self._error = self._error or (exc if isinstance(exc, OSError) else ConnectionResetError(_DROPPED))
         self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _give_up(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
 
 
 def _broken(error: ValueError | TooLargeError) -> OSError:

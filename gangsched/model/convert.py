@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangsched.model import wire
+from gangsched.model import children, wire
 from gangsched.model.convert_volumes import pod_volumes
 from gangsched.model.declared_features import required_node_features
-from gangsched.model.dialects import HINT_PREFIXES, coscheduling, koordinator, membership, remark, upstream
+from gangsched.model.dialects import HINT_PREFIXES, membership, remark
 from gangsched.model.errors import FieldError
 from gangsched.model.podset_info import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.queues import queue_labels
@@ -23,7 +23,6 @@ from gangsched.model.records import (
     PREEMPT_NEVER,
     Budget,
     Condition,
-    Gang,
     HostPort,
     Job,
     Labels,
@@ -56,11 +55,10 @@ PREEMPTION_DELAY = "gangsched.dev/preemption-delay"
 #: Annotations of Jobs: which scheduler has suspended it to make room, and for which gang (and by which plan).
 SUSPENDED_BY = "gangsched.dev/suspended-by"
 PREEMPTED_BY = "gangsched.dev/preempted-by"
-#: Annotations of a Job that its pods get in a simulation.
-_SIMULATION = "sim.gangsched.dev/"
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
 _OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class Converter:
@@ -82,7 +80,7 @@ class Converter:
         notes = meta.annotations or {}
         gang, mistake = membership(meta, spec)
         conditions = {c.type: _condition(c, i) for i, c in enumerate(status.conditions or ())}
-        owner = next((o for o in meta.owner_references or () if o.controller), None)
+        owner = owner_of(meta)
         grace = meta.deletion_grace_period_seconds
         if grace is None:
             grace = spec.termination_grace_period_seconds
@@ -109,7 +107,7 @@ class Converter:
             grace_seconds=30.0 if grace is None else float(grace),
             nominated_node=status.nominated_node_name,
             gates=tuple(g.name for g in spec.scheduling_gates or ()),
-            owner=Owner(owner.kind, owner.name, owner.uid) if owner else None,
+            owner=owner,
             static=_MIRROR in notes or notes.get(_SOURCE) in ("file", "http") or bool(owner and owner.kind == "Node"),
             scheduled_condition=conditions.get("PodScheduled"),
             disruption=conditions.get("DisruptionTarget"),
@@ -156,7 +154,7 @@ class Converter:
             node_selector=tuple(sorted((spec.node_selector or {}).items())),
             node_terms=terms,
             preferred_node_terms=_preferred_nodes(node_affinity, f"{at}.nodeAffinity"),
-            tolerations=tuple(_toleration(t, f"spec.tolerations[{i}]") for i, t in enumerate(spec.tolerations or ())),
+            tolerations=tuple(toleration(t, f"spec.tolerations[{i}]") for i, t in enumerate(spec.tolerations or ())),
             host_ports=_host_ports(spec),
             affinity=tuple(
                 _pod_term(t, meta, f"{at}.podAffinity.required[{i}]") for i, t in enumerate(near.required or ())
@@ -192,18 +190,12 @@ class Converter:
         room = parse_list(status.capacity if status.allocatable is None else status.allocatable, field)
         room.setdefault("pods", 110)
         ready = next((c.status for c in status.conditions or () if c.type == "Ready"), "True")
-        for i, taint in enumerate(spec.taints or ()):
-            if taint.effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
-                raise FieldError(
-                    f"spec.taints[{i}].effect",
-                    f"{taint.effect!r} is none of NoSchedule, PreferNoSchedule, NoExecute",
-                )
         return Node(
             name=meta.name,
             uid=meta.uid,
             labels=self._intern_labels(meta.labels),
             allocatable=tuple(sorted(room.items())),
-            taints=tuple(Taint(t.key, t.value, t.effect) for t in spec.taints or ()),
+            taints=tuple(taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ())),
             unschedulable=spec.unschedulable,
             ready=ready == "True",
             deleting=bool(meta.deletion_timestamp),
@@ -235,26 +227,6 @@ class Converter:
         # The API server gives every namespace this label; manifests may not have it yet.
         return Namespace(name, self._intern_labels({**(raw.metadata.labels or {}), NAMESPACE_NAME: name}))
 
-    @staticmethod
-    def service(raw: wire.Service) -> PodSelector:
-        """One Service; without a selector it selects nothing."""
-        return _labels_selector("Service", raw.metadata, raw.spec.selector)
-
-    @staticmethod
-    def replication_controller(raw: wire.ReplicationController) -> PodSelector:
-        """One ReplicationController."""
-        return _labels_selector("ReplicationController", raw.metadata, raw.spec.selector)
-
-    @staticmethod
-    def replica_set(raw: wire.ReplicaSet) -> PodSelector:
-        """One ReplicaSet."""
-        return _selecting("ReplicaSet", raw.metadata, raw.spec.selector)
-
-    @staticmethod
-    def stateful_set(raw: wire.StatefulSet) -> PodSelector:
-        """One StatefulSet."""
-        return _selecting("StatefulSet", raw.metadata, raw.spec.selector)
-
     def priority_class(self, raw: wire.PriorityClass) -> PriorityClass:
         """One PriorityClass, with what its annotations say about the patience of victims and preemptors."""
         notes = raw.metadata.annotations or {}
@@ -271,8 +243,8 @@ class Converter:
         """One batch/v1 Job."""
         meta, spec = raw.metadata, raw.spec
         on_disruption = _on_disruption(spec.pod_failure_policy)
-        owner = next((o for o in meta.owner_references or () if o.controller), None)
         added = next(iter(added_by_flavor(meta.annotations)), WireDirectives())
+        without_flavor = wire.PodTemplate(spec.template.metadata, without(spec.template.spec, added))
         return Job(
             namespace=meta.namespace,
             name=meta.name,
@@ -290,43 +262,11 @@ class Converter:
             succeeded=raw.status.succeeded,
             finished=job_finished(raw),
             suspended_by=(meta.annotations or {}).get(SUSPENDED_BY, ""),
-            owner=Owner(owner.kind, owner.name, owner.uid) if owner else None,
-            template=self._job_template(meta, spec.template, added),
+            owner=owner_of(meta),
+            template=self.pod(children.pod(meta, without_flavor)),
             version=meta.resource_version,
             added=directives(added),
         )
-
-    def _job_template(self, job: wire.ObjectMeta, template: wire.PodTemplate, added: WireDirectives) -> Pod:
-        """What its controller will make of a template without its flavor, as far as it is the same for all pods."""
-        own = {"batch.kubernetes.io/job-name": job.name, "job-name": job.name}
-        own |= {"batch.kubernetes.io/controller-uid": job.uid, "controller-uid": job.uid}
-        notes = {k: v for k, v in (job.annotations or {}).items() if k.startswith(_SIMULATION)}
-        meta = wire.ObjectMeta(
-            name=job.name,
-            namespace=job.namespace,
-            creation_timestamp=job.creation_timestamp,
-            labels={**(template.metadata.labels or {}), **own},
-            annotations={**notes, **(template.metadata.annotations or {})},
-            owner_references=[
-                wire.OwnerReference(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, controller=True)
-            ],
-        )
-        return self.pod(wire.Pod(metadata=meta, spec=without(template.spec, added)))
-
-    @staticmethod
-    def sigs_gang(raw: wire.SigsPodGroup) -> Gang:
-        """One ``scheduling.sigs.k8s.io`` PodGroup."""
-        return koordinator.gang_from_object(raw)
-
-    @staticmethod
-    def coscheduling_gang(raw: wire.SigsPodGroup) -> Gang:
-        """One ``scheduling.x-k8s.io`` PodGroup."""
-        return coscheduling.gang_from_object(raw)
-
-    @staticmethod
-    def upstream_gang(raw: wire.UpstreamPodGroup) -> Gang:
-        """One ``scheduling.k8s.io`` PodGroup."""
-        return upstream.gang_from_object(raw)
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:
         if not raw:
@@ -340,13 +280,21 @@ class Converter:
         return found
 
 
-def _selecting(kind: str, meta: wire.ObjectMeta, selector: wire.LabelSelector | None) -> PodSelector:
-    return PodSelector(kind, meta.namespace, meta.name, label_selector(selector, "spec.selector"))
+def owner_of(meta: wire.ObjectMeta) -> Owner | None:
+    """The controller of an object."""
+    found = meta.controller
+    return None if found is None else Owner(found.kind, found.name, found.uid)
 
 
-def _labels_selector(kind: str, meta: wire.ObjectMeta, labels: Mapping[str, str] | None) -> PodSelector:
-    wanted = tuple(Requirement(k, "In", (v,)) for k, v in sorted((labels or {}).items()))
-    return PodSelector(kind, meta.namespace, meta.name, LabelSelector(wanted) if wanted else None)
+def pod_selector(
+    raw: wire.Service | wire.ReplicationController | wire.ReplicaSet | wire.StatefulSet,
+) -> PodSelector:
+    """What an object selects pods by; a Service or ReplicationController without a selector selects nothing."""
+    selector = raw.spec.selector
+    if isinstance(selector, dict):
+        selector = wire.LabelSelector(match_labels=selector) if selector else None
+    found = label_selector(selector, "spec.selector")
+    return PodSelector(type(raw).__name__, raw.metadata.namespace, raw.metadata.name, found)
 
 
 def _image_name(name: str) -> str:
@@ -363,7 +311,15 @@ def _condition(raw: wire.Condition, i: int) -> Condition:
     )
 
 
-def _toleration(raw: wire.Toleration, field: str) -> Toleration:
+def taint(raw: wire.Taint, field: str) -> Taint:
+    """One taint. Raises :class:`FieldError`."""
+    if raw.effect not in _EFFECTS:
+        raise FieldError(f"{field}.effect", f"{raw.effect!r} is none of {', '.join(_EFFECTS)}")
+    return Taint(raw.key, raw.value, raw.effect)
+
+
+def toleration(raw: wire.Toleration, field: str) -> Toleration:
+    """One toleration. Raises :class:`FieldError`."""
     operator = raw.operator or "Equal"
     if operator not in _OPERATORS:
         raise FieldError(f"{field}.operator", f"{raw.operator!r} is none of {', '.join(_OPERATORS)}")

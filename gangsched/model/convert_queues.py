@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from gangsched.model import queues, wire, wire_queues
+from gangsched.model.convert import taint, toleration
 from gangsched.model.errors import FieldError
 from gangsched.model.quantity import RawQuantity, base_units, parse
 from gangsched.model.queues import (
@@ -40,8 +41,7 @@ def cluster_queue(raw: wire_queues.ClusterQueue) -> ClusterQueue:
     if spec.cohort and spec.cohort_name and spec.cohort != spec.cohort_name:
         raise FieldError("spec.cohortName", f"{spec.cohort_name!r} differs from spec.cohort {spec.cohort!r}")
     cohort = spec.cohort_name or spec.cohort or ""
-    strategy = spec.queueing_strategy or queues.BEST_EFFORT_FIFO
-    _one_of("spec.queueingStrategy", strategy, queues.BEST_EFFORT_FIFO, queues.STRICT_FIFO)
+    strategy = _one_of("spec.queueingStrategy", spec.queueing_strategy, queues.BEST_EFFORT_FIFO, queues.STRICT_FIFO)
     checks = list(spec.admission_checks or ())
     if spec.admission_checks_strategy is not None:
         checks += [c.name for c in spec.admission_checks_strategy.admission_checks or ()]
@@ -190,13 +190,12 @@ def _preemption(raw: wire_queues.ClusterQueuePreemption | None) -> QueuePreempti
     if raw is None:
         return QueuePreemption()
     at = "spec.preemption"
-    within = raw.within_cluster_queue or queues.NEVER
-    _one_of(f"{at}.withinClusterQueue", within, queues.NEVER, queues.LOWER, queues.LOWER_OR_NEWER)
-    reclaim = raw.reclaim_within_cohort or queues.NEVER
-    _one_of(f"{at}.reclaimWithinCohort", reclaim, queues.NEVER, queues.LOWER, queues.ANY)
+    own = (queues.NEVER, queues.LOWER, queues.LOWER_OR_NEWER)
+    within = _one_of(f"{at}.withinClusterQueue", raw.within_cluster_queue, *own)
+    others = (queues.NEVER, queues.LOWER, queues.ANY)
+    reclaim = _one_of(f"{at}.reclaimWithinCohort", raw.reclaim_within_cohort, *others)
     given = raw.borrow_within_cohort or wire_queues.BorrowWithinCohort()
-    borrow = given.policy or queues.NEVER
-    _one_of(f"{at}.borrowWithinCohort.policy", borrow, queues.NEVER, queues.LOWER)
+    borrow = _one_of(f"{at}.borrowWithinCohort.policy", given.policy, queues.NEVER, queues.LOWER)
     if borrow != queues.NEVER and reclaim == queues.NEVER:
         raise FieldError(f"{at}.reclaimWithinCohort", f"{queues.NEVER} contradicts borrowWithinCohort.policy {borrow}")
     if given.max_priority_threshold is not None:
@@ -208,21 +207,18 @@ def _fungibility(raw: wire_queues.FlavorFungibility | None) -> Fungibility:
     if raw is None:
         return Fungibility()
     at = "spec.flavorFungibility"
-    borrow = _OLD_STOPS.get(raw.when_can_borrow or "", raw.when_can_borrow) or queues.MAY_STOP
-    _one_of(f"{at}.whenCanBorrow", borrow, queues.MAY_STOP, queues.TRY_NEXT)
-    preempt = _OLD_STOPS.get(raw.when_can_preempt or "", raw.when_can_preempt) or queues.TRY_NEXT
-    _one_of(f"{at}.whenCanPreempt", preempt, queues.TRY_NEXT, queues.MAY_STOP)
-    preference = raw.preference or queues.BORROWING_FIRST
-    _one_of(f"{at}.preference", preference, queues.BORROWING_FIRST, queues.PREEMPTION_FIRST)
+    borrow = _OLD_STOPS.get(raw.when_can_borrow or "", raw.when_can_borrow)
+    borrow = _one_of(f"{at}.whenCanBorrow", borrow, queues.MAY_STOP, queues.TRY_NEXT)
+    preempt = _OLD_STOPS.get(raw.when_can_preempt or "", raw.when_can_preempt)
+    preempt = _one_of(f"{at}.whenCanPreempt", preempt, queues.TRY_NEXT, queues.MAY_STOP)
+    preference = _one_of(f"{at}.preference", raw.preference, queues.BORROWING_FIRST, queues.PREEMPTION_FIRST)
     if raw.preference and (borrow, preempt) != (queues.TRY_NEXT, queues.TRY_NEXT):
         raise FieldError(f"{at}.preference", f"needs whenCanBorrow and whenCanPreempt to be {queues.TRY_NEXT}")
     return Fungibility(borrow, preempt, preference)
 
 
 def _stop(raw: str | None) -> str:
-    policy = raw or queues.STOP_NONE
-    _one_of("spec.stopPolicy", policy, queues.STOP_NONE, queues.STOP_HOLD, queues.STOP_DRAIN)
-    return policy
+    return _one_of("spec.stopPolicy", raw, queues.STOP_NONE, queues.STOP_HOLD, queues.STOP_DRAIN)
 
 
 def _weight(raw: wire_queues.FairSharing | None) -> float:
@@ -238,9 +234,12 @@ def _weight(raw: wire_queues.FairSharing | None) -> float:
     return float(value)
 
 
-def _one_of(field: str, value: str, *allowed: str) -> None:
+def _one_of(field: str, given: str | None, *allowed: str) -> str:
+    """The value that is given; the first of those that are allowed where none is."""
+    value = given or allowed[0]
     if value not in allowed:
         raise FieldError(field, f"{value!r} is none of {', '.join(allowed)}")
+    return value
 
 
 def _int32(field: str, value: int) -> None:
@@ -254,15 +253,13 @@ def _int32(field: str, value: int) -> None:
 def _taint(raw: wire.Taint, field: str) -> Taint:
     if not raw.key:
         raise FieldError(f"{field}.key", "a taint needs a key")
-    _one_of(f"{field}.effect", raw.effect, "NoSchedule", "PreferNoSchedule", "NoExecute")
-    return Taint(raw.key, raw.value, raw.effect)
+    return taint(raw, field)
 
 
 def _toleration(raw: wire.Toleration, field: str) -> Toleration:
-    operator = raw.operator or "Equal"
-    _one_of(f"{field}.operator", operator, "Equal", "Exists", "Lt", "Gt")
-    if operator == "Exists" and raw.value:
+    found = toleration(raw, field)
+    if found.operator == "Exists" and raw.value:
         raise FieldError(f"{field}.value", "must be empty when the operator is Exists")
-    if not raw.key and operator != "Exists":
+    if not raw.key and found.operator != "Exists":
         raise FieldError(f"{field}.operator", "must be Exists when there is no key")
-    return Toleration(raw.key, operator, raw.value, raw.effect, raw.toleration_seconds)
+    return found

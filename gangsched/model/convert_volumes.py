@@ -68,7 +68,6 @@ def claim(raw: raws.PersistentVolumeClaim) -> volumes.PersistentVolumeClaim:
     """One PersistentVolumeClaim."""
     meta, spec = raw.metadata, raw.spec
     notes = meta.annotations or {}
-    owner = next((o for o in meta.owner_references or () if o.controller), None)
     requests = spec.resources.requests if spec.resources is not None else None
     return volumes.PersistentVolumeClaim(
         namespace=meta.namespace,
@@ -85,7 +84,7 @@ def claim(raw: raws.PersistentVolumeClaim) -> volumes.PersistentVolumeClaim:
         bound=bool(spec.volume_name) and BIND_COMPLETED in notes,
         phase=raw.status.phase or "Pending",
         deleting=bool(meta.deletion_timestamp),
-        owner_uid=owner.uid if owner is not None else "",
+        owner_uid=meta.controller.uid if meta.controller is not None else "",
         created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
         version=meta.resource_version,
     )

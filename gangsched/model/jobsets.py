@@ -6,10 +6,8 @@ somebody else suspends is resumed at once. So it is the JobSet that is suspended
 
 from __future__ import annotations
 
-import msgspec
-
 from gangsched.model.errors import FieldError
-from gangsched.model.records import NO_QUEUE, Job, Owner, Pod, QueueLabels
+from gangsched.model.records import NO_QUEUE, Job, Named, Owner, Pod, QueueLabels, Record
 
 GROUP, VERSION = "jobset.x-k8s.io", "v1alpha2"
 #: The API kind, and the family of a JobSet that is planned as a gang while it has no pods.
@@ -20,14 +18,14 @@ QUEUED_JOBSET = GROUP
 MAX_WITHOUT_PODS = 10_000
 
 
-class ReplicatedJob(msgspec.Struct, frozen=True, gc=False):
+class ReplicatedJob(Record, frozen=True):
     """``replicas`` Jobs like ``job``, whose name is theirs without their index: ``<JobSet>-<name>``."""
 
     replicas: int
     job: Job
 
 
-class JobSet(msgspec.Struct, frozen=True, gc=False):
+class JobSet(Named, frozen=True):
     """One JobSet.
 
     ``in_order`` says that some of its Jobs wait until others run or have finished. ``suspended_by`` is the scheduler
@@ -35,8 +33,6 @@ class JobSet(msgspec.Struct, frozen=True, gc=False):
     not said so); ``owner`` is its controller.
     """
 
-    namespace: str
-    name: str
     uid: str = ""
     created: float = 0.0
     replicated: tuple[ReplicatedJob, ...] = ()
@@ -48,11 +44,6 @@ class JobSet(msgspec.Struct, frozen=True, gc=False):
     version: str = ""
     owner: Owner | None = None
     suspended_since: float = 0.0
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
     @property
     def template(self) -> Pod | None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-import msgspec
-
 from gangsched.model.records import (
     NO_LABELS,
     NO_QUEUE,
     Labels,
     LabelSelector,
+    Named,
     QueueLabels,
+    Record,
     Taint,
     Toleration,
 )
@@ -46,7 +46,7 @@ BORROWING_FIRST, PREEMPTION_FIRST = "BorrowingOverPreemption", "PreemptionOverBo
 STOP_NONE, STOP_HOLD, STOP_DRAIN = "None", "Hold", "HoldAndDrain"
 
 
-class Limits(msgspec.Struct, frozen=True, gc=False):
+class Limits(Record, frozen=True):
     """Quota of one resource in one flavor, base units.
 
     ``nominal`` is owned; ``borrowing`` bounds what is used beyond it, ``lending`` what others may use of it.
@@ -57,21 +57,21 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     lending: int | None = None
 
 
-class FlavorQuota(msgspec.Struct, frozen=True, gc=False):
+class FlavorQuota(Record, frozen=True):
     """Quota in one flavor, by resource in the order of the group."""
 
     flavor: str
     resources: tuple[tuple[str, Limits], ...]
 
 
-class ResourceGroup(msgspec.Struct, frozen=True, gc=False):
+class ResourceGroup(Record, frozen=True):
     """Resources that take the same flavor, and the flavors in order of preference."""
 
     resources: tuple[str, ...]
     flavors: tuple[FlavorQuota, ...]
 
 
-class QueuePreemption(msgspec.Struct, frozen=True, gc=False):
+class QueuePreemption(Record, frozen=True):
     """Whom workloads of a ClusterQueue may displace.
 
     ``borrow`` is borrowWithinCohort.policy; ``threshold`` its maxPriorityThreshold, the highest priority (itself
@@ -84,7 +84,7 @@ class QueuePreemption(msgspec.Struct, frozen=True, gc=False):
     threshold: int | None = None
 
 
-class Fungibility(msgspec.Struct, frozen=True, gc=False):
+class Fungibility(Record, frozen=True):
     """When the search for a flavor goes on although one was found; see :mod:`gangsched.core.quota.flavors`."""
 
     when_can_borrow: str = MAY_STOP
@@ -92,7 +92,7 @@ class Fungibility(msgspec.Struct, frozen=True, gc=False):
     preference: str = BORROWING_FIRST
 
 
-class ClusterQueue(msgspec.Struct, frozen=True, gc=False):
+class ClusterQueue(Record, frozen=True):
     """A ClusterQueue.
 
     ``cohort`` is empty for none. ``namespaces`` None selects no namespace. ``checks`` names its admission checks.
@@ -112,7 +112,7 @@ class ClusterQueue(msgspec.Struct, frozen=True, gc=False):
     generation: int = 0
 
 
-class Cohort(msgspec.Struct, frozen=True, gc=False):
+class Cohort(Record, frozen=True):
     """A Cohort object: its parent (empty for a root) and quota of its own, which its members share."""
 
     name: str
@@ -123,23 +123,16 @@ class Cohort(msgspec.Struct, frozen=True, gc=False):
     generation: int = 0
 
 
-class LocalQueue(msgspec.Struct, frozen=True, gc=False):
+class LocalQueue(Named, frozen=True):
     """A LocalQueue: the name under which a namespace submits to a ClusterQueue."""
 
-    namespace: str
-    name: str
     cluster_queue: str
     stop: str = STOP_NONE
     uid: str = ""
     generation: int = 0
 
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
-
-class ResourceFlavor(msgspec.Struct, frozen=True, gc=False):
+class ResourceFlavor(Record, frozen=True):
     """A ResourceFlavor: which nodes it stands for, and what pods need to run there.
 
     Pods that are admitted in it get ``labels`` as a node selector and ``tolerations`` beside their own. Nobody is while
@@ -154,7 +147,7 @@ class ResourceFlavor(msgspec.Struct, frozen=True, gc=False):
     outdated: bool = False
 
 
-class WorkloadPriorityClass(msgspec.Struct, frozen=True, gc=False):
+class WorkloadPriorityClass(Record, frozen=True):
     """A priority for quota only: the pods' own priority stays what it is."""
 
     name: str

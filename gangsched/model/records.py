@@ -34,6 +34,18 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """Base of the immutable records."""
 
 
+class Named(Record, frozen=True):
+    """Base of records of objects that are in a namespace."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
 class Requirement(Record, frozen=True):
     """``key operator values`` of a label or field selector."""
 
@@ -154,7 +166,7 @@ class PodVolumes(Record, frozen=True):
     disks: tuple[Disk, ...] = ()
 
 
-class PodShape(msgspec.Struct, frozen=True, gc=False):
+class PodShape(Record, frozen=True):
     """All that filters and scores read of a pod's spec. Interned: equal shapes are the same object.
 
     ``requests`` are the effective requests (see :mod:`gangsched.model.requests`) without the pod slot itself;
@@ -219,7 +231,7 @@ class Condition(Record, frozen=True):
     since: float = 0.0
 
 
-class Pod(msgspec.Struct, frozen=True, gc=False):
+class Pod(Named, frozen=True):
     """One pod.
 
     ``node`` is empty while unbound; ``deleting_since`` is None unless a deletionTimestamp is set (the value is
@@ -229,8 +241,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     be understood. One that is its own gang waits because of it. ``remark`` is one that holds up nobody.
     """
 
-    namespace: str
-    name: str
     uid: str
     shape: PodShape
     gang: GangId
@@ -260,11 +270,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     remark: Mistake | None = None
 
     @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
     def finished(self) -> bool:
         """True when the pod no longer uses its node."""
         return self.phase in ("Succeeded", "Failed")
@@ -285,13 +290,18 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return self.disruption is not None and self.disruption.status == "True"
 
     @property
+    def on_record(self) -> bool:
+        """True while an intent record of ours stands on it."""
+        return self.intent is not None and self.intent.status == "True"
+
+    @property
     def runs_since(self) -> float:
         """When it began to run, by its stamps. Bound and not started yet, it has run no longer than it is bound."""
         placed = self.scheduled_condition
         return max(self.started, placed.since) if placed is not None and placed.status == "True" else self.started
 
 
-class Node(msgspec.Struct, frozen=True, gc=False):
+class Node(Record, frozen=True):
     """One node. ``allocatable`` is in base units and includes ``pods``. Of one that is ``outdated`` the newest state
     could not be understood: the rest is what was known before.
     """
@@ -325,7 +335,7 @@ class QueueLabels(NamedTuple):
 NO_QUEUE = QueueLabels()
 
 
-class Gang(msgspec.Struct, frozen=True, gc=False):
+class Gang(Record, frozen=True):
     """What a gang API says about one gang, in one form for all of them.
 
     ``disruption`` is ``"pod"``, ``"gang"`` or None where the API says nothing. ``group`` lists the
@@ -365,7 +375,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
 
-class Budget(msgspec.Struct, frozen=True, gc=False):
+class Budget(Named, frozen=True):
     """A PodDisruptionBudget.
 
     ``allowed`` is status.disruptionsAllowed; None when the object has no status yet (manifests), in which
@@ -373,28 +383,21 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
     ``disrupted`` names pods whose eviction the API server has already counted.
     """
 
-    namespace: str
-    name: str
     selector: LabelSelector | None
     allowed: int | None = None
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
     disrupted: tuple[str, ...] = ()
 
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
-
-class Namespace(msgspec.Struct, frozen=True, gc=False):
+class Namespace(Record, frozen=True):
     """A namespace and its labels, by which namespace selectors choose."""
 
     name: str
     labels: Labels = NO_LABELS
 
 
-class PriorityClass(msgspec.Struct, frozen=True, gc=False):
+class PriorityClass(Record, frozen=True):
     """A PriorityClass.
 
     ``minimum_run_time_seconds`` and ``preemption_delay_seconds`` are its annotations
@@ -410,7 +413,7 @@ class PriorityClass(msgspec.Struct, frozen=True, gc=False):
     preemption_delay_seconds: float | None = None
 
 
-class Job(msgspec.Struct, frozen=True, gc=False):
+class Job(Named, frozen=True):
     """What the planner must know of a Job: how many more failed pods it survives.
 
     ``ignores_disruption`` and ``fails_on_disruption`` say what its podFailurePolicy makes of an evicted pod: nothing,
@@ -421,8 +424,6 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     that, of the flavor in which it was admitted last.
     """
 
-    namespace: str
-    name: str
     uid: str = ""
     created: float = 0.0
     parallelism: int = 1
@@ -448,8 +449,3 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         if self.completions is None:
             return self.parallelism
         return min(self.parallelism, max(0, self.completions - self.succeeded))
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"

@@ -12,7 +12,7 @@ from gangsched.model.errors import FieldError
 if TYPE_CHECKING:
     from gangsched.model.wire import Condition
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 #: Longer texts and durations are refused: a year is more than anybody waits.
 _MAX_TEXT = 40
@@ -46,15 +46,19 @@ def render_micro_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def parse_duration(raw: str, field: str) -> float:
-    """``1h30m``, ``90s``, ``0`` in seconds; from 0 to a year. Raises :class:`FieldError`."""
-    text = raw.strip()
-    if text == "0":
-        return 0.0
+def duration_seconds(text: str) -> float | None:
+    """``1m30s`` as 90.0; None for text that is no duration."""
     parts = _PART.findall(text) if len(text) <= _MAX_TEXT else []
     if not parts or "".join(number + unit for number, unit in parts) != text:
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def parse_duration(raw: str, field: str) -> float:
+    """``1h30m``, ``90s``, ``0`` in seconds; from 0 to a year. Raises :class:`FieldError`."""
+    seconds = 0.0 if raw.strip() == "0" else duration_seconds(raw.strip())
+    if seconds is None:
         raise FieldError(field, f"{raw[:_MAX_TEXT]!r} is not a duration such as 30s, 10m or 1h30m")
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if seconds > LONGEST_SECONDS:
         raise FieldError(field, f"{raw!r} is longer than a year")
     return seconds

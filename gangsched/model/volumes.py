@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import msgspec
-
-from gangsched.model.records import NO_LABELS, Labels, LabelSelector, NodeTerm
+from gangsched.model.records import NO_LABELS, Labels, LabelSelector, NodeTerm, Record
 
 #: ``(namespace, name)`` of a claim.
 ClaimKey: TypeAlias = tuple[str, str]
@@ -20,7 +18,7 @@ READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 Topologies: TypeAlias = tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]
 
 
-class ClaimRef(msgspec.Struct, frozen=True, gc=False):
+class ClaimRef(Record, frozen=True):
     """The claim that a volume is (to be) bound to; an empty ``uid`` means whichever has that name."""
 
     namespace: str
@@ -28,7 +26,7 @@ class ClaimRef(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
 
 
-class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
+class PersistentVolumeClaim(Record, frozen=True):
     """``bound`` says that the binding is complete on both sides; ``selected_node`` asks for a new volume there."""
 
     namespace: str
@@ -55,7 +53,7 @@ class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
         return (self.namespace, self.name)
 
 
-class PersistentVolume(msgspec.Struct, frozen=True, gc=False):
+class PersistentVolume(Record, frozen=True):
     """``node_terms`` is None for a volume that is reachable from everywhere; ``driver`` and ``handle`` are those of
     CSI, else empty.
     """
@@ -86,7 +84,7 @@ class PersistentVolume(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class StorageClass(msgspec.Struct, frozen=True, gc=False):
+class StorageClass(Record, frozen=True):
     """``waits`` is volumeBindingMode WaitForFirstConsumer; ``default`` that claims without a class get this one."""
 
     name: str
@@ -102,21 +100,21 @@ class StorageClass(msgspec.Struct, frozen=True, gc=False):
         return bool(self.provisioner) and self.provisioner != "kubernetes.io/no-provisioner"
 
 
-class CSINode(msgspec.Struct, frozen=True, gc=False):
+class CSINode(Record, frozen=True):
     """How many volumes of each driver can be attached to a node; drivers without a limit are left out."""
 
     name: str
     limits: tuple[tuple[str, int], ...] = ()
 
 
-class CSIDriver(msgspec.Struct, frozen=True, gc=False):
+class CSIDriver(Record, frozen=True):
     """``storage_capacity``: free capacity has to be looked at before a volume is asked for."""
 
     name: str
     storage_capacity: bool = False
 
 
-class CSIStorageCapacity(msgspec.Struct, frozen=True, gc=False):
+class CSIStorageCapacity(Record, frozen=True):
     """The largest volume of a class that can be made for nodes that ``topology`` selects (None: for no node)."""
 
     namespace: str
@@ -126,7 +124,7 @@ class CSIStorageCapacity(msgspec.Struct, frozen=True, gc=False):
     limit: int | None = None
 
 
-class VolumeAttachment(msgspec.Struct, frozen=True, gc=False):
+class VolumeAttachment(Record, frozen=True):
     """A volume that is attached to a node by a driver."""
 
     name: str

@@ -43,6 +43,15 @@ class ObjectMeta(Wire):
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
 
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages the object."""
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+class Object(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
 
 class LabelSelectorRequirement(Wire):
     key: str = ""
@@ -253,8 +262,7 @@ class PodStatus(Wire):
     allocated_resources: Quantities | None = None
 
 
-class Pod(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class Pod(Object):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
@@ -283,8 +291,7 @@ class NodeStatus(Wire):
     declared_features: list[str] | None = None
 
 
-class Node(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class Node(Object):
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
@@ -303,21 +310,19 @@ class PodDisruptionBudgetStatus(Wire):
     desired_healthy: int | None = None
 
 
-class PodDisruptionBudget(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class PodDisruptionBudget(Object):
     spec: PodDisruptionBudgetSpec = msgspec.field(default_factory=PodDisruptionBudgetSpec)
     status: PodDisruptionBudgetStatus = msgspec.field(default_factory=PodDisruptionBudgetStatus)
 
 
-class PriorityClass(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class PriorityClass(Object):
     value: int = 0
     global_default: bool = False
     preemption_policy: str | None = None
 
 
-class Namespace(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class Namespace(Object):
+    pass
 
 
 class SelectorMapSpec(Wire):
@@ -328,23 +333,19 @@ class SelectorSpec(Wire):
     selector: LabelSelector | None = None
 
 
-class Service(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class Service(Object):
     spec: SelectorMapSpec = msgspec.field(default_factory=SelectorMapSpec)
 
 
-class ReplicationController(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class ReplicationController(Object):
     spec: SelectorMapSpec = msgspec.field(default_factory=SelectorMapSpec)
 
 
-class ReplicaSet(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class ReplicaSet(Object):
     spec: SelectorSpec = msgspec.field(default_factory=SelectorSpec)
 
 
-class StatefulSet(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class StatefulSet(Object):
     spec: SelectorSpec = msgspec.field(default_factory=SelectorSpec)
 
 
@@ -355,8 +356,7 @@ class SigsPodGroupSpec(Wire):
     schedule_timeout_seconds: int | None = None
 
 
-class SigsPodGroup(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class SigsPodGroup(Object):
     spec: SigsPodGroupSpec = msgspec.field(default_factory=SigsPodGroupSpec)
 
 
@@ -405,13 +405,11 @@ class UpstreamPodGroupSpec(Wire):
     preemption_policy: str | None = None
 
 
-class UpstreamPodGroup(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class UpstreamPodGroup(Object):
     spec: UpstreamPodGroupSpec = msgspec.field(default_factory=UpstreamPodGroupSpec)
 
 
-class PodTemplate(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class PodTemplate(Object):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
@@ -447,7 +445,6 @@ class JobStatus(Wire):
     conditions: list[Condition] | None = None
 
 
-class Job(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+class Job(Object):
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
     status: JobStatus = msgspec.field(default_factory=JobStatus)

@@ -42,9 +42,8 @@ class JobSetStatus(wire.Wire):
     conditions: list[wire.Condition] | None = None
 
 
-class JobSet(wire.Wire):
+class JobSet(wire.Object):
     """One JobSet."""
 
-    metadata: wire.ObjectMeta = msgspec.field(default_factory=wire.ObjectMeta)
     spec: JobSetSpec = msgspec.field(default_factory=JobSetSpec)
     status: JobSetStatus = msgspec.field(default_factory=JobSetStatus)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.model.quantity import RawQuantity
-from gangsched.model.wire import LabelSelector, ObjectMeta, Taint, Toleration, Wire
+from gangsched.model.wire import LabelSelector, Object, Taint, Toleration, Wire
 
 
 class ResourceQuota(Wire):
@@ -91,10 +91,9 @@ class ClusterQueueSpec(Wire):
     fair_sharing: FairSharing | None = None
 
 
-class ClusterQueue(Wire):
+class ClusterQueue(Object):
     """A ClusterQueue."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: ClusterQueueSpec = msgspec.field(default_factory=ClusterQueueSpec)
 
 
@@ -106,10 +105,9 @@ class CohortSpec(Wire):
     fair_sharing: FairSharing | None = None
 
 
-class Cohort(Wire):
+class Cohort(Object):
     """A Cohort."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: CohortSpec = msgspec.field(default_factory=CohortSpec)
 
 
@@ -120,10 +118,9 @@ class LocalQueueSpec(Wire):
     stop_policy: str | None = None
 
 
-class LocalQueue(Wire):
+class LocalQueue(Object):
     """A LocalQueue."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: LocalQueueSpec = msgspec.field(default_factory=LocalQueueSpec)
 
 
@@ -136,21 +133,17 @@ class ResourceFlavorSpec(Wire):
     topology_name: str | None = None
 
 
-class ResourceFlavor(Wire):
+class ResourceFlavor(Object):
     """A ResourceFlavor."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: ResourceFlavorSpec = msgspec.field(default_factory=ResourceFlavorSpec)
 
 
-class WorkloadPriorityClass(Wire):
+class WorkloadPriorityClass(Object):
     """A WorkloadPriorityClass; its value is no part of a spec."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     value: int | None = None
 
 
-class KueueWorkload(Wire):
+class KueueWorkload(Object):
     """A Workload of Kueue, of which nothing but the owners is read."""
-
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

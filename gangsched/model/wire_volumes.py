@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.model.quantity import RawQuantity
-from gangsched.model.wire import LabelSelector, NodeSelector, ObjectMeta, ResourceRequirements, Wire
+from gangsched.model.wire import LabelSelector, NodeSelector, Object, ResourceRequirements, Wire
 
 
 class ClaimSpec(Wire):
@@ -26,10 +26,9 @@ class ClaimStatus(Wire):
     phase: str = ""
 
 
-class PersistentVolumeClaim(Wire):
+class PersistentVolumeClaim(Object):
     """``v1`` PersistentVolumeClaim."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
     status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
 
@@ -74,10 +73,9 @@ class VolumeStatus(Wire):
     phase: str = ""
 
 
-class PersistentVolume(Wire):
+class PersistentVolume(Object):
     """``v1`` PersistentVolume."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: VolumeSpec = msgspec.field(default_factory=VolumeSpec)
     status: VolumeStatus = msgspec.field(default_factory=VolumeStatus)
 
@@ -95,10 +93,9 @@ class TopologyTerm(Wire):
     match_label_expressions: list[TopologyRequirement] | None = None
 
 
-class StorageClass(Wire):
+class StorageClass(Object):
     """``storage.k8s.io/v1`` StorageClass, which has no spec."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: list[TopologyTerm] | None = None
@@ -123,10 +120,9 @@ class CsiNodeSpec(Wire):
     drivers: list[NodeDriver] | None = None
 
 
-class CSINode(Wire):
+class CSINode(Object):
     """``storage.k8s.io/v1`` CSINode."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: CsiNodeSpec = msgspec.field(default_factory=CsiNodeSpec)
 
 
@@ -136,17 +132,15 @@ class CsiDriverSpec(Wire):
     storage_capacity: bool | None = None
 
 
-class CSIDriver(Wire):
+class CSIDriver(Object):
     """``storage.k8s.io/v1`` CSIDriver."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: CsiDriverSpec = msgspec.field(default_factory=CsiDriverSpec)
 
 
-class CSIStorageCapacity(Wire):
+class CSIStorageCapacity(Object):
     """``storage.k8s.io/v1`` CSIStorageCapacity, which has no spec."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
     capacity: RawQuantity | None = None
@@ -167,8 +161,7 @@ class AttachmentSpec(Wire):
     source: AttachmentSource = msgspec.field(default_factory=AttachmentSource)
 
 
-class VolumeAttachment(Wire):
+class VolumeAttachment(Object):
     """``storage.k8s.io/v1`` VolumeAttachment."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: AttachmentSpec = msgspec.field(default_factory=AttachmentSpec)

@@ -17,6 +17,7 @@ from msgspec import inspect
 
 from gangsched.core.framework.arguments import ARGUMENTS
 from gangsched.documents import Document, DocumentError, located
+from gangsched.model.errors import UserError, one_line
 from gangsched.model.sections import Section, duration_seconds
 from gangsched.runtime import pluginsets
 from gangsched.runtime.profiles import PluginConfig, nearest
@@ -36,12 +37,17 @@ Path: TypeAlias = tuple[str | int, ...]
 Problem: TypeAlias = tuple[Path, str]
 
 
-class ConfigurationError(ValueError):
-    """A configuration that cannot be used. ``problems`` are lines for people, each starting with the file."""
+class ConfigurationError(UserError):
+    """A configuration that cannot be used, with a line for each problem, which starts with the file."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+    @property
+    def lines(self) -> list[str]:
+        """One for each problem."""
+        return [one_line(problem) for problem in self.problems]
 
 
 def load(path: FilePath) -> Configuration:

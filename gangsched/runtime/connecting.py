@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import math
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.http.connection import Connection, ConnectionConfigError, load_connection
-from gangsched.runtime import logs
+from gangsched.model.errors import UserError
 from gangsched.runtime.settings import Configuration, Http
 
 _PROBE_SECONDS = 10.0
-_PROBE_PAUSES_SECONDS = (0.3, 0.7)  # between attempts
-_log = logs.get("start")
+_PROBE_RETRY_SECONDS = 1.0
+_log = logs.get("gangsched.start")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
-class StartError(Exception):
+class StartError(UserError):
     """The process cannot start; the text says what the user can do."""
 
 
@@ -73,7 +72,8 @@ def connect(
         client.open()
         try:
             try:
-                await _reach(client)
+                # A connection that breaks once or twice is no server that cannot be reached.
+                await client.get("/version", attempt_seconds=_PROBE_SECONDS, retry_seconds=_PROBE_RETRY_SECONDS)
             except UnreachableError as error:
                 raise StartError(f"{connection} cannot be reached: {error}") from None
             except ApiError as error:
@@ -90,20 +90,6 @@ def connect(
         return asyncio.run(probe())
     except ConnectionConfigError as error:
         raise StartError(str(error)) from None
-
-
-async def _reach(client: Client) -> None:
-    """Ask the server for anything; a connection that breaks once or twice is no server that cannot be reached."""
-    end = time.monotonic() + _PROBE_SECONDS
-    for pause in (*_PROBE_PAUSES_SECONDS, math.inf):
-        try:
-            await client.attempt("GET", "/version", timeout_seconds=end - time.monotonic())
-        except UnreachableError:
-            if time.monotonic() + pause >= end:
-                raise
-            await asyncio.sleep(pause)
-        else:
-            return
 
 
 async def _ensure_namespace(client: Client, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import inspect
 
@@ -18,20 +18,6 @@ _WIDTH = 100
 _SCALARS = (inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.LiteralType)
 #: Their values must be written, so they are no settings.
 _HEAD = ("apiVersion", "kind")
-
-
-class Setting(NamedTuple):
-    """One setting: its path (lists as ``profiles[]``), allowed values, default as YAML, and meaning."""
-
-    path: str
-    allowed: str
-    default: str
-    meaning: str
-
-
-def settings() -> list[Setting]:
-    """All settings in the order of the file, sections left out."""
-    return list(_settings(_struct(inspect.type_info(Configuration)), ""))
 
 
 def defaults_text() -> str:
@@ -99,39 +85,6 @@ def _list(key: str, kind: inspect.VarTupleType, values: Sequence[Any], depth: in
         yield from (line[2:] for line in body[:first])
         yield dash
         yield from body[first + 1 :]
-
-
-def _settings(kind: inspect.StructType, above: str) -> Iterator[Setting]:
-    for field in kind.fields:
-        path = f"{above}{field.encode_name}"
-        description, inner = _unwrap(field.type)
-        if path in _HEAD:
-            continue
-        if kind.cls is PluginConfig and field.name == "args":
-            for name, arguments in ARGUMENTS.items():
-                below = f"{above.removesuffix('[].')}[{name}].args."
-                yield from _settings(_struct(inspect.type_info(arguments)), below)
-        elif isinstance(inner, inspect.StructType):
-            yield from _settings(inner, f"{path}.")
-        elif isinstance(inner, inspect.VarTupleType) and isinstance(_unwrap(inner.item_type)[1], inspect.StructType):
-            yield from _settings(_struct(inner.item_type), f"{path}[].")
-        elif isinstance(inner, inspect.VarTupleType):
-            yield Setting(path, f"list of {_allowed(_unwrap(inner.item_type)[1])}", "[]", description)
-        else:
-            default = "(must be given)" if field.required else _yaml(field.default)
-            yield Setting(path, _allowed(inner), default, description)
-
-
-def _allowed(kind: inspect.Type) -> str:
-    if isinstance(kind, inspect.LiteralType):
-        return ", ".join(str(value) for value in kind.values)
-    if isinstance(kind, inspect.BoolType):
-        return "true, false"
-    if isinstance(kind, inspect.StrType):
-        return "duration" if kind.pattern else "text"
-    assert isinstance(kind, inspect.IntType | inspect.FloatType), kind
-    low = f"{kind.ge:.12g}" if kind.ge is not None else f"above {kind.gt:.12g}"
-    return f"{low} to {kind.le:.12g}" if kind.ge is not None else f"{low}, at most {kind.le:.12g}"
 
 
 def _unwrap(kind: inspect.Type) -> tuple[str, inspect.Type]:

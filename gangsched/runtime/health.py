@@ -6,7 +6,6 @@ few milliseconds.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 import time
@@ -26,48 +25,6 @@ from gangsched.runtime.loop import Observer
 
 #: A check returns None when all is well, else what is wrong.
 Check = Callable[[], str | None]
-
-
-class LoopPulse:
-    """Asks an event loop of another thread for a sign of life, once a second, and knows how late it came.
-
-    ``lag`` receives the seconds from asking to answer.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        lag: Callable[[float], None],
-        *,
-        dead_after_seconds: float = 10.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._loop = loop
-        self._lag = lag
-        self._dead_after_seconds = dead_after_seconds
-        self._clock = clock
-        self._asked: float | None = None
-
-    def beat(self) -> None:
-        """Ask, unless the last question is still open."""
-        if self._asked is None:
-            self._asked = self._clock()
-            try:
-                self._loop.call_soon_threadsafe(self._answer)
-            except RuntimeError:  # the loop is closed: the open question makes check() fail in time
-                return
-
-    def _answer(self) -> None:
-        if self._asked is not None:
-            self._lag(self._clock() - self._asked)
-        self._asked = None
-
-    def check(self) -> str | None:
-        """None, or since when the loop has not answered."""
-        asked = self._asked
-        if asked is None or (late := self._clock() - asked) < self._dead_after_seconds:
-            return None
-        return f"the I/O loop has not answered for {late:.0f} s"
 
 
 class DecisionPulse(Observer):
@@ -119,9 +76,9 @@ class DecisionPulse(Observer):
 class HealthServer:
     """Serves /healthz, /readyz, /metrics and /configz in threads of its own.
 
-    ``alive`` and ``ready`` map names of checks to checks; a readiness probe runs both. ``beat`` is called once a
-    second. ``configuration`` is sent as it is (JSON). ``host`` None listens on all addresses, port 0 takes a free one;
-    ``port`` tells which. The standard library's server is enough for probes and takes no time to import.
+    ``alive`` and ``ready`` map names of checks to checks; a readiness probe runs both. ``configuration`` is sent as it
+    is (JSON). ``host`` None listens on all addresses, port 0 takes a free one; ``port`` tells which. The standard
+    library's server is enough for probes and takes no time to import.
     """
 
     def __init__(
@@ -133,7 +90,6 @@ class HealthServer:
         ready: Mapping[str, Check],
         registry: CollectorRegistry,
         configuration: bytes,
-        beat: Callable[[], None] | None = None,
     ) -> None:
         self.port = port
         self._host = host
@@ -141,37 +97,24 @@ class HealthServer:
         self._ready = {**self._alive, **ready}
         self._registry = registry
         self._configuration = configuration
-        self._beat = beat
         self._server: _Server | None = None
-        self._threads: list[threading.Thread] = []
-        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Return when the port is open. Raises OSError when it cannot be opened."""
         self._server = _Server(self._host, self.port, self._answer)
         self.port = self._server.server_address[1]
-        self._threads = [
-            threading.Thread(target=self._server.serve_forever, args=(0.1,), name="health", daemon=True),
-            threading.Thread(target=self._keep_beating, name="pulse", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="health", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """Close the port and end the threads. May be called again."""
-        self._stop.set()
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server = None
-        for thread in self._threads:
-            thread.join()
-
-    def _keep_beating(self) -> None:
-        while self._beat is not None:
-            self._beat()
-            if self._stop.wait(1.0):
-                return
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+        if self._thread is not None:
+            self._thread.join()
 
     def _answer(self, path: str) -> _Answer:
         match path:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LAG = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
-#: Measurement of :class:`gangsched.cluster.kube.hooks.Observe` -> metric, its kind, labels and meaning.
+#: By what is measured: labels and meaning. Durations are in seconds, counts are of what has just happened.
 _DURATIONS = {
     "api_request_seconds": (
         ("verb", "code"),
@@ -23,6 +23,7 @@ _DURATIONS = {
         ),
     ),
     "list_seconds": (("resource",), "One complete listing of a resource."),
+    "io_loop_lag_seconds": ((), "How late a timer of the I/O loop fired, one every second."),
 }
 _COUNTS = {
     "reports_dropped": (
@@ -41,28 +42,18 @@ _LEVELS = {
 
 
 class IoMetrics:
-    """An :class:`~gangsched.cluster.kube.hooks.Observe`: call it with a measurement. Unknown names are ignored."""
+    """An :class:`~gangsched.cluster.kube.measuring.Observe`: call it with a measurement."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._durations = {
-            name: Histogram(f"gangsched_{name}", text, labels, registry=registry, buckets=_SECONDS)
-            for name, (labels, text) in _DURATIONS.items()
-        }
-        self._counts = {
-            name: Counter(f"gangsched_{name}", text, labels, registry=registry)
-            for name, (labels, text) in _COUNTS.items()
-        }
-        self._levels = {
-            name: Gauge(f"gangsched_{name}", text, labels, registry=registry)
-            for name, (labels, text) in _LEVELS.items()
-        }
+        self._metrics: dict[str, Histogram | Counter | Gauge] = {}
+        for name, (labels, text) in _DURATIONS.items():
+            buckets = _LAG if "lag" in name else _SECONDS
+            self._metrics[name] = Histogram(f"gangsched_{name}", text, labels, registry=registry, buckets=buckets)
+        for name, (labels, text) in _COUNTS.items():
+            self._metrics[name] = Counter(f"gangsched_{name}", text, labels, registry=registry)
+        for name, (labels, text) in _LEVELS.items():
+            self._metrics[name] = Gauge(f"gangsched_{name}", text, labels, registry=registry)
         self._notes: dict[tuple[str, tuple[tuple[str, str], ...]], Callable[[float], None]] = {}
-        self.loop_lag = Histogram(
-            "gangsched_io_loop_lag_seconds",
-            "How late a callback ran on the I/O loop, asked for once a second from outside.",
-            registry=registry,
-            buckets=_LAG,
-        )
 
     def __call__(self, name: str, value: float, labels: Mapping[str, str]) -> None:
         key = (name, tuple(labels.items()))
@@ -73,22 +64,7 @@ class IoMetrics:
 
     def _note(self, name: str, labels: Mapping[str, str]) -> Callable[[float], None]:
         """What takes the values of one time series; finding it takes longer than noting a value."""
-        if name in self._durations:
-            duration = self._durations[name]
-            return (duration.labels(**labels) if labels else duration).observe
-        if name in self._counts:
-            count = self._counts[name]
-            return (count.labels(**labels) if labels else count).inc
-        if name in self._levels:
-            level = self._levels[name]
-            return (level.labels(**labels) if labels else level).set
-        return _drop
-
-    @property
-    def known(self) -> frozenset[str]:
-        """The names of measurements that become metrics."""
-        return frozenset({*self._durations, *self._counts, *self._levels})
-
-
-def _drop(_: float) -> None:
-    """A measurement that is no metric."""
+        series = self._metrics[name].labels(**labels) if labels else self._metrics[name]
+        if isinstance(series, Histogram):
+            return series.observe
+        return series.inc if isinstance(series, Counter) else series.set

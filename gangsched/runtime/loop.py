@@ -100,7 +100,24 @@ def _does(observer: Observer, what: str) -> bool:
     return getattr(type(observer), what) is not getattr(Observer, what)
 
 
-class Completion(Observer):
+class WritesUnderWay(Observer):
+    """Knows which writes have not been answered."""
+
+    def __init__(self) -> None:
+        self.under_way: set[int] = set()
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        self._asked(actions)
+        self.under_way.difference_update(event.action_id for event in events if isinstance(event, WriteDone))
+
+    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
+        self._asked(actions)
+
+    def _asked(self, actions: Sequence[Action]) -> None:
+        self.under_way.update(action.id for action in actions if isinstance(action, Write))
+
+
+class Completion(WritesUnderWay):
     """Knows when a single pass is over: caches synced, leading, and no write in flight.
 
     ``await_leadership``: the cluster will say when this process leads; until then nothing is over. ``await_writes``
@@ -108,39 +125,23 @@ class Completion(Observer):
     """
 
     def __init__(self, *, await_leadership: bool, await_writes: bool) -> None:
+        super().__init__()
         self._synced = False
         self._leading = not await_leadership
         self._await_writes = await_writes
-        self._in_flight: set[int] = set()
 
     @property
     def reached(self) -> bool:
         """True when there is nothing left to wait for. The core must have no work either."""
-        return self._synced and self._leading and not (self._await_writes and self._in_flight)
+        return self._synced and self._leading and not (self._await_writes and self.under_way)
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
-        self._in_flight.update(_identifiers(actions))
+        super().handled(events, actions, seconds, now)
         for event in events:
-            if isinstance(event, WriteDone):
-                self._in_flight.discard(event.action_id)
-            elif isinstance(event, Synced):
+            if isinstance(event, Synced):
                 self._synced = True
             elif isinstance(event, LeadershipChanged):
                 self._leading = event.leading
-
-    def decided(
-        self,
-        decisions: Sequence[Decision],
-        actions: Sequence[Action],
-        seconds: float,
-        now: float,
-    ) -> None:
-        self._in_flight.update(_identifiers(actions))
-
-
-def _identifiers(actions: Sequence[Action]) -> list[int]:
-    """Of the actions that will be answered."""
-    return [action.id for action in actions if isinstance(action, Write)]
 
 
 def run_loop(core: Core, cluster: Cluster, observer: Observer | None = None) -> None:

@@ -1,7 +1,8 @@
 """Prometheus metrics, derived from what passes through the loop; the core knows nothing of them.
 
 Names of upstream's kube-scheduler where the meaning is the same
-(https://kubernetes.io/docs/reference/instrumentation/metrics/), ``gangsched_`` elsewhere. docs/metrics.md lists them.
+(https://kubernetes.io/docs/reference/instrumentation/metrics/), ``gangsched_`` elsewhere.
+docs/reference/metrics.md lists them.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ from gangsched import __version__
 from gangsched.core.actions import Action, Bind
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Event, Outcome, PodChanged, PodGone, SearchCancelled, WriteDone
-from gangsched.core.framework.stopwatch import Stopwatch
+from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer
 
 _FAST = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-_SLOW = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LIFE = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0)
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -193,7 +193,7 @@ class Metrics(Observer):
         """See :class:`~gangsched.runtime.loop.Observer`."""
         for index, decision in enumerate(decisions):
             profile = decision.gang.scheduler
-            failure = "error" if decision.failed_plugin else "unschedulable"
+            failure = "error" if _failed_plugin(decision) else "unschedulable"
             if decision.outcome in _RESULTS:
                 result = failure if isinstance(decision, Unschedulable) else _RESULTS[decision.outcome]
                 self._add(self.group_attempts, result, profile)
@@ -216,8 +216,8 @@ class Metrics(Observer):
             self.group_duration.observe(seconds)
         if decision.stopped:
             self.searches_stopped.inc()
-        if decision.failed_plugin:
-            self.plugin_errors.labels(decision.failed_plugin, decision.gang.scheduler).inc()
+        if plugin := _failed_plugin(decision):
+            self.plugin_errors.labels(plugin, decision.gang.scheduler).inc()
         if isinstance(decision, Preempt):
             self.preemption_attempts.inc()
             self.preemption_victims.observe(len(decision.victims))
@@ -288,3 +288,8 @@ class FilterAndScoreTimes(Collector):
             "Time in which nodes were scored; part of the time to decide.",
             value=self._stopwatch.score_seconds,
         )
+
+
+def _failed_plugin(decision: Decision) -> str:
+    """The plug-in of others without whose answer nothing could be decided; empty as a rule."""
+    return decision.failed_plugin if isinstance(decision, Unschedulable) else ""

@@ -1,8 +1,8 @@
 """What a profile comes to: the filters and scores that are used, with their weights and arguments.
 
 Enabling, disabling and ``multiPoint`` follow kube-scheduler
-(https://kubernetes.io/docs/reference/scheduling/config/#multipoint): what is said for one extension point goes over
-multiPoint, and what is said about a plug-in goes over its default.
+(https://kubernetes.io/docs/reference/scheduling/config/#multipoint): what is said for one extension point overrides
+multiPoint, and what is said about a plug-in overrides its default.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from types import FrameType
 
 import msgspec
 
+from gangsched import logs
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.writer import WriteSettings
-from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, GangStatus
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event
@@ -25,18 +25,17 @@ from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.http.connection import Connection
 from gangsched.model.sections import duration_seconds
-from gangsched.runtime import logs
 from gangsched.runtime.connecting import StartError, cannot_listen, free_port, probe_host
 from gangsched.runtime.deadline import FACTOR, Deadline
-from gangsched.runtime.health import DecisionPulse, HealthServer, LoopPulse
+from gangsched.runtime.decision_log import DecisionLog
+from gangsched.runtime.health import DecisionPulse, HealthServer
 from gangsched.runtime.iometrics import IoMetrics
-from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
+from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics, describe_process
-from gangsched.runtime.narrator import Narrator
 from gangsched.runtime.reading import LIMIT_SECONDS, unreadable
 from gangsched.runtime.settings import Configuration
-from gangsched.runtime.status import MakeSink, StatusSink, TellsOfQueues, WhenQuiet
+from gangsched.runtime.status import MakeSink, QueueStatusFeed, StartWhenQuiet, StatusSink
 
 #: Exit codes: done, a failure that a restart may cure.
 OK, FAILED = 0, 1
@@ -74,20 +73,18 @@ class Process:
         self._configuration = configuration
         self._dry_run = dry_run
         self._once = once
-        self._log = logs.get("process")
+        self._log = logs.get("gangsched.process")
         #: Reasons to stop.
         self._asked: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._io_loop: asyncio.AbstractEventLoop | None = None
         #: A run that only looks, or ends by itself, is not.
         self._probed = bool(configuration.http.port) and not (once or dry_run)
         #: Where probes are answered; 0 for nowhere.
         self._port = 0
         self._failure: BaseException | None = None
         options = running_options(configuration, once=once)
-        scheduler = Scheduler(options)
+        scheduler = Scheduler(options) if decide else Onlooker(options)
         self._metrics = Metrics(options.scheduler_names)
         describe_process(self._metrics.registry)
-        self._io_metrics = IoMetrics(self._metrics.registry)
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
@@ -104,14 +101,11 @@ class Process:
             writes=WriteSettings(timeout_seconds=duration_seconds(wanted.request_timeout)),
             controller=configuration.profiles[0].scheduler_name,
             on_gang_status=self._sink.post if self._sink else None,
-            observe=self._io_metrics,
-            loop_factory=self._make_io_loop,
+            observe=IoMetrics(self._metrics.registry),
+            loop_factory=_io_loop,
             quota_mode=configuration.quota.mode,
         )
-        self._core: Core = scheduler if decide else Onlooker(scheduler)
-        self._cluster: Cluster = self._kube
-        if not decide and self._sink is not None:
-            self._cluster = StatusOnly(self._kube, self._sink)
+        self._core = scheduler
         budget_seconds = configuration.preemption.budget_milliseconds / 1000.0
         self._deadline = Deadline(scheduler.decider.watchdog, FACTOR * budget_seconds)
         self._observer = Observers(
@@ -119,7 +113,7 @@ class Process:
             self._pulse,
             self._metrics,
             FreezeAfterSync(),
-            Narrator(in_full=dry_run),
+            DecisionLog(in_full=dry_run),
             _QueueDepths(scheduler, self._metrics),
             self.last_decisions,
             *(_status_observers(scheduler, self._sink) if self._sink is not None else []),
@@ -189,15 +183,6 @@ class Process:
 
         return restore
 
-    def _make_io_loop(self) -> asyncio.AbstractEventLoop:
-        try:
-            import uvloop  # noqa: PLC0415 - an extra
-        except ImportError:
-            self._io_loop = asyncio.new_event_loop()
-        else:
-            self._io_loop = uvloop.new_event_loop()
-        return self._io_loop
-
     def _reason_to_stop(self) -> str:
         """Wait for it. A single pass does not wait longer than :data:`LIMIT_SECONDS` for the cluster and the Lease."""
         kube = self._kube
@@ -221,13 +206,13 @@ class Process:
             if self._once:
                 run_once(
                     self._core,
-                    self._cluster,
+                    self._kube,
                     self._observer,
                     await_leadership=True,
                     await_writes=not self._dry_run,
                 )
             else:
-                run_loop(self._core, self._cluster, self._observer)
+                run_loop(self._core, self._kube, self._observer)
             self._asked.put("all is decided" if self._once else "the cluster has stopped")
         except BaseException as error:  # noqa: BLE001 - a thread ends in silence after sys.exit(); the process must say so
             self._failure = error
@@ -240,32 +225,26 @@ class Process:
     def _start_health(self) -> None:
         if not self._port:
             return
-        pulse: LoopPulse | None = None
-
-        def beat() -> None:
-            nonlocal pulse
-            if pulse is None and self._io_loop is not None:
-                pulse = LoopPulse(self._io_loop, self._io_metrics.loop_lag.observe)
-            if pulse is not None:
-                pulse.beat()
-
-        def check_io() -> str | None:
-            failure = self._kube.health().failure
-            return failure or (pulse.check() if pulse is not None else None)
-
         self._health = HealthServer(
             host=probe_host(self._configuration),
             port=self._port,
-            alive={"decisions": self._pulse.check, "io": check_io},
+            alive={"decisions": self._pulse.check, "io": lambda: self._kube.health().dead or None},
             ready={"caches": self._pulse.check_synced},
             registry=self._metrics.registry,
             configuration=msgspec.json.format(msgspec.json.encode(self._configuration)),
-            beat=beat,
         )
         try:
             self._health.start()
         except OSError as error:
             raise cannot_listen(self._configuration, error) from None
+
+
+def _io_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop  # noqa: PLC0415 - an extra
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def _lease(configuration: Configuration) -> LeaseSettings | None:
@@ -293,59 +272,16 @@ def running_options(configuration: Configuration, *, once: bool) -> Options:
     )
 
 
-class Onlooker:
-    """A core that follows the cluster and never decides: what comes out of it is the status of groups."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
+class Onlooker(Scheduler):
+    """Follows the cluster and never decides: what comes out of it is the status of groups."""
 
     def handle(self, events: Sequence[Event], now: float) -> list[Action]:
         """The statuses that follow from the events; everything else that follows is left to a real scheduler."""
-        return [action for action in self._core.handle(events, now) if isinstance(action, GangStatus)]
+        return [action for action in super().handle(events, now) if isinstance(action, GangStatus)]
 
     def has_work(self, now: float) -> bool:
         """Never."""
         return False
-
-    def decide(self, now: float) -> list[Action]:
-        """Nothing."""
-        return []
-
-    def wake_at(self) -> float | None:
-        """As the core says."""
-        return self._core.wake_at()
-
-    drain_decisions = Scheduler.drain_decisions
-
-    def cancelled(self) -> None:
-        """Nothing is."""
-
-
-class StatusOnly:
-    """A cluster of which only the statuses of groups are written."""
-
-    def __init__(self, cluster: Cluster, sink: StatusSink) -> None:
-        self._cluster = cluster
-        self._sink = sink
-
-    def wait(self, until: float | None) -> tuple[float, list[Event]]:
-        """As the cluster's."""
-        return self._cluster.wait(until)
-
-    def poll(self) -> tuple[float, list[Event]]:
-        """As the cluster's."""
-        return self._cluster.poll()
-
-    def submit(self, actions: Sequence[Action]) -> None:
-        """Hand statuses to the sink."""
-        for action in actions:
-            if isinstance(action, GangStatus):
-                self._sink.post(action)
-
-    @property
-    def stopped(self) -> bool:
-        """As the cluster's."""
-        return self._cluster.stopped
 
 
 class _QueueDepths(Observer):
@@ -376,4 +312,4 @@ class LastDecisions(Observer):
 
 
 def _status_observers(scheduler: Scheduler, sink: StatusSink) -> list[Observer]:
-    return [WhenQuiet(sink), TellsOfQueues(scheduler.queue_statuses, sink)]
+    return [StartWhenQuiet(sink), QueueStatusFeed(scheduler.queue_statuses, sink)]

@@ -68,8 +68,8 @@ class Plugins(Section, frozen=True, kw_only=True):
     multi_point: Annotated[MultiPointPlugins, doc("Plug-ins with all that they have, filter and score.")] = (
         MultiPointPlugins()
     )
-    filter: Annotated[FilterPlugins, doc("Filters refuse nodes. Goes over multiPoint.")] = FilterPlugins()
-    score: Annotated[ScorePlugins, doc("Scores rank the nodes that passed all filters. Goes over multiPoint.")] = (
+    filter: Annotated[FilterPlugins, doc("Filters refuse nodes. Overrides multiPoint.")] = FilterPlugins()
+    score: Annotated[ScorePlugins, doc("Scores rank the nodes that passed all filters. Overrides multiPoint.")] = (
         ScorePlugins()
     )
 

@@ -2,7 +2,7 @@
 
 The shape is that of ``KubeSchedulerConfiguration`` (https://kubernetes.io/docs/reference/config-api/), reduced to what
 this scheduler has. The description of each field is what ``gangsched config defaults``, the JSON Schema and
-``docs/configuration.md`` say about it.
+``docs/reference/configuration.md`` say about it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ class ClientConnection(Section, frozen=True, kw_only=True):
     burst: Annotated[int, _doc("How many requests may be sent at once after a pause.", ge=1, le=100_000)] = 1000
     request_timeout: Annotated[
         Duration,
-        _doc(
-            "How long one write may take before it is given up and tried again. At most 2s, see docs/configuration.md."
-        ),
+        _doc("How long one write may take before it is given up and tried again. At most 2s, as the text below says."),
     ] = "2s"
 
 
@@ -161,14 +159,14 @@ class Preemption(Section, frozen=True, kw_only=True):
         Duration,
         _doc(
             """How long a pod must have run before it may be evicted; a unit that leaves whole: its youngest member. The
-            annotation gangsched.dev/minimum-run-time of the victim's PriorityClass goes over it."""
+            annotation gangsched.dev/minimum-run-time of the victim's PriorityClass overrides it."""
         ),
     ] = "0s"
     delay: Annotated[
         Duration,
         _doc(
             """How long a gang that does not fit waits before it evicts, so that an autoscaler can bring nodes. The
-            annotation gangsched.dev/preemption-delay of its PriorityClass goes over it."""
+            annotation gangsched.dev/preemption-delay of its PriorityClass overrides it."""
         ),
     ] = "0s"
 

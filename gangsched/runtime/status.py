@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from gangsched.core.actions import Action, GangStatus, Write
+from gangsched.core.actions import Action, GangStatus
 from gangsched.core.decision import Decision
-from gangsched.core.events import Event, LeadershipChanged, WriteDone
-from gangsched.runtime.loop import Observer
+from gangsched.core.events import Event, LeadershipChanged
+from gangsched.runtime.loop import Observer, WritesUnderWay
 
 #: The controllers start so long after leadership at the latest, however busy the scheduler is.
 LATEST_SECONDS = 30.0
@@ -37,37 +37,32 @@ class StatusSink(Protocol):
 MakeSink = Callable[[str | None, str | None], StatusSink]
 
 
-class WhenQuiet(Observer):
+class StartWhenQuiet(WritesUnderWay):
     """Tells the controllers who leads, and starts them at the first quiet moment of a leader: nothing to decide and no
     write under way, or after :data:`LATEST_SECONDS`.
     """
 
     def __init__(self, sink: StatusSink, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._sink = sink
         self._clock = clock
         self._leading_since: float | None = None
-        self._in_flight: set[int] = set()
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
-        self._in_flight.update(action.id for action in actions if isinstance(action, Write))
+        super().handled(events, actions, seconds, now)
         for event in events:
-            if isinstance(event, WriteDone):
-                self._in_flight.discard(event.action_id)
-            elif isinstance(event, LeadershipChanged):
+            if isinstance(event, LeadershipChanged):
                 self._leading_since = self._clock() if event.leading else None
                 self._sink.set_leading(leading=event.leading)
         if self._leading_since is not None and self._clock() - self._leading_since > LATEST_SECONDS:
             self._sink.start()
 
-    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
-        self._in_flight.update(action.id for action in actions if isinstance(action, Write))
-
     def idle(self) -> None:
-        if self._leading_since is not None and not self._in_flight:
+        if self._leading_since is not None and not self.under_way:
             self._sink.start()
 
 
-class TellsOfQueues(Observer):
+class QueueStatusFeed(Observer):
     """Hands the statuses of queues that have changed to the controllers: when there is nothing to decide, and under
     load at most every :data:`QUEUE_SECONDS`. Whoever begins to lead tells of all of them.
 

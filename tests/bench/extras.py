@@ -26,7 +26,7 @@ from unittest import mock
 import msgspec
 import structlog
 
-from gangsched.runtime import logs
+from gangsched import logs
 from tests.bench.live import backlog, cells
 from tests.bench.live.backlog import Result
 from tests.bench.live.candidates import ALL, OURS, Candidate
@@ -122,11 +122,13 @@ def _by_msgspec(line: Any) -> str:
 def _whole(make: Callable[[Any], str]) -> float:
     """A line as the process logs it, into a stream that forgets it."""
     before, kept, level = structlog.get_config(), logging.root.handlers[:], logging.root.level
-    fields = {key: value for key, value in _LINE.items() if key not in ("time", "level", "message", "logger")}
+    fields: dict[str, Any] = {
+        key: value for key, value in _LINE.items() if key not in ("time", "level", "message", "logger")
+    }
     try:
         with Path(os.devnull).open("w", encoding="utf-8") as stream, mock.patch.object(logs, "_encode", make):
             logs.configure("json", stream=stream)
-            log = logs.get("decision")
+            log = logs.get("gangsched.decision")
             return _least(lambda: log.info("decided", **fields))
     finally:
         structlog.configure(**before)

@@ -20,7 +20,7 @@ import numpy as np
 
 from gangsched.core.events import StorageChanged
 from gangsched.core.filters.base import Bools, Filter
-from gangsched.core.framework.pipeline import default_pipeline
+from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.scores.base import Score
@@ -215,7 +215,7 @@ def measure(nodes: int, pods: int, repeat: int, only: list[str]) -> Iterator[Row
     """One row for the floor, one for each filter and score, and the whole of it."""
     bed = Measured(nodes, pods, repeat)
     kinds = {name: bed.snapshot.class_of(made.obj()) for name, made in wanted().items()}
-    pipeline = default_pipeline(Options())
+    pipeline = pipeline_of()
     bed.times(kernel)
     yield Row("(kernel)", "floor", "", bed.times(kernel))
     yield Row("(a pod leaves, a pod comes)", "event", "", bed.change())

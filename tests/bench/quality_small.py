@@ -17,8 +17,7 @@ import time
 from collections import Counter
 
 from gangsched.core.decision import PREEMPT
-from gangsched.core.framework.pipeline import default_pipeline
-from gangsched.core.options import Options
+from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.preemption.harm import Harm
 from tests.bench.table import table
 from tests.oracle.case import Case
@@ -30,7 +29,7 @@ KINDS = ("identical", "mixed", "identical, apart", "mixed, apart")
 
 def anti_affinity_is_built() -> bool:
     """Does the planner have a filter for pod anti-affinity?"""
-    return any("Affinity" in f.name and f.sees_pods for f in default_pipeline(Options()).filters)
+    return any("Affinity" in f.name and f.sees_pods for f in pipeline_of().filters)
 
 
 def kind_of(seed: int, apart: bool) -> tuple[bool, bool]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gangsched.core.framework.pipeline import default_pipeline
-from gangsched.core.options import Options
+from gangsched.core.framework.pipeline import pipeline_of
 from tests.bench.plugins import measure
 
 #: What has nothing to say in this cluster: no node is going away, no pod needs a feature or a claimed device.
@@ -15,7 +14,7 @@ PASSING = {"NodeUnschedulable", "NodeResourcesFit", "TaintToleration"}
 def test_every_plug_in_has_something_to_do() -> None:
     """A filter refuses nodes, a score tells them apart, unless listed; no plug-in is forgotten."""
     rows = list(measure(nodes=20, pods=600, repeat=1, only=[]))
-    pipeline = default_pipeline(Options())
+    pipeline = pipeline_of()
     filters = {row.plugin: row.effect for row in rows if row.kind == "filter" and not row.plugin.startswith("(")}
     scores = {row.plugin: row.effect for row in rows if row.kind == "score"}
     assert set(filters) == {rule.name for rule in pipeline.filters}

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim import invariants
+from gangsched.cluster.sim import replay
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.replay import ends_object
 from gangsched.core.events import Outcome
@@ -42,7 +42,7 @@ def wrong_rollbacks(played: Played) -> list[str]:
     taken_back: set[str] = set()
     out = []
     for entry in history:
-        gang = invariants.rolled_back_for(entry)
+        gang = replay.rolled_back_for(entry)
         victim = pods.get(entry.uid)
         if gang and victim is not None and entry.outcome == log.OK and entry.changed:
             about = f"at {entry.at_seconds:.3f} s: {entry.object} left in a rollback of {gang}"

@@ -16,8 +16,8 @@ from gangsched.cluster.sim.drained import drained_by
 from gangsched.cluster.sim.history import Entry
 from gangsched.cluster.sim.invariants import owners_in, preemptor_of
 from gangsched.core.actions import Action, Mark, Nominate
-from gangsched.core.lifecycle.intent import read_intent
-from gangsched.model.convert_jobsets import JOBSET_NAME
+from gangsched.core.lifecycle.intent import read_intent, read_owners
+from gangsched.model.children import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import PREEMPT_NEVER, Budget, Job, Pod
 from gangsched.model.selectors import selector_matches
@@ -58,8 +58,10 @@ def unwanted_removals(played: Played) -> list[str]:
     that others may be better victims.
 
     The last two are asked before the first of a list has left, and the very last once in a row of plans, lest a budget
-    keeps the gang waiting for ever. Between workloads of queues it is not priority that decides.
+    keeps the gang waiting for ever. Between workloads of queues it is not priority that decides. A unit of which a pod
+    was removed is finished, whatever has become of its preemptor.
     """
+    wholes, opened = _wholes(played.batches), set[tuple[str, str]]()
     over = {v.uid for decision in played.decisions for v in decision.victims if v.over_budget}
     out = []
     for sent, told, plans in _walk(_sent(played, played.world.timing.write_seconds), played.batches):
@@ -69,10 +71,14 @@ def unwanted_removals(played: Played) -> list[str]:
             if sent.preemptor in plans:
                 plans[sent.preemptor].begun = True
             continue
-        plan = plans.get(sent.preemptor)
+        plan, victim = plans.get(sent.preemptor), told.pods.get(sent.entry.uid)
         if plan is not None and sent.entry.uid not in plan.victims:
             plan = None
-        text = _may_not(told, told.pods.get(sent.entry.uid), sent.preemptor)
+        unit = wholes.get((sent.entry.uid, sent.preemptor), "")
+        opened_before = (unit, sent.preemptor) in opened
+        if unit:
+            opened.add((unit, sent.preemptor))
+        text = _ended(victim) if opened_before else _may_not(told, victim, sent.preemptor)
         if not text and plan is not None and not _begun(told, plan):
             text = _need_not(told, plans, plan, sent.at_seconds) or _tightened(told, plan, over)
         if text:
@@ -80,6 +86,17 @@ def unwanted_removals(played: Played) -> list[str]:
         if plan is not None:
             plan.begun = True
     return out
+
+
+def _wholes(batches: Iterable[Batch]) -> dict[tuple[str, str], str]:
+    """The unit with which a victim (UID) leaves whole for a gang (``namespace/name``), as its marks say."""
+    marks = (action for batch in batches for action in batch.actions if isinstance(action, Mark))
+    return {
+        (mark.pod.uid, owner.name): f"{owner.kind} {owner.unit}"
+        for mark in marks
+        for owner in read_owners(mark.owners) or ()
+        if owner.unit and not owner.partial
+    }
 
 
 def _begun(told: Told, plan: _Plan) -> bool:
@@ -143,10 +160,9 @@ def _follow(plans: dict[str, _Plan], told: Told, action: Action) -> None:
 
 def _may_not(told: Told, victim: Pod | None, preemptor: str) -> str:
     """Why this pod may not be evicted for this gang, as far as is known; empty when it may."""
-    if victim is None:
-        return "it was known to be gone"
-    if victim.finished or not victim.node:
-        return "it was known to have ended" if victim.finished else "it was not bound"
+    ended = _ended(victim)
+    if victim is None or ended:
+        return ended
     gang = told.named(preemptor)
     namespace, _, name = preemptor.partition("/")
     job = told.jobs.get((namespace, name))
@@ -170,6 +186,15 @@ def _may_not(told: Told, victim: Pod | None, preemptor: str) -> str:
         return "nobody of that gang waits"
     both = told.queued(victim) and any(map(told.queued, members))
     return "" if both else _not_lower(victim, told.priority(gang))
+
+
+def _ended(victim: Pod | None) -> str:
+    """Why nobody can be evicted there any more; empty when somebody can."""
+    if victim is None:
+        return "it was known to be gone"
+    if victim.finished or not victim.node:
+        return "it was known to have ended" if victim.finished else "it was not bound"
+    return ""
 
 
 def _not_lower(victim: Pod, priority: int) -> str:

@@ -87,7 +87,7 @@ class _Process:
         """Are bindings of its members on their way, or may be, or other writes of it?"""
         told = self.told
         going = told.bindings.keys() | told.unsure
-        return gang.key in told.open.values() or any(p.uid in going for p in told.members(gang))
+        return gang.key in told.busy or any(p.uid in going for p in told.members(gang))
 
     def _waits(self, uid: str) -> bool:
         pod = self.told.pods.get(uid)
@@ -95,8 +95,8 @@ class _Process:
 
     def _refused(self, action_id: int) -> None:
         """A member of a gang could not be bound: its room is kept rather than that of those who are leaving by then."""
-        key = self.told.open.get(action_id)
-        for gang in (gang for gang in self._lost if gang.key == key):
+        keys = self.told.open.get(action_id, frozenset())
+        for gang in (gang for gang in self._lost if gang.key in keys):
             for each in self._lost[gang].values():
                 each.perhaps = each.perhaps or each.until == math.inf
 
@@ -144,7 +144,7 @@ class _Process:
         """At the end of the process: what was wrong after all. Nobody knows what it had done with answers that it has
         not lived to hear.
         """
-        waiting = set(self.told.open.values())
+        waiting = self.told.busy
         gangs = {uid: pod.gang.key for uid, pod in self.told.pods.items()}
         return [d.text for d in self.doubts if not any(gangs.get(uid) in waiting for uid in d.members)]
 
@@ -177,7 +177,7 @@ class _Process:
         if not kept or not short_of(node, [*stay, *kept, pod], beside=pod):
             return
         text = f"{about} {', '.join(f'{k.pod.key} (priority {k.priority})' for k in nominated)}, which is nominated"
-        busy = [p for p in kept if p.gang.key in told.open.values()]
+        busy = [p for p in kept if p.gang.key in told.busy]
         if busy and not short_of(node, [*stay, *(p for p in kept if p not in busy), pod], beside=pod):
             self.doubts.append(_Doubt(text, {p.uid for p in busy}))
         else:
@@ -185,7 +185,7 @@ class _Process:
 
     def _plan_begins(self) -> bool:
         """Is a plan being written down? Its victims may be members of any gang, and bear no mark yet."""
-        return any(each.pod.gang.key in self.told.open.values() for each in self._kept.values())
+        return any(each.pod.gang.key in self.told.busy for each in self._kept.values())
 
     def _of_losses(self, now: float) -> Iterator[Pod]:
         """The lost members whose room is kept: of gangs that run, all by themselves, and lack at least so many."""

@@ -28,7 +28,19 @@ from gangsched.core.events import (
 from gangsched.core.options import Options
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod, Taint
 from tests import generators
-from tests.chaos import changes, clocks, losses, marks, priorities, queues, refusals, rollbacks, storage, takeovers
+from tests.chaos import (
+    bursts,
+    changes,
+    clocks,
+    losses,
+    marks,
+    priorities,
+    queues,
+    refusals,
+    rollbacks,
+    storage,
+    takeovers,
+)
 from tests.chaos.refusals import Refusing
 from tests.chaos.trouble import (
     CHANGED,
@@ -55,6 +67,7 @@ PARTS: dict[str, tuple[float, Callable[[int, list[Event]], Part]]] = {
     "priorities": (0.1, priorities.part),
     "losses": (0.08, losses.part),
     "marks": (0.08, marks.part),
+    "bursts": (0.3, bursts.part),
 }
 
 

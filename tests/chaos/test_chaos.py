@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gangsched.core.lifecycle.takeover import Takeover
+from gangsched.core.lifecycle.recovery import Recovery
 from tests.chaos.__main__ import run
 from tests.chaos.scenario import PARTS
 
@@ -30,7 +30,7 @@ def test_a_rollback_keeps_its_marks_when_a_preemptor_gives_up() -> None:
 
 def test_a_process_that_begins_anew_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that takes over and finishes nothing lets off victims of lists that were begun."""
-    monkeypatch.setattr(Takeover, "plan", lambda *_: None)
+    monkeypatch.setattr(Recovery, "plan", lambda *_: None)
     found = [text for seed in (19, 33, 63) for text in run(seed, ("takeovers",)).problems]
     assert any(text.startswith("second list: ") for text in found)
 

@@ -8,7 +8,7 @@ import pytest
 from gangsched.core.actions import Bind, Mark, Nominate, Remove
 from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import GangGone, PodGone
-from gangsched.core.lifecycle.intent import Intent, written
+from gangsched.core.lifecycle.intent import Intent, Owner, owners, written
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.state.membership import Membership
@@ -99,6 +99,24 @@ def test_a_removal_for_a_gang_that_is_gone_is_found() -> None:
         run = marked()
         told(run, *gone)
         assert [found.split(": ", 1)[1] for found in removes(run)] == [text]
+
+
+@pytest.mark.parametrize("partial", [False, True], ids=["whole", "surplus"])
+def test_the_rest_of_a_unit_goes_though_its_preemptor_is_gone(partial: bool) -> None:
+    """What leaves whole is finished once one pod of it was removed; surplus that need not leave stays."""
+    other = pod("w").priority(3).cpu(4).on("n1")
+    run = marked(other)
+    owner = Owner("p", "Preemption", OURS, "d/g", kind="PodGroup", unit="d/old", partial=partial)
+    marks = [Mark(n, about(run, name), FOR_G, owners=written(owners([owner]))) for n, name in ((5, "v"), (6, "w"))]
+    told(run, asks=marks)
+    does(run, *marks)
+    assert removes(run) == []
+    told(run, PodGone("d", "m1", "uid-d-m1"))
+    removal = Remove(7, about(run, "w"), mark=FOR_G)
+    told(run, asks=[removal])
+    does(run, removal)
+    found = [text.split(": ", 1)[1] for text in unwanted_removals(run)]
+    assert found == (["nobody is left of that gang"] if partial else [])
 
 
 def test_between_workloads_of_queues_it_is_not_priority_that_decides() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gangsched.cluster.sim.invariants import preemptor_of
+from gangsched.cluster.sim.invariants import owners_in, preemptor_of
 from gangsched.core.actions import (
     Action,
     Bind,
@@ -66,8 +66,8 @@ class Told(msgspec.Struct):
     which it was told that the binding has failed, or that nobody knows. ``unsure`` are the pods (UIDs) of which the
     last was not known: they may be bound. ``marked`` are the pods that it has marked and that stay marked. ``jobsets``
     are those that were ever seen (``namespace/name``). ``left`` is when a member of a gang was last told to have left a
-    node, or to be about to. ``open`` has the writes without an answer: by id, the gang (``namespace/name``) for which
-    they are.
+    node, or to be about to. ``open`` has the writes without an answer: by id, the gangs (``namespace/name``) for
+    which they are.
     """
 
     pods: dict[str, Pod] = {}
@@ -80,7 +80,7 @@ class Told(msgspec.Struct):
     tried: dict[str, str] = {}
     unsure: set[str] = set()
     marked: set[str] = set()
-    open: dict[int, str] = {}
+    open: dict[int, frozenset[str]] = {}
     left: dict[str, float] = {}
     _binds: dict[int, str] = {}
 
@@ -146,19 +146,24 @@ class Told(msgspec.Struct):
             case Unmark():
                 self.marked.discard(action.pod.uid)
 
-    def _for_whom(self, action: Write) -> str:
+    def _for_whom(self, action: Write) -> frozenset[str]:
         match action:
             case Mark():
-                return preemptor_of(action.message)
+                return frozenset(name for name, _ in owners_in(action.owners, action.message))
             case Remove():
-                return preemptor_of(action.mark)
+                return frozenset((preemptor_of(action.mark),))
             case SuspendJob():
-                return action.preemptor
+                return frozenset((action.preemptor,))
             case Bind() | Nominate() | WithdrawNomination() | BindVolume() | SelectNode() if (
                 action.pod.uid in self.pods
             ):
-                return self.pods[action.pod.uid].gang.key
-        return ""
+                return frozenset((self.pods[action.pod.uid].gang.key,))
+        return frozenset()
+
+    @property
+    def busy(self) -> set[str]:
+        """The gangs (``namespace/name``) for which any write has no answer."""
+        return {name for names in self.open.values() for name in names}
 
     # -- what can be asked -----------------------------------------------------------------------------------------
 

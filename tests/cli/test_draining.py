@@ -106,7 +106,7 @@ def test_tables_name_the_queue(cluster: str, capsys: pytest.CaptureFixture[str])
     assert "DRAINED  ClusterQueue team is stopped (HoldAndDrain)" in capsys.readouterr().out
     assert main(["explain", "default/train-1", "-f", cluster]) == 0
     said = capsys.readouterr().out
-    assert "DRAINED  it has to leave because ClusterQueue team is stopped (HoldAndDrain)" in said
+    assert "DRAINED  it is evicted because ClusterQueue team is stopped (HoldAndDrain)" in said
     assert "all of default/train leaves: default/train-0, default/train-1" in said
     assert [each["workload"] for each in answer(capsys, "explain", "single", "-f", cluster)["drained"]] == [
         "default/single"

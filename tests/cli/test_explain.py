@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from gangsched.cli import explaining_gang, explaining_pod
+from gangsched.cli import gang_explanation, pod_explanation
 from gangsched.cli.main import main
 from gangsched.cli.schemas import read_schema
 from gangsched.core.decision import Gap, Preempt, UnitRef, Victim
@@ -79,7 +79,7 @@ def test_a_gang_of_the_example(capsys):
     """Who goes where, who leaves, and what the gang needs."""
     assert main(["explain", "default/hp-training-job", "-f", EXAMPLE]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "PREEMPT 2 members can start after 2 pods have left" in out
+    assert "PREEMPT 2 members can start after 2 pods are evicted" in out
     assert "2 members to run (from PodGroup.scheduling.sigs.k8s.io); 0 on nodes, 2 pending" in out
     assert "it preempts with priority 1000000 (the lowest of its members')" in out
     parts = [out.index(word) for word in ("PREEMPT ", " needs ", " because ", " members default", " victims Pod")]
@@ -136,7 +136,7 @@ def test_a_victim(explain):
     """For whom it leaves, why it, who takes its place, who is spared, and what would keep it."""
     code, out, _ = explain("a", *BASIC)
     assert code == 0
-    assert "VICTIM it has to leave for Pod default/new (priority 1000)" in out
+    assert "VICTIM it is evicted for Pod default/new (priority 1000)" in out
     assert "priority 10 is lower than 1000; needed to make room for the gang" in out
     assert "its node n1 is then taken by default/new" in out
     assert "Pod default/other is spared: the gang fits without its room" in out
@@ -178,7 +178,7 @@ def test_a_gang_that_leaves_whole(explain):
     code, out, _ = explain("old", CLASSES % "0s", NODES, GROUP % "old", *members, pod("new", cls="high"))
     assert code == 0
     assert "default/old PodGroup · 2 pods on nodes" in out
-    assert "VICTIM all of it has to leave for Pod default/new (priority 1000)" in out
+    assert "VICTIM all of it is evicted for Pod default/new (priority 1000)" in out
     assert "with it leave default/m2 of PodGroup default/old" in out
 
 
@@ -385,7 +385,7 @@ def test_how_good_the_choice_is(fields, expected, stopped):
     one = Victim("ns", "v", "u", "n", UnitRef("Pod", "ns/v"), False, 0, False)
     gang = GangId("scheduling.sigs.k8s.io", "ns", "g", "me")
     found = Preempt(gang, "PodGroup", (), 9, 1, victims=(one,), stopped=True, **fields)
-    to_gang, to_victim = list(explaining_gang._because(found)), list(explaining_pod._others(found))
+    to_gang, to_victim = list(gang_explanation._because(found)), list(pod_explanation._others(found))
     for lines in (to_gang, to_victim):
         assert any(line.startswith(expected) for line in lines)
         assert sum("proven" in line or "optimal" in line for line in lines) == bool(expected)

@@ -49,7 +49,7 @@ async def test_a_victim_and_its_preemptor(
     later = ("--now", "2100-01-01T00:00:00Z")
     code, text, errors = await explained(scheduler_kubeconfig, f"{namespace}/low", *later)
     assert code == 0, errors
-    assert f"VICTIM it has to leave for Pod {namespace}/new (priority 1000)" in text
+    assert f"VICTIM it is evicted for Pod {namespace}/new (priority 1000)" in text
     code, text, errors = await explained(scheduler_kubeconfig, f"{namespace}/new", "-o", "json", *later)
     assert code == 0, errors
     (decision,) = json.loads(text)["decisions"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import pytest
 import yaml
 
-from gangsched.cli.gangs import Row
+from gangsched.cli.gang_rows import Row
 from gangsched.cli.get import _age, _lines, _print_lines
 from gangsched.cli.main import main
 from tests.cli.worlds import NODES, TWO_NODES
@@ -93,7 +92,7 @@ def test_a_preemptor_says_how_many_leave(get):
     high = pod("new", cpu=4).replace("spec: {", "spec: {priorityClassName: high, ")
     victims = [pod(f"old-{n}", node=f"n{n}", cpu=3, scheduler="other") for n in (1, 2)]
     _, lines, _ = get(TWO_NODES, high, *victims)
-    assert said(lines) == {"new": ("Queued", "0/1", "fits after 1 pod is evicted")}
+    assert said(lines) == {"new": ("Queued", "0/1", "can start after 1 pod is evicted")}
 
 
 def test_order_namespaces_and_names(get):
@@ -132,7 +131,7 @@ def test_wide_has_nodes(get):
 def test_names_cannot_steer_the_terminal(capsys):
     """Reasons come from pods, on which users may write."""
     row = Row("d", "g", "Pod", "Queued", 0, 1, 1, 0, 0.0, "a\x1b[31mb\nc", "s", ())
-    _print_lines(_lines(argparse.Namespace(output="table"), [row], 0.0))
+    _print_lines(_lines("table", [row], 0.0))
     assert "a\\x1b[31mb c" in capsys.readouterr().out
 
 

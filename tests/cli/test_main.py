@@ -12,10 +12,8 @@ import pytest
 
 from gangsched import __version__
 from gangsched.cli import errors
-from gangsched.cli import main as cli
 from gangsched.cli.main import COMMANDS, main
-from gangsched.cluster.manifests import InputError
-from gangsched.model.errors import FieldError
+from gangsched.model.errors import FieldError, InputError, Place
 
 
 @pytest.fixture
@@ -100,9 +98,6 @@ def test_arguments_that_are_not_understood_are_one_line(args, line, capsys):
 @pytest.mark.parametrize("each", COMMANDS, ids=lambda c: c.name)
 def test_every_command_that_exists_explains_itself(each, capsys):
     """Its module has the two functions, and its help is more than the usage line."""
-    if each not in cli._available():
-        assert main([each.name]) == 2
-        return
     with pytest.raises(SystemExit) as ended:
         main([each.name, "--help"])
     assert ended.value.code == 0
@@ -113,7 +108,7 @@ def test_every_command_that_exists_explains_itself(each, capsys):
     ("error", "code", "line"),
     [
         (
-            InputError("a.yaml", 2, "Pod ns/p", "spec.x", "is wrong"),
+            InputError(Place("a.yaml", 2, "Pod ns/p"), "spec.x", "is wrong"),
             2,
             "a.yaml: document 2 (Pod ns/p): spec.x: is wrong",
         ),
@@ -203,7 +198,7 @@ def test_completion_knows_every_option(shell, capsys):
     """Each shell gets each command and each long option."""
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    for command in cli._available():
+    for command in COMMANDS:
         assert command.name in script
     for option in ("scheduler-name", "dry-run", "namespace", "arrival"):
         assert (f"-l {option}" if shell == "fish" else f"--{option}") in script

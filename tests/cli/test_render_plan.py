@@ -8,7 +8,9 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from gangsched.cli.render_plan import MAX_ROWS, make_console, render
+from gangsched.cli.plan_view import Plan
+from gangsched.cli.render_plan import render
+from gangsched.cli.screen import MAX_ROWS, make_console
 from gangsched.core.decision import Awaited, Gap, Placement, Reason, Spared, UnitRef, Unplaced, Victim
 from gangsched.model.records import GangId
 from tests import builders
@@ -20,7 +22,7 @@ def shown(*decisions, others=None, width=120, terminal=False):
     """The text of these decisions, as in a file."""
     file = io.StringIO()
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, force_terminal=terminal)
-    render([(d, 1.0) for d in decisions], ("me",), others, console)
+    render(Plan([(d, 1.0) for d in decisions], (), ("me",), others or {}), console)
     return file.getvalue()
 
 
@@ -54,7 +56,7 @@ def victim(name, unit=None, **fields):
         ),
         (
             {"outcome": "preempt", "placements": placed("a"), "victims": (victim("v"),)},
-            "PREEMPT  1 member can start after 1 pod has left",
+            "PREEMPT  1 member can start after 1 pod is evicted",
         ),
         ({"outcome": "unschedulable"}, "UNSCHEDULABLE  there is no room for the 2 members"),
         ({"outcome": "unschedulable", "required": 0}, "the gang has its minimum"),
@@ -204,7 +206,7 @@ def test_files_get_whole_lines_without_trailing_blanks(monkeypatch, capsys):
     """What goes into a pipe is neither wrapped nor cut off: a name can be found there."""
     monkeypatch.delenv("COLUMNS", raising=False)
     why = " ".join(["because"] * 100)
-    render([(decided(outcome="preempt", victims=(victim("x" * 200, why=why),)), 1.0)], ("me",), None, make_console())
+    render(Plan([(decided(outcome="preempt", victims=(victim("x" * 200, why=why),)), 1.0)]), make_console())
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "victims" in line]
     assert "x" * 200 in line
     assert line.endswith(why)

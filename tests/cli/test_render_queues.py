@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gangsched.cli.queue_rows import Usage, rows
 from gangsched.cli.render_queues import BORROWED, FREE, LENT, OWN, bar, render
-from gangsched.core.quota.counters import Tally
+from gangsched.core.quota.status import Tally
 from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import ResourceFlavor
 from tests.core.quota.world import World, cohort, queue

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gangsched.cli import plan, schemas
+from gangsched.cli import plan, plan_view, schemas
 from gangsched.cli.main import main
 from gangsched.core.decision import Gap, UnitRef, Victim
 from gangsched.model.records import GangId
@@ -76,8 +76,8 @@ def test_the_proof_of_a_plan(outcome, optimal, gap, printed_gap, valid):
     victim = Victim("ns", "v", "u", "n", UnitRef("Pod", "ns/v"), False, 0, False)
     victims = (victim,) if outcome == "preempt" else ()
     gang = GangId("scheduling.sigs.k8s.io", "ns", "g", "me")
-    entry = plan.entry(decided("preempt", gang, victims=victims, optimal=optimal, gap=gap), 1.0)
-    answer = plan.document([entry | {"outcome": outcome}], [], None)
+    entry = plan_view.entry(decided("preempt", gang, victims=victims, optimal=optimal, gap=gap), 1.0)
+    answer = plan.CONTRACT.document({"decisions": [entry | {"outcome": outcome}]})
     assert (answer["decisions"][0]["optimal"], answer["decisions"][0]["gap"]) == (optimal, printed_gap)
     assert jsonschema.Draft202012Validator(schemas.read_schema("plan-v1")).is_valid(answer) == valid
 

@@ -16,6 +16,7 @@ from gangsched.cli.main import main
 from gangsched.cli.schemas import read_schema
 from gangsched.cli.simulation import simulate, summary_of
 from gangsched.core.options import Options
+from gangsched.model.dialects.koordinator import GROUP_LABEL
 from tests.cluster.sim.objects import event, gang, node, pod
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -120,6 +121,23 @@ def test_annotations_say_when_things_happen(capsys, tmp_path):
     assert only["phase"] == "Succeeded"
     assert only["endedAt"] - only["startedAt"] == pytest.approx(120.0)
     assert answer["summary"]["ended"] == "quiet"
+
+
+def test_the_annotation_of_a_group_is_for_its_members(capsys, tmp_path):
+    """They arrive when their PodGroup says; a duration that is none is an error of the PodGroup."""
+    group = """\
+    apiVersion: scheduling.sigs.k8s.io/v1alpha1
+    kind: PodGroup
+    metadata: {name: g, annotations: {sim.gangsched.dev/arrive-after: %s}}
+    spec: {minMember: 1}
+    ---
+"""
+    member = POD.format(name="a", cpu=1, notes="").replace("{name: a,", f"{{name: a, labels: {{{GROUP_LABEL}: g}},")
+    _, answer = run_json(capsys, "-f", written(tmp_path, NODE + group % "40s" + member))
+    assert answer["pods"]["default/a"]["arrivedAt"] == 40.0
+    code, answer = run_json(capsys, "-f", written(tmp_path, NODE + group % "soon" + member))
+    assert (code, answer["error"]["object"]) == (2, "PodGroup default/g")
+    assert answer["error"]["field"] == "metadata.annotations[sim.gangsched.dev/arrive-after]"
 
 
 def test_until_ends_the_run(capsys, tmp_path):

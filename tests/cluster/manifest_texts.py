@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from gangsched.cluster.manifests import InputError, load
+from gangsched.cluster.manifests import load
 from gangsched.core.events import PodChanged
+from gangsched.model.errors import InputError
 
 HIGH = """
 apiVersion: scheduling.k8s.io/v1

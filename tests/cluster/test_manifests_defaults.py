@@ -93,9 +93,9 @@ def test_priority_of_upstream_groups():
 def test_what_priority_admission_refuses(text, field, message):
     """As the API server does, with the path and what would be right."""
     error = refusal(many(HIGH, text))
-    assert error.document == 2
-    assert error.field == field
-    assert message in error.message
+    assert error.problem["document"] == 2
+    assert error.problem["field"] == field
+    assert message in error.problem["message"]
 
 
 def test_objects_of_a_cluster_keep_their_priority():
@@ -118,7 +118,7 @@ def test_a_wrong_time_is_named():
     """Of any kind of object."""
     meta = {"name": "n", "creationTimestamp": "soon"}
     error = refusal(json.dumps({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta}))
-    assert error.field == "metadata.creationTimestamp"
+    assert error.problem["field"] == "metadata.creationTimestamp"
 
 
 def test_workload_templates_are_checked():
@@ -128,8 +128,8 @@ def test_workload_templates_are_checked():
         templates = [{"name": n} if n else {} for n in names]
         return obj("Workload", "scheduling.k8s.io/v1alpha2", "w", spec={"podGroupTemplates": templates})
 
-    assert refusal(workload("a", None)).field == "spec.podGroupTemplates[1].name"
-    assert refusal(workload("a", "a")).field == "spec.podGroupTemplates[1].name"
+    assert refusal(workload("a", None)).problem["field"] == "spec.podGroupTemplates[1].name"
+    assert refusal(workload("a", "a")).problem["field"] == "spec.podGroupTemplates[1].name"
     reference = {"podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "workers"}}}
     group = obj("PodGroup", "scheduling.k8s.io/v1alpha2", spec=reference)
     newer = obj(
@@ -205,7 +205,7 @@ def test_a_jobs_template_is_checked_even_when_it_makes_no_pods():
     """A suspended Job with a wrong template is wrong input."""
     template = {"spec": {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}}
     error = refusal(job(suspend=True, template=template))
-    assert error.field == "spec.template.spec.containers[0].resources.limits.cpu"
+    assert error.problem["field"] == "spec.template.spec.containers[0].resources.limits.cpu"
 
 
 @pytest.mark.parametrize(
@@ -218,14 +218,14 @@ def test_a_jobs_template_is_checked_even_when_it_makes_no_pods():
 )
 def test_counts_of_jobs_are_bounded(spec, field):
     """One line must not make a billion pods."""
-    assert refusal(job(**spec)).field == field
+    assert refusal(job(**spec)).problem["field"] == field
 
 
 def test_made_pods_do_not_replace_given_ones():
     """A pod of that name that is not the Job's is a conflict, and both places are named."""
     error = refusal(many(obj("Pod", "v1", "j-0"), job()))
-    assert error.object == "Job default/j"
-    assert "Pod default/j-0 was already defined in stdin, document 1" in error.message
+    assert error.problem["object"] == "Job default/j"
+    assert "Pod default/j-0 was already defined in stdin, document 1" in error.problem["message"]
 
 
 def jobset(**spec):
@@ -269,7 +269,10 @@ def test_errors_in_a_jobset_carry_the_whole_path():
     template = {"spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}}
     jobs = [{"name": "a", "template": {"spec": {"template": template}}}]
     error = refusal(obj("JobSet", "jobset.x-k8s.io/v1alpha2", spec={"replicatedJobs": jobs}))
-    assert error.field == "spec.replicatedJobs[0].template.spec.template.spec.containers[0].resources.requests.cpu"
-    assert refusal(obj("JobSet", "jobset.x-k8s.io/v1alpha2", spec={"replicatedJobs": [{}]})).field == (
+    assert (
+        error.problem["field"]
+        == "spec.replicatedJobs[0].template.spec.template.spec.containers[0].resources.requests.cpu"
+    )
+    assert refusal(obj("JobSet", "jobset.x-k8s.io/v1alpha2", spec={"replicatedJobs": [{}]})).problem["field"] == (
         "spec.replicatedJobs[0].name"
     )

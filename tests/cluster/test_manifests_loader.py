@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.manifests import InputError, load
+from gangsched.cluster.manifests import load
 from gangsched.core.events import (
     BudgetChanged,
     GangChanged,
@@ -22,6 +22,7 @@ from gangsched.core.events import (
     PodChanged,
     PriorityClassChanged,
 )
+from gangsched.model.errors import InputError
 from tests.cluster.manifest_texts import HIGH, POD, many, obj, pod, read, refusal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -117,8 +118,8 @@ def test_several_json_values_in_one_text():
 def test_wrong_objects_are_refused(text, field, message):
     """Each mistake is named by its path, in words about manifests."""
     error = refusal(text)
-    assert (error.document, error.field) == (1, field)
-    assert message in error.message
+    assert (error.problem["document"], error.problem["field"]) == (1, field)
+    assert message in error.problem["message"]
 
 
 def test_the_whole_line():
@@ -128,7 +129,7 @@ def test_the_whole_line():
         "stdin: document 3 (Pod default/lp-pod-1): spec.containers[0].resources.requests.cpu: "
         "'four' is not a quantity (examples: 2, 500m, 1.5Gi)"
     )
-    assert error.record() == {
+    assert error.problem == {
         "file": "stdin",
         "document": 3,
         "object": "Pod default/lp-pod-1",
@@ -294,7 +295,7 @@ def test_a_pod_on_an_unknown_node_gives_a_warning():
 def test_a_minimum_below_one_is_refused(minimum):
     """A gang needs a member."""
     error = refusal(obj("PodGroup", "scheduling.sigs.k8s.io/v1alpha1", "g", spec={"minMember": minimum}))
-    assert (error.object, error.field) == ("PodGroup default/g", "spec.minMember")
+    assert (error.problem["object"], error.problem["field"]) == ("PodGroup default/g", "spec.minMember")
 
 
 @pytest.mark.parametrize("name", ["koordinator", "workload"])

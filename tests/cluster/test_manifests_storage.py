@@ -84,13 +84,13 @@ def test_a_template_that_cannot_be_read_is_an_error() -> None:
     """File, object and field are named."""
     pod = POD % ("p", "{volumes: [{name: s, ephemeral: {volumeClaimTemplate: {spec: 1}}}]}")
     error = refusal(pod)
-    assert error.field == "spec.volumes[0].ephemeral.volumeClaimTemplate"
+    assert error.problem["field"] == "spec.volumes[0].ephemeral.volumeClaimTemplate"
 
 
 def test_wrong_sizes_are_errors() -> None:
     """A claim for something that is no quantity."""
     text = obj("PersistentVolumeClaim", "v1", "c", spec={"resources": {"requests": {"storage": "much"}}})
-    assert refusal(text).field == "spec.resources.requests.storage"
+    assert refusal(text).problem["field"] == "spec.resources.requests.storage"
 
 
 @pytest.mark.parametrize(("mode", "outcome"), [(LATER, BIND), ({"provisioner": "p"}, UNSCHEDULABLE)])

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.manifests import InputError, load
+from gangsched.cluster.manifests import load
 from gangsched.core.events import (
     NamespaceChanged,
     NodeChanged,
 )
 from gangsched.documents import MAX_ALIASED_VALUES
+from gangsched.model.errors import InputError
 from tests.cluster.manifest_texts import POD, many, obj, pod, read, refusal
 
 
@@ -47,8 +48,8 @@ def test_sources_that_cannot_be_read_are_named(tmp_path):
     for source, words in ((tmp_path / "no.yaml", "no such file"), (empty, "holds no"), (latin, "not UTF-8")):
         with pytest.raises(InputError, match=words) as caught:
             load([str(source)])
-        assert caught.value.file == str(source)
-        assert caught.value.document is None
+        assert caught.value.problem["file"] == str(source)
+        assert caught.value.problem["document"] is None
 
 
 def test_a_file_without_permission_is_named(tmp_path, monkeypatch):
@@ -96,7 +97,7 @@ def test_malformed_text_is_refused_with_its_place(text, where):
     """Line and column of what cannot be read, and neither a crash nor a called function."""
     error = refusal(text)
     assert where in str(error)
-    assert error.document == 1
+    assert error.problem["document"] == 1
 
 
 def test_malformed_json_names_its_place(tmp_path):
@@ -110,7 +111,7 @@ def test_malformed_json_names_its_place(tmp_path):
 def test_the_document_is_counted():
     """Empty documents count, so that the number is the one a person finds."""
     error = refusal("---\n---\n# nothing\n---\nkind: [")
-    assert error.document == 3
+    assert error.problem["document"] == 3
 
 
 def test_aliases_cannot_multiply_without_end():
@@ -161,7 +162,10 @@ def test_text_stays_as_it_was_written(plain, label):
 def test_numbers_and_truth_values_are_no_labels(plain, shown):
     """The API server refuses them, and so does the loader, with the cure."""
     error = refusal(f"{{apiVersion: v1, kind: Namespace, metadata: {{name: a, labels: {{ok: x, k: {plain}}}}}}}")
-    assert (error.field, error.message) == ("metadata.labels.k", f"{shown} is not text; put it in quotes")
+    assert (error.problem["field"], error.problem["message"]) == (
+        "metadata.labels.k",
+        f"{shown} is not text; put it in quotes",
+    )
 
 
 @given(st.text(alphabet=st.sampled_from("ab:{}[]-&*!<|>#'\"%@`,? \n\t\\0\u2028\x85"), max_size=40))

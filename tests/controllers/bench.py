@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gangsched.controllers.api import Served
+from gangsched.cluster.kube.discovery import Served
 from gangsched.controllers.writer import Key, Seen, StatusWriter
 from gangsched.core.actions import GangStatus
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Collection
 from typing import Any, cast
 
 import pytest
 
-from gangsched.cluster.kube.client import ApiError, Client
-from gangsched.controllers.api import Served, discover
+from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.discovery import Served
+from gangsched.controllers.api import discover
 
 SIGS, UPSTREAM, KUEUE = "scheduling.sigs.k8s.io", "scheduling.k8s.io", "kueue.x-k8s.io"
 QUEUES = ("clusterqueues", "clusterqueues/status", "cohorts", "cohorts/status", "localqueues", "localqueues/status")
@@ -20,16 +22,27 @@ class Server:
 
     def __init__(self, served: dict[str, tuple[str, ...]]) -> None:
         self.served = served
-        self.bucket = self
 
-    async def take(self) -> None:
-        """A token is always there."""
+    async def get(self, path: str, **_: Any) -> bytes:
+        assert path == "/apis"
+        groups = [
+            {"metadata": {"name": group}, "versions": [{"version": version, "resources": resources(names)}]}
+            for (group, version), names in ((each.split("/"), names) for each, names in self.served.items())
+        ]
+        return json.dumps({"kind": "APIGroupDiscoveryList", "items": groups}).encode()
 
-    async def attempt(self, method: str, path: str, **_: Any) -> bytes:
-        names = self.served.get(path.removeprefix("/apis/"))
-        if names is None:
-            raise ApiError(404, "NotFound", "no such version")
-        return json.dumps({"resources": [{"name": name} for name in names]}).encode()
+
+def resources(names: Collection[str]) -> list[dict[str, Any]]:
+    """As discovery has them: subresources below their resource."""
+    return [
+        {
+            "resource": name,
+            "verbs": ["get", "list", "watch"],
+            "subresources": [{"subresource": each.partition("/")[2]} for each in names if each.startswith(f"{name}/")],
+        }
+        for name in names
+        if "/" not in name
+    ]
 
 
 def found(**served: tuple[str, ...]) -> frozenset[Served]:

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from gangsched.cli import run
 from gangsched.cluster.kube.client import ApiError, UnreachableError
-from gangsched.controllers.api import Served
+from gangsched.cluster.kube.discovery import Served
 from gangsched.controllers.status import changed_fields, condition_type
 from gangsched.controllers.writer import RETRY_SECONDS, Key, Seen, seen_object
 from gangsched.core.actions import GangStatus

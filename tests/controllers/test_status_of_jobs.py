@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.cluster.kube.client import ApiError
-from gangsched.controllers.api import Served
+from gangsched.cluster.kube.discovery import Served
 from gangsched.controllers.status import changed_fields
 from gangsched.controllers.writer import JOBS_AT_ONCE, RETRY_SECONDS
 from gangsched.core.actions import GangStatus, JobStatus

@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.discovery import Served
 from gangsched.controllers import operator
-from gangsched.controllers.api import Served
 from gangsched.controllers.handlers import Response, Session
 from tests.cluster.kube.deep import deep
 
@@ -65,6 +65,25 @@ def test_a_writer_that_ends_is_told_of_and_starts_again(
         finally:
             controllers.stop()
     assert [each["log_level"] for each in log if "started again" in each["event"]] == ["error"]
+
+
+def test_the_end_does_not_wait_for_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes seconds on a busy machine, for kopf; there is nothing to close before that."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        begun.set()
+        go_on.wait()
+
+    controllers = operator.GroupControllers(qps=5.0, burst=5)
+    monkeypatch.setattr(controllers, "_serve", serve)
+    controllers.start()
+    assert begun.wait(30.0)
+    controllers.stop()
+    assert controllers._thread.is_alive()
+    go_on.set()
+    controllers._thread.join(30.0)
+    assert not controllers._thread.is_alive()
 
 
 BASE = "https://cluster.example/base"

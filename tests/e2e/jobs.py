@@ -13,12 +13,16 @@ MEMBERS = 8
 
 BY, FOR = "gangsched.dev/suspended-by", "gangsched.dev/preempted-by"
 
-CLUSTER = """
+URGENT = """
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
 metadata: {name: urgent}
 value: 1000
----
+---"""
+
+CLUSTER = (
+    URGENT
+    + """
 apiVersion: v1
 kind: Node
 metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1}}
@@ -29,6 +33,7 @@ kind: Node
 metadata: {name: node-2, labels: {kubernetes.io/hostname: node-2}}
 status: {capacity: {cpu: "4", memory: 16Gi, pods: "50"}, allocatable: {cpu: "4", memory: 16Gi, pods: "50"}}
 """
+)
 
 
 def template(cpu: str, **annotations: str) -> Object:

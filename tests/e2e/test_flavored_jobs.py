@@ -6,7 +6,7 @@ import pytest
 
 from tests.controlplane.client import Client, Object, load, wait_until
 from tests.controlplane.jobsets import KIND, NAME
-from tests.e2e.jobs import SCHEDULER, finished, job, template
+from tests.e2e.jobs import SCHEDULER, URGENT, finished, job, template
 from tests.e2e.jobsets import jobset
 from tests.e2e.queues import install_queues
 from tests.e2e.stories import Start, events
@@ -16,12 +16,9 @@ pytestmark = pytest.mark.controlplane
 MEMBERS = 4
 ADDED = "gangsched.dev/added-by-flavor"
 
-POOLS = """
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: urgent}
-value: 1000
----
+POOLS = (
+    URGENT
+    + """
 apiVersion: v1
 kind: Node
 metadata: {name: spot-1, labels: {kubernetes.io/hostname: spot-1, pool: spot}}
@@ -33,6 +30,7 @@ kind: Node
 metadata: {name: steady-1, labels: {kubernetes.io/hostname: steady-1, pool: steady}}
 status: {capacity: {cpu: "4", memory: 16Gi, pods: "50"}, allocatable: {cpu: "4", memory: 16Gi, pods: "50"}}
 """
+)
 
 QUEUES = """
 apiVersion: kueue.x-k8s.io/v1beta1

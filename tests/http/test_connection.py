@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.http import connection as module
 from gangsched.http.connection import ConnectionConfigError, load_connection
 from gangsched.http.kubeconfig import REREAD_SECONDS
+from tests.controlplane.client import wait_until
 from tests.controlplane.plane import TOKENS, ControlPlane
 from tests.http.kubeconfigs import write
 
@@ -171,12 +173,17 @@ async def test_rotated_token_file(tmp_path: Path) -> None:
 
 
 async def test_hanging_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plug-in that hangs is given up, and nobody trips over it when it ends after all."""
+    """A plug-in that hangs is given up; with whoever waits for it, its process ends."""
+    process = tmp_path / "process"
+    arguments = ["-c", f"echo $$ > {process}.new; mv {process}.new {process}; exec sleep 60"]
+    hang = {"exec": {"command": "sh", "args": arguments, "apiVersion": "client.authentication.k8s.io/v1"}}
+    path = write(tmp_path / "config", hang)
+    waiting = asyncio.create_task(load_connection(path))
+    await wait_until(process.exists)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process.read_text()), 0)
     monkeypatch.setattr(module, "LOGIN_TIMEOUT_SECONDS", 0.1)
-    hang = {"exec": {"command": "sleep", "args": ["0.5"], "apiVersion": "client.authentication.k8s.io/v1"}}
     with pytest.raises(ConnectionConfigError, match="no credentials after"):
-        await load_connection(write(tmp_path / "config", hang))
-    [left] = module._abandoned
-    await asyncio.wait({left})
-    await asyncio.sleep(0)
-    assert not module._abandoned
+        await load_connection(path)

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gangsched.model import children
 from gangsched.model.convert import Converter
-from gangsched.model.convert_jobsets import child, job_set
+from gangsched.model.convert_jobsets import job_set
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet, ReplicatedJob, why_it_cannot_wait
 from gangsched.model.records import Job, Owner, QueueLabels
@@ -67,7 +68,7 @@ def test_jobs_that_depend_on_others_start_in_order() -> None:
 def test_a_child_is_named_labelled_and_owned_as_its_controller_does() -> None:
     """Both the Job and its pods bear the labels by which they are found."""
     raw = jobset(spec={"suspend": True})
-    made = child(raw, raw.spec.replicated_jobs[1], 2)
+    made = children.job(raw, raw.spec.replicated_jobs[1], 2)
     labels = {
         "jobset.sigs.k8s.io/jobset-name": "js",
         "jobset.sigs.k8s.io/replicatedjob-name": "w",

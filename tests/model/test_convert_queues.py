@@ -186,6 +186,7 @@ def test_mistakes_in_queues(spec, field, message):
     [
         ({"nodeTaints": [{"effect": "NoSchedule"}]}, "spec.nodeTaints[0].key"),
         ({"nodeTaints": [{"key": "t", "effect": "Never"}]}, "spec.nodeTaints[0].effect"),
+        ({"nodeTaints": [{"key": "t"}]}, "spec.nodeTaints[0].effect"),
         ({"tolerations": [{"operator": "Equal"}]}, "spec.tolerations[0].operator"),
         ({"tolerations": [{"key": "t", "operator": "Like"}]}, "spec.tolerations[0].operator"),
         ({"tolerations": [{"key": "t", "operator": "Exists", "value": "v"}]}, "spec.tolerations[0].value"),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.model import wire
-from gangsched.model.convert import Converter
+from gangsched.model.convert import Converter, pod_selector
 from gangsched.model.errors import FieldError
 from gangsched.model.records import LabelSelector, Pod, PodSelector, Requirement
 from tests.builders import selects
@@ -90,19 +90,19 @@ def raw_object(kind: type[Any], selector: Any) -> Any:
 
 def test_services_and_controllers_are_kept_as_selectors() -> None:
     """Maps and selectors alike; without one nothing is selected."""
-    labels, convert = {"b": "2", "a": "1"}, Converter()
+    labels = {"b": "2", "a": "1"}
     wanted = selects(a="1", b="2")
-    assert convert.service(raw_object(wire.Service, labels)) == PodSelector("Service", "d", "n", wanted)
-    assert convert.service(raw_object(wire.Service, None)).selector is None
-    assert convert.service(raw_object(wire.Service, {})).selector is None
-    controller = convert.replication_controller(raw_object(wire.ReplicationController, labels))
+    assert pod_selector(raw_object(wire.Service, labels)) == PodSelector("Service", "d", "n", wanted)
+    assert pod_selector(raw_object(wire.Service, None)).selector is None
+    assert pod_selector(raw_object(wire.Service, {})).selector is None
+    controller = pod_selector(raw_object(wire.ReplicationController, labels))
     assert controller == PodSelector("ReplicationController", "d", "n", wanted)
     selector = {"matchLabels": labels, "matchExpressions": [{"key": "c", "operator": "Exists"}]}
     more = LabelSelector((*wanted.requirements, Requirement("c", "Exists")))
-    assert convert.replica_set(raw_object(wire.ReplicaSet, selector)) == PodSelector("ReplicaSet", "d", "n", more)
-    assert convert.stateful_set(raw_object(wire.StatefulSet, selector)) == PodSelector("StatefulSet", "d", "n", more)
+    assert pod_selector(raw_object(wire.ReplicaSet, selector)) == PodSelector("ReplicaSet", "d", "n", more)
+    assert pod_selector(raw_object(wire.StatefulSet, selector)) == PodSelector("StatefulSet", "d", "n", more)
     with pytest.raises(FieldError, match=r"spec\.selector"):
-        convert.replica_set(raw_object(wire.ReplicaSet, {"matchExpressions": [{"key": "c", "operator": "Has"}]}))
+        pod_selector(raw_object(wire.ReplicaSet, {"matchExpressions": [{"key": "c", "operator": "Has"}]}))
 
 
 def test_namespaces_have_the_label_that_all_have() -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from gangsched.model import wire
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import gang_from_member, needs_object
+from gangsched.model.dialects import coscheduling, gang_from_member, koordinator, needs_object
 from gangsched.model.dialects.koordinator import MAX_GROUPS
+from gangsched.model.dialects.upstream import gang_from_object as upstream_gang
 from gangsched.model.errors import FieldError
 
 K = "gang.scheduling.koordinator.sh/"
@@ -27,13 +28,13 @@ def sigs(minimum=2, annotations=None, **spec):
     """A PodGroup of scheduling.sigs.k8s.io."""
     meta = {"name": "g", "namespace": "ns", "annotations": annotations or {}}
     raw = {"metadata": meta, "spec": {"minMember": minimum, **spec}}
-    return Converter.sigs_gang(msgspec.convert(raw, wire.SigsPodGroup))
+    return koordinator.gang_from_object(msgspec.convert(raw, wire.SigsPodGroup))
 
 
 def upstream(**spec):
     """A PodGroup of scheduling.k8s.io."""
     raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": spec}
-    return Converter.upstream_gang(msgspec.convert(raw, wire.UpstreamPodGroup))
+    return upstream_gang(msgspec.convert(raw, wire.UpstreamPodGroup))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,7 @@ def test_a_pod_without_group_describes_no_gang():
 def test_coscheduling_group_keeps_its_family():
     """The twin API has the same spec and other members."""
     raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 2}}
-    gang = Converter.coscheduling_gang(msgspec.convert(raw, wire.SigsPodGroup))
+    gang = coscheduling.gang_from_object(msgspec.convert(raw, wire.SigsPodGroup))
     assert (gang.family, gang.min_member) == ("scheduling.x-k8s.io", 2)
 
 

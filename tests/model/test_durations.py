@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.model import wire
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import kai
+from gangsched.model.dialects import coscheduling, kai, koordinator, upstream
 from gangsched.model.errors import FieldError
 from gangsched.model.times import parse_duration, render_duration
 
@@ -72,8 +72,9 @@ def test_the_delay_of_kai(raw: str, seconds: float | None) -> None:
     """On group objects of every API; what is no duration counts as not said, as in KAI, and is told."""
     notes = {kai.PREEMPTION_DELAY: raw}
     meta = wire.ObjectMeta(name="g", namespace="d", annotations=notes)
-    sigs, upstream = wire.SigsPodGroup(metadata=meta), wire.UpstreamPodGroup(metadata=meta)
-    made = (Converter.sigs_gang(sigs), Converter.coscheduling_gang(sigs), Converter.upstream_gang(upstream))
+    sigs = wire.SigsPodGroup(metadata=meta)
+    made = [read.gang_from_object(sigs) for read in (koordinator, coscheduling)]
+    made.append(upstream.gang_from_object(wire.UpstreamPodGroup(metadata=meta)))
     assert [gang.preemption_delay_seconds for gang in made] == [seconds] * 3
     wrong = raw == "soon"
     assert [gang.remark is not None for gang in made] == [wrong] * 3
@@ -85,7 +86,7 @@ def test_the_delay_of_kai(raw: str, seconds: float | None) -> None:
 def test_a_schedule_timeout_below_zero_counts_as_not_said() -> None:
     """It is told which field that is; zero is the API's way to say nothing."""
     specs = [wire.SigsPodGroupSpec(schedule_timeout_seconds=seconds) for seconds in (-1, 0)]
-    made = [Converter.sigs_gang(wire.SigsPodGroup(spec=spec)) for spec in specs]
+    made = [koordinator.gang_from_object(wire.SigsPodGroup(spec=spec)) for spec in specs]
     assert [gang.timeout_seconds for gang in made] == [None, None]
     assert made[1].remark is None
     assert made[0].remark is not None

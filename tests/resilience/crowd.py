@@ -39,7 +39,7 @@ PODS_PER_NODE = 100
 #: Of a hundred pods so many are ours and pending: half of them in gangs that fit, half in gangs that never will.
 OURS_PERCENT = 2
 GANG = 10
-#: What the process may take before it has seen a pod, and for each of them (see docs/resilience.md).
+#: What the process may take before it has seen a pod, and for each of them (see docs/internals/resilience.md).
 BASE_MB, POD_KB = 200.0, 6.0
 CUTS = 2
 _LEASE = "/apis/coordination.k8s.io/v1/namespaces/gangsched-system/leases/py-gang-scheduler"

@@ -21,10 +21,10 @@ import msgspec
 from gangsched.core.actions import Action, Bind, Remove
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Event, PodChanged
-from gangsched.core.lifecycle import evicting, nominations
+from gangsched.core.lifecycle import binding, evicting
 from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.http import pool
-from gangsched.runtime.narrator import Narrator
+from gangsched.runtime.decision_log import DecisionLog
 
 #: Where a process writes its evidence.
 VARIABLE = "RESILIENCE_EVIDENCE"
@@ -143,22 +143,21 @@ def collect(tag: str) -> None:
 def _record_requests(tag: str, put: Callable[[Entry], None]) -> None:
     numbers = itertools.count()
     connection: Any = vars(pool)["_Connection"]
-    really = connection.exchange
+    really = connection.send
 
-    def exchange(self: Any, message: bytes, reader: Any, end: float) -> Any:
+    def send(self: Any, message: bytes, reader: Any) -> None:
         audit_id = f"{tag}-{next(numbers)}"
         first, _, rest = message.partition(b"\r\n")
         tagged = b"%s\r\nAudit-ID: %s\r\n%s" % (first, audit_id.encode(), rest)
         begun = time.time()
-        answer = really(self, tagged, reader, end)
+        really(self, tagged, reader)
         put(Sent(begun, time.time(), audit_id))
-        return answer
 
-    connection.exchange = exchange
+    connection.send = send
 
 
 def _record_lists(put: Callable[[Entry], None]) -> None:
-    nominating: Any = nominations
+    nominating: Any = binding
     removing: Any = evicting
     asked: Any = Actuator
     really_nominate, really_remove, really_ask = nominating.nominate, removing.remove, asked.ask
@@ -192,7 +191,7 @@ def _record_decisions(put: Callable[[Entry], None]) -> None:
             if isinstance(action, Bind):
                 put(Decided(time.time(), action.pod.uid, action.node))
 
-    narrator: Any = Narrator
+    narrator: Any = DecisionLog
     handled, decided = narrator.handled, narrator.decided
 
     def on_handled(self: Any, events: Sequence[Event], actions: Sequence[Action], *more: float) -> None:

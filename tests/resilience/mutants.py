@@ -111,20 +111,20 @@ _LEASE = "gangsched/cluster/kube/lease.py"
 _POOL = "gangsched/http/pool.py"
 _QUEUE = "gangsched/cluster/kube/queue.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
-_FOLLOWING = "gangsched/core/lifecycle/following.py"
+_GANGS = "gangsched/core/lifecycle/gangs.py"
 _HEALING = "gangsched/core/lifecycle/healing.py"
 _VERDICTS = "gangsched/cluster/kube/verdicts.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
-_PREBIND = "gangsched/core/lifecycle/prebind.py"
+_BINDING = "gangsched/core/lifecycle/binding.py"
 _RECHECKS = "gangsched/core/lifecycle/rechecks.py"
-_TAKEOVER = "gangsched/core/lifecycle/takeover.py"
+_RECOVERY = "gangsched/core/lifecycle/recovery.py"
 _CONTEXT = "gangsched/core/planning/context.py"
 _DECIDER = "gangsched/core/planning/decider.py"
-_UNITS = "gangsched/core/preemption/units.py"
+_ELIGIBLE = "gangsched/core/preemption/eligible.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
-_REMOVED_FIRST = "                    self._steps.remove(group)\n            case"
-_NOT_AGAIN = "        pass\n\n\ndef restate"
+_REMOVED_FIRST = "                    self._gangs.remove(group)\n            case"
+_ALL_MARKED = "if not eviction.acknowledged.issuperset(pod.uid for pod in leaving):"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
 _REMEMBERED = (
@@ -163,12 +163,15 @@ MUTANTS = (
     ),
     Mutant(
         "phases: removal before the marks",
-        ((_PHASES, "                    evicting.mark(self._steps, eviction)\n            case", _REMOVED_FIRST),),
+        (
+            (_PHASES, "                    evicting.mark(self._run, eviction)\n            case", _REMOVED_FIRST),
+            (_EVICTING, _ALL_MARKED, "if False:"),
+        ),
         ("tests/core/recovery/test_restart.py::test_a_gang_that_is_marked_in_part_is_not_evicted_in_part",),
     ),
     Mutant(
         "phases: no wait for the answers",
-        ((_PHASES, "not self._steps.actuator.settled(key)", "False"),),
+        ((_PHASES, "not self._run.actuator.settled(key)", "False"),),
         ("tests/core/recovery/test_restart.py::test_the_rest_of_a_list_is_removed",),
     ),
     Mutant(
@@ -200,12 +203,12 @@ MUTANTS = (
     ),
     Mutant(
         "removals of a plan that was given up go on",
-        ((_EVICTING, "    steps.actuator.spare(eviction.key, steps.actuator.removals(eviction.key))\n", ""),),
+        ((_EVICTING, "    run.actuator.spare(eviction.key, to_be_spared(run, eviction))\n", ""),),
         ("tests/core/eviction/test_recall.py::test_what_has_not_been_sent_is_recalled",),
     ),
     Mutant(
         "binding elsewhere while the nomination stands",
-        ((_PHASES, "(self._steps, group, nodes, ", "(self._steps, group, plan.nominated, "),),
+        ((_PHASES, "(self._run, group, nodes, ", "(self._run, group, plan.nominated, "),),
         ("tests/core/recovery/test_faults.py::test_a_member_is_not_bound_elsewhere_while_its_nomination_stands",),
     ),
     Mutant(
@@ -218,8 +221,8 @@ MUTANTS = (
         (
             (
                 _EVICTING,
-                "        keep_up_mark(steps, pod)\n\n\ndef restate",
-                _NOT_AGAIN,
+                "        restate(run, pod, owner)\n",
+                "        if uid not in run.ownership:\n            restate(run, pod, owner)\n",
             ),
         ),
         ("tests/core/eviction/test_shared_victims.py::test_a_plan_that_is_withdrawn_takes_its_name_off",),
@@ -265,8 +268,39 @@ MUTANTS = (
         ("tests/core/eviction/test_plans_of_one_moment.py::test_ten_preemptors_take_one_replica",),
     ),
     Mutant(
+        "no plan counts on what another removes",
+        (
+            (
+                _CONDEMNED,
+                "if owner == NO_PLAN or (owner != key and plan is not None and plan.number < below):",
+                "if plan is not None and plan.number > below:",
+            ),
+        ),
+        ("tests/cluster/sim/test_disrupted.py::test_plans_of_one_moment_violate_nothing_together",),
+    ),
+    Mutant(
+        "who counts on a pod that another plan removes does not own it",
+        ((_EVICTING, "    return not world.managed.is_managed(", "    return world.managed.is_managed("),),
+        ("tests/core/eviction/test_owners.py::test_who_counts_on_a_pod_and_could_take_it_owns_it_too",),
+    ),
+    Mutant(
+        "the rest of a gang leaves without the members that leave already",
+        ((_EVICTING, "        if rest:\n", "        if not pods:\n"),),
+        ("tests/core/eviction/test_owners.py::test_who_takes_the_rest_of_a_gang_owns_its_condemned_members",),
+    ),
+    Mutant(
+        "later plans go on when an earlier one is withdrawn",
+        ((_EVICTING, "run.anew.update(run.world.ledger.condemned.after(key))", "pass"),),
+        ("tests/core/eviction/test_owners.py::test_later_plans_are_decided_anew",),
+    ),
+    Mutant(
+        "a unit of which a pod has been removed is left half gone",
+        ((_EVICTING, "unit_of(eviction.victims[uid]) in begun for uid", "False for uid"),),
+        ("tests/core/eviction/test_owners.py::test_a_unit_of_which_one_pod_is_removed_leaves_whole",),
+    ),
+    Mutant(
         "a plan does not wait for what it depends on",
-        ((_PHASES, "condemning.depends(self._steps, plan)", "False"),),
+        ((_PHASES, "evicting.depends(self._run, plan)", "False"),),
         (
             "tests/core/eviction/test_plans_of_one_moment.py::test_a_plan_removes_nothing_before_what_it_depends_on_leaves",
         ),
@@ -276,7 +310,7 @@ MUTANTS = (
         (
             (
                 _EXECUTOR,
-                "if any(uid in group.plan.waiting and uid not in group.plan.victims for uid in staying):",
+                "if any(uid in ledger.waits(key) and uid not in group.plan.victims for uid in staying):",
                 "if False:",
             ),
         ),
@@ -286,7 +320,7 @@ MUTANTS = (
     ),
     Mutant(
         "the room of members that were lost is not held",
-        ((_HEALING, "        keep(steps, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)\n", ""),),
+        ((_HEALING, "        self._run.keep(key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)\n", ""),),
         ("tests/core/recovery/test_healing.py::test_a_successor_that_comes_later_gets_the_room",),
     ),
     Mutant(
@@ -318,7 +352,13 @@ MUTANTS = (
     ),
     Mutant(
         "a budget that was tightened since is not looked at",
-        ((_RECHECKS, "return any(not plan.victims[uid].over_budget for uid in beyond)", "return False"),),
+        (
+            (
+                _RECHECKS,
+                "return len(beyond) > sum(plan.victims[uid].over_budget for uid in now.standing)",
+                "return False",
+            ),
+        ),
         (
             "tests/core/eviction/test_recall.py::test_a_budget_that_is_tightened_before_anybody_leaves_changes_the_choice",
         ),
@@ -327,7 +367,7 @@ MUTANTS = (
         "who has a mark of an earlier process is removed without another look",
         (
             (
-                _TAKEOVER,
+                _RECOVERY,
                 "return may_leave(self._world, pod, group.gangs, self._decider.options.evict_daemonset_pods)",
                 "return pod.live",
             ),
@@ -338,7 +378,7 @@ MUTANTS = (
         "after a restart a list on record is not finished but made anew",
         (
             (
-                _TAKEOVER,
+                _RECOVERY,
                 "        plan = Plan(placements, group.eviction(intent.plan, chosen))\n",
                 "        return None\n",
             ),
@@ -349,7 +389,7 @@ MUTANTS = (
         "marks of other schedulers are taken for ours",
         (
             (
-                _TAKEOVER,
+                _RECOVERY,
                 "for owner in owners_of(pod) if owner.scheduler in world.membership.ours",
                 "for owner in owners_of(pod)",
             ),
@@ -370,9 +410,9 @@ MUTANTS = (
         "victims of the same priority",
         (
             (
-                _UNITS,
-                "(table.priority[slots] < self.priority)\n            & ((flags",
-                "(table.priority[slots] <= self.priority)\n            & ((flags",
+                _ELIGIBLE,
+                "lower = table.priority[slots] < self.priority",
+                "lower = table.priority[slots] <= self.priority",
             ),
         ),
         ("tests/core/preemption/test_units.py::test_single_pods",),
@@ -389,7 +429,7 @@ MUTANTS = (
     ),
     Mutant(
         "a member is bound before the volumes of all are",
-        ((_PREBIND, "everything = everything and bound", "everything = everything or bound"),),
+        ((_BINDING, "everything = everything and bound", "everything = everything or bound"),),
         ("tests/core/volumes/test_bound_before_pods.py::test_no_member_is_bound_before_the_last_claim_is",),
     ),
     Mutant(
@@ -404,7 +444,7 @@ MUTANTS = (
     ),
     Mutant(
         "members join a gang that is being evicted",
-        ((_FOLLOWING, "problem = problem or self._losing(gangs)", "problem = problem or ''"),),
+        ((_GANGS, "if not text and not leaves and condemned:", "if False:"),),
         ("tests/core/eviction/test_evicted_gangs_wait.py::test_a_gang_that_leaves_is_not_healed",),
     ),
     Mutant(

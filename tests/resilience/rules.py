@@ -1,8 +1,8 @@
 """What may never stand in an audit log: sentences by kind, none if all is well.
 
-The rules are those of docs/resilience.md. They look at requests (when they arrived, when they were answered), at the
-lives of pods where a request says nothing about them, and at what the processes have written down about what no request
-says: who was on the list of a plan, and when the bytes of a request had left.
+The rules are those of docs/internals/resilience.md. They look at requests (when they arrived, when they were
+answered), at the lives of pods where a request says nothing about them, and at what the processes have written down
+about what no request says: who was on the list of a plan, and when the bytes of a request had left.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ GIVEN_UP, ON_THE_WIRE = "late write that was given up", "late write that had lef
 #: The server has refused it: its mark had been taken back, so its victim was not in the version that it named any more.
 MIDWAY = "late write that its sender was sending when it was stopped"
 FENCED = "late removal that the server refused"
-#: Counted and shown, but no violation: see docs/resilience.md. Every other rule holds for these writes, too.
+#: Counted and shown, but no violation: see docs/internals/resilience.md. Every other rule holds for these writes, too.
 REMARKS = (GIVEN_UP, ON_THE_WIRE, FENCED, MIDWAY)
 
 

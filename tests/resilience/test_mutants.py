@@ -48,6 +48,11 @@ def test_nothing_is_noticed_where_nothing_is_missing() -> None:
 
 def test_the_documentation_names_the_tests_that_notice() -> None:
     """Those and no others, in its table of mutants."""
-    text = (mutants.ROOT / "docs" / "resilience.md").read_text().partition("### Mutants\n")[2].partition("\n#")[0]
+    text = (
+        (mutants.ROOT / "docs" / "internals" / "resilience.md")
+        .read_text()
+        .partition("### Mutants\n")[2]
+        .partition("\n#")[0]
+    )
     noticing = {test.partition("::")[2] for mutant in MUTANTS for test in mutant.tests}
     assert set(re.findall(r"`(test_\w+)`", text)) == noticing

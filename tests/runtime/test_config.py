@@ -16,8 +16,9 @@ from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.model.sections import duration_seconds
 from gangsched.runtime import config
-from gangsched.runtime.defaults import defaults_text, settings
+from gangsched.runtime.defaults import defaults_text
 from gangsched.runtime.settings import Configuration
+from tests.settings import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = "apiVersion: gangsched.dev/v1alpha1\nkind: GangSchedulerConfiguration\n"

@@ -13,16 +13,16 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gangsched.cli import main as cli
-from gangsched.core.framework.stopwatch import Stopwatch
+from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle import admission, report
 from gangsched.core.quota import stop_policy
-from gangsched.runtime.defaults import settings
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import PauseMeter
 from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics, describe_process
+from tests.settings import settings
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "reference"
 
 
 def rows(text: str) -> dict[str, list[str]]:

@@ -23,7 +23,7 @@ from gangsched.runtime import process
 assert "kopf" not in sys.modules, "it takes a second to import, and nobody needs it yet"
 process.logs.configure("json", "error")
 core = process.Scheduler(process.Options())
-observers = process.Observers(process.Metrics(("py-gang-scheduler",)), process.Narrator())
+observers = process.Observers(process.Metrics(("py-gang-scheduler",)), process.DecisionLog())
 events = pickle.load(sys.stdin.buffer)
 before = set(sys.modules)
 observers.handled(events, core.handle(events, 0.0), 0.0, 0.0)

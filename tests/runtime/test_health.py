@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import threading
@@ -13,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from gangsched.core.events import Synced
-from gangsched.runtime.health import DecisionPulse, HealthServer, LoopPulse
+from gangsched.runtime.health import DecisionPulse, HealthServer
 
 
 class Clock:
@@ -150,30 +149,3 @@ def test_synced_is_seen_in_the_events() -> None:
     assert pulse.check_synced() == "the caches are not synced yet"
     pulse.handled([Synced()], [], 0.0, 0.0)
     assert pulse.check_synced() is None
-
-
-async def test_lag_of_a_loop_is_measured_from_outside() -> None:
-    """A beat is answered by the loop, late by as much as the loop was busy; without an answer it is dead."""
-    clock, lags = Clock(), list[float]()
-    pulse = LoopPulse(asyncio.get_running_loop(), lags.append, dead_after_seconds=10.0, clock=clock)
-    pulse.beat()
-    clock.now += 3
-    pulse.beat()  # the first question is still open
-    await asyncio.sleep(0)
-    assert lags == [3.0]
-    pulse.beat()
-    clock.now += 11
-    assert pulse.check() == "the I/O loop has not answered for 11 s"
-    await asyncio.sleep(0)
-    assert pulse.check() is None
-
-
-def test_loop_that_is_closed_is_dead_in_time() -> None:
-    """A loop that does not exist any more counts as one that does not answer."""
-    clock = Clock()
-    loop = asyncio.new_event_loop()
-    loop.close()
-    pulse = LoopPulse(loop, lambda _: None, dead_after_seconds=10.0, clock=clock)
-    pulse.beat()
-    clock.now += 10
-    assert pulse.check() is not None

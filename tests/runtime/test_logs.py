@@ -9,12 +9,12 @@ import logging
 import msgspec
 import pytest
 
+from gangsched import logs
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Gap, Placement, UnitRef, Victim
 from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, Outcome, WriteDone
 from gangsched.model.dialects import koordinator
 from gangsched.model.records import GangId
-from gangsched.runtime import logs
-from gangsched.runtime.narrator import Narrator
+from gangsched.runtime.decision_log import DecisionLog
 from tests.builders import decided, node, pod
 from tests.core.harness import Cluster
 
@@ -36,7 +36,7 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
 def test_json_lines(stream: io.StringIO) -> None:
     """Our lines and those of libraries look alike, and begin with time, level and message."""
     logs.configure("json", "info", stream)
-    logs.get("part", gang="ns/gang").info("decided", outcome="bind")
+    logs.get("gangsched.part", gang="ns/gang").info("decided", outcome="bind")
     logging.getLogger("kopf.objects").error("no %s", "luck")
     assert stream.getvalue().startswith('{"time": "')
     assert lines(stream) == [
@@ -48,10 +48,10 @@ def test_json_lines(stream: io.StringIO) -> None:
 def test_levels(stream: io.StringIO) -> None:
     """Lines below the level are not written; chatter of libraries is only written when all is to be seen."""
     logs.configure("json", "info", stream)
-    logs.get("part").debug("no")
+    logs.get("gangsched.part").debug("no")
     logging.getLogger("kopf.objects").warning("no")
     logs.configure("json", "debug", stream)
-    logs.get("part").debug("yes")
+    logs.get("gangsched.part").debug("yes")
     logging.getLogger("kopf.objects").warning("yes")
     assert [line["message"] for line in lines(stream)] == ["yes", "yes"]
 
@@ -59,7 +59,7 @@ def test_levels(stream: io.StringIO) -> None:
 def test_a_log_that_cannot_be_written_ends_nothing(stream: io.StringIO) -> None:
     """Whoever reads the log may go away; the work goes on."""
     logs.configure("json", "info", stream)
-    log = logs.get("part")
+    log = logs.get("gangsched.part")
     stream.close()
     log.info("into the void")
     assert stream.closed
@@ -70,7 +70,7 @@ def test_what_json_does_not_know_is_written_in_words(stream: io.StringIO) -> Non
     logs.configure("json", "info", stream)
     circle: list[object] = []
     circle.append(circle)
-    logs.get("part").info("odd", keys={(1, 2): 3}, circle=circle)
+    logs.get("gangsched.part").info("odd", keys={(1, 2): 3}, circle=circle)
     [line] = lines(stream)
     assert (line["message"], line["keys"], line["circle"]) == ("odd", "{(1, 2): 3}", "[[...]]")
 
@@ -83,7 +83,7 @@ def test_exceptions_without_local_variables(stream: io.StringIO, style: str) -> 
     try:
         assert token != "secret-token"
     except AssertionError as error:
-        logs.get("part").error("died", exc_info=error.with_traceback(error.__traceback__))
+        logs.get("gangsched.part").error("died", exc_info=error.with_traceback(error.__traceback__))
     text = stream.getvalue()
     assert "AssertionError" in text
     assert "locals" not in text
@@ -92,11 +92,11 @@ def test_exceptions_without_local_variables(stream: io.StringIO, style: str) -> 
 def test_console_is_for_people(stream: io.StringIO) -> None:
     """A stream that is no terminal gets no colours, and auto means JSON there."""
     logs.configure("console", "info", stream)
-    logs.get("part", gang="ns/gang").info("decided")
+    logs.get("gangsched.part", gang="ns/gang").info("decided")
     assert "\x1b" not in stream.getvalue()
     assert "gang=ns/gang" in stream.getvalue()
     logs.configure("auto", "info", stream)
-    logs.get("part").info("next")
+    logs.get("gangsched.part").info("next")
     assert json.loads(stream.getvalue().splitlines()[-1])["message"] == "next"
 
 
@@ -108,10 +108,10 @@ def decision(outcome: str, **changes: object) -> Decision:
 def test_a_repeated_decision_is_not_repeated_in_the_log(stream: io.StringIO) -> None:
     """A gang that waits for days fills no disk; a change of outcome or reason is written."""
     logs.configure("json", "info", stream)
-    narrator = Narrator()
+    log = DecisionLog()
     for message in ("no room", "no room", "no quota", "no quota"):
-        narrator.decided([decision(UNSCHEDULABLE, message=message)], [], 0.001, 0.0)
-    narrator.decided([decision(BIND)], [], 0.001, 0.0)
+        log.decided([decision(UNSCHEDULABLE, message=message)], [], 0.001, 0.0)
+    log.decided([decision(BIND)], [], 0.001, 0.0)
     assert [(line["gang"], line["outcome"], line.get("why")) for line in lines(stream)] == [
         ("ns/gang", "unschedulable", "no room"),
         ("ns/gang", "unschedulable", "no quota"),
@@ -120,16 +120,20 @@ def test_a_repeated_decision_is_not_repeated_in_the_log(stream: io.StringIO) -> 
 
 
 def test_a_dry_run_tells_names(stream: io.StringIO) -> None:
-    """Where nothing is written but the log, it says who would go where and who would have to leave."""
+    """Where nothing is written but the log, it says who would be evicted and what would be bound then, once."""
     logs.configure("json", "info", stream)
     full = decision(
         PREEMPT,
         placements=(Placement("ns", "gang", "u", "node-1"),),
         victims=(Victim("ns", "victim", "v", "node-1", UnitRef("Pod", "ns/victim"), False, 0, False),),
     )
-    Narrator(in_full=True).decided([full], [], 0.001, 0.0)
-    Narrator().decided([full], [], 0.001, 0.0)
-    dry, wet = lines(stream)
+    log = DecisionLog(in_full=True)
+    for _ in range(2):
+        log.decided([full], [], 0.001, 0.0)
+    DecisionLog().decided([full], [], 0.001, 0.0)
+    dry, evict, bind, wet = lines(stream)
+    assert (evict["message"], evict["node"]) == ("would delete Pod ns/victim", "node-1")
+    assert (bind["message"], bind["node"]) == ("would bind Pod ns/gang when there is room", "node-1")
     assert (dry["placements"], dry["victims"]) == ({"ns/gang": "node-1"}, ["ns/victim"])
     assert (wet.get("placements"), wet["victims"]) == (None, 1)
 
@@ -137,11 +141,11 @@ def test_a_dry_run_tells_names(stream: io.StringIO) -> None:
 def test_how_good_a_plan_is(stream: io.StringIO) -> None:
     """What is proven of a choice of victims is in its line; nothing where nothing is."""
     logs.configure("json", "info", stream)
-    narrator = Narrator()
+    log = DecisionLog()
     for number, made in enumerate(
         (decision(PREEMPT, optimal=True), decision(PREEMPT, optimal=False, gap=Gap("pods", 0, 3)), decision(PREEMPT))
     ):
-        narrator.decided([msgspec.structs.replace(made, message=f"{number}")], [], 0.001, 0.0)
+        log.decided([msgspec.structs.replace(made, message=f"{number}")], [], 0.001, 0.0)
     assert [line.get("proof") for line in lines(stream)] == [
         "optimal",
         "at most 3 pods more than needed at priority 0",
@@ -159,7 +163,7 @@ def test_trouble_is_told(stream: io.StringIO) -> None:
         WriteDone(4, Outcome.OUTDATED, "somebody was quicker"),
         LeadershipChanged(False),
     ]
-    Narrator().handled(events, [], 0.0, 0.0)
+    DecisionLog().handled(events, [], 0.0, 0.0)
     assert [line["message"] for line in lines(stream)] == ["a write failed", "not leading"]
 
 
@@ -168,10 +172,10 @@ def test_each_mistake_is_one_line(stream: io.StringIO) -> None:
     logs.configure("json", "info", stream)
     refused = ObjectRefused("Node", "", "n1", "uid-n1", "spec.x", "is wrong")
     members = [pod(f"m{n}").light_gang("g", 2).hint(koordinator.MODE, "strict") for n in (1, 2)]
-    cluster, narrator = Cluster(node("n1"), refused, *members), Narrator()
+    cluster, log = Cluster(node("n1"), refused, *members), DecisionLog()
     for _ in range(3):
         cluster.show(refused, *members)
-        narrator.handled([refused], cluster.run(), 0.0, 0.0)
+        log.handled([refused], cluster.run(), 0.0, 0.0)
     told = [(line["message"], line["object"], line["problem"]) for line in lines(stream)]
     assert [each[:2] for each in told] == [("an object cannot be understood", what) for what in ("Node n1", "Pod d/m1")]
     assert [str(each[2]).partition(":")[0] for each in told] == ["spec.x", f"metadata.annotations[{koordinator.MODE}]"]

@@ -6,7 +6,7 @@ import threading
 
 from gangsched.core.actions import Bind, GangStatus, PodRef
 from gangsched.core.events import LeadershipChanged, Outcome, WriteDone
-from gangsched.runtime.status import LATEST_SECONDS, QUEUE_SECONDS, TellsOfQueues, WhenQuiet
+from gangsched.runtime.status import LATEST_SECONDS, QUEUE_SECONDS, QueueStatusFeed, StartWhenQuiet
 
 
 class Sink:
@@ -47,7 +47,7 @@ def bind(number: int) -> Bind:
 def test_starts_when_nothing_is_under_way() -> None:
     """Neither while writes are unanswered nor before this process leads."""
     sink = Sink()
-    quiet = WhenQuiet(sink, clock=lambda: 0.0)
+    quiet = StartWhenQuiet(sink, clock=lambda: 0.0)
     quiet.idle()
     quiet.handled([LeadershipChanged(True)], [bind(1)], 0.0, 0.0)
     quiet.decided([], [bind(2)], 0.0, 0.0)
@@ -64,7 +64,7 @@ def test_starts_in_the_end_however_busy() -> None:
     """A scheduler that is never quiet gets its controllers too."""
     sink = Sink()
     now = [0.0]
-    quiet = WhenQuiet(sink, clock=lambda: now[0])
+    quiet = StartWhenQuiet(sink, clock=lambda: now[0])
     quiet.handled([LeadershipChanged(True)], [bind(1)], 0.0, 0.0)
     now[0] = LATEST_SECONDS + 1
     quiet.handled([], [bind(2)], 0.0, 0.0)
@@ -79,7 +79,7 @@ def test_queues_are_told_of_when_idle_and_seldom_under_load() -> None:
         asked.append(everything)
         return [status("q", f"told {len(asked)}")]
 
-    tells = TellsOfQueues(statuses, sink, lambda: now[0])
+    tells = QueueStatusFeed(statuses, sink, lambda: now[0])
     tells.idle()
     tells.handled([LeadershipChanged(True)], [], 0.0, 0.0)
     tells.idle()

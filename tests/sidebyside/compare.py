@@ -73,7 +73,7 @@ ATTACHED = "a volume that is attached to the node already is not counted a secon
 
 
 def explained(pod: Object, cluster: Mapping[str, Sequence[Object]], difference: str) -> str | None:
-    """Why a difference is meant to be, as docs/compatibility.md says; None when nothing explains it."""
+    """Why a difference is meant to be, as docs/reference/compatibility.md says; None when nothing explains it."""
     whole = (pod["spec"].get("resources") or {}).get("requests")
     if whole and difference.startswith(("score NodeResourcesFit", "choice")):
         return POD_LEVEL

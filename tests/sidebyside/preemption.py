@@ -11,7 +11,7 @@ from random import Random
 from gangsched.core.decision import PREEMPT
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.harm import Harm, Loss, harm
-from gangsched.core.state.world import World
+from gangsched.core.world.world import World
 from tests.controlplane.client import Object, wait_until
 from tests.sidebyside import our_side
 from tests.sidebyside.checker import violations

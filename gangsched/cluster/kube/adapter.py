@@ -15,26 +15,27 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import structlog
-
+from gangsched import logs
 from gangsched.cluster.kube import discovery, dryrun
 from gangsched.cluster.kube.caches import CacheHealth, Caches
 from gangsched.cluster.kube.client import Client
-from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.inbox import Inbox, SteadyClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
-from gangsched.cluster.kube.news import News
+from gangsched.cluster.kube.measuring import Observe, ignore
+from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.cluster.kube.server_clock import Stamps
+from gangsched.cluster.kube.server_clock import ServerTime
 from gangsched.cluster.kube.tasks import end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.events import Event, LeadershipChanged, Outcome, ServerClock, Synced, WriteDone
 from gangsched.http.connection import Connection
 
-_log = structlog.get_logger(__name__)
+_log = logs.get(__name__)
 
 TICK_SECONDS = 1.0
+#: An I/O loop that has not ticked for so long counts as dead.
+DEAD_AFTER_SECONDS = 10.0
 #: So long the first list waits for the election: one that begins when we lead already need not be repeated.
 ELECTION_SECONDS = 1.0
 DEFAULT_QPS = 500.0
@@ -44,8 +45,8 @@ DEFAULT_BURST = 1000
 class Health(NamedTuple):
     """What ``/healthz`` and ``/readyz`` are made of.
 
-    ``tick_age_seconds`` is the age of the last sign of life of the I/O loop (infinite before the first);
-    ``failure`` says why the adapter has stopped by itself, or is empty.
+    ``tick_age_seconds`` is the age of the last sign of life of the I/O loop, or of its start; ``failure`` says why the
+    adapter has stopped by itself, or is empty.
     """
 
     synced: bool
@@ -56,9 +57,10 @@ class Health(NamedTuple):
     failure: str
 
     @property
-    def alive(self) -> bool:
-        """True while the I/O loop turns."""
-        return not self.failure and self.tick_age_seconds < 15 * TICK_SECONDS
+    def dead(self) -> str:
+        """Why nothing is read or written any more, in words; empty while the I/O loop turns."""
+        stuck = self.tick_age_seconds >= DEAD_AFTER_SECONDS
+        return self.failure or (f"the I/O loop has not moved for {self.tick_age_seconds:.0f} s" if stuck else "")
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -122,12 +124,12 @@ class KubeCluster:
         self._told_synced: asyncio.Event | None = None
         self._may_list: asyncio.Event | None = None
         self._ready = threading.Event()
-        self._tick_at = -math.inf
+        self._tick_at = math.inf
         self._synced = False
         self._leading = False
         # Changes of leadership that were told, and those that the decision thread has taken in.
         self._term = self._known_term = 0
-        self._news = News()
+        self._preconditions = Preconditions()
         self._known_events = 0  # that the decision thread has taken in
         # What has been submitted and not fetched by the I/O thread, with the two numbers of then.
         self._leaving: deque[tuple[tuple[Action, ...], int, int]] = deque()
@@ -145,6 +147,7 @@ class KubeCluster:
         """Start the I/O thread; returns when it runs, not when anything has been read."""
         if self._thread is not None:
             raise RuntimeError("already started")
+        self._tick_at = time.monotonic()
         self._thread = threading.Thread(target=self._run_loop, name="kube-io", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -257,9 +260,9 @@ class KubeCluster:
         writer = self._writer = Writer(
             client,
             self._deliver,
-            now=Stamps(client.seconds_ahead).now,
+            now=ServerTime(client.seconds_ahead).now,
             fence=self._fence,
-            news=self._news,
+            preconditions=self._preconditions,
             controller=self._controller,
             instance=self._identity,
             on_gang_status=self._on_gang_status,
@@ -377,11 +380,12 @@ class KubeCluster:
         return math.inf if self._elector is None else self._elector.may_write_until
 
     def _deliver(self, events: Sequence[Event]) -> None:
-        self._news.delivered(events)
+        self._preconditions.delivered(events)
         self._inbox.put(events)
         self._observe("inbox_events", len(self._inbox), {})
 
     async def _tick(self) -> None:
         while True:
-            self._tick_at = time.monotonic()
+            self._tick_at = began = time.monotonic()
             await asyncio.sleep(TICK_SECONDS)
+            self._observe("io_loop_lag_seconds", max(0.0, time.monotonic() - began - TICK_SECONDS), {})

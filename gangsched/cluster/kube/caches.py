@@ -7,19 +7,18 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import structlog
-
+from gangsched import logs
 from gangsched.cluster.kube import discovery
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.cluster.kube.measuring import Observe, ignore
 from gangsched.cluster.kube.reflector import Reflector
-from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_APIS, ServedApi
+from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_RESOURCES, Resource
 from gangsched.cluster.kube.retry import Backoff
 from gangsched.cluster.kube.tasks import end
 from gangsched.core.events import Event
 from gangsched.model.convert import Converter
 
-_log = structlog.get_logger(__name__)
+_log = logs.get(__name__)
 
 #: What the first decision waits for longest is asked for first.
 _LARGE = ("nodes", "pods")
@@ -54,15 +53,13 @@ class Caches:
         self._converter = Converter()
         self._reflectors: dict[str, Reflector] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._versions: dict[str, str | None] = {}
         self._known = asyncio.Event()
 
     async def run(self) -> None:
         """Mirror until cancelled; raises when a reflector ends, which none ever should."""
         try:
             for resource in sorted(CORE_RESOURCES, key=lambda each: each.name not in _LARGE):
-                reflector = Reflector(resource, self._client, self._converter, self._deliver, observe=self._observe)
-                self._start(resource.name, reflector)
+                self._mirror(resource)
             discover = asyncio.create_task(self._discover(), name="discovery")
             self._tasks["discovery"] = discover
             while True:
@@ -99,38 +96,38 @@ class Caches:
         backoff = Backoff(max_seconds=10.0)
         while True:
             try:
-                versions = await discovery.served_versions(self._client, self._quota_mode)
+                served = await discovery.served_resources(self._client, self._quota_mode)
             except (ApiError, UnreachableError) as error:
                 _log.warning("cannot find out which gang and queue APIs are served", error=str(error))
                 await asyncio.sleep(backoff.next_seconds())
                 continue
             backoff.reset()
-            for api in SERVED_APIS:
-                await self._serve(api, versions[api.name])
+            for resource in SERVED_RESOURCES:
+                found = served.get(resource.name)
+                await self._serve(resource, found.version if found else None)
             self._known.set()
             await asyncio.sleep(self._discovery_seconds)
 
-    async def _serve(self, api: ServedApi, version: str | None) -> None:
+    async def _serve(self, resource: Resource, version: str | None) -> None:
         """Watch this version of an API (None: it is not served) and no other."""
-        if self._versions.get(api.name) == version:
+        name = resource.name
+        known = self._reflectors.get(name)
+        if (known.resource.version if known else None) == version:
             return
-        self._versions[api.name] = version
-        name = api.name
-        old = self._reflectors.pop(name, None)
-        if old is not None:
+        if name in self._tasks:
             await end([self._tasks.pop(name)])
-        if version is None:
-            if old is not None:
-                old.drop()
-                _log.info("API is no longer served", api=api.name)
-            return
-        _log.info("API found", api=f"{api.name}/{version}")
-        resource = api.resource(version)
-        reflector = Reflector(
-            resource, self._client, self._converter, self._deliver, observe=self._observe, inherit=old
-        )
-        self._start(name, reflector)
+        if version is not None:
+            _log.info("API found", api=f"{name}/{version}")
+            self._mirror(resource.at(version))
+        elif known is not None:
+            del self._reflectors[name]
+            known.drop()
+            _log.info("API is no longer served", api=name)
 
-    def _start(self, name: str, reflector: Reflector) -> None:
-        self._reflectors[name] = reflector
-        self._tasks[name] = asyncio.create_task(reflector.run(), name=f"reflector {name}")
+    def _mirror(self, resource: Resource) -> None:
+        reflector = self._reflectors.get(resource.name)
+        if reflector is None:
+            reflector = Reflector(resource, self._client, self._converter, self._deliver, observe=self._observe)
+            self._reflectors[resource.name] = reflector
+        reflector.follow(resource)
+        self._tasks[resource.name] = asyncio.create_task(reflector.run(), name=f"reflector {resource.name}")

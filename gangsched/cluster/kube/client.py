@@ -19,8 +19,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.json_limits import decode
+from gangsched.cluster.kube.measuring import Observe, ignore
 from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, retry_after_seconds
 from gangsched.cluster.kube.tasks import end
 from gangsched.http.connection import Connection

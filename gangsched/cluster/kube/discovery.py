@@ -2,82 +2,104 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import msgspec
 
-from gangsched.cluster.kube.client import ApiError, Client, answer_of
-from gangsched.cluster.kube.resources import KUEUE_WORKLOADS, SERVED_APIS, ServedApi
+from gangsched.cluster.kube.client import Client, UnreachableError, answer_of
+from gangsched.cluster.kube.resources import KUEUE_WORKLOADS, SERVED_RESOURCES, Resource
 from gangsched.model import queues
 
 PERIOD_SECONDS = 60.0
 #: What is done about queue objects: ``auto`` leaves them alone where Kueue runs.
 AUTO, OWN, OFF = "auto", "own", "off"
-#: A resource of Kueue that nobody else serves in its API group.
-KUEUE_RUNS = KUEUE_WORKLOADS.plural
+
+#: All groups, versions and resources in one answer
+#: (https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery), which each server has that is
+#: supported here.
+_KIND = "APIGroupDiscoveryList"
+_ACCEPT = f"application/json;g=apidiscovery.k8s.io;v=v2;as={_KIND}"
+
+
+class Served(msgspec.Struct, frozen=True, order=True):
+    """One kind of object as the server has it: version, and whether status is a subresource of its own."""
+
+    family: str
+    version: str
+    status_subresource: bool
+    plural: str = "podgroups"
+
+
+class _Subresource(msgspec.Struct):
+    subresource: str = ""
 
 
 class _ApiResource(msgspec.Struct):
-    name: str = ""
-    verbs: list[str] = []
+    resource: str = ""
+    verbs: list[str] | None = None
+    subresources: list[_Subresource] | None = None
 
 
-class _ApiResourceList(msgspec.Struct):
+class _ApiVersion(msgspec.Struct):
+    version: str = ""
     resources: list[_ApiResource] | None = None
 
 
-_decoder = msgspec.json.Decoder(_ApiResourceList)
+class _Metadata(msgspec.Struct):
+    name: str = ""
 
 
-async def served_versions(client: Client, quota_mode: str = AUTO) -> dict[str, str | None]:
-    """The best version of each API in which its objects can be listed and watched, by name; None for those that are not
-    served, and for queue objects that are to be left alone.
+class _ApiGroup(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    versions: list[_ApiVersion] | None = None
+
+
+class _ApiGroups(msgspec.Struct):
+    kind: str = ""
+    items: list[_ApiGroup] | None = None
+
+
+_decoder = msgspec.json.Decoder(_ApiGroups)
+
+
+async def served_resources(client: Client, quota_mode: str = AUTO) -> dict[str, Served]:
+    """The best version of each API in which its objects can be listed and watched, by the name of its
+    :class:`~gangsched.cluster.kube.resources.Resource`, without those that are not served, and without queue objects
+    that are to be left alone.
 
     Where Kueue runs, queue objects are Kueue's: its API also has Workloads. They are read there with the mode ``own``
     only, as are the Workloads then, which tell what Kueue admits itself.
     Raises :class:`~gangsched.cluster.kube.client.ApiError` and
     :class:`~gangsched.cluster.kube.client.UnreachableError` when the server does not say.
     """
-    asked: dict[tuple[str, str], asyncio.Task[frozenset[str]]] = {}
-
-    def ask(family: str, version: str) -> asyncio.Task[frozenset[str]]:
-        if (family, version) not in asked:
-            asked[family, version] = asyncio.create_task(_watchable(client, family, version))
-        return asked[family, version]
-
-    # Not a TaskGroup, and not the first error as it comes: both forget that they were cancelled when an error of a
-    # child meets the cancellation (Python 3.11), and whoever waits for the end of this task then waits for ever.
-    found = await asyncio.gather(*(_version(api, quota_mode, ask) for api in SERVED_APIS), return_exceptions=True)
-    out: dict[str, str | None] = {}
-    for api, version in zip(SERVED_APIS, found, strict=True):
-        if isinstance(version, BaseException):
-            raise version
-        out[api.name] = version
-    return out
+    answer = answer_of(_decoder, await client.get("/apis", accept=_ACCEPT), "GET /apis")
+    if answer.kind != _KIND:
+        raise UnreachableError(f"GET /apis: the answer is not what was asked for ({answer.kind or 'of no kind'})")
+    here = {
+        (group.metadata.name, version.version): _watchable(version)
+        for group in answer.items or ()
+        for version in group.versions or ()
+    }
+    found = ((resource.name, _best(resource, quota_mode, here)) for resource in SERVED_RESOURCES)
+    return {name: served for name, served in found if served is not None}
 
 
-async def _version(api: ServedApi, quota_mode: str, ask: Callable[[str, str], Awaitable[frozenset[str]]]) -> str | None:
-    """Of one API; all are looked for at once, and what several need to know is asked once."""
-    of_queues = api.family == queues.GROUP
+def _best(resource: Resource, quota_mode: str, here: dict[tuple[str, str], dict[str, frozenset[str]]]) -> Served | None:
+    """``here`` are the names of subresources, by group and version, and by resource."""
+    of_queues = resource.group == queues.GROUP
     if of_queues and quota_mode == OFF:
         return None
-    for version in api.versions:
-        found = await ask(api.family, version)
-        if of_queues and quota_mode == AUTO and KUEUE_RUNS in found:
+    for version in resource.versions:
+        served = here.get((resource.group, version), {})
+        if of_queues and quota_mode == AUTO and KUEUE_WORKLOADS.plural in served:  # which nobody else has in this group
             return None
-        if api.plural in found:
-            return version
+        if resource.plural in served:
+            return Served(resource.group, version, "status" in served[resource.plural], resource.plural)
     return None
 
 
-async def _watchable(client: Client, family: str, version: str) -> frozenset[str]:
-    """The resources of an API version that can be listed and watched; none where it is not served."""
-    path = f"/apis/{family}/{version}"
-    try:
-        found = answer_of(_decoder, await client.get(path), f"GET {path}").resources or ()
-    except ApiError as error:
-        if error.status == 404:
-            return frozenset()
-        raise
-    return frozenset(r.name for r in found if {"list", "watch"} <= set(r.verbs))
+def _watchable(version: _ApiVersion) -> dict[str, frozenset[str]]:
+    """The resources that can be listed and watched, each with its subresources."""
+    return {
+        each.resource: frozenset(sub.subresource for sub in each.subresources or ())
+        for each in version.resources or ()
+        if {"list", "watch"} <= set(each.verbs or ())
+    }

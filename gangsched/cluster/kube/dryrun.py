@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gangsched.core.actions import (
     Action,
     Bind,
@@ -22,47 +25,44 @@ from gangsched.core.actions import (
     WithdrawNomination,
 )
 
+#: By kind of action: what would be done, and the fields that are told.
+_TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
+    Bind: ("bind", ("node",)),
+    Nominate: ("nominate", ("node", "plan")),
+    WithdrawNomination: ("withdraw the nomination of", ("message",)),
+    Mark: ("mark", ("message",)),
+    Unmark: ("unmark", ("message",)),
+    Remove: ("delete", ()),
+    Spare: ("spare", ()),
+    SuspendJob: ("suspend", ("preemptor", "plan")),
+    ResumeJob: ("resume", ()),
+    BindVolume: ("bind", ("claim", "pod")),
+    SelectNode: ("ask for a volume for", ("node", "pod")),
+    SetCondition: ("set PodScheduled=False on", ("reason", "message")),
+    Report: ("write an Event on", ("reason", "note")),
+    GangStatus: ("update the status of", ()),
+}
 
-def told(action: Action) -> tuple[str, dict[str, str]]:  # noqa: C901, PLR0912
+
+def told(action: Action) -> tuple[str, dict[str, Any]]:
     """What would be done to which object, such as ``bind Pod ns/name``, and details by name."""
-    if isinstance(action, Report):
-        _, kind, namespace, name, _ = action.regarding
-        return _line("write an Event on", f"{kind} {namespace}/{name}", reason=action.reason, note=action.note)
-    if isinstance(action, GangStatus):
-        return _line("update the status of", f"group {action.namespace}/{action.name}")
-    target = _object(action.pod)
+    verb, fields = next(row for kind, row in _TOLD.items() if isinstance(action, kind))
+    if isinstance(action, Remove) and action.evict:
+        verb = "evict"
+    values = {name: getattr(action, name) for name in fields}
+    return f"{verb} {_object(action)}", {
+        name: value.key if isinstance(value, PodRef) else value for name, value in values.items()
+    }
+
+
+def _object(action: Action) -> str:
     match action:
-        case Bind(node=node):
-            return _line("bind", target, node=node)
-        case Nominate(node=node, plan=plan):
-            return _line("nominate", target, node=node, plan=plan)
-        case WithdrawNomination(message=why):
-            return _line("withdraw the nomination of", target, why=why)
-        case Mark(message=why):
-            return _line("mark", target, why=why)
-        case Unmark(message=why):
-            return _line("unmark", target, why=why)
-        case Remove(evict=evict):
-            return _line("evict" if evict else "delete", target)
-        case Spare():
-            return _line("spare", target)
-        case SuspendJob(preemptor=preemptor, plan=plan):
-            return _line("suspend", target, preemptor=preemptor, plan=plan)
-        case ResumeJob():
-            return _line("resume", target)
-        case BindVolume(volume=volume, claim=claim):
-            claim_key = f"{action.pod.namespace}/{claim}"
-            return _line("bind", f"PersistentVolume {volume}", claim=claim_key, pod=action.pod.key)
-        case SelectNode(claim=claim, node=node):
-            claim_key = f"PersistentVolumeClaim {action.pod.namespace}/{claim}"
-            return _line("ask for a volume for", claim_key, node=node, pod=action.pod.key)
-        case SetCondition(reason=reason, message=why):
-            return _line("set PodScheduled=False on", target, reason=reason, why=why)
-
-
-def _object(pod: PodRef) -> str:
-    return f"{pod.kind if isinstance(pod, JobRef) else 'Pod'} {pod.key}"
-
-
-def _line(verb: str, target: str, **details: str) -> tuple[str, dict[str, str]]:
-    return f"{verb} {target}", details
+        case Report(regarding=(_, kind, namespace, name, _)):
+            return f"{kind} {namespace}/{name}"
+        case GangStatus(namespace=namespace, name=name):
+            return f"group {namespace}/{name}"
+        case BindVolume(volume=volume):
+            return f"PersistentVolume {volume}"
+        case SelectNode(pod=pod, claim=claim):
+            return f"PersistentVolumeClaim {pod.namespace}/{claim}"
+    return f"{action.pod.kind if isinstance(action.pod, JobRef) else 'Pod'} {action.pod.key}"

@@ -11,7 +11,7 @@ import msgspec
 from gangsched.cluster.kube import discovery
 from gangsched.cluster.kube.client import ApiError, Client
 from gangsched.cluster.kube.decode import ObjectDecoder, Undecodable
-from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_APIS, Resource
+from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_RESOURCES
 from gangsched.model.dialects import HINT_PREFIXES
 
 #: Annotations that mean something to a decision; all others may hold anything, such as a whole earlier object.
@@ -33,32 +33,24 @@ async def dump(client: Client, quota_mode: str, skipped: list[str]) -> AsyncIter
     What cannot be read is said in ``skipped``. Raises :class:`~gangsched.cluster.kube.client.ApiError` and
     UnreachableError where that is something without which nothing can be decided.
     """
-    versions = await discovery.served_versions(client, quota_mode)
-    served = [api.resource(version) for api in SERVED_APIS if (version := versions[api.name]) and not api.metadata_only]
-    for resource in (*CORE_RESOURCES, *served):
+    served = await discovery.served_resources(client, quota_mode)
+    found = (each.at(served[each.name].version) for each in SERVED_RESOURCES if each.name in served)
+    for resource in (*CORE_RESOURCES, *(each for each in found if not each.metadata_only)):
         decoder = ObjectDecoder(resource.wire_type)
         kind = resource.kind.partition(".")[0]
         try:
-            async with aclosing(client.list_pages(resource.path, resource.query, f"{kind}List")) as pages:
+            async with aclosing(client.list_pages(resource.path, {}, f"{kind}List")) as pages:
                 async for page in pages:
                     for item in decoder.page(page.body):
                         if isinstance(item, Undecodable):
                             skipped.append(f"{kind} {item.metadata.namespace}/{item.metadata.name}: {item.message}")
                         else:
-                            yield {
-                                "apiVersion": _version(resource),
-                                "kind": kind,
-                                **_scrubbed(msgspec.to_builtins(item)),
-                            }
+                            fields = _scrubbed(msgspec.to_builtins(item))
+                            yield {"apiVersion": resource.api_version, "kind": kind, **fields}
         except ApiError as error:
             if not resource.optional:
                 raise
             skipped.append(f"{resource.name}: {error}")
-
-
-def _version(resource: Resource) -> str:
-    """``/apis/batch/v1/jobs`` is of ``batch/v1``, ``/api/v1/pods`` of ``v1``."""
-    return "/".join(resource.path.split("/")[2:-1])
 
 
 def _scrubbed(value: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import msgspec
-import structlog
 
+from gangsched import logs
 from gangsched.cluster.kube.bodies import Request, job_path, job_request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.json_limits import bounded
@@ -19,7 +19,7 @@ from gangsched.model.jobsets import JOBSET
 from gangsched.model.podset_info import ADDED_BY_FLAVOR
 from gangsched.model.queues import QUEUE_LABEL
 
-_log = structlog.get_logger(__name__)
+_log = logs.get(__name__)
 
 #: An outcome, and why in words.
 Verdict: TypeAlias = tuple[Outcome, str]

@@ -20,15 +20,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-import structlog
 
+from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
-from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.json_limits import bounded
-from gangsched.cluster.kube.log_throttle import Seldom
+from gangsched.cluster.kube.measuring import Observe, ignore
 from gangsched.model.times import render_micro_time
 
-_log = structlog.get_logger(__name__)
+_log = logs.get(__name__)
 
 #: Candidates do not all ask at the same moment.
 _JITTER = 0.2
@@ -207,14 +206,15 @@ class Elector:
     async def _acquire(self) -> None:
         """Take the lease."""
         settings = self._settings
-        seldom = Seldom()
+        problem = ""
         while True:
             started = self._clock()
             try:
                 standing = await self._try_to_take()
             except (ApiError, UnreachableError) as error:
-                if seldom.due(str(error), started):
-                    _log.warning("lease cannot be read or taken", lease=self._path, error=str(error))
+                if problem != str(error):
+                    problem = str(error)
+                    _log.warning("lease cannot be read or taken", lease=self._path, error=problem)
                 standing = None
             if standing is not None and standing != "held":
                 break

@@ -15,8 +15,8 @@ from contextlib import aclosing
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 
+from gangsched import logs
 from gangsched.cluster.kube.client import (
     JSON,
     METADATA,
@@ -27,7 +27,7 @@ from gangsched.cluster.kube.client import (
     UnreachableError,
 )
 from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder, Undecodable
-from gangsched.cluster.kube.hooks import Observe, ignore
+from gangsched.cluster.kube.measuring import Observe, ignore
 from gangsched.cluster.kube.resources import Resource
 from gangsched.cluster.kube.retry import Backoff
 from gangsched.core.events import Event, ObjectRefused
@@ -35,7 +35,7 @@ from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
 from gangsched.model.records import NO_LABELS
 
-_log = structlog.get_logger(__name__)
+_log = logs.get(__name__)
 
 #: A watch that ends sooner than this without an event did no good: the next one waits a little.
 USEFUL_WATCH_SECONDS = 5.0
@@ -80,7 +80,6 @@ class Reflector:
         *,
         observe: Observe = ignore,
         silence_seconds: float = WATCH_SILENCE_SECONDS,
-        inherit: Reflector | None = None,
     ) -> None:
         self.resource = resource
         self.listed = asyncio.Event()
@@ -92,11 +91,10 @@ class Reflector:
         self._observe = observe
         self._silence_seconds = silence_seconds
         self._decoder = ObjectDecoder(resource.wire_type)
-        # A reflector of another version of the same API takes over what the old one has delivered.
-        self.told: Told = inherit.told if inherit else Told()
+        self.told = Told()
         self._version = ""
         self._watch: asyncio.Task[None] | None = None
-        self._refreshes: list[asyncio.Future[None]] = inherit.hand_over() if inherit else []
+        self._refreshes: list[asyncio.Future[None]] = []
         self._hurry = asyncio.Event()
         self._labels = {"resource": resource.name}
 
@@ -144,13 +142,14 @@ class Reflector:
         for key in list(self.told.seen):
             self._forget(key, batch)
         self._send(batch)
-        _resolve(self.hand_over())
-
-    def hand_over(self) -> list[asyncio.Future[None]]:
-        """Nobody waits for this one any more, which ends or has ended; those who waited for a refresh."""
         self.listed.set()
         waiting, self._refreshes = self._refreshes, []
-        return waiting
+        _resolve(waiting)
+
+    def follow(self, resource: Resource) -> None:
+        """The same API in another version, from now on; :meth:`run` has been ended and is to be run again."""
+        self.resource = resource
+        self._version = ""
 
     def _trouble(self, error: Exception, backoff: Backoff, retry_after: float | None) -> float:
         text = str(error)
@@ -171,7 +170,7 @@ class Reflector:
             kind, of_list = f"{self.resource.kind.partition('.')[0]}List", JSON
             if self.resource.metadata_only:
                 kind, of_list = "PartialObjectMetadataList", METADATA_LIST
-            listing = self._client.list_pages(self.resource.path, self.resource.query, kind, of_list)
+            listing = self._client.list_pages(self.resource.path, {}, kind, of_list)
             async with aclosing(listing) as pages:
                 async for page in pages:
                     version = version or page.meta.resource_version
@@ -205,7 +204,7 @@ class Reflector:
         if self._refreshes:
             return True
         started, before = time.monotonic(), self._version
-        self._watch = asyncio.create_task(self._follow(), name=f"watch {self.resource.name}")
+        self._watch = asyncio.create_task(self._watch_lines(), name=f"watch {self.resource.name}")
         try:
             await self._watch
             self._ended("closed")
@@ -226,10 +225,10 @@ class Reflector:
             self._watch = None
         return self._version != before or time.monotonic() - started >= USEFUL_WATCH_SECONDS
 
-    async def _follow(self) -> None:
+    async def _watch_lines(self) -> None:
         lines = self._client.watch_lines(
             self.resource.path,
-            self.resource.query,
+            {},
             self._version,
             silence_seconds=self._silence_seconds,
             accept=METADATA if self.resource.metadata_only else JSON,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gangsched.cluster.changes import CHANGED, Changed, coscheduling_gang
@@ -19,25 +19,46 @@ from gangsched.model.records import Owner
 
 @dataclass(frozen=True)
 class Resource:
-    """One resource of the API.
+    """One resource of the API: ``plural`` of the API group ``group`` in ``version``.
 
     ``changed`` makes the event of a decoded object (raises :class:`~gangsched.model.errors.FieldError`), that of its
     type unless given; ``gone`` makes the event of an object that no longer exists from its namespace, name and UID.
     ``optional`` resources may be absent or forbidden without holding up the first decision. ``metadata_only``: nothing
     else is asked for. ``refused`` makes the event of an object that could not be understood for a reason and must be
     counted all the same, beside the one that tells of it; without one what was known of it stays.
+    With ``versions`` the resource is watched only where it is served, in the first of them that is.
     """
 
-    name: str
-    path: str
+    group: str
+    plural: str
     kind: str
     wire_type: type[Any]
     gone: Callable[[str, str, str], Event]
+    version: str = "v1"
     changed: Changed = lambda convert, raw: CHANGED[type(raw)](convert, raw)
-    query: Mapping[str, str] = field(default_factory=dict)
     optional: bool = False
     metadata_only: bool = False
     refused: Callable[[Converter, Any, FieldError], Event | None] | None = None
+    versions: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As the resource is called; with its group, if that need not be there."""
+        return f"{self.plural}.{self.group}" if self.versions else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """``batch/v1``, or ``v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def path(self) -> str:
+        """The URL path of all objects."""
+        return f"/{'apis' if self.group else 'api'}/{self.api_version}/{self.plural}"
+
+    def at(self, version: str) -> Resource:
+        """The same in a version."""
+        return replace(self, version=version)
 
 
 def _refused_pod(convert: Converter, raw: Any, error: FieldError) -> Event:
@@ -72,27 +93,27 @@ def _refused_jobset(convert: Converter, raw: Any, _error: FieldError) -> Event |
     return None if found is None else events.JobSetChanged(found)
 
 
-def _selector_resource(name: str, path: str, wire_type: type[Any]) -> Resource:
+def _selector_resource(group: str, plural: str, wire_type: type[Any]) -> Resource:
     """Objects of which only the selector is read. Without them nothing but the default spreading is lost."""
     kind = wire_type.__name__
     return Resource(
-        name=name,
-        path=path,
-        kind=kind,
-        wire_type=wire_type,
+        group,
+        plural,
+        kind,
+        wire_type,
         gone=lambda namespace, name, _uid: events.PodSelectorGone(kind, namespace, name),
         optional=True,
     )
 
 
-def _storage_resource(group: str, name: str, wire_type: type[Any]) -> Resource:
+def _storage_resource(group: str, plural: str, wire_type: type[Any]) -> Resource:
     """Objects that only pods with volumes need: those do not run without them, all others do."""
     kind = wire_type.__name__
     return Resource(
-        name=name,
-        path=f"/apis/{group}/v1/{name}" if group else f"/api/v1/{name}",
-        kind=kind,
-        wire_type=wire_type,
+        group,
+        plural,
+        kind,
+        wire_type,
         gone=lambda namespace, name, _uid: events.StorageGone(kind, namespace, name),
         optional=True,
     )
@@ -102,47 +123,41 @@ _STORAGE = "storage.k8s.io"
 
 CORE_RESOURCES: tuple[Resource, ...] = (
     Resource(
-        name="namespaces",
-        path="/api/v1/namespaces",
-        kind="Namespace",
-        wire_type=wire.Namespace,
+        "",
+        "namespaces",
+        "Namespace",
+        wire.Namespace,
         gone=lambda _namespace, name, _uid: events.NamespaceGone(name),
     ),
     Resource(
-        name="priorityclasses",
-        path="/apis/scheduling.k8s.io/v1/priorityclasses",
-        kind="PriorityClass",
-        wire_type=wire.PriorityClass,
+        "scheduling.k8s.io",
+        "priorityclasses",
+        "PriorityClass",
+        wire.PriorityClass,
         gone=lambda _namespace, name, _uid: events.PriorityClassGone(name),
         refused=_refused_class,
     ),
+    Resource("", "nodes", "Node", wire.Node, gone=lambda _namespace, name, _uid: events.NodeGone(name)),
     Resource(
-        name="nodes",
-        path="/api/v1/nodes",
-        kind="Node",
-        wire_type=wire.Node,
-        gone=lambda _namespace, name, _uid: events.NodeGone(name),
-    ),
-    Resource(
-        name="poddisruptionbudgets",
-        path="/apis/policy/v1/poddisruptionbudgets",
-        kind="PodDisruptionBudget.policy",
-        wire_type=wire.PodDisruptionBudget,
+        "policy",
+        "poddisruptionbudgets",
+        "PodDisruptionBudget.policy",
+        wire.PodDisruptionBudget,
         gone=lambda namespace, name, _uid: events.BudgetGone(namespace, name),
         refused=_refused_budget,
     ),
     Resource(
-        name="jobs",
-        path="/apis/batch/v1/jobs",
-        kind="Job.batch",
-        wire_type=wire.Job,
+        "batch",
+        "jobs",
+        "Job.batch",
+        wire.Job,
         gone=lambda namespace, name, _uid: events.JobGone(namespace, name),
         refused=_refused_job,
     ),
-    _selector_resource("services", "/api/v1/services", wire.Service),
-    _selector_resource("replicationcontrollers", "/api/v1/replicationcontrollers", wire.ReplicationController),
-    _selector_resource("replicasets", "/apis/apps/v1/replicasets", wire.ReplicaSet),
-    _selector_resource("statefulsets", "/apis/apps/v1/statefulsets", wire.StatefulSet),
+    _selector_resource("", "services", wire.Service),
+    _selector_resource("", "replicationcontrollers", wire.ReplicationController),
+    _selector_resource("apps", "replicasets", wire.ReplicaSet),
+    _selector_resource("apps", "statefulsets", wire.StatefulSet),
     _storage_resource("", "persistentvolumes", wire_volumes.PersistentVolume),
     _storage_resource("", "persistentvolumeclaims", wire_volumes.PersistentVolumeClaim),
     _storage_resource(_STORAGE, "storageclasses", wire_volumes.StorageClass),
@@ -152,75 +167,39 @@ CORE_RESOURCES: tuple[Resource, ...] = (
     _storage_resource(_STORAGE, "volumeattachments", wire_volumes.VolumeAttachment),
     # Finished pods too: a member that has succeeded counts towards its gang's minimum, and one that is created again
     # after a failure must not wait for it.
-    Resource(
-        name="pods",
-        path="/api/v1/pods",
-        kind="Pod",
-        wire_type=wire.Pod,
-        gone=events.PodGone,
-        refused=_refused_pod,
-    ),
+    Resource("", "pods", "Pod", wire.Pod, gone=events.PodGone, refused=_refused_pod),
 )
 
 
-@dataclass(frozen=True)
-class ServedApi:
-    """Objects that are watched only where they are served: the resource ``plural`` of the API group ``family``, in the
-    first of ``versions`` that is served. Nothing waits for one that is not or is forbidden. All else is as in
-    :class:`Resource`.
-    """
-
-    family: str
-    plural: str
-    versions: tuple[str, ...]
-    kind: str
-    wire_type: type[Any]
-    gone: Callable[[str, str, str], Event]
-    changed: Changed = lambda convert, raw: CHANGED[type(raw)](convert, raw)
-    metadata_only: bool = False
-    refused: Callable[[Converter, Any, FieldError], Event | None] | None = None
-
-    @property
-    def name(self) -> str:
-        """As the resource is called with its group."""
-        return f"{self.plural}.{self.family}"
-
-    def resource(self, version: str) -> Resource:
-        """The row for one served version."""
-        return Resource(
-            name=self.name,
-            path=f"/apis/{self.family}/{version}/{self.plural}",
-            kind=f"{self.kind}.{self.family}",
-            wire_type=self.wire_type,
-            changed=self.changed,
-            gone=self.gone,
-            optional=True,
-            metadata_only=self.metadata_only,
-            refused=self.refused,
-        )
+def _served(
+    group: str, plural: str, kind: str, wire_type: type[Any], versions: tuple[str, ...], **more: Any
+) -> Resource:
+    """What is watched where it is served."""
+    full = f"{kind}.{group}"
+    return Resource(group, plural, full, wire_type, version=versions[0], versions=versions, optional=True, **more)
 
 
-def _group_api(family: str, versions: tuple[str, ...], wire_type: type[Any]) -> ServedApi:
+def _group_api(family: str, versions: tuple[str, ...], wire_type: type[Any]) -> Resource:
     """The PodGroups of a gang API."""
-    return ServedApi(
+    return _served(
         family,
         "podgroups",
-        versions,
         "PodGroup",
         wire_type,
+        versions,
         gone=lambda namespace, name, _uid: events.GangGone(family, namespace, name),
     )
 
 
-def _queue_api(plural: str, wire_type: type[Any]) -> ServedApi:
+def _queue_api(plural: str, wire_type: type[Any]) -> Resource:
     """A kind of queue object."""
     kind = wire_type.__name__
-    return ServedApi(
+    return _served(
         queues.GROUP,
         plural,
-        queues.VERSIONS,
         kind,
         wire_type,
+        queues.VERSIONS,
         gone=lambda namespace, name, _uid: events.QueueObjectGone(kind, namespace, name),
     )
 
@@ -230,18 +209,18 @@ def _owners(raw: wire_queues.KueueWorkload) -> tuple[Owner, ...]:
 
 
 #: Kueue's Workloads, of which only is asked who owns them. Nobody else serves a resource of that name.
-KUEUE_WORKLOADS = ServedApi(
+KUEUE_WORKLOADS = _served(
     queues.GROUP,
     "workloads",
-    queues.VERSIONS,
     "Workload",
     wire_queues.KueueWorkload,
+    queues.VERSIONS,
     changed=lambda _convert, raw: events.KueueAdmits(raw.metadata.namespace, raw.metadata.name, _owners(raw)),
     gone=lambda namespace, name, _uid: events.KueueAdmits(namespace, name),
     metadata_only=True,
 )
 
-SERVED_APIS: tuple[ServedApi, ...] = (
+SERVED_RESOURCES: tuple[Resource, ...] = (
     _group_api(upstream.FAMILY, upstream.VERSIONS, wire.UpstreamPodGroup),
     _group_api(koordinator.FAMILY, ("v1alpha1",), wire.SigsPodGroup),
     replace(_group_api(coscheduling.FAMILY, ("v1alpha1",), wire.SigsPodGroup), changed=coscheduling_gang),
@@ -250,12 +229,12 @@ SERVED_APIS: tuple[ServedApi, ...] = (
     _queue_api("clusterqueues", wire_queues.ClusterQueue),
     _queue_api("localqueues", wire_queues.LocalQueue),
     _queue_api("workloadpriorityclasses", wire_queues.WorkloadPriorityClass),
-    ServedApi(
+    _served(
         jobsets.GROUP,
         "jobsets",
-        (jobsets.VERSION,),
         jobsets.JOBSET,
         wire_jobsets.JobSet,
+        (jobsets.VERSION,),
         gone=lambda namespace, name, _uid: events.JobSetGone(namespace, name),
         refused=_refused_jobset,
     ),

@@ -17,7 +17,7 @@ from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
 CHECKED_SECONDS = 1.0
 
 
-class Stamps:
+class ServerTime:
     """Not thread-safe. ``ahead`` says by how many seconds the server's clock is ahead of one that shows what it is
     given, if that is known; ``wall`` and ``monotonic`` are the clocks of this machine.
     """

@@ -15,7 +15,7 @@ from gangsched.cluster.kube.bodies import (
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.jobs import Verdict, look_at_job, read_job, writes_templates
 from gangsched.cluster.kube.json_limits import decode
-from gangsched.cluster.kube.news import News
+from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.queue import Sendable
 from gangsched.core.actions import (
     Bind,
@@ -72,13 +72,13 @@ _pod_decoder = msgspec.json.Decoder(SeenPod)
 
 
 class Verdicts:
-    """Asks ``client`` about writes that failed, for at most ``timeout_seconds`` each time. ``news`` learns in which
-    version victims are marked.
+    """Asks ``client`` about writes that failed, for at most ``timeout_seconds`` each time. ``preconditions`` learn in
+    which version victims are marked.
     """
 
-    def __init__(self, client: Client, news: News, timeout_seconds: float) -> None:
+    def __init__(self, client: Client, preconditions: Preconditions, timeout_seconds: float) -> None:
         self._client = client
-        self._news = news
+        self._preconditions = preconditions
         self._timeout_seconds = timeout_seconds
 
     async def prepared(self, action: Remove | ResumeJob) -> tuple[Request | None, Verdict | None]:
@@ -89,12 +89,12 @@ class Verdicts:
             wanted = action.templates is not None
             found = await read_job(self._client, self._timeout_seconds, action.job) if wanted else None
             return job_request(action, action.version, found), None
-        if action.mark and not self._news.marked_version(action.pod):
+        if action.mark and not self._preconditions.marked_version(action.pod):
             await self._client.bucket.take()
             verdict = await self.look(action, 0, "nothing is known of its mark")
-            if verdict is not None or not self._news.marked_version(action.pod):
+            if verdict is not None or not self._preconditions.marked_version(action.pod):
                 return None, verdict
-        return remove_request(action, self._news.marked_version(action.pod) if action.mark else ""), None
+        return remove_request(action, self._preconditions.marked_version(action.pod) if action.mark else ""), None
 
     async def judge(
         self, action: Sendable, request: Request | None, error: ApiError
@@ -107,7 +107,7 @@ class Verdicts:
             if error.status in refused:
                 return await look_at_job(self._client, self._timeout_seconds, action, request, error)
         if error.status == 409 and isinstance(action, Remove):
-            self._news.forget_mark(action.pod)  # it is not in this version any more
+            self._preconditions.forget_mark(action.pod)  # it is not in this version any more
         return await self._outcome(action, error), next_request(action, request)
 
     async def _outcome(self, action: Sendable, error: ApiError) -> Verdict | None:
@@ -138,11 +138,11 @@ class Verdicts:
         """A write has been answered with ``body``, which says in which version a victim bears its mark."""
         if isinstance(action, Mark):
             try:
-                self._news.marked(action.pod, decode(_pod_decoder, body).metadata.resource_version)
+                self._preconditions.marked(action.pod, decode(_pod_decoder, body).metadata.resource_version)
             except msgspec.DecodeError:
                 return  # then the pod is read
         elif isinstance(action, Unmark | Remove):
-            self._news.forget_mark(action.pod)
+            self._preconditions.forget_mark(action.pod)
 
     def _still_marked(self, action: Remove, pod: SeenPod) -> Verdict | None:
         """May the pod, which is the one that is meant, be removed as it is now? None if so.
@@ -150,12 +150,12 @@ class Verdicts:
         The mark may be that of another gang, as two may need the same pod to leave, or what the Eviction API has
         written over it; one that is taken back is False.
         """
-        self._news.forget_mark(action.pod)
+        self._preconditions.forget_mark(action.pod)
         if pod.metadata.deletion_timestamp is not None:
             return Outcome.OK, ""
         if not any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions or ()):
             return Outcome.CONFLICT, UNMARKED
-        self._news.marked(action.pod, pod.metadata.resource_version)
+        self._preconditions.marked(action.pod, pod.metadata.resource_version)
         return None
 
     async def unanswered(self, action: Sendable) -> Verdict | None:

@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import structlog
-
+from gangsched import logs
 from gangsched.cluster.kube.bodies import Request, mark_request, report_request, write_request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.hooks import Observe, ignore
 from gangsched.cluster.kube.jobs import Verdict, left_out
-from gangsched.cluster.kube.news import News
+from gangsched.cluster.kube.measuring import Observe, ignore
+from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.queue import Item, Lane, Sendable, WriteQueue
 from gangsched.cluster.kube.retry import Backoff, Window
 from gangsched.cluster.kube.tasks import end
@@ -23,7 +22,7 @@ from gangsched.cluster.kube.verdicts import Verdicts, next_request
 from gangsched.core.actions import Action, Bind, GangStatus, Remove, Report, ResumeJob, SetCondition
 from gangsched.core.events import Event, Outcome, WriteDone
 
-_log = structlog.get_logger(__name__)
+_log = logs.get(__name__)
 
 #: With less time than this before the lease may pass, a write is not started.
 MIN_ATTEMPT_SECONDS = 0.05
@@ -54,7 +53,7 @@ class Writer:
 
     ``answer`` gets one :class:`WriteDone` for every action with an id. ``fence`` is the monotonic time after
     which nothing may be written; ``now`` is the wall clock for condition times. ``controller`` and ``instance``
-    sign Events. ``news`` knows what the watch has brought since a write was decided.
+    sign Events. ``preconditions`` know what the watch has brought since a write was decided.
     """
 
     def __init__(  # noqa: PLR0913
@@ -66,7 +65,7 @@ class Writer:
         fence: Callable[[], float],
         controller: str,
         instance: str,
-        news: News | None = None,
+        preconditions: Preconditions | None = None,
         on_gang_status: Callable[[GangStatus], None] | None = None,
         settings: WriteSettings | None = None,
         observe: Observe = ignore,
@@ -75,7 +74,7 @@ class Writer:
         self._answer = answer
         self._now = now
         self._fence = fence
-        self._news = news or News()
+        self._preconditions = preconditions or Preconditions()
         self._controller = controller
         self._instance = instance
         self._on_gang_status = on_gang_status
@@ -93,7 +92,7 @@ class Writer:
         self._sending: set[asyncio.Task[None]] = set()
         self._answers: list[Event] = []
         self._reported_drops: dict[str, int] = {}
-        self._verdicts = Verdicts(client, self._news, self._settings.timeout_seconds)
+        self._verdicts = Verdicts(client, self._preconditions, self._settings.timeout_seconds)
 
     # ----------------------------------------------------------------------------------------------------- intake
 
@@ -204,7 +203,7 @@ class Writer:
     def _answered(self, item: Item, outcome: Outcome, message: str) -> None:
         action = item.action
         if isinstance(action, Bind) and outcome not in (Outcome.OK, Outcome.TRANSIENT):
-            self._news.failed(action)
+            self._preconditions.failed(action)
         kind = type(action).__name__
         self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
         if not isinstance(action, SetCondition | Report):
@@ -278,7 +277,7 @@ class Writer:
             if too_many or not error.transient:  # this attempt has had no effect
                 item.unsure = unsure
                 if isinstance(action, Bind) and not unsure:
-                    self._news.failed(action)
+                    self._preconditions.failed(action)
             raise
         finally:
             self._window.answered(time.monotonic() - began, too_many=too_many)
@@ -305,7 +304,7 @@ class Writer:
         """Why a write is not wanted any more, or rests on what is not so any more, in words; else empty."""
         if item.unwanted:
             return UNWANTED
-        return self._news.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
+        return self._preconditions.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
 
     def _not_to_be_sent(self, item: Item) -> Verdict | None:
         """What is said of a write that is not to be sent (again) by now. One that was may have taken effect."""
@@ -326,7 +325,7 @@ class Writer:
             return -math.inf
         item.unsure = True
         if isinstance(item.action, Bind):
-            self._news.leaves(item.action)
+            self._preconditions.leaves(item.action)
         return until
 
     async def _restore_mark(self, action: Remove) -> None:

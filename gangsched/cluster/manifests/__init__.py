@@ -8,7 +8,6 @@ what the API server (``admission``) and the controllers (``expand``) would do, a
 
 from __future__ import annotations
 
-from gangsched.cluster.manifests.errors import ErrorRecord, InputError, Place, Warned
 from gangsched.cluster.manifests.loading import Loaded, load
 
-__all__ = ["ErrorRecord", "InputError", "Loaded", "Place", "Warned", "load"]
+__all__ = ["Loaded", "load"]

@@ -9,8 +9,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
 from gangsched.model import wire
+from gangsched.model.errors import FieldError, Place, Problem
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER
 
 #: PriorityClasses that every cluster has.
@@ -27,74 +27,77 @@ class PriorityAdmission:
     def __init__(
         self,
         found: Iterable[tuple[Place, wire.PriorityClass]],
-        warnings: list[Warned],
+        warnings: list[Problem],
         known: Sequence[wire.PriorityClass] = (),
     ) -> None:
         """Take in all classes of the input, beside those that are ``known`` already.
 
-        Raises :class:`InputError` for one the API server would refuse.
+        Raises :class:`~gangsched.model.errors.InputError` for one the API server would refuse.
         """
         self._classes = {name: wire.PriorityClass(value=value) for name, value in BUILT_IN.items()}
         self._classes |= {each.metadata.name: each for each in known}
         self._default = next((each for each in known if each.global_default), None)
         for place, each in found:
-            name = each.metadata.name
-            policies = (None, PREEMPT_LOWER, PREEMPT_NEVER)
-            if each.preemption_policy not in policies:
-                text = f"{each.preemption_policy!r} is neither {PREEMPT_LOWER} nor {PREEMPT_NEVER}"
-                raise InputError.at(place, "preemptionPolicy", text)
-            if name not in BUILT_IN and each.value > MAX_USER_PRIORITY:
-                text = f"{each.value} is above {MAX_USER_PRIORITY}, the highest value of a class that users make"
-                raise InputError.at(place, "value", text)
-            if each.value < -(2**31) or each.value >= 2**31:
-                raise InputError.at(place, "value", f"{each.value} does not fit 32 bits")
-            self._classes[name] = each
+            with place.named():
+                _check(each)
+            self._classes[each.metadata.name] = each
             if each.global_default:
                 if self._default is not None:
                     text = "several classes are the global default; the lowest value counts, as for the API server"
-                    warnings.append(warning(place, "globalDefault", text))
+                    warnings.append(place.warning("globalDefault", text))
                 if self._default is None or each.value < self._default.value:
                     self._default = each
 
-    def pod(self, place: Place, meta: wire.ObjectMeta, spec: wire.PodSpec, path: str = "spec") -> None:
-        """Set priority and preemption policy of a pod, or of the template at ``path``."""
+    def pod(self, meta: wire.ObjectMeta, spec: wire.PodSpec, path: str = "spec") -> None:
+        """Set priority and preemption policy of a pod, or of the template at ``path``. Raises :class:`FieldError`."""
         if meta.uid and spec.priority is not None:
             return  # it comes from an API server, which has resolved it with the classes of that time
         if spec.priority_class_name or self._default is not None:
-            self._resolve(place, spec, path)
+            self._resolve(spec, path)
             return
         if spec.priority not in (None, 0):
             text = f"{spec.priority} is not 0, the priority of a pod without priorityClassName; name a PriorityClass"
-            raise InputError.at(place, f"{path}.priority", text)
+            raise FieldError(f"{path}.priority", text)
         spec.priority = 0
 
-    def group(self, place: Place, meta: wire.ObjectMeta, spec: wire.UpstreamPodGroupSpec) -> None:
+    def group(self, meta: wire.ObjectMeta, spec: wire.UpstreamPodGroupSpec) -> None:
         """Set the priority of a PodGroup that names a class (or takes the default one).
 
         Without either it stays without a priority of its own, as on a cluster that does not serve the field,
-        and its members' priorities count.
+        and its members' priorities count. Raises :class:`FieldError`.
         """
         if meta.uid and spec.priority is not None:
             return
         if spec.priority_class_name or self._default is not None:
-            self._resolve(place, spec, "spec")
+            self._resolve(spec, "spec")
         elif spec.priority not in (None, 0):
             text = f"{spec.priority} is not 0, the priority of a group without priorityClassName; name a PriorityClass"
-            raise InputError.at(place, "spec.priority", text)
+            raise FieldError("spec.priority", text)
 
-    def _resolve(self, place: Place, spec: Prioritised, path: str) -> None:
+    def _resolve(self, spec: Prioritised, path: str) -> None:
         name = spec.priority_class_name
         found = self._classes.get(name) if name else self._default
         if found is None:
             near = difflib.get_close_matches(name, sorted(self._classes), 1, 0.7)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise InputError.at(place, f"{path}.priorityClassName", f"no PriorityClass {name!r} in the input{hint}")
+            raise FieldError(f"{path}.priorityClassName", f"no PriorityClass {name!r} in the input{hint}")
         name = name or found.metadata.name
         if spec.priority not in (None, found.value):
             text = f"{spec.priority} is not {found.value}, the value of PriorityClass {name!r}; leave it out"
-            raise InputError.at(place, f"{path}.priority", text)
+            raise FieldError(f"{path}.priority", text)
         policy = found.preemption_policy or PREEMPT_LOWER
         if spec.preemption_policy not in (None, policy):
             text = f"{spec.preemption_policy!r} is not {policy!r}, the policy of PriorityClass {name!r}; leave it out"
-            raise InputError.at(place, f"{path}.preemptionPolicy", text)
+            raise FieldError(f"{path}.preemptionPolicy", text)
         spec.priority, spec.preemption_policy, spec.priority_class_name = found.value, policy, name
+
+
+def _check(each: wire.PriorityClass) -> None:
+    if each.preemption_policy not in (None, PREEMPT_LOWER, PREEMPT_NEVER):
+        text = f"{each.preemption_policy!r} is neither {PREEMPT_LOWER} nor {PREEMPT_NEVER}"
+        raise FieldError("preemptionPolicy", text)
+    if each.metadata.name not in BUILT_IN and each.value > MAX_USER_PRIORITY:
+        text = f"{each.value} is above {MAX_USER_PRIORITY}, the highest value of a class that users make"
+        raise FieldError("value", text)
+    if each.value < -(2**31) or each.value >= 2**31:
+        raise FieldError("value", f"{each.value} does not fit 32 bits")

@@ -1,27 +1,18 @@
-"""The Jobs of a JobSet and the pods of a Job, for manifests that a controller has not acted on yet.
-
-Names and labels are those that the controllers give, except that pod names end in the index instead of a
-random suffix, so that the same input always gives the same names. Sources:
-https://kubernetes.io/docs/concepts/workloads/controllers/job/ and https://jobset.sigs.k8s.io/docs/concepts/ .
-"""
+"""The Jobs of a JobSet and the pods of a Job, for manifests that a controller has not acted on yet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gangsched.model import wire
-from gangsched.model.convert_jobsets import JOBSET_NAME, child, jobset_finished, replicated_jobs
+from gangsched.model import children, wire
+from gangsched.model.children import JOB_NAME, JOBSET_NAME, OLD_JOB_NAME
+from gangsched.model.convert import job_finished
+from gangsched.model.convert_jobsets import jobset_finished, replicated_jobs
 from gangsched.model.errors import FieldError
 from gangsched.model.wire_jobsets import JobSet
 
 #: More pods than this are not made of one input.
 MAX_PODS = 100_000
-
-JOB_NAME = "batch.kubernetes.io/job-name"
-OLD_JOB_NAME = "job-name"
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-_SIMULATION = "sim.gangsched.dev/"
-_TEMPLATE = "spec.template"
 
 
 class Owners:
@@ -65,7 +56,7 @@ def pods_wanted(job: wire.Job, path: str = "spec") -> int:
     for name, value in (("parallelism", parallelism), ("completions", spec.completions)):
         if value is not None and value < 0:
             raise FieldError(f"{path}.{name}", f"{value} is below 0")
-    if spec.suspend or _finished(job.status.conditions):
+    if spec.suspend or job_finished(job):
         return 0
     wanted = parallelism
     if spec.completions is not None:
@@ -77,30 +68,9 @@ def pods_wanted(job: wire.Job, path: str = "spec") -> int:
 
 def pods_of(job: wire.Job, count: int) -> Iterator[wire.Pod]:
     """``count`` pods of the Job's template, as its controller would create them."""
-    meta, template = job.metadata, job.spec.template
-    labels = {
-        **(template.metadata.labels or {}),
-        JOB_NAME: meta.name,
-        OLD_JOB_NAME: meta.name,
-        "batch.kubernetes.io/controller-uid": meta.uid,
-        "controller-uid": meta.uid,
-    }
-    notes = {k: v for k, v in (meta.annotations or {}).items() if k.startswith(_SIMULATION)}
-    notes |= template.metadata.annotations or {}
-    owner = wire.OwnerReference(api_version="batch/v1", kind="Job", name=meta.name, uid=meta.uid, controller=True)
+    common = children.pod(job.metadata, job.spec.template)
     for index in range(count):
-        own = {COMPLETION_INDEX: str(index)}
-        yield wire.Pod(
-            metadata=wire.ObjectMeta(
-                name=f"{meta.name}-{index}",
-                namespace=meta.namespace,
-                creation_timestamp=meta.creation_timestamp,
-                labels=labels | own if job.spec.completion_mode == "Indexed" else labels,
-                annotations=notes | own,
-                owner_references=[owner],
-            ),
-            spec=template.spec,
-        )
+        yield children.indexed_pod(common, index, labelled=job.spec.completion_mode == "Indexed")
 
 
 def jobs_of(jobset: JobSet) -> Iterator[tuple[wire.Job, str]]:
@@ -109,8 +79,4 @@ def jobs_of(jobset: JobSet) -> Iterator[tuple[wire.Job, str]]:
         return
     for path, replicated in replicated_jobs(jobset):
         for index in range(replicated.replicas):
-            yield child(jobset, replicated, index), f"{path}.template.spec"
-
-
-def _finished(conditions: list[wire.Condition] | None) -> bool:
-    return any(c.type in ("Complete", "Failed") and c.status == "True" for c in conditions or ())
+            yield children.job(jobset, replicated, index), f"{path}.template.spec"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import msgspec
 
 from gangsched.model import jobsets, queues, wire, wire_queues, wire_volumes
@@ -24,10 +27,9 @@ class WorkloadSpec(wire.Wire):
     pod_groups: list[PodGroupTemplate] | None = None
 
 
-class Workload(wire.Wire):
+class Workload(wire.Object):
     """``scheduling.k8s.io`` Workload."""
 
-    metadata: wire.ObjectMeta = msgspec.field(default_factory=wire.ObjectMeta)
     spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
 
 
@@ -148,91 +150,50 @@ UNREAD = frozenset(
     )
 )
 
-#: All keys of the specs that are checked for misspelt keys.
+#: Fields of a pod's spec that the API has beside those that are read.
+_UNREAD_OF_PODS = (
+    "activeDeadlineSeconds",
+    "automountServiceAccountToken",
+    "dnsConfig",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "ephemeralContainers",
+    "hostAliases",
+    "hostIPC",
+    "hostPID",
+    "hostname",
+    "hostnameOverride",
+    "imagePullSecrets",
+    "os",
+    "readinessGates",
+    "restartPolicy",
+    "runtimeClassName",
+    "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
+    "setHostnameAsFQDN",
+    "shareProcessNamespace",
+    "subdomain",
+    "workloadRef",
+)
+
+
+def _keys(spec: type[Any], unread: Iterable[str]) -> frozenset[str]:
+    return frozenset((*(field.encode_name for field in msgspec.structs.fields(spec)), *unread))
+
+
+#: All keys of the specs that are checked for misspelt keys: what is read, and what the API has beside that.
 SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
-    ("PodGroup", SIGS): frozenset(("minMember", "minResources", "scheduleTimeoutSeconds")),
-    ("PodGroup", COSCHEDULING): frozenset(("minMember", "minResources", "scheduleTimeoutSeconds")),
-    ("ClusterQueue", queues.GROUP): frozenset(
-        (
-            "admissionChecks",
-            "admissionChecksStrategy",
-            "admissionScope",
-            "cohort",
-            "cohortName",
-            "concurrentAdmissionPolicy",
-            "fairSharing",
-            "flavorFungibility",
-            "namespaceSelector",
-            "preemption",
-            "queueingStrategy",
-            "resourceGroups",
-            "stopPolicy",
-        )
+    ("PodGroup", SIGS): _keys(wire.SigsPodGroupSpec, ["minResources"]),
+    ("PodGroup", COSCHEDULING): _keys(wire.SigsPodGroupSpec, ["minResources"]),
+    ("PodGroup", UPSTREAM): _keys(wire.UpstreamPodGroupSpec, ["parentCompositePodGroupName", "resourceClaims"]),
+    ("ClusterQueue", queues.GROUP): _keys(
+        wire_queues.ClusterQueueSpec, ["admissionScope", "concurrentAdmissionPolicy"]
     ),
-    ("Cohort", queues.GROUP): frozenset(("fairSharing", "parentName", "resourceGroups")),
-    ("LocalQueue", queues.GROUP): frozenset(("clusterQueue", "fairSharing", "stopPolicy")),
-    ("ResourceFlavor", queues.GROUP): frozenset(("nodeLabels", "nodeTaints", "tolerations", "topologyName")),
-    ("PodGroup", UPSTREAM): frozenset(
-        (
-            "disruptionMode",
-            "parentCompositePodGroupName",
-            "podGroupTemplateRef",
-            "preemptionPolicy",
-            "priority",
-            "priorityClassName",
-            "resourceClaims",
-            "schedulingConstraints",
-            "schedulingPolicy",
-            "workloadRef",
-        )
-    ),
+    ("Cohort", queues.GROUP): _keys(wire_queues.CohortSpec, []),
+    ("LocalQueue", queues.GROUP): _keys(wire_queues.LocalQueueSpec, ["fairSharing"]),
+    ("ResourceFlavor", queues.GROUP): _keys(wire_queues.ResourceFlavorSpec, []),
 }
 
-#: Keys of a pod's spec that decide where it goes; keys that look like these but are none are misspelt.
-POD_SPEC_KEYS = frozenset(
-    [
-        "activeDeadlineSeconds",
-        "affinity",
-        "automountServiceAccountToken",
-        "containers",
-        "dnsConfig",
-        "dnsPolicy",
-        "enableServiceLinks",
-        "ephemeralContainers",
-        "hostAliases",
-        "hostIPC",
-        "hostNetwork",
-        "hostPID",
-        "hostUsers",
-        "hostname",
-        "hostnameOverride",
-        "imagePullSecrets",
-        "initContainers",
-        "nodeName",
-        "nodeSelector",
-        "os",
-        "overhead",
-        "preemptionPolicy",
-        "priority",
-        "priorityClassName",
-        "readinessGates",
-        "resourceClaims",
-        "resources",
-        "restartPolicy",
-        "runtimeClassName",
-        "schedulerName",
-        "schedulingGates",
-        "schedulingGroup",
-        "securityContext",
-        "serviceAccount",
-        "serviceAccountName",
-        "setHostnameAsFQDN",
-        "shareProcessNamespace",
-        "subdomain",
-        "terminationGracePeriodSeconds",
-        "tolerations",
-        "topologySpreadConstraints",
-        "volumes",
-        "workloadRef",
-    ]
-)
+#: Keys of a pod's spec; keys that look like one and are none are misspelt.
+POD_SPEC_KEYS = _keys(wire.PodSpec, _UNREAD_OF_PODS)

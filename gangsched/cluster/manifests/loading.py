@@ -11,7 +11,6 @@ import msgspec
 
 from gangsched.cluster.changes import CHANGED, coscheduling_gang
 from gangsched.cluster.manifests.admission import PriorityAdmission
-from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
 from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
 from gangsched.cluster.manifests.kinds import COSCHEDULING, AnyObject, Workload
 from gangsched.cluster.manifests.missing import missing
@@ -22,9 +21,10 @@ from gangsched.cluster.manifests.storage import StorageAdmission
 from gangsched.core.events import Event, GangChanged, JobChanged, JobSetChanged, NodeChanged, PodChanged
 from gangsched.model import convert_jobsets, jobsets, wire
 from gangsched.model import wire_volumes as storage
+from gangsched.model.children import SIMULATION
 from gangsched.model.convert import Converter
-from gangsched.model.errors import FieldError
-from gangsched.model.records import Job
+from gangsched.model.errors import FieldError, InputError, Place, Problem
+from gangsched.model.records import Job, Labels
 from gangsched.model.times import parse_time
 from gangsched.model.wire_jobsets import JobSet
 
@@ -46,13 +46,15 @@ class Loaded(msgspec.Struct, frozen=True):
 
     ``events`` are in the order of the input, a Job's or JobSet's pods in the place of their owner. ``places``
     says for each event where it comes from. ``now`` is the newest creationTimestamp or startTime, in seconds
-    since the epoch; 0 without any.
+    since the epoch; 0 without any. ``group_hints`` are the annotations for simulations on group objects, by family,
+    namespace and name.
     """
 
     events: list[Event]
     places: list[Place]
-    warnings: list[Warned]
+    warnings: list[Problem]
     now: float
+    group_hints: dict[tuple[str, str, str], Labels] = {}
 
 
 def load(sources: Sequence[str], *, stdin: IO[bytes] | IO[str] | None = None, around: Around | None = None) -> Loaded:
@@ -73,7 +75,7 @@ def load(sources: Sequence[str], *, stdin: IO[bytes] | IO[str] | None = None, ar
 
 
 def _load(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None, around: Around | None) -> Loaded:
-    warnings: list[Warned] = []
+    warnings: list[Problem] = []
     found: list[Found] = []
     places: dict[tuple[str, str, str, str], Place] = {}
     defaults = Defaults(around.namespace if around is not None else "default", itertools.count(1))
@@ -83,13 +85,13 @@ def _load(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None, around: Aro
                 meta = each.object.metadata
                 key = (each.kind.name, each.kind.group, meta.namespace, meta.name)
                 if key in places:
-                    raise InputError.at(each.place, "metadata.name", f"was already defined in {places[key]}")
+                    raise InputError(each.place, "metadata.name", f"was already defined in {places[key]}")
                 places[key] = each.place
                 found.append(each)
     return _Loading(found, _without_owners(warnings, found), around).run()
 
 
-def _without_owners(warnings: list[Warned], found: Sequence[Found]) -> list[Warned]:
+def _without_owners(warnings: list[Problem], found: Sequence[Found]) -> list[Problem]:
     """The warnings without those about kinds that are not read, where the input has what the object owns."""
     owned = {
         f"{owner.kind} {space}{owner.name}"
@@ -103,7 +105,7 @@ def _without_owners(warnings: list[Warned], found: Sequence[Found]) -> list[Warn
 class _Loading:
     """The second pass, which knows all objects of the input."""
 
-    def __init__(self, found: list[Found], warnings: list[Warned], around: Around | None) -> None:
+    def __init__(self, found: list[Found], warnings: list[Problem], around: Around | None) -> None:
         self._found = found
         self._complete = around is None
         self._warnings = warnings
@@ -111,6 +113,7 @@ class _Loading:
         self._events: list[Event] = []
         self._places: list[Place] = []
         self._newest = 0.0
+        self._group_hints: dict[tuple[str, str, str], Labels] = {}
         self._made = 0
         self._names = {(f.kind.name, f.object.metadata.namespace, f.object.metadata.name): f.place for f in found}
         self._owners = Owners(
@@ -135,15 +138,13 @@ class _Loading:
     def run(self) -> Loaded:
         for each in self._found:
             meta = each.object.metadata
-            try:
+            with each.place.named():
                 self._note_time(meta.creation_timestamp, "metadata.creationTimestamp")
                 self._take(each)
-            except FieldError as error:
-                raise InputError.at(each.place, error.field, error.message) from None
         if self._complete:
             self._warn_of_missing_nodes()
             self._warnings.extend(missing(self._found))
-        return Loaded(self._events, self._places, self._warnings, self._newest)
+        return Loaded(self._events, self._places, self._warnings, self._newest, self._group_hints)
 
     def _note_time(self, raw: str | None, field: str) -> None:
         self._newest = max(self._newest, parse_time(raw, field))
@@ -153,7 +154,7 @@ class _Loading:
         self._places.append(place)
         record = event.pod if isinstance(event, PodChanged) else event.gang if isinstance(event, GangChanged) else None
         if record is not None and record.remark is not None:
-            told = warning(place, *record.remark)
+            told = place.warning(*record.remark)
             if self._warnings[-1:] != [told]:  # pods of one template say the same
                 self._warnings.append(told)
 
@@ -161,10 +162,14 @@ class _Loading:
         place, raw = each.place, each.object
         if isinstance(raw, wire.Pod):
             self._note_time(raw.status.start_time, "status.startTime")
-            self._admission.pod(place, raw.metadata, raw.spec)
+            self._admission.pod(raw.metadata, raw.spec)
         elif isinstance(raw, wire.UpstreamPodGroup):
-            self._admission.group(place, raw.metadata, raw.spec)
+            self._admission.group(raw.metadata, raw.spec)
             self._check_template(place, raw)
+        if isinstance(raw, wire.SigsPodGroup | wire.UpstreamPodGroup):
+            self._group_hints[each.kind.group, raw.metadata.namespace, raw.metadata.name] = {
+                key: text for key, text in (raw.metadata.annotations or {}).items() if key.startswith(SIMULATION)
+            }
         if isinstance(raw, _WITH_UID):  # after admission, which is for what no API server has seen
             _identify(raw.metadata, each.kind.name)
         match raw:
@@ -182,7 +187,7 @@ class _Loading:
                 self._changed(place, raw)
                 if (each.kind.name, raw.metadata.namespace, raw.metadata.name) not in self._controllers:
                     text = "no pod of it in the input: pass its pods too"
-                    self._warnings.append(warning(place, "kind", text))
+                    self._warnings.append(place.warning("kind", text))
             case _:
                 self._changed(place, raw)
 
@@ -210,7 +215,7 @@ class _Loading:
         _identify(raw.metadata, "Job")
         count = pods_wanted(raw, path)
         template = f"{path}.template"
-        self._admission.pod(place, raw.metadata, raw.spec.template.spec, f"{template}.spec")
+        self._admission.pod(raw.metadata, raw.spec.template.spec, f"{template}.spec")
         try:
             # Checked even when no pod is made of it: a wrong template is wrong input all the same.
             meta = msgspec.structs.replace(raw.spec.template.metadata, namespace=raw.metadata.namespace)
@@ -239,7 +244,7 @@ class _Loading:
         key = (kind, meta.namespace, meta.name)
         if key in self._names:
             text = f"its {kind} {meta.namespace}/{meta.name} was already defined in {self._names[key]}"
-            raise InputError.at(place, "metadata.name", text)
+            raise FieldError("metadata.name", text)
         self._names[key] = place
 
     def _check_template(self, place: Place, raw: wire.UpstreamPodGroup) -> None:
@@ -255,7 +260,7 @@ class _Loading:
         if known is not None and template not in known:
             has = ", ".join(known) or "none"
             self._warnings.append(
-                warning(place, field, f"Workload {workload!r} has no template {template!r} (has: {has})")
+                place.warning(field, f"Workload {workload!r} has no template {template!r} (has: {has})")
             )
 
     def _warn_of_missing_nodes(self) -> None:
@@ -264,7 +269,7 @@ class _Loading:
             if isinstance(event, PodChanged) and event.pod.bound and event.pod.node not in known:
                 known.add(event.pod.node)
                 text = f"no Node {event.pod.node!r} in the input: the pods on it are not looked at"
-                self._warnings.append(warning(place, "spec.nodeName", text))
+                self._warnings.append(place.warning("spec.nodeName", text))
 
 
 def _identify(meta: wire.ObjectMeta, kind: str) -> None:

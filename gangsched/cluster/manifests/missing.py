@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gangsched.cluster.manifests.errors import Warned, warning
 from gangsched.cluster.manifests.kinds import COSCHEDULING, SIGS, UPSTREAM
 from gangsched.cluster.manifests.objects import Found
 from gangsched.model import jobsets, queues, wire
 from gangsched.model.dialects import coscheduling, koordinator
+from gangsched.model.errors import Problem
 from gangsched.model.wire_jobsets import JobSet
 from gangsched.model.wire_volumes import PersistentVolumeClaim
 
@@ -40,7 +40,7 @@ _LABELLED = {
 _GROUP = _Named("PodGroup", UPSTREAM, "spec.schedulingGroup", f"podgroups.{UPSTREAM}")
 
 
-def missing(found: Sequence[Found]) -> Iterator[Warned]:
+def missing(found: Sequence[Found]) -> Iterator[Problem]:
     """A warning for each kind, at the first object that names one."""
     known = {(each.kind.name, each.kind.group) for each in found}
     for each in found:
@@ -48,7 +48,7 @@ def missing(found: Sequence[Found]) -> Iterator[Warned]:
             if (named.kind, named.group) not in known:
                 known.add((named.kind, named.group))
                 text = f"names a {named.kind}, and there is none in the input: add {named.resources}"
-                yield warning(each.place, named.field, text)
+                yield each.place.warning(named.field, text)
 
 
 def _named_by(each: Found) -> Iterator[_Named]:
@@ -76,7 +76,7 @@ def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
 
 
 def _owner(meta: wire.ObjectMeta) -> str:
-    return next((owner.kind for owner in meta.owner_references or () if owner.controller), "")
+    return "" if meta.controller is None else meta.controller.kind
 
 
 def _in_queues(labels: dict[str, str]) -> Iterator[_Named]:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.cluster.manifests.errors import InputError, Place, Warned, warning
 from gangsched.cluster.manifests.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, TEMPLATED, UNREAD, AnyObject, Kind
 from gangsched.documents import Document
+from gangsched.model import wire
+from gangsched.model.errors import FieldError, InputError, Place, Problem
 
 #: Of generateName, as the API server cuts it.
 _LONGEST_PREFIX = 58
@@ -49,7 +50,7 @@ class Found(NamedTuple):
     object: AnyObject
 
 
-def objects(document: Document, warnings: list[Warned], defaults: Defaults) -> Iterator[Found]:
+def objects(document: Document, warnings: list[Problem], defaults: Defaults) -> Iterator[Found]:
     """The objects of one document that are read; what is not read is put into ``warnings``. ``defaults`` is what they
     get without saying it.
 
@@ -66,13 +67,14 @@ def _unpacked(document: Document, raw: Any, label: str) -> Iterator[tuple[str, d
     where = f"{label}: " if label else ""
     if not isinstance(raw, dict):
         text = f"{where}a Kubernetes object is a mapping; this is {_WORDS[_type_of(raw)]}"
-        raise InputError(document.file, document.number, None, None, text)
+        raise InputError(Place(document.file, document.number), "", text)
     kind, items = raw.get("kind"), raw.get("items")
     if not (isinstance(kind, str) and (kind == "List" or (kind.endswith("List") and "items" in raw))):
         yield label, raw
         return
     if items is not None and not isinstance(items, list):
-        raise InputError(document.file, document.number, kind, "items", f"{_WORDS[_type_of(items)]} is not a list")
+        place = Place(document.file, document.number, kind)
+        raise InputError(place, "items", f"{_WORDS[_type_of(items)]} is not a list")
     for i, item in enumerate(items or ()):
         typed = item
         if kind != "List" and isinstance(item, dict):
@@ -82,14 +84,14 @@ def _unpacked(document: Document, raw: Any, label: str) -> Iterator[tuple[str, d
 
 
 def _object(
-    document: Document, label: str, raw: dict[str, Any], warnings: list[Warned], defaults: Defaults
+    document: Document, label: str, raw: dict[str, Any], warnings: list[Problem], defaults: Defaults
 ) -> Found | None:
     kind_name, api_version = raw.get("kind"), raw.get("apiVersion")
     place = Place(document.file, document.number, _title(kind_name, raw, label))
     for field, value in (("kind", kind_name), ("apiVersion", api_version)):
         if not isinstance(value, str) or not value:
             problem = "is missing" if value is None or value == "" else f"{value!r} is not text"
-            raise InputError.at(place, field, problem)
+            raise InputError(place, field, problem)
     assert isinstance(kind_name, str)
     assert isinstance(api_version, str)
     group, _, version = api_version.rpartition("/")
@@ -99,20 +101,21 @@ def _object(
         return None
     if version not in kind.versions:
         text = f"{api_version!r} is not read (known: {kind.api_versions}); the object is ignored"
-        warnings.append(warning(place, "apiVersion", text))
+        warnings.append(place.warning("apiVersion", text))
         return None
     place = Place(place.file, place.document, _title(kind_name, _with_namespace(raw, kind, defaults.namespace), label))
-    found = _converted(place, kind, raw)
-    meta = found.metadata
-    if not meta.name and meta.generate_name:  # the same name every time, of the length that the API server makes
-        meta.name = f"{meta.generate_name[:_LONGEST_PREFIX]}{next(defaults.numbers):05d}"
-    meta.namespace = (meta.namespace or defaults.namespace) if kind.namespaced else ""
-    _check_metadata(place, found)
+    with place.named():
+        found = _converted(kind, raw)
+        meta = found.metadata
+        if not meta.name and meta.generate_name:  # the same name every time, of the length that the API server makes
+            meta.name = f"{meta.generate_name[:_LONGEST_PREFIX]}{next(defaults.numbers):05d}"
+        meta.namespace = (meta.namespace or defaults.namespace) if kind.namespaced else ""
+        _check_metadata(meta)
     warnings.extend(_misspelt(place, kind, raw))
     return Found(place, kind, found)
 
 
-def _converted(place: Place, kind: Kind, raw: dict[str, Any]) -> AnyObject:
+def _converted(kind: Kind, raw: dict[str, Any]) -> AnyObject:
     try:
         # A null where it may stand means "not given" already; elsewhere it is taken away, which costs a copy.
         return msgspec.convert(raw, kind.type)
@@ -121,7 +124,7 @@ def _converted(place: Place, kind: Kind, raw: dict[str, Any]) -> AnyObject:
     try:
         return msgspec.convert(raw, kind.type)
     except msgspec.ValidationError as error:
-        raise _type_error(place, raw, str(error)) from None
+        raise _type_error(raw, str(error)) from None
 
 
 def _title(kind: object, raw: dict[str, Any], label: str) -> str:
@@ -141,19 +144,19 @@ def _with_namespace(raw: dict[str, Any], kind: Kind, namespace: str) -> dict[str
     return {"metadata": {**meta, "namespace": namespace}}
 
 
-def _unread(place: Place, kind: str, api_version: str, raw: dict[str, Any]) -> Warned:
+def _unread(place: Place, kind: str, api_version: str, raw: dict[str, Any]) -> Problem:
     if kind == "GangSchedulerConfiguration":
-        return warning(place, "kind", "a configuration file is given with --config, not with -f")
+        return place.warning("kind", "a configuration file is given with --config, not with -f")
     if kind in TEMPLATED:
-        return warning(place, "kind", f"a {kind} is ignored; pass its pods instead")
+        return place.warning("kind", f"a {kind} is ignored; pass its pods instead")
     if kind in UNREAD:
-        return warning(place, "kind", "not read by the scheduler")
+        return place.warning("kind", "not read by the scheduler")
     if any(known == kind for known, _ in KINDS):
         apis = " or ".join(k.api_versions for k in KINDS.values() if k.name == kind)
-        return warning(place, "apiVersion", f"a {kind} of {api_version} is not known (known: {apis}); it is ignored")
+        return place.warning("apiVersion", f"a {kind} of {api_version} is not known (known: {apis}); it is ignored")
     near = difflib.get_close_matches(kind, sorted({k for k, _ in KINDS}), 1, 0.8)
     hint = f"; did you mean {near[0]}?" if near else "; pass its pods instead" if _makes_pods(raw) else ""
-    return warning(place, "kind", f"unknown kind {kind!r}{hint}")
+    return place.warning("kind", f"unknown kind {kind!r}{hint}")
 
 
 def _makes_pods(raw: Any) -> bool:
@@ -176,27 +179,26 @@ def _without_nulls(raw: Any) -> Any:
     return raw
 
 
-def _check_metadata(place: Place, found: AnyObject) -> None:
-    meta = found.metadata
+def _check_metadata(meta: wire.ObjectMeta) -> None:
     if not meta.name:
-        raise InputError.at(place, "metadata.name", "is missing")
+        raise FieldError("metadata.name", "is missing")
     for field, value in (("metadata.name", meta.name), ("metadata.namespace", meta.namespace)):
         if value and not _DNS_NAME.fullmatch(value):
             text = f"{value!r} is not a name: lower-case letters, digits, '-' and '.', up to 253 characters"
-            raise InputError.at(place, field, text)
+            raise FieldError(field, text)
     for key, value in (meta.labels or {}).items():
         if not _LABEL_VALUE.fullmatch(value):
             text = f"{value!r} is not a label value: letters, digits, '-', '_' and '.', up to 63 characters"
-            raise InputError.at(place, f"metadata.labels[{key}]", text)
+            raise FieldError(f"metadata.labels[{key}]", text)
 
 
-def _misspelt(place: Place, kind: Kind, raw: dict[str, Any]) -> Iterator[Warned]:
+def _misspelt(place: Place, kind: Kind, raw: dict[str, Any]) -> Iterator[Problem]:
     spec = raw.get("spec") or {}
     known = SPEC_KEYS.get((kind.name, kind.group))
     if known is not None:
         for key, value in spec.items():
             if key not in known and value is not None:
-                yield warning(place, f"spec.{key}", f"not a field of this {kind.name}" + _did_you_mean(key, known))
+                yield place.warning(f"spec.{key}", f"not a field of this {kind.name}" + _did_you_mean(key, known))
     path = "spec"
     if kind.name == "Job":
         spec, path = (spec.get("template") or {}).get("spec") or {}, "spec.template.spec"
@@ -204,7 +206,7 @@ def _misspelt(place: Place, kind: Kind, raw: dict[str, Any]) -> Iterator[Warned]
         for key, value in spec.items():
             # New versions add fields, so only a key that looks like a known one is worth a word.
             if key not in POD_SPEC_KEYS and value is not None and (near := _did_you_mean(key, POD_SPEC_KEYS)):
-                yield warning(place, f"{path}.{key}", f"not a field of a pod's spec{near}")
+                yield place.warning(f"{path}.{key}", f"not a field of a pod's spec{near}")
 
 
 def _did_you_mean(key: str, known: frozenset[str]) -> str:
@@ -216,19 +218,19 @@ def _did_you_mean(key: str, known: frozenset[str]) -> str:
 # --------------------------------------------------------------------------------------------------------- wrong types
 
 
-def _type_error(place: Place, raw: dict[str, Any], text: str) -> InputError:
+def _type_error(raw: dict[str, Any], text: str) -> FieldError:
     """The decoder's error in the words and paths of manifests."""
     match = _TYPE_ERROR.fullmatch(text)
     if match is None:
-        return InputError.at(place, "", text)
+        return FieldError("", text)
     want, got = match["want"].removesuffix(" | null"), match["got"]
     path, value = _follow(raw, match["path"] or "$", got)
     wanted = _WORDS.get(want, want)
     if got in ("array", "object", "null"):
-        return InputError.at(place, path, f"is {_WORDS[got]}, not {wanted}")
+        return FieldError(path, f"is {_WORDS[got]}, not {wanted}")
     shown = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else repr(value)
     hint = "; put it in quotes" if want == "str" else ""
-    return InputError.at(place, path, f"{shown} is not {wanted}{hint}")
+    return FieldError(path, f"{shown} is not {wanted}{hint}")
 
 
 def _follow(raw: Any, path: str, got: str) -> tuple[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from gangsched.core.events import Event, JobChanged, JobSetChanged, PodChanged, PriorityClassChanged, StorageChanged
 from gangsched.model import wire
-from gangsched.model.convert_jobsets import JOBSET_NAME
+from gangsched.model.children import JOBSET_NAME
 from gangsched.model.records import Pod
 from gangsched.model.volumes import StorageClass
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from gangsched.cluster.manifests.errors import InputError
 from gangsched.documents import Document, DocumentError, documents
+from gangsched.model.errors import InputError, Place
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
@@ -45,7 +45,7 @@ def parsed(source: Source) -> Iterator[Document]:
     try:
         yield from documents(source.text, source.name)
     except DocumentError as error:
-        raise InputError(source.name, error.document, None, None, str(error)) from None
+        raise InputError(Place(source.name, error.document), "", str(error)) from None
 
 
 def _files(source: str) -> list[Path]:
@@ -56,13 +56,13 @@ def _files(source: str) -> list[Path]:
     # A kustomization describes files, it is no object; kubectl refuses it, but it lies in many folders.
     found = [f for f in found if f.stem != "kustomization"]
     if not found:
-        raise InputError(source, None, None, None, "the folder holds no *.yaml, *.yml or *.json file")
+        raise InputError(Place(source), "", "the folder holds no *.yaml, *.yml or *.json file")
     return sorted(found)
 
 
 def _walk(path: Path, source: str) -> Iterator[tuple[str, str]]:
     def refuse(error: OSError) -> None:
-        raise InputError(error.filename or source, None, None, None, _reason(error))
+        raise InputError(Place(error.filename or source), "", _reason(error))
 
     for folder, folders, names in os.walk(path, onerror=refuse):
         folders[:] = [f for f in folders if not f.startswith(".")]
@@ -74,9 +74,9 @@ def _read_file(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise InputError(str(path), None, None, None, _reason(error)) from None
+        raise InputError(Place(str(path)), "", _reason(error)) from None
     except ValueError as error:  # a NUL byte in the name
-        raise InputError(str(path), None, None, None, str(error)) from None
+        raise InputError(Place(str(path)), "", str(error)) from None
 
 
 def _read_stdin(stdin: IO[bytes] | IO[str] | None) -> bytes:
@@ -87,11 +87,11 @@ def _read_stdin(stdin: IO[bytes] | IO[str] | None) -> bytes:
 
 def _decoded(name: str, data: bytes) -> str:
     if len(data) > MAX_BYTES:
-        raise InputError(name, None, None, None, f"is larger than {MAX_BYTES // 2**20} MiB")
+        raise InputError(Place(name), "", f"is larger than {MAX_BYTES // 2**20} MiB")
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(name, None, None, None, f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise InputError(Place(name), "", f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
 
 
 def _reason(error: OSError) -> str:

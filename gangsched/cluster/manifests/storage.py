@@ -25,10 +25,9 @@ from gangsched.model.wire_volumes import (
 _CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
-class _Template(wire.Wire):
+class _Template(wire.Object):
     """``volumeClaimTemplate`` of a generic ephemeral volume."""
 
-    metadata: wire.ObjectMeta = msgspec.field(default_factory=wire.ObjectMeta)
     spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
 
 

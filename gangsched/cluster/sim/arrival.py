@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -15,6 +14,7 @@ import msgspec
 from gangsched.core.events import Event, GangChanged, PodChanged
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Gang, Labels, Pod
+from gangsched.model.times import duration_seconds
 
 PREFIX = "sim.gangsched.dev/"
 ARRIVE_AFTER, RUN_FOR, GRACE_USED = PREFIX + "arrive-after", PREFIX + "run-for", PREFIX + "grace-used"
@@ -25,20 +25,6 @@ FILE_ORDER_SECONDS = 1.0
 
 #: ``(family, namespace, name)`` of a group object.
 GroupKey: TypeAlias = tuple[str, str, str]
-
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
-_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_LONGEST = 40
-
-
-def duration_seconds(text: str) -> float | None:
-    """``1m30s`` as 90.0; None for text that is no duration."""
-    if not text or len(text) > _LONGEST:
-        return None
-    parts = _PART.findall(text)
-    if "".join(number + unit for number, unit in parts) != text:
-        return None
-    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
 
 
 def hint_seconds(hints: Labels, name: str) -> float | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.disrupted import broken_gangs, overspent_budgets
 from gangsched.cluster.sim.drained import (
     drained_before_marked,
     drained_by,
@@ -18,23 +19,22 @@ from gangsched.cluster.sim.drained import (
     marked_while_open,
 )
 from gangsched.cluster.sim.history import Entry, History
-from gangsched.cluster.sim.replay import Moment, ends_object, moment
+from gangsched.cluster.sim.replay import Moment, ends_object, minimum_of, moment, removal, rolled_back_for
 from gangsched.core.lifecycle.eviction import Cause
 from gangsched.core.lifecycle.intent import read_owners
-from gangsched.model import dialects
-from gangsched.model.convert_jobsets import JOBSET_NAME
+from gangsched.core.options import Options
+from gangsched.model.children import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolumeClaim
 
 #: The preemptor in the message of a victim's DisruptionTarget condition.
 _PREEMPTOR = re.compile(r"preemptor: ([^,\s]+)")
-#: The gang in the same message of a member that leaves because its gang is bound in part.
-_ROLLED_BACK = re.compile(r"rolling back a gang that is bound in part: ([^,\s]+)")
+_DEFAULTS = Options()
 
 
-def violations(history: History) -> list[str]:
-    """All that is wrong in a finished run, by any of the checks below."""
+def violations(history: History, options: Options = _DEFAULTS) -> list[str]:
+    """All that is wrong in a finished run of a scheduler with these options, by any of the checks below."""
     checks: tuple[Callable[[History], list[str]], ...] = (
         over_allocated,
         rejected_by_kubelet,
@@ -48,8 +48,10 @@ def violations(history: History) -> list[str]:
         marked_while_open,
         drained_before_marked,
         bound_before_volumes,
+        overspent_budgets,
     )
-    return [f"{check.__name__}: {text}" for check in checks for text in check(history)]
+    found = [f"{check.__name__}: {text}" for check in checks for text in check(history)]
+    return found + [f"{broken_gangs.__name__}: {text}" for text in broken_gangs(history, options)]
 
 
 def over_allocated(history: History) -> list[str]:
@@ -113,19 +115,11 @@ def partial_gangs(history: History) -> list[str]:
             undone.add(entry.uid)
     out = []
     for gang in sorted(ours):
-        minimum = _minimum(gang, gangs, members[gang].values())
+        minimum = minimum_of(gang, gangs, members[gang].values())
         bound = len(ever_bound[gang] - undone)
         if 0 < bound < minimum:
             out.append(f"{gang.key}: {bound} bound of at least {minimum}")
     return out
-
-
-def _minimum(ident: GangId, gangs: Mapping[tuple[str, str, str], Gang], pods: Iterable[Pod]) -> int:
-    known = gangs.get((ident.family, ident.namespace, ident.name))
-    if known is not None:
-        return known.min_member
-    described = (dialects.gang_from_member(p) for p in pods)
-    return max((g.min_member for g in described if g is not None), default=1)
 
 
 class Round(msgspec.Struct):
@@ -198,7 +192,7 @@ def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
                 found.withdrawn.setdefault(entry.uid, entry.number)
         elif entry.verb == log.UNMARK:
             marked_for.pop(entry.uid, None)
-        elif _removal(entry) and entry.uid in marked_for and drained_by(entry) is None:
+        elif removal(entry) and entry.uid in marked_for and drained_by(entry) is None and not rolled_back_for(entry):
             # Two gangs may need the same victim's room: the mark is then that of the later, the removal either's.
             own = newest.get(preemptor_of(str(entry.detail.get("mark", ""))))
             found = own if own is not None and entry.uid in own.marked else marked_for[entry.uid]
@@ -219,12 +213,6 @@ def owners_in(data: str, message: str) -> list[tuple[str, str]]:
 def preemptor_of(message: str) -> str:
     """``namespace/gang`` for whose sake a victim was marked; empty when the message does not say."""
     found = _PREEMPTOR.search(message)
-    return found[1] if found else ""
-
-
-def rolled_back_for(entry: Entry) -> str:
-    """``namespace/gang`` of a gang that was bound in part, if its member was removed for that; else empty."""
-    found = _ROLLED_BACK.search(str(entry.detail.get("mark", ""))) if _removal(entry) else None
     return found[1] if found else ""
 
 
@@ -280,7 +268,7 @@ def _all_fitted(history: History, plan: Round, first: int) -> bool:
             nodes.setdefault(entry.uid, str(entry.detail["node"]))
     for gang, most in lacking.items():
         members = [pod for pod in now.pods.values() if pod.gang == gang]
-        needed = _minimum(gang, now.gangs, members) - sum(pod.bound for pod in members)
+        needed = minimum_of(gang, now.gangs, members) - sum(pod.bound for pod in members)
         lacking[gang] = max(1, min(most, needed))
     there: dict[str, list[Pod]] = defaultdict(list)
     for uid, node in nodes.items():  # in the order in which they were asked for
@@ -303,7 +291,7 @@ def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] |
     covered = {uid for each in rounds(history) for uid in each.removed}
     out = []
     for entry in history:
-        if not _removal(entry) or entry.outcome != log.OK or _rolled_back(history, entry):
+        if not removal(entry) or entry.outcome != log.OK or _rolled_back(history, entry):
             continue
         if drained_by(entry) is not None and marked_so(history, entry):
             continue
@@ -395,10 +383,6 @@ def bound_before_volumes(history: History) -> list[str]:
     return out
 
 
-def _removal(entry: Entry) -> bool:
-    return entry.actor == log.SCHEDULER and entry.verb in (log.DELETE, log.EVICT)
-
-
 def _mark_of(history: History, removal: Entry) -> str:
     # From the end: the mark that is looked for is just before the removal, and a history has all pods of a cluster.
     before = (e for e in reversed(history.entries) if e.number < removal.number)
@@ -407,14 +391,14 @@ def _mark_of(history: History, removal: Entry) -> str:
 
 
 def _rolled_back(history: History, removal: Entry) -> bool:
-    found = _ROLLED_BACK.search(_mark_of(history, removal))
-    if found is None:
+    name = rolled_back_for(removal)
+    if not name or not marked_so(history, removal):
         return False
     pod = next((e.record for e in history if e.uid == removal.uid and isinstance(e.record, Pod)), None)
     if pod is None:
         return False
-    of_job = pod.owner is not None and found[1] == f"{pod.namespace}/{pod.owner.name}"  # with a queue it is the gang
-    return of_job or found[1] == pod.gang.key
+    of_job = pod.owner is not None and name == f"{pod.namespace}/{pod.owner.name}"  # with a queue it is the gang
+    return of_job or name == pod.gang.key
 
 
 def _gang_key(entry: Entry) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History
-from gangsched.model.records import Budget, Gang, Node, Pod
+from gangsched.model import dialects
+from gangsched.model.records import Budget, Gang, GangId, Node, Pod
+
+#: The gang in the message of the mark of a member that leaves because its gang is bound in part.
+_ROLLED_BACK = re.compile(r"rolling back a gang that is bound in part: ([^,\s]+)")
 
 
 class Moment(msgspec.Struct):
@@ -51,3 +56,23 @@ def moment(history: History, number: int) -> Moment:
     for entry in history.entries[:number]:
         out.apply(entry)
     return out
+
+
+def minimum_of(ident: GangId, gangs: Mapping[tuple[str, str, str], Gang], pods: Iterable[Pod]) -> int:
+    """How many members a gang needs: as its object says, or else as these members do."""
+    known = gangs.get((ident.family, ident.namespace, ident.name))
+    if known is not None:
+        return known.min_member
+    described = (dialects.gang_from_member(p) for p in pods)
+    return max((g.min_member for g in described if g is not None), default=1)
+
+
+def removal(entry: Entry) -> bool:
+    """Did the scheduler ask for a pod to be deleted or evicted?"""
+    return entry.actor == log.SCHEDULER and entry.verb in (log.DELETE, log.EVICT)
+
+
+def rolled_back_for(entry: Entry) -> str:
+    """``namespace/gang`` of a gang that was bound in part, if its member was removed for that; else empty."""
+    found = _ROLLED_BACK.search(str(entry.detail.get("mark", ""))) if removal(entry) else None
+    return found[1] if found else ""

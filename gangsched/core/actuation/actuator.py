@@ -11,18 +11,33 @@ It costs the same for each answer, however much is on its way.
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, TypeAlias
 
-import msgspec
-
-from gangsched.core.actions import Action, Bind, Mark, Removal, Spare, Unmark, WithdrawNomination, Write
+from gangsched.core.actions import Action, Bind, Mark, Nominate, Removal, Spare, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Outcome
 
 #: What can be kept up.
 Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark
-Kind: TypeAlias = type[Bind] | type[WithdrawNomination] | type[Mark] | type[Unmark]
+
+
+class Aspect(enum.Enum):
+    """What of a pod a write is about: of each, what was wanted last is what is wanted."""
+
+    BINDING = "binding"
+    NOMINATION = "nomination"
+    MARK = "mark"
+
+
+_ASPECTS: dict[type[Write], Aspect] = {
+    Bind: Aspect.BINDING,
+    Nominate: Aspect.NOMINATION,
+    WithdrawNomination: Aspect.NOMINATION,
+    Mark: Aspect.MARK,
+    Unmark: Aspect.MARK,
+}
 
 
 class Failure(NamedTuple):
@@ -82,7 +97,7 @@ class Actuator:
         self._sent: dict[int, Wish] = {}
         self._of: Counter[str] = Counter()
         self._phases: dict[str, _Phase] = {}
-        self._kept: dict[Kind, dict[str, Wish]] = {Bind: {}, WithdrawNomination: {}, Mark: {}, Unmark: {}}
+        self._kept: dict[Aspect, dict[str, Wish]] = {aspect: {} for aspect in Aspect}
         self._later: dict[Wish, None] = {}  # those of them that are due at a time
         self._last: dict[str, list[Wish]] = {}  # those that are sent when nothing of a key is on its way any more
         self._removals: dict[str, dict[int, Removal]] = {}  # on their way, and wanted
@@ -127,33 +142,39 @@ class Actuator:
         """The phase waits for this."""
         phase = self._phase(key)
         phase.unsettled += 1
+        self._instead_of_others(action)
         self._ask(Wish(key, action, phase))
 
     def ask_apart(self, key: str, action: Write) -> None:
         """No phase waits for this, and it is asked for once."""
+        self._instead_of_others(action)
         self._ask(Wish(key, action))
 
     def keep_up(self, action: Kept, key: str = "", *, after: str = "") -> None:
-        """This has to be so in the end; whatever else of the kind was wanted of this pod is not. It is not asked for
-        while writes of the key ``after`` are on their way.
-        """
+        """This has to be so in the end. It is not asked for while writes of the key ``after`` are on their way."""
         wish = Wish(key, action)
-        self.drop(type(action), action.pod.uid)
-        self._kept[type(action)][action.pod.uid] = wish
+        self._instead_of_others(action)
+        self._kept[_ASPECTS[type(action)]][action.pod.uid] = wish
         if after and self.any_of(after):
             self._last.setdefault(after, []).append(wish)
         else:
             self._ask(wish)
 
-    def drop(self, kind: Kind, uid: str) -> None:
-        """This is not kept up any more: something else is wanted of this pod."""
-        wish = self._kept[kind].pop(uid, None)
+    def _instead_of_others(self, action: Write) -> None:
+        """What was wanted of the pod in this respect is not wanted any more; who is bound needs no nomination."""
+        if isinstance(action, Bind):
+            self._drop(Aspect.NOMINATION, action.pod.uid)
+        elif type(action) in _ASPECTS:
+            self._drop(_ASPECTS[type(action)], action.pod.uid)
+
+    def _drop(self, aspect: Aspect, uid: str) -> None:
+        wish = self._kept[aspect].pop(uid, None)
         if wish is not None:
             self._later.pop(wish, None)
 
-    def kept(self, kind: Kind) -> Collection[str]:
+    def kept(self, aspect: Aspect) -> Collection[str]:
         """The UIDs of the pods of which this is kept up. A binding is among them once an attempt has told nothing."""
-        return self._kept[kind].keys()
+        return self._kept[aspect].keys()
 
     def spare(self, key: str, removals: Collection[Removal]) -> None:
         """These removals, which are on their way, are not wanted any more by who has asked for them. Pods and Jobs that
@@ -215,7 +236,7 @@ class Actuator:
             wish.failures += 1
             self._ask_later(wish, now + self._pause(wish.failures))
             return Answer(key, wish.action, in_phase=False, settled=False)
-        return Answer(key, wish.action, self._settle(wish, outcome, message), settled=True)
+        return Answer(key, wish.action, self.settle(wish, outcome, message), settled=True)
 
     def _ask_last(self, wishes: Iterable[Wish]) -> None:
         for wish in wishes:
@@ -230,13 +251,15 @@ class Actuator:
 
     def _is_kept(self, wish: Wish) -> bool:
         action = wish.action
-        return isinstance(action, Kept) and self._kept[type(action)].get(action.pod.uid) is wish
+        return isinstance(action, Kept) and self._kept[_ASPECTS[type(action)]].get(action.pod.uid) is wish
 
-    def _settle(self, wish: Wish, outcome: Outcome, message: str) -> bool:
-        """This is the end of a wish; returns whether its phase has waited for it."""
+    def settle(self, wish: Wish, outcome: Outcome, message: str) -> bool:
+        """This is the end of a wish, which is fulfilled or not wanted any more, and what is known of it. Returns
+        whether its phase has waited for it.
+        """
         action, phase = wish.action, wish.phase
-        if (phase is None or wish.failures) and isinstance(action, Kept) and self._is_kept(wish):
-            self.drop(type(action), action.pod.uid)
+        if self._is_kept(wish):
+            self._drop(_ASPECTS[type(action)], action.pod.uid)
         if phase is None or self._phases.get(wish.key) is not phase:
             return False
         phase.unsettled -= 1
@@ -250,25 +273,21 @@ class Actuator:
         action = wish.action
         assert isinstance(action, Kept)
         wish.due = when
-        self._kept[type(action)][action.pod.uid] = wish
+        self._kept[_ASPECTS[type(action)]][action.pod.uid] = wish
         self._later[wish] = None
 
     def due(self, now: float) -> list[Wish]:
         """What is to be asked for again, in the order of the answers."""
         return [wish for wish in self._later if wish.due is not None and wish.due <= now]
 
-    def ask_again(self, wish: Wish, action_id: int) -> None:
-        """Ask for it again, in a write with this number. A phase that is over waits for it no more."""
+    def ask_again(self, wish: Wish, action: Kept) -> None:
+        """Ask for it again, in the words of now. A phase that is over waits for it no more."""
         if wish.phase is not None and self._phases.get(wish.key) is not wish.phase:
             wish.key, wish.phase = "", None
-        wish.action = msgspec.structs.replace(wish.action, id=action_id)
+        wish.action = action
         wish.due = None
         self._later.pop(wish, None)
         self._ask(wish)
-
-    def give_up(self, wish: Wish, outcome: Outcome, message: str) -> bool:
-        """It is not wanted any more, and this is what is known of it. Returns whether a phase has waited for it."""
-        return self._settle(wish, outcome, message)
 
     def wake_at(self) -> float | None:
         """When :meth:`due` will have something; None: never."""

@@ -12,11 +12,6 @@ def no_longer_nominated(pods: Iterable[Pod], asked: Mapping[str, str], wanted: M
     they are not ``wanted`` to be: to another one, or to none.
     """
     for pod in pods:
-        node = asked.get(pod.uid, pod.nominated_node if on_record(pod) else None)
+        node = asked.get(pod.uid, pod.nominated_node if pod.on_record else None)
         if node is not None and wanted.get(pod.uid) != node:
             yield pod
-
-
-def on_record(pod: Pod) -> bool:
-    """Does an intent record of ours stand on the pod?"""
-    return pod.intent is not None and pod.intent.status == "True"

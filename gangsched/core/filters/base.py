@@ -2,18 +2,16 @@
 
 A filter is stateless; what it knows about one class of pods in one simulation is a *state* that it makes in
 ``prepare`` and that the simulation hands back to it. The simulation tells every state about every pod that is
-placed or lifted, so a mask is always that of the simulated cluster. docs/plugins.md shows how to write one.
+placed or lifted, so a mask is always that of the simulated cluster. docs/reference/plugins.md shows how to write one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from gangsched.core.arrays import Bools
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
 
 #: What a plug-in imports from here.
 __all__ = ["Bools", "Failure", "Filter", "NodeFilter"]

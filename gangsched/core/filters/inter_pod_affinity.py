@@ -11,37 +11,14 @@ twice, since more pods only close more domains.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gangsched.core.arrays import Bools, Counts
 from gangsched.core.filters.base import Failure
-from gangsched.core.state.terms import Domains, Selection, carried_rows, includes, rows_of, selection_of
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
-
-
-class _Term:
-    """Pods per domain: ``counts`` without those that are held, where that matters, and ``held``."""
-
-    def __init__(self, selection: Selection | None, domains: Domains, counts: Counts) -> None:
-        self.selection = selection
-        self.domains = domains
-        self.counts = counts
-        self.held: Counts = np.zeros(domains.count, dtype=np.int64)
-
-    def add(self, row: int, sign: int) -> None:
-        code = int(self.domains.code[row])
-        if code >= 0:
-            self.counts[code] += sign
-
-    def hold(self, row: int) -> None:
-        code = int(self.domains.code[row])
-        if code >= 0:
-            self.held[code] += 1
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.termcounts import Selection, selection_of
+from gangsched.core.state.terms import DomainCounts, carried_rows, includes, rows_of
 
 
 class _State:
@@ -49,9 +26,11 @@ class _State:
         self.pod = pod
         self.sim = sim
         self.chosen = tuple(selection_of(t) for t in pod.shape.affinity)
-        self.near: list[_Term] = []
-        self.apart: list[_Term] = []
-        self.keep_off: dict[str, _Term] = {}
+        #: Pods near which all terms want to be, without those that are held; and those.
+        self.near = [DomainCounts(sim, t.topology_key) for t in pod.shape.affinity]
+        self.held_near = [DomainCounts(sim, t.topology_key) for t in pod.shape.affinity]
+        self.apart: list[tuple[Selection, DomainCounts]] = []
+        self.keep_off: dict[str, DomainCounts] = {}
         self.self_match = False
 
     def is_near(self, pod: PodClass) -> bool:
@@ -75,32 +54,30 @@ class InterPodAffinity:
         shape = pod.shape
         if shape.affinity:
             rows, counts = rows_of(sim, *state.chosen, leaving=True)
-            for term in shape.affinity:
-                domains = Domains(sim, term.topology_key)
-                state.near.append(_Term(None, domains, domains.tally(rows, counts)))
+            for near in state.near:
+                near.add_rows(rows, counts)
             state.self_match = state.is_near(pod)
         for term in shape.anti_affinity:
             selection = selection_of(term)
-            domains = Domains(sim, term.topology_key)
-            state.apart.append(_Term(selection, domains, domains.tally(*rows_of(sim, selection, leaving=True))))
+            counted = DomainCounts(sim, term.topology_key)
+            counted.add_rows(*rows_of(sim, selection, leaving=True))
+            state.apart.append((selection, counted))
         for carried in sim.snapshot.terms.apart(pod):
-            found = self._term_for(state, carried.key)
-            found.counts += found.domains.tally(*carried_rows(sim, carried))
+            self._kept_off(state, carried.key).add_rows(*carried_rows(sim, carried))
         for other, row in sim.placed():
             self.apply(state, other, row, +1)
         for other, row in sim.held():
             self._keep_apart(state, other, row, +1)
             if state.is_near(other):
-                for near in state.near:
-                    near.hold(row)
+                for near in state.held_near:
+                    near.add(row, +1)
         return state
 
     @staticmethod
-    def _term_for(state: _State, key: str) -> _Term:
+    def _kept_off(state: _State, key: str) -> DomainCounts:
         found = state.keep_off.get(key)
         if found is None:
-            domains = Domains(state.sim, key)
-            found = state.keep_off[key] = _Term(None, domains, np.zeros(domains.count, dtype=np.int64))
+            found = state.keep_off[key] = DomainCounts(state.sim, key)
         return found
 
     def mask(self, state: _State) -> Bools:
@@ -110,14 +87,15 @@ class InterPodAffinity:
     def _parts(self, state: _State) -> tuple[Bools, Bools, Bools]:
         size = state.sim.snapshot.size
         affine = self._affine(state, [t.counts for t in state.near])
-        if any(t.held.any() for t in state.near):
-            affine &= self._affine(state, [t.counts + t.held for t in state.near])
+        if any(held.counts.any() for held in state.held_near):
+            both = zip(state.near, state.held_near, strict=True)
+            affine &= self._affine(state, [near.counts + held.counts for near, held in both])
         apart = np.ones(size, dtype=np.bool_)
-        for term in state.apart:
-            apart &= term.domains.at(term.counts) == 0
+        for _, counted in state.apart:
+            apart &= counted.at_nodes() == 0
         off = np.ones(size, dtype=np.bool_)
-        for term in state.keep_off.values():
-            off &= term.domains.at(term.counts) == 0
+        for counted in state.keep_off.values():
+            off &= counted.at_nodes() == 0
         return affine, apart, off
 
     @staticmethod
@@ -138,15 +116,15 @@ class InterPodAffinity:
 
     def apply(self, state: _State, pod: PodClass, row: int, sign: int) -> None:
         if state.is_near(pod):
-            for term in state.near:
-                term.add(row, sign)
+            for near in state.near:
+                near.add(row, sign)
         self._keep_apart(state, pod, row, sign)
 
     def _keep_apart(self, state: _State, pod: PodClass, row: int, sign: int) -> None:
         sim = state.sim
-        for term in state.apart:
-            if term.selection is not None and includes(sim, term.selection, pod):
-                term.add(row, sign)
+        for selection, counted in state.apart:
+            if includes(sim, selection, pod):
+                counted.add(row, sign)
         for theirs in pod.shape.anti_affinity:
             if includes(sim, selection_of(theirs), state.pod):
-                self._term_for(state, theirs.topology_key).add(row, sign)
+                self._kept_off(state, theirs.topology_key).add(row, sign)

@@ -1,4 +1,5 @@
-"""Filters that look at the node alone: cordoned, named, tainted, selected.
+"""Filters that need no more than the node itself and what is taken of it: cordoned, named, tainted, selected, its host
+ports, its resources.
 
 Rules and texts: https://kubernetes.io/docs/concepts/scheduling-eviction/ (assign-pod-node,
 taint-and-toleration) and the reasons that kube-scheduler prints.
@@ -6,18 +7,15 @@ taint-and-toleration) and the reasons that kube-scheduler prints.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from gangsched.core.arrays import Bools
-from gangsched.core.filters.base import NodeFilter
+from gangsched.core.arrays import Bools, Floats, Ints, isin
+from gangsched.core.filters.base import Failure, NodeFilter
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import PODS
 from gangsched.model.quantity import integer
-from gangsched.model.records import IN, NodeTerm, Requirement, Taint, Toleration
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
+from gangsched.model.records import IN, HostPort, NodeTerm, Requirement, Taint, Toleration
 
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
@@ -182,3 +180,123 @@ class NodeAffinity(NodeFilter):
                 chosen |= columns.term(term)
             mask &= chosen
         return mask
+
+
+class AddedNodeAffinity(NodeFilter):
+    """Any of the terms of ``addedAffinity`` must match, beside what the pod itself asks for."""
+
+    name = "NodeAffinity"
+    text = "node(s) didn't match scheduler-enforced node affinity"
+
+    def __init__(self, terms: tuple[NodeTerm, ...]) -> None:
+        self._terms = terms
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return True
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
+        mask = np.zeros(sim.snapshot.size, dtype=np.bool_)
+        for term in self._terms:
+            mask |= sim.snapshot.columns.term(term)
+        return mask
+
+
+_ANY = "0.0.0.0"  # noqa: S104 - the API's word for "every address", nothing is bound here
+
+
+def clash(a: tuple[HostPort, ...], b: tuple[HostPort, ...]) -> bool:
+    """Can two pods with these ports not share a node?"""
+    return any(
+        x.port == y.port and x.protocol == y.protocol and (x.ip == y.ip or _ANY in (x.ip, y.ip)) for x in a for y in b
+    )
+
+
+class _PortsState:
+    def __init__(self, ports: tuple[HostPort, ...], size: int) -> None:
+        self.ports = ports
+        self.clashes: Ints = np.zeros(size, dtype=np.int64)
+
+
+class NodePorts:
+    """Nodes on which no pod holds a conflicting port."""
+
+    name = "NodePorts"
+    text = "node(s) didn't have free ports for the requested pod ports"
+    sees_pods = True
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return bool(pod.shape.host_ports)
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> _PortsState:
+        snapshot, table = sim.snapshot, sim.snapshot.table
+        state = _PortsState(pod.shape.host_ports, snapshot.size)
+        clashing = np.zeros(len(snapshot.shapes), dtype=np.bool_)
+        for number in snapshot.port_shapes:
+            clashing[number] = clash(state.ports, snapshot.shapes[number].host_ports)
+        if clashing.any():
+            slots = table.occupied()
+            slots = slots[clashing[table.shape[slots]]]
+            slots = slots[~isin(slots, sim.lifted())]
+            state.clashes += np.bincount(table.row[slots], minlength=snapshot.size)
+        for other, row in sim.visitors():
+            self.apply(state, other, row, +1)
+        return state
+
+    def mask(self, state: _PortsState) -> Bools:
+        return np.asarray(state.clashes == 0)
+
+    def failures(self, state: _PortsState) -> list[Failure]:
+        return [Failure(self.text, state.clashes > 0, resolvable=True)]
+
+    def apply(self, state: _PortsState, pod: PodClass, row: int, sign: int) -> None:
+        if pod.shape.host_ports and clash(state.ports, pod.shape.host_ports):
+            state.clashes[row] += sign
+
+
+class _RoomState:
+    def __init__(self, sim: Simulation, index: Ints, amounts: Floats) -> None:
+        self.sim = sim
+        self.index = index
+        self.amounts = amounts
+
+
+class NodeResourcesFit:
+    """Free room for every requested resource.
+
+    The state keeps no copy: the simulation's free matrix is the state, so placing pods needs no ``apply``.
+    """
+
+    name = "NodeResourcesFit"
+    sees_pods = True
+    told = False
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return True
+
+    def prepare(self, pod: PodClass, sim: Simulation) -> _RoomState:
+        index, amounts = sim.snapshot.vector(pod.shape)
+        return _RoomState(sim, index, amounts)
+
+    def mask(self, state: _RoomState) -> Bools:
+        free = state.sim.free
+        mask: Bools = np.asarray(free[state.index[0]] >= state.amounts[0])
+        for i in range(1, len(state.index)):
+            mask &= free[state.index[i]] >= state.amounts[i]
+        return mask
+
+    def failures(self, state: _RoomState) -> list[Failure]:
+        """``Insufficient <resource>`` per resource; cured by eviction only where the node is large enough."""
+        out = []
+        snapshot = state.sim.snapshot
+        for i, amount in zip(state.index.tolist(), state.amounts.tolist(), strict=True):
+            short = state.sim.free[i] < amount
+            if not short.any():
+                continue
+            text = "Too many pods" if i == PODS else f"Insufficient {snapshot.resources[i]}"
+            possible = snapshot.allocatable[i] >= amount
+            out.append(Failure(text, short & possible, resolvable=True))
+            out.append(Failure(text, short & ~possible, resolvable=False))
+        return out
+
+    def apply(self, state: _RoomState, pod: PodClass, row: int, sign: int) -> None:
+        """Nothing to do: the free matrix is shared."""

@@ -6,20 +6,17 @@ KEP-3094). Terminating pods do not count. Held pods may never come: the skew mus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gangsched.core.arrays import Bools, Counts
 from gangsched.core.filters.base import Failure
 from gangsched.core.filters.node import NodeAffinity, TaintToleration
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.spreading import DEFAULTS, SpreadDefaults, constraints_of
-from gangsched.core.state.terms import Domains, Selection, includes, rows_of
+from gangsched.core.state.termcounts import Selection
+from gangsched.core.state.terms import Domains, includes, rows_of
 from gangsched.model.records import SpreadConstraint
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
 
 
 def eligible_nodes(rule: SpreadConstraint, pod: PodClass, sim: Simulation) -> Bools:

@@ -6,21 +6,19 @@ particular (a claim that does not exist) refuses the pod as a whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gangsched.core.arrays import Bools
 from gangsched.core.filters.base import Failure
 from gangsched.core.hints import Hint
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.choice import VolumesInThought
 from gangsched.core.volumes.index import VolumeIndex
 from gangsched.model.records import Disk, Labels
 from gangsched.model.volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
 
 _ZONES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 #: Labels that volumes of earlier times have, and what nodes are labelled with now.

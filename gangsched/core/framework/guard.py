@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,10 +16,8 @@ from gangsched.core.arrays import Bools, Floats
 from gangsched.core.filters.base import Failure, Filter
 from gangsched.core.hints import Hint
 from gangsched.core.scores.base import MAX_SCORE, Score
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
 
 _Answer = TypeVar("_Answer")
 _MOST_CHARACTERS = 300

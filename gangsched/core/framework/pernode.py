@@ -7,17 +7,14 @@ trying a rule out, and for rules that cannot be said in arrays.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.filters.base import Failure
 from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
 from gangsched.model.records import Node
-
-if TYPE_CHECKING:
-    from gangsched.core.state.simulation import Simulation
 
 
 class NodeView:

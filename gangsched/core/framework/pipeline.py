@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -11,19 +12,66 @@ from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import Reason
 from gangsched.core.filters.base import Filter
 from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
-from gangsched.core.filters.ports import NodePorts
-from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.filters.node import NodePorts, NodeResourcesFit
 from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.filters.volumes import VolumeFilter
 from gangsched.core.framework.guard import GuardedFilter, GuardedScore
 from gangsched.core.framework.plugins import PluginSet
-from gangsched.core.framework.stopwatch import Stopwatch
-from gangsched.core.options import Options
 from gangsched.core.scores.base import Score
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 
 _CACHE_LIMIT = 4096
+
+
+def _no_clock() -> float:
+    return 0.0
+
+
+class Stopwatch:
+    """Seconds that filters and scores have taken so far, in all decisions and other questions.
+
+    ``clock`` is looked at by somebody else, for the core knows none: it counts seconds and never runs backwards; until
+    somebody sets one, no time passes. Nothing is decided by what is counted here. ``running`` while time is counted.
+    """
+
+    def __init__(self) -> None:
+        self.clock: Callable[[], float] = _no_clock
+        self.filter_seconds = 0.0
+        self.score_seconds = 0.0
+        self.running = False
+
+
+class _Timed(Protocol):
+    stopwatch: Stopwatch
+
+
+_S = TypeVar("_S", bound=_Timed)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _timed(
+    kind: Literal["filter_seconds", "score_seconds"],
+) -> Callable[[Callable[Concatenate[_S, _P], _R]], Callable[Concatenate[_S, _P], _R]]:
+    """The time that a method takes is counted, but for what is counted already."""
+
+    def around(method: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
+        @wraps(method)
+        def counted(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            stopwatch = self.stopwatch
+            if stopwatch.running:
+                return method(self, *args, **kwargs)
+            stopwatch.running, began = True, stopwatch.clock()
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                stopwatch.running, spent = False, stopwatch.clock() - began
+                setattr(stopwatch, kind, getattr(stopwatch, kind) + spent)
+
+        return counted
+
+    return around
 
 
 class Pipeline:
@@ -46,31 +94,27 @@ class Pipeline:
         self.stopwatch = stopwatch or Stopwatch()
         #: Labels of pods that plug-ins of others look at; None without such plug-ins.
         self.pod_labels = _pod_labels([*filters, *(score for score, _ in scores)])
+        self._watching = [rule for rule in filters if rule.sees_pods and not isinstance(rule, VolumeFilter)]
+        self._volumes = [rule for rule in filters if isinstance(rule, VolumeFilter)]
         self._static: dict[int, tuple[tuple[int, int], Any, Bools]] = {}
 
+    @_timed("filter_seconds")
     def mask(self, pod: PodClass, sim: Simulation) -> Bools:
         """``(N,)``: nodes that could take one more pod of this class."""
-        began = self.stopwatch.clock()
-        mask = self._static_mask(pod, sim).copy()
+        mask = self.static_mask(pod, sim).copy()
         for rule in self.watching(pod, sim):
             mask &= rule.mask(sim.state(rule, pod))
-        self.stopwatch.filter_seconds += self.stopwatch.clock() - began
         return mask
 
+    @_timed("filter_seconds")
     def static_mask(self, pod: PodClass, sim: Simulation) -> Bools:
         """``(N,)``: nodes that pass the filters blind to pods, and the simulation's restriction; volumes count here as
         far as no other pod can change anything about them. Do not modify.
         """
-        began = self.stopwatch.clock()
-        mask = self._static_mask(pod, sim)
-        self.stopwatch.filter_seconds += self.stopwatch.clock() - began
-        return mask
-
-    def _static_mask(self, pod: PodClass, sim: Simulation) -> Bools:
         mask = self._blind_mask(pod, sim)
         if pod.volumes is not None:
-            for rule in self.filters:
-                if isinstance(rule, VolumeFilter) and rule.applies(pod, sim) and rule.settled(pod, sim):
+            for rule in self._volumes:
+                if rule.applies(pod, sim) and rule.settled(pod, sim):
                     mask = mask & rule.settled_mask(sim.state(rule, pod))
         return mask if sim.restriction is None else mask & sim.restriction.allowed
 
@@ -95,9 +139,9 @@ class Pipeline:
 
     def watching(self, pod: PodClass, sim: Simulation) -> list[Filter]:
         """The filters whose answer for this class depends on other pods."""
-        rules = [rule for rule in self.filters if rule.sees_pods and rule.applies(pod, sim)]
         if pod.volumes is None:
-            return rules
+            return [rule for rule in self._watching if rule.applies(pod, sim)]
+        rules = (rule for rule in self.filters if rule.sees_pods and rule.applies(pod, sim))
         return [rule for rule in rules if not (isinstance(rule, VolumeFilter) and rule.settled(pod, sim))]
 
     def knows_company(self) -> bool:
@@ -120,21 +164,16 @@ class Pipeline:
 
     def _refusal(self, pod: PodClass, sim: Simulation) -> str:
         """Why a pod cannot be placed at all, before any node is looked at: its volumes are not as they must be."""
-        rules = (r for r in self.filters if isinstance(r, VolumeFilter) and r.applies(pod, sim))
+        rules = (rule for rule in self._volumes if rule.applies(pod, sim))
         return next((text for rule in rules if (text := rule.refusal(sim.state(rule, pod)))), "")
 
+    @_timed("filter_seconds")
     def diagnose(self, pod: PodClass, sim: Simulation) -> tuple[list[Reason], Bools]:
         """Why no node takes one more pod of this class.
 
         Every node is charged to the first filter that refuses it, as kube-scheduler reports it. Returns the
         reasons sorted by text, and ``(N,)`` the nodes on which removing pods might help.
         """
-        began = self.stopwatch.clock()
-        found = self._diagnose(pod, sim)
-        self.stopwatch.filter_seconds += self.stopwatch.clock() - began
-        return found
-
-    def _diagnose(self, pod: PodClass, sim: Simulation) -> tuple[list[Reason], Bools]:
         size = sim.snapshot.size
         open_nodes = np.ones(size, dtype=np.bool_)
         resolvable = np.zeros(size, dtype=np.bool_)
@@ -178,18 +217,21 @@ class Ranking:
 
     def __init__(self, pipeline: Pipeline, pod: PodClass, sim: Simulation, mask: Bools) -> None:
         self._of = (pipeline, pod, sim)
-        self._stopwatch = pipeline.stopwatch
-        began = self._stopwatch.clock()
+        self.stopwatch = pipeline.stopwatch
+        self.local = True
+        self._begin(mask)
+
+    @_timed("score_seconds")
+    def _begin(self, mask: Bools) -> None:
+        pipeline, pod, sim = self._of
         self._parts = [
             (score, weight, score.prepare(pod, sim, mask))
             for score, weight in pipeline.scores
             if weight and score.local and score.applies(pod, sim)
         ]
-        self.local = True
-        self._scores = self._values(sim.snapshot.size)
+        self._scores = self.values(sim.snapshot.size)
         self.totals: Floats = self._scores
         self._add_up(mask)
-        self._stopwatch.score_seconds += self._stopwatch.clock() - began
 
     def _add_up(self, mask: Bools) -> None:
         """The totals: local scores as they are known, all others as they are now, with those that apply only now."""
@@ -202,25 +244,19 @@ class Ranking:
                 totals = totals + weight * score.values(score.prepare(pod, sim, mask))
         self.totals = np.where(mask, totals, -np.inf)
 
+    @_timed("score_seconds")
     def values(self, size: int) -> Floats:
         """``(size,)`` local scores of all ``size`` nodes as they are now, those that may not be used included."""
-        began = self._stopwatch.clock()
-        totals = self._values(size)
-        self._stopwatch.score_seconds += self._stopwatch.clock() - began
-        return totals
-
-    def _values(self, size: int) -> Floats:
         totals = np.zeros(size)
         for score, weight, state in self._parts:
             totals += weight * score.values(state)
         return totals
 
+    @_timed("score_seconds")
     def placed(self, row: int, mask: Bools) -> None:
         """A pod has come to ``row``, and the nodes of ``mask`` may be used from now on."""
-        began = self._stopwatch.clock()
-        self._scores[row] = self._value(row)
+        self._scores[row] = self.value(row)
         self._add_up(mask)
-        self._stopwatch.score_seconds += self._stopwatch.clock() - began
 
     def best(self) -> int:
         """The row of the best node, the first by name among equals; -1 when none is left."""
@@ -229,22 +265,17 @@ class Ranking:
         row = int(self.totals.argmax())
         return row if self.totals[row] != -np.inf else -1
 
+    @_timed("score_seconds")
     def value(self, row: int) -> float:
         """The local score of one node as it is now."""
-        began = self._stopwatch.clock()
-        total = self._value(row)
-        self._stopwatch.score_seconds += self._stopwatch.clock() - began
-        return total
-
-    def _value(self, row: int) -> float:
         return sum(weight * score.value(state, row) for score, weight, state in self._parts)
 
+    @_timed("score_seconds")
     def leaders(self, most: int) -> list[tuple[float, int]]:
         """The best ``most`` nodes as ``(-score, row)``, best first, by name among equals: a heap to draw from.
 
         Placing a pod changes only its own node's score, so ``most`` pods never need more nodes than these.
         """
-        began = self._stopwatch.clock()
         passing = np.flatnonzero(self.totals != -np.inf)
         scores = self.totals[passing]
         if len(passing) > most:
@@ -253,17 +284,13 @@ class Ranking:
             level = np.flatnonzero(scores == floor)[: most - len(above)]
             chosen = np.concatenate([above, level])
             passing, scores = passing[chosen], scores[chosen]
-        found = sorted(zip((-scores).tolist(), passing.tolist(), strict=True))
-        self._stopwatch.score_seconds += self._stopwatch.clock() - began
-        return found
+        return sorted(zip((-scores).tolist(), passing.tolist(), strict=True))
 
 
-def default_pipeline(options: Options) -> Pipeline:
-    """The filters and scores of the first scheduler name."""
-    return pipeline_of(options.plugins_of(options.scheduler_names[0]))
+_DEFAULT = PluginSet()
 
 
-def pipeline_of(plugins: PluginSet, stopwatch: Stopwatch | None = None) -> Pipeline:
+def pipeline_of(plugins: PluginSet = _DEFAULT, stopwatch: Stopwatch | None = None) -> Pipeline:
     """The filters and scores of a profile. Raises what the constructors of foreign plug-ins raise."""
     unlimited = plugins.ignores if plugins.ignores_any else None
     return Pipeline(plugins.make_filters(), plugins.make_scores(), unlimited, stopwatch)

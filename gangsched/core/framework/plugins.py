@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.filters import added_affinity, inter_pod_affinity, node, ports, resources, topology_spread, volumes
+from gangsched.core.filters import inter_pod_affinity, node, topology_spread, volumes
 from gangsched.core.filters.base import Filter
 from gangsched.core.framework.arguments import (
     InterPodAffinityArgs,
@@ -23,7 +23,6 @@ from gangsched.core.framework.arguments import (
     PodTopologySpreadArgs,
 )
 from gangsched.core.framework.guard import GuardedFilter, GuardedScore
-from gangsched.core.scores import image_locality
 from gangsched.core.scores import inter_pod_affinity as affinity_scores
 from gangsched.core.scores import node as node_scores
 from gangsched.core.scores import resources as resource_scores
@@ -50,7 +49,7 @@ class Plugin(msgspec.Struct, frozen=True):
 
 def _node_affinity(given: NodeAffinityArgs) -> tuple[Filter, ...]:
     own = (node.NodeAffinityNames(), node.NodeAffinity())
-    return (added_affinity.AddedNodeAffinity(given.required), *own) if given.required else own
+    return (node.AddedNodeAffinity(given.required), *own) if given.required else own
 
 
 def _fit_score(given: NodeResourcesFitArgs) -> Score:
@@ -80,10 +79,10 @@ BUILT_IN: tuple[Plugin, ...] = (
         2.0,
         arguments=NodeAffinityArgs(),
     ),
-    Plugin("NodePorts", lambda _: (ports.NodePorts(),)),
+    Plugin("NodePorts", lambda _: (node.NodePorts(),)),
     Plugin(
         "NodeResourcesFit",
-        lambda _: (resources.NodeResourcesFit(),),
+        lambda _: (node.NodeResourcesFit(),),
         _fit_score,
         indispensable="plans for gangs and for preemption count free resources",
         arguments=NodeResourcesFitArgs(),
@@ -121,7 +120,7 @@ BUILT_IN: tuple[Plugin, ...] = (
         score=lambda given: resource_scores.NodeResourcesBalancedAllocation(given.names),
         arguments=NodeResourcesBalancedAllocationArgs(),
     ),
-    Plugin("ImageLocality", score=lambda _: image_locality.ImageLocality()),
+    Plugin("ImageLocality", score=lambda _: node_scores.ImageLocality()),
 )
 
 _BY_NAME = {plugin.name: plugin for plugin in BUILT_IN}

@@ -172,6 +172,16 @@ class Condemned:
         plans = (self._plans.get(owner) for owner in self._owners[uid])
         return priority == -math.inf or any(plan is None or plan.priority >= priority for plan in plans)
 
+    def after(self, key: str) -> list[str]:
+        """The keys of the plans that were made after the one with this key, and with its room taken. A stronger one has
+        not seen that.
+        """
+        mine = self._plans.get(key)
+        if mine is None or not mine.number:
+            return []
+        later = ((other, p) for other, p in self._plans.items() if p.number > mine.number)
+        return [other for other, plan in later if plan.priority <= mine.priority]
+
     def has_plan(self, key: str) -> bool:
         """Is there a plan with this key?"""
         return key in self._plans

@@ -6,6 +6,7 @@ Nothing in it can be read off the cluster. A process that loses its leadership b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -27,13 +28,14 @@ class Ledger:
         self.assumed: dict[str, str] = {}
         #: The gangs whose bindings are on their way.
         self.binding: set[GangId] = set()
-        #: By UID the keys of the groups that wait for a pod to be gone.
+        #: By UID the keys of the groups that wait for a pod to be gone; and the same from their side.
         self.awaited: dict[str, set[str]] = {}
         #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
         self.begun: set[str] = set()
         #: UIDs of Jobs and JobSets for whose pods room is kept, and of which the cluster has shown that they go on.
         self.resumed: set[str] = set()
         self.condemned = Condemned()
+        self._waits: dict[str, set[str]] = {}
         self._rooms: dict[str, Reservation] = {}
         self._turns: dict[str, Reservation] = {}
         self._owners: dict[str, str] = {}
@@ -165,15 +167,38 @@ class Ledger:
     def wait_for(self, uid: str, key: str) -> None:
         """The group with this key waits for a pod to be gone."""
         self.awaited.setdefault(uid, set()).add(key)
+        self._waits.setdefault(key, set()).add(uid)
 
     def no_longer_waits(self, uid: str, key: str) -> None:
         """That group does not wait for the pod any more."""
-        waiting = self.awaited.get(uid)
-        if waiting is not None:
-            waiting.discard(key)
-            if not waiting:
-                del self.awaited[uid]
+        _discard(self.awaited, uid, key)
+        _discard(self._waits, key, uid)
+
+    def waits(self, key: str) -> AbstractSet[str]:
+        """The UIDs of the pods for which the group with this key waits."""
+        return self._waits.get(key, frozenset())
+
+    def stop_waiting(self, key: str) -> None:
+        """That group waits for no pod any more."""
+        for uid in self._waits.pop(key, ()):
+            _discard(self.awaited, uid, key)
+
+    def freed(self, uid: str) -> set[str]:
+        """A pod is gone: nobody waits for it any more. Returns the keys of the groups that did."""
+        keys = self.awaited.pop(uid, set())
+        for key in keys:
+            _discard(self._waits, key, uid)
+        return keys
 
     def in_vain(self, uid: str) -> Iterator[str]:
         """The keys of the groups that wait for a pod which they may not count on (any more)."""
         return (key for key in self.awaited.get(uid, ()) if not self.condemned.counts_on(uid, key))
+
+
+def _discard(of: dict[str, set[str]], name: str, member: str) -> None:
+    """Take a member out of a set, and the set out of the mapping when nothing is left in it."""
+    found = of.get(name)
+    if found is not None:
+        found.discard(member)
+        if not found:
+            del of[name]

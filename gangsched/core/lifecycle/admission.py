@@ -19,13 +19,13 @@ from gangsched.core.identity import group_key
 from gangsched.core.lifecycle import report, suspension
 from gangsched.core.quota.stop_policy import Stop
 from gangsched.core.quota.victims import REASON_TEXT
-from gangsched.core.state.suspended import WITHOUT_PODS
+from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, GangId
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group, Plan
-    from gangsched.core.lifecycle.steps import Steps
+    from gangsched.core.lifecycle.run import Run
 
 #: Reasons of Events; the first two and the last are those of conditions as well.
 RESERVED, ADMITTED, PENDING, EVICTED = "QuotaReserved", "Admitted", "Pending", "EvictedDueToPreempted"
@@ -36,21 +36,21 @@ Condition = tuple[str, str, str, str]
 _RUNS: Condition = (ADMITTED, "True", ADMITTED, "The workload is admitted")
 
 
-def _new_use(steps: Steps, group: Group, verdict: Verdict) -> QuotaUse | None:
+def _new_use(run: Run, group: Group, verdict: Verdict) -> QuotaUse | None:
     """The quota that a decision gives the group. None if it needs none, or has had it before: it has pods on nodes, or
     they are those of a Job that goes on.
     """
     use = next((d.quota for d in verdict.decisions if d.quota is not None), None)
-    world = steps.world
+    world = run.world
     if use is None or world.managed.pods_of(group.key):
         return None
     pods = (p for gang in group.gangs for p in world.membership.pods(gang))
-    return None if world.suspended.rooms_of(pods) else use
+    return None if world.rooms_of(pods) else use
 
 
-def preempting(steps: Steps, group: Group, verdict: Verdict) -> None:
+def preempting(run: Run, group: Group, verdict: Verdict) -> None:
     """The group gets quota and nodes when others have left; until then it has neither, and says so."""
-    use = _new_use(steps, group, verdict)
+    use = _new_use(run, group, verdict)
     if use is None:
         return
     text = use.short or verdict.message
@@ -58,32 +58,32 @@ def preempting(steps: Steps, group: Group, verdict: Verdict) -> None:
         text += f". Pending the preemption of {len({v.unit for v in verdict.victims})} workload(s)"
     elif use.short:
         text += f". {verdict.message}"
-    _waits(steps, group, text, told=False)
+    _waits(run, group, text, told=False)
 
 
-def reserved(steps: Steps, group: Group, verdict: Verdict) -> None:
+def reserved(run: Run, group: Group, verdict: Verdict) -> None:
     """A decision gives the group its quota, and nobody has to leave first."""
-    use = _new_use(steps, group, verdict)
+    use = _new_use(run, group, verdict)
     if use is None:
         return
-    steps.reserved[group.key] = use.queue, steps.now
+    run.reserved[group.key] = use.queue, run.now
     for gang in group.gangs:
         group.told.pop(_told_as(gang), None)
     condition = _has_quota(use.queue)
-    waited = max(0, int(steps.now - _waits_since(steps, group)))
+    waited = max(0, int(run.now - _waits_since(run, group)))
     note = f"{condition[3]}, wait time since queued was {waited}s"
-    for about in _objects(steps, group.gangs):
-        steps.actions.append(report.event(about, "Normal", RESERVED, "Admitting", note))
-        _set(steps, about, condition)
+    for about in _objects(run, group.gangs):
+        run.actions.append(report.event(about, "Normal", RESERVED, "Admitting", note))
+        _set(run, about, condition)
 
 
-def _waits_since(steps: Steps, group: Group) -> float:
+def _waits_since(run: Run, group: Group) -> float:
     """Since when the group waits (seconds): it has its pods, or it is suspended. One that was preempted may be old."""
     if group.gangs[0].family in WITHOUT_PODS:
-        owner = suspension.owner(steps, group.gangs[0])
+        owner = suspension.owner(run, group.gangs[0])
         if owner is not None:
             return owner.suspended_since or owner.created
-    membership = steps.world.membership
+    membership = run.world.membership
     pods = (p.created for gang in group.gangs for p in membership.census(gang).pending)
     return max(membership.created(group.gangs), min(pods, default=0.0))
 
@@ -92,34 +92,34 @@ def _has_quota(queue: str) -> Condition:
     return RESERVED, "True", RESERVED, f"Quota reserved in ClusterQueue {queue}"
 
 
-def admitted(steps: Steps, group: Group) -> None:
+def admitted(run: Run, group: Group) -> None:
     """The group runs: its members are bound, or its suspension has ended."""
-    if group.key not in steps.reserved:
+    if group.key not in run.reserved:
         return
-    queue, since = steps.reserved.pop(group.key)
-    note = f"Admitted by ClusterQueue {queue}, wait time since reservation was {max(0, int(steps.now - since))}s"
-    for about in _objects(steps, group.gangs):
-        steps.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
-        _set(steps, about, _RUNS)
+    queue, since = run.reserved.pop(group.key)
+    note = f"Admitted by ClusterQueue {queue}, wait time since reservation was {max(0, int(run.now - since))}s"
+    for about in _objects(run, group.gangs):
+        run.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
+        _set(run, about, _RUNS)
 
 
-def taken_over(steps: Steps) -> None:
+def taken_over(run: Run) -> None:
     """Tell each Job that runs with quota so: an earlier process may have ended before it did. What stands on the Job
     already is not written again.
     """
-    managed = steps.world.managed
+    managed = run.world.managed
     managed.settle()
     for uid, admission in sorted(managed.quota.admissions.items()):
         if not admission.evicted and managed.tally.runs(uid):
-            ours = (gang for gang in managed.gangs_of(uid) if steps.world.membership.is_ours(gang))
-            for about in _objects(steps, ours):
-                _set(steps, about, _has_quota(admission.workload.queue), _RUNS)
+            ours = (gang for gang in managed.gangs_of(uid) if run.world.membership.is_ours(gang))
+            for about in _objects(run, ours):
+                _set(run, about, _has_quota(admission.workload.queue), _RUNS)
 
 
-def pending(steps: Steps, group: Group) -> None:
+def pending(run: Run, group: Group) -> None:
     """The group's members were told why it has to wait; of a Job without pods, the Job was."""
-    if steps.world.managed.is_managed(group.gangs):
-        _waits(steps, group, group.message, told=True)
+    if run.world.managed.is_managed(group.gangs):
+        _waits(run, group, group.message, told=True)
 
 
 def waits(about: report.Reference, why: str) -> Report:
@@ -127,12 +127,12 @@ def waits(about: report.Reference, why: str) -> Report:
     return report.event(about, "Warning", PENDING, "Scheduling", why)
 
 
-def _waits(steps: Steps, group: Group, why: str, *, told: bool) -> None:
+def _waits(run: Run, group: Group, why: str, *, told: bool) -> None:
     """The group has no quota, or no nodes with it. Where an Event about its members says so on the same object, there
     is no second one, nor for the same reason again; ``told`` says that a Job without pods has had its Event.
     """
     for gang in group.gangs:
-        about = stands_for(steps, gang)
+        about = stands_for(run, gang)
         if about is None:
             continue
         said = report.UNSCHEDULABLE, why
@@ -141,12 +141,12 @@ def _waits(steps: Steps, group: Group, why: str, *, told: bool) -> None:
             group.told[about[4]] = said
         else:
             key = _told_as(gang)
-            new = gang.family != SINGLE and not steps.options.events_per_gang and group.told.get(key) != said
+            new = gang.family != SINGLE and not run.options.events_per_gang and group.told.get(key) != said
             group.told[key] = said
         if new:
-            steps.actions.append(waits(about, why))
+            run.actions.append(waits(about, why))
         _set(
-            steps,
+            run,
             about,
             (RESERVED, "False", PENDING, why),
             (ADMITTED, "False", "NoReservation", "The workload has no reservation"),
@@ -158,71 +158,71 @@ def _told_as(gang: GangId) -> str:
     return f"{PENDING} {gang}"
 
 
-def evicted(steps: Steps, group: Group, plan: Plan) -> None:
+def evicted(run: Run, group: Group, plan: Plan) -> None:
     """The plan's victims are being removed: tell those workloads among them that quota makes leave."""
-    managed = steps.world.managed
+    managed = run.world.managed
     managed.settle()
     preemptor = managed.quota.admissions.get(group.key)
-    asking = stands_for(steps, group.gangs[0])
+    asking = stands_for(run, group.gangs[0])
     if preemptor is None or asking is None:
         return
     workload = msgspec.structs.replace(preemptor.workload, uid=asking[4])
     owner = asking[4] if asking[1] in (JOB, JOBSET) else ""
-    for gangs, reason in _workloads(steps, plan):
+    for gangs, reason in _workloads(run, plan):
         victim = managed.quota.admissions.get(group_key(gangs))
         if victim is None:
             continue
         said = managed.quota.message(victim.workload, reason, workload, owner)
         note = f"{said}; preemptor: {group.name} (priority {workload.priority}, plan {plan.ident})"
-        for about in _objects(steps, gangs):
-            steps.actions.append(report.event(about, "Normal", EVICTED, "Preempting", note, asking))
-            _set(steps, about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
+        for about in _objects(run, gangs):
+            run.actions.append(report.event(about, "Normal", EVICTED, "Preempting", note, asking))
+            _set(run, about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
 
 
-def drained(steps: Steps, gangs: Iterable[GangId], stop: Stop) -> None:
+def drained(run: Run, gangs: Iterable[GangId], stop: Stop) -> None:
     """These gangs are being removed because their queue is drained."""
     note = f"{stop.message}: {stop} is drained; it is admitted again when the queue is open and has room"
-    for about in _objects(steps, gangs):
-        steps.actions.append(report.event(about, "Normal", report.EVICTED_DUE_TO + stop.reason, "Draining", note))
-        _set(steps, about, ("Evicted", "True", stop.reason, stop.message))
+    for about in _objects(run, gangs):
+        run.actions.append(report.event(about, "Normal", report.EVICTED_DUE_TO + stop.reason, "Draining", note))
+        _set(run, about, ("Evicted", "True", stop.reason, stop.message))
 
 
-def drain_blocked(steps: Steps, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
+def drain_blocked(run: Run, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
     """These gangs have to leave because their queue is drained, and cannot for now."""
-    for about in _objects(steps, gangs):
+    for about in _objects(run, gangs):
         note = f"{stop} is drained, and this stays for now: {why}"
-        steps.actions.append(report.event(about, "Warning", report.DRAIN_BLOCKED, "Draining", note))
+        run.actions.append(report.event(about, "Warning", report.DRAIN_BLOCKED, "Draining", note))
 
 
-def _workloads(steps: Steps, plan: Plan) -> Iterator[tuple[tuple[GangId, ...], str]]:
+def _workloads(run: Run, plan: Plan) -> Iterator[tuple[tuple[GangId, ...], str]]:
     """The gangs of each workload that has to go because of quota, and why it may be taken."""
     found: dict[tuple[GangId, ...], str] = {}
     for uid, victim in plan.victims.items():
-        pod = steps.world.pods.get(uid)
+        pod = run.world.pods.get(uid)
         if pod is not None and victim.reason in REASON_TEXT:
-            gangs, _ = steps.world.membership.group(pod.gang)
+            gangs, _ = run.world.membership.group(pod.gang)
             found.setdefault(gangs, victim.reason)
     yield from sorted(found.items())
 
 
-def _set(steps: Steps, about: report.Reference, *conditions: Condition) -> None:
+def _set(run: Run, about: report.Reference, *conditions: Condition) -> None:
     """Conditions of a Job or JobSet; other objects have none of these."""
     api, kind, namespace, name, uid = about
     if kind in (JOB, JOBSET):
         family, plural = api.partition("/")[0], f"{kind.lower()}s"
-        steps.actions.append(JobStatus(family, namespace, name, uid, {"conditions": conditions}, plural))
+        run.actions.append(JobStatus(family, namespace, name, uid, {"conditions": conditions}, plural))
 
 
-def _objects(steps: Steps, gangs: Iterable[GangId]) -> Iterator[report.Reference]:
-    found = (stands_for(steps, gang) for gang in gangs)
+def _objects(run: Run, gangs: Iterable[GangId]) -> Iterator[report.Reference]:
+    found = (stands_for(run, gang) for gang in gangs)
     return (about for about in found if about is not None)
 
 
-def stands_for(steps: Steps, gang: GangId) -> report.Reference | None:
+def stands_for(run: Run, gang: GangId) -> report.Reference | None:
     """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
-    membership = steps.world.membership
+    membership = run.world.membership
     if gang.family in WITHOUT_PODS:  # nobody stands in for its pods any more when the cluster shows that it goes on
-        owner = suspension.owner(steps, gang)
+        owner = suspension.owner(run, gang)
         return pod_reference(suspension.reference(owner)) if owner is not None else None
     spec = membership.objects.get((gang.family, gang.namespace, gang.name))
     if spec is not None and spec.kind in (JOB, JOBSET):

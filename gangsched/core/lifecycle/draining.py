@@ -11,16 +11,17 @@ the cluster shows that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from gangsched.core.actions import SuspendJob
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
 from gangsched.core.identity import names_of
-from gangsched.core.lifecycle import admission, condemning, evicting, report, suspension
+from gangsched.core.lifecycle import admission, evicting, report, suspension
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
+from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.ownership import owners_of
+from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.drained import Leaving, budgets_of, leaving, movable, standing
@@ -29,10 +30,6 @@ from gangsched.core.quota import stop_policy
 from gangsched.core.quota.stop_policy import Stop
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE
 from gangsched.model.records import GangId, Pod
-
-if TYPE_CHECKING:
-    from gangsched.core.groups import Group
-    from gangsched.core.lifecycle.steps import Steps
 
 #: So many workloads leave at the same time: the others can still stay when the queue is opened again.
 AT_ONCE = 32
@@ -46,11 +43,11 @@ class Drain:
     (seconds) is that time, or the one by which the removals must show.
     """
 
-    def __init__(self, uid: str, gangs: tuple[GangId, ...], stop: Stop, steps: Steps) -> None:
+    def __init__(self, uid: str, gangs: tuple[GangId, ...], stop: Stop, run: Run) -> None:
         self.uid = uid
         self.gangs = gangs
         self.stop = stop
-        scheduler = gangs[0].scheduler if gangs[0].scheduler in steps.world.membership.ours else _first(steps)
+        scheduler = gangs[0].scheduler if gangs[0].scheduler in run.world.membership.ours else _first(run)
         self.eviction = Eviction(Cause.DRAIN, key_of(uid), str(stop), scheduler, f"drain of {self.name}")
         self.rests = True
         self.until = 0.0
@@ -71,22 +68,15 @@ def key_of(uid: str) -> str:
 class Drains:
     """All workloads that leave because of a stopped queue.
 
-    :meth:`follow` is called whenever anything may have changed. ``groups`` are the gangs under way; ``signal`` takes a
-    step of the lifecycle table for one, ``taken_over`` the one of a Job that goes on and keeps no room any more.
+    :meth:`follow` is called whenever anything may have changed.
     """
 
-    def __init__(
-        self,
-        steps: Steps,
-        groups: Mapping[str, Group],
-        signal: Callable[[Group, Signal], None],
-        taken_over: Callable[[Group], None],
-    ) -> None:
-        self._steps = steps
-        self._world = steps.world
-        self._groups = groups
-        self._signal = signal
-        self._taken_over = taken_over
+    def __init__(self, run: Run, gangs: Gangs) -> None:
+        self._run = run
+        self._world = run.world
+        self._gangs = gangs
+        self._groups = gangs.groups
+        self._signal = gangs.signal
         self._open: dict[str, Drain] = {}
         self._queues: dict[str, tuple[str, ...]] = {}
         self._changed = True
@@ -105,7 +95,7 @@ class Drains:
     def wake_at(self) -> float | None:
         """When :meth:`follow` will have something to do although nothing has happened; None: never."""
         times = [d.until for d in self._open.values() if d.rests or d.eviction.phase is Phase.LEAVING]
-        times += [due for _, due in self._starting.values() if due > self._steps.now]  # else an event is awaited
+        times += [due for _, due in self._starting.values() if due > self._run.now]  # else an event is awaited
         return min(times, default=None)
 
     # -- what an earlier process has begun -----------------------------------------------------------------
@@ -125,24 +115,27 @@ class Drains:
                 continue  # it need not leave any more
             drain = self._open.get(workload.uid)
             if drain is None:
-                drain = Drain(workload.uid, managed.gangs_of(workload.uid), stop, self._steps)
+                drain = Drain(workload.uid, managed.gangs_of(workload.uid), stop, self._run)
                 self._say(drain, stop)
-                drain.until = self._steps.now
+                drain.until = self._run.now
                 self._open[workload.uid] = drain
-            evicting.own(self._steps, drain.eviction, pod.uid)
+            evicting.own(self._run, drain.eviction, pod.uid)
             self._condemn(drain, (pod.uid,))
             if pod.disruption is not None and pod.disruption.message == drain.eviction.mark:
-                drain.eviction.standing_marks.add(pod.uid)
+                drain.eviction.acknowledged.add(pod.uid)
 
     def _say(self, drain: Drain, stop: Stop) -> None:
         """This is the queue because of which the workload leaves, and what the marks of its pods say."""
         drain.stop, eviction = stop, drain.eviction
         eviction.owner, eviction.reason = str(stop), stop.reason
-        eviction.mark = report.drain_message(_first(self._steps), stop, drain.name)
+        text = report.drain_message(_first(self._run), stop, drain.name)
+        if text != eviction.mark:
+            eviction.acknowledged.clear()
+        eviction.mark = text
 
     def _condemn(self, drain: Drain, uids: Iterable[str]) -> None:
-        evicting.begin(self._steps, drain.eviction)
-        condemning.condemn(self._steps, drain.eviction.key, uids)
+        evicting.begin(self._run, drain.eviction)
+        evicting.condemn(self._run, drain.eviction.key, uids)
         for uid in uids:
             self._world.ledger.wait_for(uid, drain.eviction.key)
 
@@ -183,32 +176,32 @@ class Drains:
         """A Job that goes on is suspended once the cluster shows that it does, if none of its pods runs. If one does,
         it leaves with them.
         """
-        steps, group, stop = self._steps, self._groups.get(key), self._stop_of(key)
-        job = suspension.owner(steps, group.gangs[0]) if group is not None else None
+        run, group, stop = self._run, self._groups.get(key), self._stop_of(key)
+        job = suspension.owner(run, group.gangs[0]) if group is not None else None
         if group is None or group.state is not State.STARTING or job is None or stop is None:
             del self._starting[key]
             return
-        runs = any(p.bound or self._world.assumed(p.uid) for p in self._world.suspended.pods_of(job))
-        if runs or not may_suspend(job, self._world, steps.options):
+        runs = any(p.bound or self._world.assumed(p.uid) for p in self._world.jobs.pods_of(job))
+        if runs or not may_suspend(job, self._world, run.options):
             del self._starting[key]
-            self._taken_over(group)
+            self._gangs.no_longer_kept(group)
             return
         tried, due = self._starting[key]
-        if job.suspended or steps.now < due or steps.actuator.any_of(key) or steps.actuator.any_of(key_of(key)):
+        if job.suspended or run.now < due or run.actuator.any_of(key) or run.actuator.any_of(key_of(key)):
             return
-        self._starting[key] = tried + 1, steps.now + steps.pause(tried + 1)
+        self._starting[key] = tried + 1, run.now + run.pause(tried + 1)
         about, gang = suspension.reference(job), group.gangs[0]
-        action = SuspendJob(steps.new_id(), about, job.version, gang.scheduler, str(stop), f"drain of {gang.key}")
-        steps.actuator.ask_apart(key_of(key), action)
+        action = SuspendJob(run.new_id(), about, job.version, gang.scheduler, str(stop), f"drain of {gang.key}")
+        run.actuator.ask_apart(key_of(key), action)
         if not tried:
-            admission.drained(steps, group.gangs, stop)
+            admission.drained(run, group.gangs, stop)
 
     def _begin(self) -> None:
         busy = sum(not d.rests and d.eviction.phase is not Phase.LEAVING for d in self._open.values())
         for uid, stop in stop_policy.leaving(self._world.managed, self._queues) if busy < AT_ONCE else ():
-            if uid in self._open or self._steps.actuator.any_of(key_of(uid)):
+            if uid in self._open or self._run.actuator.any_of(key_of(uid)):
                 continue
-            drain = Drain(uid, self._world.managed.gangs_of(uid), stop, self._steps)
+            drain = Drain(uid, self._world.managed.gangs_of(uid), stop, self._run)
             if self._settled(drain) and self._mark(drain):
                 self._open[uid] = drain
                 busy += not drain.rests
@@ -232,30 +225,30 @@ class Drains:
         if stop is None:
             self._give_up(drain)
         elif drain.rests:
-            if self._steps.now < drain.until:
+            if self._run.now < drain.until:
                 return
             if not self._settled(drain):
-                drain.until = self._steps.now + self._steps.pause(1)
+                drain.until = self._run.now + self._run.pause(1)
             else:
                 drain.stop, drain.gangs = stop, self._world.managed.gangs_of(drain.uid)
                 if not self._mark(drain):
                     self._drop(drain)
         elif drain.eviction.phase is Phase.LEAVING:
             found = (self._world.pods.get(uid) for uid in drain.eviction.removed)
-            if self._steps.now >= drain.until or not any(pod is not None and pod.live for pod in found):
+            if self._run.now >= drain.until or not any(pod is not None and pod.live for pod in found):
                 self._drop(drain)
-        elif self._steps.actuator.settled(drain.eviction.key):
+        elif self._run.actuator.settled(drain.eviction.key):
             self._phase_over(drain, stop)
 
     def _phase_over(self, drain: Drain, stop: Stop) -> None:
         eviction = drain.eviction
-        failures = eviction.settle(self._steps.actuator.take_failures(eviction.key))
+        failures = eviction.settle(self._run.actuator.take_failures(eviction.key))
         if failures:
             again = all(f.outcome in (Outcome.TRANSIENT, Outcome.CONFLICT) for f in failures)
             self._rest(drain, "" if again else failures[0].text, marks_stay=again)
         elif eviction.phase is Phase.REMOVING:
             unseen = _UNSEEN_SECONDS if eviction.removed else 0.0
-            eviction.phase, drain.until, drain.failures = Phase.LEAVING, self._steps.now + unseen, 0
+            eviction.phase, drain.until, drain.failures = Phase.LEAVING, self._run.now + unseen, 0
         else:
             self._marked(drain, stop)
 
@@ -274,13 +267,13 @@ class Drains:
     def _look(self, drain: Drain) -> Leaving | None:
         """How the workload leaves as it is now; None when nobody of it is left who has to."""
         pods = standing(self._world, drain.uid)
-        if not pods or not movable(pods, self._steps.options):
+        if not pods or not movable(pods, self._run.options):
             return None
         if self._budgets is None:
             theirs = {uid for each in self._open.values() for uid in each.eviction.marked}
             self._budgets = budgets_of(self._world, but=theirs)  # each of these is charged below where it is to be
         also = self._others(drain) if self._budgets else ()
-        return leaving(self._world, self._steps.options, drain.uid, drain.stop, pods, self._budgets, also)
+        return leaving(self._world, self._run.options, drain.uid, drain.stop, pods, self._budgets, also)
 
     def _others(self, drain: Drain) -> list[Pod]:
         """The pods of other workloads that leave too and that budgets do not count yet."""
@@ -288,7 +281,7 @@ class Drains:
         found = (self._world.pods.get(uid) for each in others for uid in each.eviction.victims)
         return [p for p in found if p is not None and p.live]
 
-    # -- steps ---------------------------------------------------------------------------------------------
+    # -- one workload ---------------------------------------------------------------------------------------------
 
     def _mark(self, drain: Drain) -> bool:
         """Mark all pods of the workload; False when there is nobody to mark."""
@@ -302,13 +295,13 @@ class Drains:
         drain.eviction.victims = {v.uid: v for v in found.victims}
         self._say(drain, drain.stop)
         self._condemn(drain, drain.eviction.victims)
-        evicting.mark(self._steps, drain.eviction)
+        evicting.mark(self._run, drain.eviction)
         return True
 
     def _remove(self, drain: Drain) -> None:
         first = not any(p.deleting_since is not None for p in self._world.managed.pods_of(drain.uid))
-        if evicting.remove(self._steps, drain.eviction) and first:
-            admission.drained(self._steps, drain.gangs, drain.stop)
+        if evicting.remove(self._run, drain.eviction) and first:
+            admission.drained(self._run, drain.gangs, drain.stop)
 
     def _rest(self, drain: Drain, why: str, *, marks_stay: bool) -> None:
         """Try again later. ``why`` is what is in the way, if people should know."""
@@ -316,10 +309,10 @@ class Drains:
             self._take_back(drain)
         drain.rests = True
         drain.failures += 1
-        drain.until = self._steps.now + self._steps.pause(drain.failures)
+        drain.until = self._run.now + self._run.pause(drain.failures)
         if why and why != drain.blocked:
             drain.blocked = why
-            admission.drain_blocked(self._steps, drain.gangs, drain.stop, why)
+            admission.drain_blocked(self._run, drain.gangs, drain.stop, why)
 
     def _give_up(self, drain: Drain) -> None:
         """The queue is open again, or the workload is gone: who has not been removed stays."""
@@ -328,28 +321,27 @@ class Drains:
 
     def _take_back(self, drain: Drain) -> None:
         eviction = drain.eviction
-        evicting.withdraw(self._steps, eviction)
+        evicting.withdraw(self._run, eviction)
         for uid in eviction.marked - eviction.removed:
-            self._steps.no_longer_awaited(uid, eviction.key)
+            self._world.ledger.no_longer_waits(uid, eviction.key)
         eviction.marked &= eviction.removed
-        eviction.standing_marks.clear()
+        eviction.acknowledged.clear()
 
     def _drop(self, drain: Drain) -> None:
         self._open.pop(drain.uid, None)
-        for uid in drain.eviction.marked:
-            self._steps.no_longer_awaited(uid, drain.eviction.key)
-        evicting.end(self._steps, drain.eviction)
+        self._world.ledger.stop_waiting(drain.eviction.key)
+        evicting.end(self._run, drain.eviction)
 
     def leave(self, eviction: Eviction, pods: Sequence[Victim]) -> None:
         """The removal of these pods has been accepted: they are told, where their workload is not one pod."""
         drain = next((d for d in self._open.values() if d.eviction is eviction), None)
         if drain is not None and (len(drain.gangs) > 1 or len(eviction.victims) > 1 or any(_in_group(v) for v in pods)):
-            self._steps.actions += [report.drained(v, drain.stop, drain.name) for v in pods]
+            self._run.actions += [report.drained(v, drain.stop, drain.name) for v in pods]
 
 
 def _in_group(victim: Victim) -> bool:
     return victim.unit.kind != "Pod"
 
 
-def _first(steps: Steps) -> str:
-    return steps.options.scheduler_names[0]
+def _first(run: Run) -> str:
+    return run.options.scheduler_names[0]

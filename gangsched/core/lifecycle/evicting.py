@@ -2,66 +2,74 @@
 
 All victims are marked, durably, before the first one is removed. The method is the victim's: it is deleted, evicted
 through its budgets, or its Job (or JobSet) is suspended. An eviction that ends takes its marks off those that stay.
+
+A plan *counts on* a condemned pod when its gang would not fit with that pod put back. If it could take the pod by its
+own right it *owns* it too: the pod leaves for it, whatever becomes of the others. If not it *depends* on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gangsched.core.actions import Action, Mark, Remove, SuspendJob, Unmark
-from gangsched.core.decision import Victim
+import msgspec
+
+from gangsched.core.actions import Action, Removal, Remove, SuspendJob, Unmark
+from gangsched.core.actuation.actuator import Failure
+from gangsched.core.decision import Verdict, Victim
+from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN
-from gangsched.core.lifecycle import condemning, report, suspension
-from gangsched.core.lifecycle.eviction import Eviction, Phase
+from gangsched.core.lifecycle import report, suspension
+from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave, unit_of
 from gangsched.core.lifecycle.intent import Owner
+from gangsched.core.lifecycle.run import Run
 from gangsched.core.preemption.removal import SUSPEND
-from gangsched.model.records import Pod
+from gangsched.model.records import SINGLE, GangId, Pod
 
 if TYPE_CHECKING:
-    from gangsched.core.lifecycle.steps import Steps
+    from gangsched.core.groups import Plan
 
 
-def begin(steps: Steps, eviction: Eviction, name: str = "") -> None:
+def begin(run: Run, eviction: Eviction, name: str = "") -> None:
     """The victims are condemned from now on, for the gang of this name if it is for one."""
-    steps.evictions[eviction.key] = eviction
-    steps.world.ledger.condemned.begin(eviction.key, name, eviction.priority if name else None)
-    condemning.condemn(steps, eviction.key, eviction.victims)
+    run.evictions[eviction.key] = eviction
+    run.world.ledger.condemned.begin(eviction.key, name, eviction.priority if name else None)
+    condemn(run, eviction.key, eviction.victims)
 
 
-def mark(steps: Steps, eviction: Eviction) -> None:
-    """Mark every victim that stands. The marks are complete when the eviction stands on all of them by name."""
+def mark(run: Run, eviction: Eviction) -> None:
+    """The eviction is to stand by name on every victim that has not been removed."""
     eviction.phase = Phase.MARKING
-    steps.actuator.begin(eviction.key)
-    for pod in eviction.standing(steps.world):
-        if pod.uid in eviction.removed:
-            continue  # it is leaving, and does not look like it yet
-        own(steps, eviction, pod.uid)
-        if pod.uid in eviction.standing_marks:
-            eviction.standing_marks.discard(pod.uid)
-            continue
-        steps.actuator.drop(Unmark, pod.uid)
-        steps.actuator.drop(Mark, pod.uid)
-        steps.actuator.ask(eviction.key, steps.ownership.mark(pod, steps.new_id()))
-    steps.check.add(eviction.key)
+    run.actuator.begin(eviction.key)
+    for pod in eviction.to_go(run.world):
+        own(run, eviction, pod.uid)
+        if pod.uid not in eviction.acknowledged:
+            run.actuator.ask(eviction.key, run.ownership.mark(pod, run.new_id()))
+    run.check.add(eviction.key)
 
 
-def own(steps: Steps, eviction: Eviction, uid: str) -> None:
+def own(run: Run, eviction: Eviction, uid: str) -> None:
     """The pod is on the list of this eviction: it bears its name, or will."""
     eviction.marked.add(uid)
-    steps.ownership.own(uid, eviction.key, eviction.owning(uid))
+    run.ownership.own(uid, eviction.key, eviction.owning(uid))
 
 
-def remove(steps: Steps, eviction: Eviction) -> list[Victim]:
-    """Remove the victims that stand and have not been removed. A Job that is gone takes its pods with it, but nobody
-    waits for that: they are removed like others. Returns the victims when they are the first to leave.
+def remove(run: Run, eviction: Eviction) -> list[Victim]:
+    """Remove the victims that stand and have not been removed, or mark them (again) if one of them is not known to be,
+    be it one that another eviction removes: until it is gone it has to say for whom else it leaves.
+
+    A Job that is gone takes its pods with it, but nobody waits for that: they are removed like others. Returns the
+    victims when they are the first to leave.
     """
+    if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world)):
+        mark(run, eviction)
+        return []
+    leaving = not_asked_for(run, eviction)
     eviction.phase = Phase.REMOVING
-    world, jobs, pods = steps.world, {}, []
-    leaving = [pod for pod in eviction.standing(world) if pod.uid not in eviction.removed]
+    world, jobs, pods = run.world, {}, []
     for pod in leaving:
         eviction.removed.add(pod.uid)
-        job = world.suspended.owner_of(pod) if eviction.victims[pod.uid].method == SUSPEND else None
+        job = world.jobs.owner_of(pod) if eviction.victims[pod.uid].method == SUSPEND else None
         if job is None:
             pods.append(pod)
         else:
@@ -69,89 +77,229 @@ def remove(steps: Steps, eviction: Eviction) -> list[Victim]:
             eviction.leaving_with.setdefault(job.uid, set()).add(pod.uid)
     for job in jobs.values():
         about = suspension.reference(job)
-        suspend = SuspendJob(steps.new_id(), about, job.version, eviction.scheduler, eviction.owner, eviction.ident)
-        steps.actuator.ask(eviction.key, suspend)
-    strict = steps.options.strict_budgets
+        suspend = SuspendJob(run.new_id(), about, job.version, eviction.scheduler, eviction.owner, eviction.ident)
+        run.actuator.ask(eviction.key, suspend)
+    strict = run.options.strict_budgets
     for pod in pods:
         ref = report.reference(pod)
-        steps.actuator.ask(eviction.key, Remove(steps.new_id(), ref, strict, eviction.mark, eviction.reason))
-    steps.check.add(eviction.key)
+        run.actuator.ask(eviction.key, Remove(run.new_id(), ref, strict, eviction.mark, eviction.reason))
+    run.check.add(eviction.key)
     first = bool(leaving) and not eviction.announced
     eviction.announced |= first
     return [eviction.victims[pod.uid] for pod in leaving] if first else []
 
 
-def withdraw(steps: Steps, eviction: Eviction) -> None:
+def not_asked_for(run: Run, eviction: Eviction) -> list[Pod]:
+    """The victims that stand and whose removal has not been asked for, by this eviction or another, or has failed."""
+    return [pod for pod in eviction.to_go(run.world) if not leaves_for_others(run, pod.uid, eviction.key)]
+
+
+def to_be_spared(run: Run, eviction: Eviction) -> list[Removal]:
+    """Its removals that are on their way, those aside of units of which a pod has been removed: these leave whole."""
+    removals = run.actuator.removals(eviction.key)
+    waiting = {uid for each in removals for uid in eviction.meant(each.pod.uid)}
+    begun = eviction.begun_units(run.world, waiting, run.actuator.failures(eviction.key)) if removals else ()
+    return [
+        each
+        for each in removals
+        if not any(unit_of(eviction.victims[uid]) in begun for uid in eviction.meant(each.pod.uid))
+    ]
+
+
+def tell_owners(run: Run, eviction: Eviction, failures: Sequence[Failure]) -> None:
+    """These removals have failed: other owners of the pods may have to remove them."""
+    for uid in (pod for failure in failures for pod in eviction.meant(failure.uid)):
+        run.check.update(run.world.ledger.condemned.owners(uid))
+
+
+def withdraw(run: Run, eviction: Eviction) -> None:
     """Take the eviction's name off those that stay."""
-    stay = {pod for f in steps.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
+    stay = {pod for f in run.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
     stay |= eviction.marked - eviction.removed
     for uid in sorted(stay):
-        pod = steps.world.pods.get(uid)
+        pod = run.world.pods.get(uid)
         if pod is not None and not pod.live:
             continue  # it leaves, for whoever that is
-        job = steps.world.suspended.owner_of(pod) if pod is not None else None
+        job = run.world.jobs.owner_of(pod) if pod is not None else None
         if job is None or not job.suspended:
-            disown(steps, uid, eviction.key)
+            disown(run, uid, eviction.key)
 
 
-def disown(steps: Steps, uid: str, key: str) -> None:
+def disown(run: Run, uid: str, key: str) -> None:
     """The eviction with this key needs the pod no longer to leave. If none does, its mark is taken back."""
-    condemning.spare(steps, uid, key)
-    owner = steps.ownership.disown(uid, key)
-    if owner is None:
-        return
-    pod = steps.world.pods.get(uid)
-    if uid not in steps.ownership:
-        steps.unmark(uid, owner.name)
-    elif pod is not None and pod.live:
-        keep_up_mark(steps, pod)
+    spare(run, uid, key)
+    owner = run.ownership.disown(uid, key)
+    pod = run.world.pods.get(uid)
+    if owner is not None and pod is not None and pod.live:
+        restate(run, pod, owner)
 
 
-def restate(steps: Steps, pod: Pod, owners: Sequence[Owner]) -> None:
+def take_over(run: Run, pod: Pod, owners: Sequence[Owner]) -> None:
     """An earlier process has left a pod with these owners: those that are none any more are taken off it."""
-    if not pod.live:
+    job = run.world.jobs.owner_of(pod)
+    if not pod.live or (pod.uid not in run.ownership and job is not None and job.suspended):
         return
-    if pod.uid not in steps.ownership:
-        job = steps.world.suspended.owner_of(pod)
-        if job is None or not job.suspended:
-            steps.unmark(pod.uid, owners[0].name)
-    elif not {(o.name, o.plan) for o in owners if o.plan} <= steps.ownership.names(pod.uid):
-        keep_up_mark(steps, pod)
+    known = {(o.name, o.plan) for o in owners if o.plan}
+    if pod.uid not in run.ownership or not known <= run.ownership.names(pod.uid):
+        restate(run, pod, owners[0])
 
 
-def keep_up_mark(steps: Steps, pod: Pod) -> None:
-    """The pod is to name its owners, and no phase waits for that; it is on its way for one of them."""
-    steps.actuator.drop(Unmark, pod.uid)
-    steps.actuator.keep_up(steps.ownership.mark(pod, steps.new_id()), next(iter(steps.ownership.keys(pod.uid))))
-
-
-def end(steps: Steps, eviction: Eviction) -> None:
-    """Nobody follows the eviction any more: those of its victims stay whose removal has not been sent, or has failed.
-    Those whose removal still waits are spared.
+def restate(run: Run, pod: Pod, former: Owner) -> None:
+    """The pod is to name its owners, to whom this one does not belong any more, and no phase waits for that: it is on
+    its way for one of them. If it has none it need not leave.
     """
-    if steps.evictions.get(eviction.key) is eviction:
-        del steps.evictions[eviction.key]
-    steps.actuator.spare(eviction.key, steps.actuator.removals(eviction.key))
-    condemned = steps.world.ledger.condemned
-    failed = {pod for f in steps.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
+    if pod.uid in run.ownership:
+        key = next(iter(run.ownership.keys(pod.uid)))
+        run.actuator.keep_up(run.ownership.mark(pod, run.new_id()), key)
+    else:
+        run.actuator.keep_up(Unmark(run.new_id(), report.reference(pod), *report.spared(former.name)))
+
+
+def end(run: Run, eviction: Eviction) -> None:
+    """Nobody follows the eviction any more: those of its victims stay whose removal has not been sent, or has failed.
+    Those whose removal still waits are spared, unless others of their unit have been removed.
+    """
+    if run.evictions.get(eviction.key) is eviction:
+        del run.evictions[eviction.key]
+    run.actuator.spare(eviction.key, to_be_spared(run, eviction))
+    condemned = run.world.ledger.condemned
+    failed = {pod for f in run.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
     for uid in eviction.victims.keys() | eviction.marked:
         if uid in eviction.removed and uid not in failed:
-            condemned.sent(uid, eviction.key, steps.now)
+            condemned.sent(uid, eviction.key, run.now)
         else:
-            condemning.spare(steps, uid, eviction.key)
+            spare(run, uid, eviction.key)
     condemned.end(eviction.key)
-    steps.actuator.end(eviction.key)
+    run.actuator.end(eviction.key)
 
 
-def not_removed(steps: Steps, key: str, action: Action) -> None:
+def not_removed(run: Run, key: str, action: Action) -> None:
     """A removal has failed that no eviction follows any more: its pods stay, unless another one needs them to leave."""
     uids = []
     if isinstance(action, Remove):
         uids = [action.pod.uid]
     elif isinstance(action, SuspendJob):
-        job = steps.world.suspended.find(action.job.kind, action.job.namespace, action.job.name)
+        job = run.world.jobs.find(action.job.kind, action.job.namespace, action.job.name)
         if job is not None and job.uid == action.job.uid and not job.suspended:
-            uids = [pod.uid for pod in steps.world.suspended.pods_of(job)]
+            uids = [pod.uid for pod in run.world.jobs.pods_of(job)]
     for uid in uids:
-        condemning.spare(steps, uid, NO_PLAN)
-        disown(steps, uid, key)
+        spare(run, uid, NO_PLAN)
+        disown(run, uid, key)
+
+
+# -- the ledger -------------------------------------------------------------------------------------------
+
+
+def condemn(run: Run, key: str, uids: Iterable[str]) -> None:
+    """The plan with this key makes these pods leave. Their room may help others."""
+    world = run.world
+    for uid in uids:
+        pod = world.pods.get(uid)
+        if pod is not None and pod.bound and world.ledger.condemned.add(pod, key):
+            run.pod_touched(uid)
+            world.managed.touch(pod.gang)
+            run.changes.append(Change(Hint.ROOM, pod.node, pod))
+
+
+def spare(run: Run, uid: str, key: str) -> None:
+    """The plan with this key does not need the pod to leave. If none does, it may be a victim again, and plans that
+    have counted on it are made anew.
+    """
+    world = run.world
+    if world.ledger.condemned.spare(uid, key):
+        pod = world.pods.get(uid)
+        if pod is not None:
+            run.pod_touched(uid)
+            world.managed.touch(pod.gang)
+            run.changes.append(Change(Hint.VICTIMS, pod.node, pod))
+    run.spared.add(uid)
+
+
+def depends(run: Run, plan: Plan) -> bool:
+    """Does the plan count on pods that others make leave, and that do not terminate yet? It removes no pod before."""
+    pods, awaited = run.world.pods, run.world.ledger.waits(plan.eviction.key)
+    return any(uid not in plan.victims and (pod := pods.get(uid)) is not None and pod.live for uid in awaited)
+
+
+def owned(run: Run, gangs: Sequence[GangId], verdict: Verdict) -> tuple[list[Victim], list[str]]:
+    """Whom the plan of this verdict owns: its victims, and of the condemned pods that it counts on those that it could
+    take itself. What leaves together is owned together: who takes the rest of a gang owns its condemned members, too.
+    Then the UIDs of those pods on which it only depends, or that terminate.
+    """
+    pods, found = run.world.pods, {v.uid: v for v in verdict.victims}
+    for theirs in [*_shared(run, (a.uid for a in verdict.awaiting)), *_the_rest(run, verdict.victims)]:
+        whole = [v for v in theirs if v.uid not in found and v.uid in pods and pods[v.uid].live]
+        if all(_has_the_right(run, v.uid, gangs) for v in whole):
+            found.update((v.uid, v) for v in whole)
+    others = {*(a.uid for a in verdict.awaiting), *(v.uid for rest in _the_rest(run, verdict.victims) for v in rest)}
+    return list(found.values()), sorted(others - found.keys())
+
+
+def _shared(run: Run, uids: Iterable[str]) -> Iterator[list[Victim]]:
+    """Of pods that other plans make leave, each with those that leave together with it."""
+    for uid in uids:
+        eviction = _first(run, uid)
+        if eviction is not None:
+            one = eviction.victims[uid]
+            yield [one] if one.partial else [v for v in eviction.victims.values() if v.unit == one.unit]
+
+
+def _the_rest(run: Run, victims: Sequence[Victim]) -> Iterator[list[Victim]]:
+    """Of gangs that leave as a whole with these victims the members that other plans make leave, in the same way."""
+    membership, condemned = run.world.membership, run.world.ledger.condemned
+    whole = {run.world.pods[v.uid].gang: v for v in victims if not v.partial and v.unit.kind != "Pod"}
+    for gang, like in whole.items() if condemned else ():
+        gangs = membership.group(gang)[0] if like.unit.kind == "GangGroup" else (gang,)
+        pods = (p for each in gangs if each.family != SINGLE for p in membership.census(each).bound)
+        rest = [p for p in pods if p.uid in condemned and p.live]
+        if rest:
+            yield [_like(like, pod, _first(run, pod.uid)) for pod in rest]
+
+
+def _like(victim: Victim, pod: Pod, eviction: Eviction | None) -> Victim:
+    """The pod, which leaves by an eviction, as one that leaves together with the victim."""
+    return msgspec.structs.replace(
+        victim,
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        priority=pod.priority,
+        over_budget=eviction is not None and eviction.victims[pod.uid].over_budget,
+    )
+
+
+def _first(run: Run, uid: str) -> Eviction | None:
+    """One of the evictions that make a pod leave."""
+    owners = (run.evictions.get(key) for key in sorted(run.world.ledger.condemned.owners(uid)))
+    return next((e for e in owners if e is not None and uid in e.victims), None)
+
+
+def _has_the_right(run: Run, uid: str, gangs: Sequence[GangId]) -> bool:
+    """Could these gangs evict a pod that others make leave? Where quota decides they could if the others are weaker;
+    otherwise they wait until it terminates, which is never wrong.
+    """
+    world = run.world
+    if not may_leave(world, world.pods[uid], gangs, run.options.evict_daemonset_pods):
+        return False
+    priority = world.membership.preemptor_priority(gangs)
+    owners = [run.evictions.get(key) for key in world.ledger.condemned.owners(uid)]
+    if all(owner is not None and owner.priority < priority for owner in owners):
+        return True
+    return not world.managed.is_managed(world.membership.group(world.pods[uid].gang)[0])
+
+
+def leaves_for_others(run: Run, uid: str, key: str) -> bool:
+    """Has the removal of the pod been asked for by another eviction than that of this key, and not failed?"""
+    for other in run.world.ledger.condemned.owners(uid):
+        eviction = run.evictions.get(other)
+        if other == NO_PLAN or (other != key and eviction is not None and uid in eviction.removed):
+            return True
+    return False
+
+
+def withdrawn(run: Run, key: str) -> None:
+    """The plan with this key is about to end before its gang has its room: those made after it may need less, or other
+    victims.
+    """
+    run.anew.update(run.world.ledger.condemned.after(key))

@@ -7,30 +7,30 @@ from collections.abc import Sequence
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
-from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Victim
+from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Unschedulable
 from gangsched.core.groups import Group, Outlook, Plan
 from gangsched.core.hints import Change, Hint
+from gangsched.core.identity import Order
 from gangsched.core.ledger.condemned import NO_PLAN
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle import admission, condemning, evicting, nominations, report, rollback, telling
+from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
 from gangsched.core.lifecycle.draining import Drains
-from gangsched.core.lifecycle.elsewhere import elsewhere, evicts_from
 from gangsched.core.lifecycle.eviction import Cause, Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
-from gangsched.core.lifecycle.following import Following
-from gangsched.core.lifecycle.holding import hold
+from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.nominated import NominatedGangs
+from gangsched.core.lifecycle.ownership import owners_of
 from gangsched.core.lifecycle.phases import Phases
-from gangsched.core.lifecycle.rechecks import Rechecks
-from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.table import Do, Signal, State
-from gangsched.core.lifecycle.takeover import Takeover
-from gangsched.core.lifecycle.underway import UnderWay
-from gangsched.core.lifecycle.validity import may_leave
+from gangsched.core.lifecycle.recovery import Recovery
+from gangsched.core.lifecycle.rollback import evicts_from, other_nodes
+from gangsched.core.lifecycle.run import Run
+from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
-from gangsched.core.queue.scheduling_queue import Order, Queue, queue_order
-from gangsched.core.state.world import World
+from gangsched.core.planning.outcomes import said_of
+from gangsched.core.queue.scheduling_queue import Queue
+from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
+from gangsched.core.world.world import World, queue_order
 
 
 class Ids:
@@ -48,7 +48,7 @@ class Executor:
     a new one. ``ids`` are the numbers of writes and plans, of which none is used twice in the life of a process.
 
     ``nodes_changed``, ``nodes_fuller`` and ``noted`` are filled by the caller too: nodes that are not what they were,
-    nodes on which pods take room that we have not put there, and events that may help a gang. ``following`` is told
+    nodes on which pods take room that we have not put there, and events that may help a gang. ``gangs`` is told
     of every gang and pod that is touched, ``phases`` of every answer to a write; ``groups`` has the gangs under way, by
     key.
     """
@@ -58,23 +58,12 @@ class Executor:
         self.world = world
         self.decider = decider
         self.options = options
-        self.steps = Steps(world, options, ids.writes)
-        self._under_way = UnderWay(world, decider, options, self.steps)
-        self.groups, self._signal = self._under_way.groups, self._under_way.signal
-        self._rechecks = Rechecks(world, decider, self.steps, self.groups)
-        self.following = Following(world, self.steps, self._under_way, self._rechecks)
-        self.drains = Drains(self.steps, self.groups, self._signal, self.following.no_longer_kept)
-        self._nominated = NominatedGangs(world, self.steps.actuator, self.groups)
-        self.phases = Phases(
-            decider,
-            self.steps,
-            self.groups,
-            self._signal,
-            self.following.refresh,
-            self.drains,
-            self._rechecks,
-            self._nominated,
-        )
+        self.run = Run(world, options, ids.writes)
+        self.gangs = Gangs(world, decider, options, self.run)
+        self.groups, self._signal = self.gangs.groups, self.gangs.signal
+        self.drains = Drains(self.run, self.gangs)
+        self._nominated = NominatedGangs(world, self.run.actuator, self.groups)
+        self.phases = Phases(decider, self.run, self.gangs, self.drains, self._nominated)
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
         self.noted: list[Change] = []
@@ -84,30 +73,30 @@ class Executor:
     @property
     def now(self) -> float:
         """The time of the call that is being served."""
-        return self.steps.now
+        return self.run.now
 
     @now.setter
     def now(self, value: float) -> None:
-        self.steps.now = self.world.now = value
+        self.run.now = self.world.now = value
         for uid in self.world.sightings.look(value):
-            self.steps.check.update(self.world.ledger.awaited.get(uid, ()))
+            self.run.check.update(self.world.ledger.awaited.get(uid, ()))
 
     @property
     def queue(self) -> Queue:
         """The gangs that wait to be decided."""
-        return self.steps.queue
+        return self.run.queue
 
     # -- the outside ---------------------------------------------------------------------------------------
 
     def take_actions(self) -> list[Action]:
         """What is to be done since the last call."""
-        out, self.steps.actions = self.steps.actions, []
+        out, self.run.actions = self.run.actions, []
         return out
 
     def take_changes(self) -> list[Change]:
         """Helpful events, those that followed from our own steps last."""
         noted, self.noted = self.noted, []
-        out, self.steps.changes = self.steps.changes, []
+        out, self.run.changes = self.run.changes, []
         if any(change.kind is Hint.VOLUMES for change in out):
             self.volumes_changed()  # somebody else may have counted on what has been given up
         return noted + out
@@ -123,17 +112,17 @@ class Executor:
     def _restless_before(self, order: Order) -> bool:
         """Does a gang that comes before this wait beside the queue? Room may be there only because it lets it go."""
         gangs = (self.groups[key].gangs for key in self._restless if key in self.groups)
-        return any(queue_order(self.world.membership, some) < order for some in gangs)
+        return any(queue_order(self.world, some) < order for some in gangs)
 
     def _head(self) -> Group | None:
         """The first gang of the queue. One whose earlier plan still has writes on their way waits beside it."""
-        for key in [k for k in self._restless if k not in self.groups or self.steps.still(self.groups[k])]:
+        for key in [k for k in self._restless if k not in self.groups or self.run.still(self.groups[k])]:
             self._restless.discard(key)
             group = self.groups.get(key)
             if group is not None and group.state is State.QUEUED:
-                self.queue.push(queue_order(self.world.membership, group.gangs))
+                self.queue.push(queue_order(self.world, group.gangs))
         while (head := self.queue.head()) is not None:
-            if self.steps.still(self.groups[head]):
+            if self.run.still(self.groups[head]):
                 return self.groups[head]
             if self.groups[head].state is State.BACKOFF:
                 self.queue.calm(head)  # it comes when its backoff is over
@@ -144,16 +133,22 @@ class Executor:
 
     def unsettled(self) -> bool:
         """Is there anything left to follow up?"""
-        steps = self.steps
-        left = steps.check or steps.changes or steps.taken_from or steps.losing or steps.spared
-        return bool(left or steps.losses.unsettled())
+        run = self.run
+        left = run.check or run.changes or run.taken_from or run.losing or run.spared or run.anew
+        return bool(left or self.gangs.losses.unsettled())
 
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
-        steps = self.steps
+        run = self.run
         seen = (self.world.sightings.wake_at(), self.world.foreign_nominations.wake_at())
-        known = (self._under_way.clock.next(), self.world.ledger.condemned.wake_at(), *seen)
-        times = (*known, self.queue.wake_at(), steps.actuator.wake_at(), steps.losses.wake_at(), self.drains.wake_at())
+        known = (self.gangs.clock.next(), self.world.ledger.condemned.wake_at(), *seen)
+        times = (
+            *known,
+            self.queue.wake_at(),
+            run.actuator.wake_at(),
+            self.gangs.losses.wake_at(),
+            self.drains.wake_at(),
+        )
         return min((t for t in times if t is not None), default=None)
 
     def refused(self, event: ev.ObjectRefused) -> None:
@@ -161,7 +156,7 @@ class Executor:
         kind, _, api = event.kind.partition(".")
         reference = report.group_reference(api, kind, event.namespace, event.name, event.uid)
         note = f"{event.field}: {event.message}"[:1024]
-        self.steps.actions.append(Report(reference, "Warning", report.REFUSED, "Reading", note))
+        self.run.actions.append(Report(reference, "Warning", report.REFUSED, "Reading", note))
 
     # -- what follows from changes -------------------------------------------------------------------------
 
@@ -169,23 +164,24 @@ class Executor:
         """Gangs whose members somebody has begun to evict, or evicts no more, are looked at again, and the room of
         members that are lost is held.
         """
-        losing, self.steps.losing = self.steps.losing, set()
-        self.following.refresh_all(losing)
-        self.steps.losses.nodes_changed(self.nodes_changed)
-        self.steps.losses.follow(self.steps, self.groups, self.drains.holds)
+        losing, self.run.losing = self.run.losing, set()
+        self.gangs.refresh_all(losing)
+        self.gangs.losses.nodes_changed(self.nodes_changed)
+        self.gangs.losses.follow(self.groups, self.drains.holds)
 
     def plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again; those that have counted on a pod which stays are made anew."""
         self._counted_on_in_vain()
+        self._after_withdrawn()
         changed, self.nodes_changed = self.nodes_changed, set()
         fuller, self.nodes_fuller = self.nodes_fuller, set()
-        taken, self.steps.taken_from = self.steps.taken_from, set()
+        taken, self.run.taken_from = self.run.taken_from, set()
         if not changed and not fuller and not taken:
             return
         for key in sorted(self.world.ledger.holders()):
             group = self.groups.get(key)
             if group is not None and group.state is State.STARTING and key in taken:
-                self.following.no_longer_kept(group)
+                self.gangs.no_longer_kept(group)
             if group is None or group.plan is None or not group.holding:
                 continue
             # Who comes while victims leave is found out when they are gone; nobody looks again after volumes.
@@ -195,7 +191,7 @@ class Executor:
                 self._signal(group, Signal.BROKEN)
 
     def _counted_on_in_vain(self) -> None:
-        spared, self.steps.spared = self.steps.spared, set()
+        spared, self.run.spared = self.run.spared, set()
         ledger, pods = self.world.ledger, self.world.pods
         staying = [uid for uid in spared if (pod := pods.get(uid)) is not None and pod.live]
         keys = {key for uid in staying for key in ledger.in_vain(uid)}
@@ -203,57 +199,86 @@ class Executor:
             group = self.groups.get(key)
             if group is None or group.plan is None or not group.holding:
                 continue
-            if any(uid in group.plan.waiting and uid not in group.plan.victims for uid in staying):
+            if any(uid in ledger.waits(key) and uid not in group.plan.victims for uid in staying):
                 group.message = "a pod that was to leave stays"
+                self._signal(group, Signal.BROKEN)
+        self.run.check.update(key for uid in staying for key in ledger.condemned.owners(uid))
+
+    def _after_withdrawn(self) -> None:
+        """Plans after one that is withdrawn are made anew, unless they have removed a pod: they may need less now, or
+        other victims.
+        """
+        anew, self.run.anew = self.run.anew, set()
+        for key in sorted(anew):
+            group = self.groups.get(key)
+            if group is None or group.plan is None or not group.evicts(Phase.NOMINATING, Phase.MARKING):
+                continue
+            if group.plan.victims and not group.plan.eviction.begun:
+                group.message = "a plan that was made before is withdrawn"
                 self._signal(group, Signal.BROKEN)
 
     def volumes_changed(self) -> None:
         """Gangs that wait for their volumes are looked at again."""
-        self.steps.check.update(self._under_way.prebinding)
+        self.run.check.update(self.gangs.prebinding)
 
     def time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
-        for group in self._under_way.clock.due("deadline", self.now):
+        for group in self.gangs.clock.due("deadline", self.now):
             if group.state is State.STARTING:
                 self._signal(group, Signal.DONE)
-                self.following.refresh(group.gangs[0])
+                self.gangs.refresh(group.gangs[0])
                 continue
-            group.message = f"timed out while {group.stage}: {telling.waits_for(self.steps, group)}"
+            group.message = f"timed out while {group.stage}: {conditions.waits_for(self.run, group)}"
             self._signal(group, Signal.FAILED)
-        for gang in self.steps.ask_again():
-            self.following.refresh(gang)
+        for gang in self.run.ask_again():
+            self.gangs.refresh(gang)
         for node in self.world.foreign_nominations.lapsed(self.now):
-            self.steps.changes.append(Change(Hint.ROOM, node))
+            self.run.changes.append(Change(Hint.ROOM, node))
         for uid in self.world.ledger.condemned.unseen(self.now):
-            condemning.spare(self.steps, uid, NO_PLAN)
-        for group in self._under_way.clock.due("tell_at", self.now):
+            evicting.spare(self.run, uid, NO_PLAN)
+        for group in self.gangs.clock.due("tell_at", self.now):
             group.tell_at = None
-            telling.where_it_stands(self.steps, group)
+            conditions.where_it_stands(self.run, group)
         for key in self.queue.due(self.now):
             if key in self.groups:
+                self.gangs.unschedulable.due(key)
                 self._signal(self.groups[key], Signal.WAKE)
 
     def wake(self, changes: Sequence[Change]) -> None:
         """Something happened that may help parked gangs, or save victims of others."""
-        self._rechecks.noted(changes)
+        self.gangs.rechecks.noted(changes)
         self._nominated.noted(changes)
-        self._under_way.waking.wake(changes)
+        self.gangs.unschedulable.wake(changes, self.now)
 
     # -- decisions -----------------------------------------------------------------------------------------
 
     def decide(self, group: Group) -> Verdict:
         """Decide a queued gang, or one that would sit out its backoff although nothing else is to be decided."""
-        early = group.state is State.BACKOFF
         self._signal(group, Signal.WAKE)
         since = self.now if group.waiting_since is None else group.waiting_since
         pause = evicts_from(self.world, group)
-        verdict = elsewhere(self.decider, group, self.now) or self.phases.decided(group, since, pause)
+        verdict = self._refused_already(group) or other_nodes(self.decider, group, self.now)
+        verdict = verdict or self.phases.decided(group, since, pause)
         group.waiting_since = None if verdict.outcome == BIND else since
-        if early and verdict.outcome == UNSCHEDULABLE and group.likeness is not None:
-            self._under_way.waking.calm(group.likeness)  # so it would be for others like it
-        group.outlook = Outlook(verdict.behind, verdict.short_of_quota, verdict.nodes_unseen, verdict.failed_plugin)
-        group.look_again_at = self._under_way.waiting.look_again(group, verdict.retry_at)
+        group.outlook, retry_at = Outlook(), None
+        if isinstance(why := verdict.first, Unschedulable):
+            group.outlook, retry_at = Outlook(why.short_of_quota, why.failed_plugin), why.retry_at
+        group.look_again_at = self.gangs.waiting.look_again(group, retry_at)
         return verdict
+
+    def _refused_already(self, group: Group) -> Verdict | None:
+        """What has been decided for a gang that is equal to this one and before it, if that still holds."""
+        unschedulable, place = self.gangs.unschedulable, self.queue.active_place(group.key)
+        if not unschedulable or place is None:
+            return None
+        if group.signature is None or group.signature.own:
+            group.signature = self._signature(group)
+        known = unschedulable.refusal(group.signature, place)
+        return said_of(self.world, known, group.gangs) if known is not None else None
+
+    def _signature(self, group: Group, *, apart: bool = False) -> Signature:
+        apart = apart or group.failures.matter
+        return signature_of(self.world, group.gangs, group.key, apart=apart)
 
     def look_again(self, group: Group) -> Sequence[Decision]:
         """A gang that waits for room is bound if it fits now: what has not begun for it is taken back. One that was
@@ -277,76 +302,44 @@ class Executor:
             self._signal(group, Signal.BROKEN)
         return ()
 
-    def no_fit(self, group: Group, verdict: Verdict) -> None:
-        """A decided group does not fit. Of single pods, neither do those like it that have been tried before: behind it
-        in the queue they cannot see more room than it did. They are not tried again in vain. Nor are gangs of one class
-        of pods that are alike, when quota alone refused the first of them.
+    def no_fit(self, group: Group, verdict: Verdict, why: Unschedulable) -> None:
+        """A decided group does not fit, and neither do those that are equal to it and behind it, unless it has been
+        refused for what concerns it alone.
         """
-        waking = self._under_way.waking
-        alone = group.single and not group.failures.count(Failed.ROUND)
-        speaks = alone and verdict.retry_at is None and not verdict.failed_plugin
-        uniform = group.likeness is not None and len(group.likeness.classes) == 1
-        if speaks or (verdict.nodes_unseen and uniform):
-            waking.in_vain(group)
+        unschedulable, place = self.gangs.unschedulable, queue_order(self.world, group.gangs)
+        if group.signature is None or unschedulable.refusal(group.signature, place) is None:
+            group.signature = self._signature(group, apart=not speaks_for_others(why))
+            unschedulable.refused(group.signature, place, verdict, why)
         self._signal(group, Signal.NO_FIT)
-        for other in waking.tried(group.likeness) if speaks and group.likeness is not None else ():
-            if other.single and not other.failures.count(Failed.ROUND):
-                waking.in_vain(other)
-                other.outlook = group.outlook
-                other.look_again_at = self._under_way.waiting.look_again(other, None)
-                self._signal(other, Signal.NO_FIT)
 
     # -- plans ---------------------------------------------------------------------------------------------
 
     def adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
         tell = admission.preempting if signal is Signal.EVICT else admission.reserved
-        tell(self.steps, group, verdict)
-        self.steps.follow(group, verdict)
-        awaited = [a.uid for a in verdict.awaiting]
-        eviction = group.eviction(self._new_ident(), self._owned(group, verdict))
-        group.plan = Plan(verdict.placements, eviction, awaited)
+        tell(self.run, group, verdict)
+        self.run.follow(group, verdict)
+        victims, others = evicting.owned(self.run, group.gangs, verdict)
+        group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
         if signal is Signal.EVICT:
-            self.steps.look_around(group.plan)
+            self.run.look_around(group.plan)
             self._condemn(group, group.plan)
-            hold(self.steps, group, group.plan)
+            self.run.hold(group, group.plan)
         self._signal(group, self.phases.onward(group, signal, group.plan))
 
     def _condemn(self, group: Group, plan: Plan) -> None:
         """The group's plan makes its victims leave from now on."""
         if plan.eviction.cause is Cause.ROLLBACK:
-            plan.eviction.mark = rollback.mark_text(self.steps, group)
+            plan.eviction.mark = rollback.mark_text(self.run, group)
         else:
-            plan.eviction.trigger = self.steps.trigger(group).key
+            plan.eviction.trigger = self.run.trigger(group).key
             plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
         plan.eviction.priority = self.world.membership.preemptor_priority(group.gangs)
-        evicting.begin(self.steps, plan.eviction, group.name)
+        evicting.begin(self.run, plan.eviction, group.name)
 
     def _new_ident(self) -> str:
         return f"{int(self.now * 1000):x}-{next(self._plans)}"
-
-    def _owned(self, group: Group, verdict: Verdict) -> list[Victim]:
-        """The victims, and those of weaker plans on which this one counts: its room may be theirs, and then they give
-        up. What leaves together is owned together. On what stronger plans remove it only depends.
-        """
-        world, unprotected = self.world, self.options.evict_daemonset_pods
-        priority = world.membership.preemptor_priority(group.gangs)
-        found = {v.uid: v for v in verdict.victims}
-        for uid in (a.uid for a in verdict.awaiting):
-            owners = [self.groups.get(key) for key in sorted(world.ledger.condemned.owners(uid))]
-            weaker = [o for o in owners if o is not None and world.membership.preemptor_priority(o.gangs) < priority]
-            if not weaker or len(weaker) < len(owners) or not world.pods[uid].live:
-                continue
-            plan = weaker[0].plan
-            theirs = plan.victims.get(uid) if plan is not None else None
-            if plan is None or theirs is None:
-                continue
-            whole = [theirs] if theirs.partial else [v for v in plan.victims.values() if v.unit == theirs.unit]
-            live = [v for v in whole if v.uid in world.pods and world.pods[v.uid].live]
-            if all(may_leave(world, world.pods[v.uid], group.gangs, unprotected) for v in live):
-                found.update((v.uid, v) for v in live if v.uid not in found)
-        return list(found.values())
 
     def roll_back(self, group: Group, verdict: Verdict) -> bool:
         """If a decided gang is to leave as a whole, because it is bound in part and cannot be whole, start on that."""
@@ -355,11 +348,10 @@ class Executor:
         paused = verdict.outcome == UNSCHEDULABLE and evicts_from(self.world, group) > self.now
         if paused and self.options.rollback and group.failures.begun:
             verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
-        leaving = rollback.leaving(self.steps, group, verdict)
+        leaving = rollback.leaving(self.run, group, verdict)
         if not leaving:
             return False
         group.plan = Plan((), group.eviction(self._new_ident(), leaving, Cause.ROLLBACK))
-        group.plan.waiting.clear()
         self._condemn(group, group.plan)
         group.message = verdict.message
         self._signal(group, Signal.ROLL_BACK)
@@ -369,24 +361,24 @@ class Executor:
 
     def take_over(self) -> None:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
-        self.steps.losses.begin()
-        found = Takeover(self.world, self.decider, self.now)
+        self.gangs.losses.begin()
+        found = Recovery(self.world, self.decider, self.now)
         completed_first = self._begun()
         for key in self.queue.active():  # the strongest first: what it holds is not there for the others
             group = self.groups[key]
             plan = found.plan(group)
             if plan is None:
                 continue
-            goes_on = key in self.world.membership.begun or self._priority(group) not in completed_first
+            goes_on = key in self.world.ledger.begun or self._priority(group) not in completed_first
             if plan.eviction.announced or goes_on:
                 self._resume(group, plan)
         for group in self.groups.values():
-            if group.plan is None and nominations.on_record(self.steps, group):
+            if group.plan is None and binding.on_record(self.run, group):
                 self._signal(group, Signal.DISCARD)
         self.drains.take_over()
         for pod, owners in found.owned:
-            evicting.restate(self.steps, pod, owners)
-        admission.taken_over(self.steps)
+            evicting.take_over(self.run, pod, owners)
+        admission.taken_over(self.run)
 
     def _begun(self) -> set[int]:
         """Gangs that are bound in part come first among those of their priority; returns these priorities. Nothing
@@ -396,21 +388,24 @@ class Executor:
         begun = [g for g in self.groups.values() if g.state is State.QUEUED and membership.half_bound(g.gangs)]
         self.world.ledger.begun.update(group.key for group in begun)
         for group in begun:
-            self.steps.carry_out(Do.ENQUEUE, group)
+            self.run.enqueue(group)
         return {self._priority(group) for group in begun}
 
     def _priority(self, group: Group) -> int:
-        return -queue_order(self.world.membership, group.gangs)[0]
+        return -queue_order(self.world, group.gangs)[0]
 
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan
         self._condemn(group, plan)
         for uid in plan.victims:
-            evicting.own(self.steps, plan.eviction, uid)
+            evicting.own(self.run, plan.eviction, uid)
+            named = owners_of(self.world.pods[uid])
+            if any(owner.name == plan.eviction.owner for owner in named):
+                plan.eviction.acknowledged.add(uid)
         if plan.eviction.announced:
             group.failures.record(Failed.ROUND)
         group.message = f"finishing plan {plan.ident} of an earlier process"
-        self.steps.look_around(plan)
-        hold(self.steps, group, plan)
-        nominations.clear(self.steps, group, plan.nominated, f"superseded by plan {plan.ident}")
+        self.run.look_around(plan)
+        self.run.hold(group, plan)
+        binding.clear(self.run, group, plan.nominated, f"superseded by plan {plan.ident}")
         self._signal(group, Signal.RESUME)

@@ -49,6 +49,11 @@ class Failures:
         """How often it has happened."""
         return self._count[cause]
 
+    @property
+    def matter(self) -> bool:
+        """Does a decision look at what has happened to the gang?"""
+        return bool(self._count[Cause.ROUND] or self.begun or self.refused_on or self.refusals)
+
     def forget(self, cause: Cause) -> None:
         """It counts no more."""
         del self._count[cause]

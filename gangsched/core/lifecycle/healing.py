@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,16 +18,12 @@ from gangsched.core.actions import MARK_REASON
 from gangsched.core.groups import Group, group_key
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.reservations import Kind
-from gangsched.core.lifecycle.holding import keep
+from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
 from gangsched.core.quota.stop_policy import STOPPED
+from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.state.membership import ONLY_WAITING
-from gangsched.core.state.suspended import WITHOUT_PODS
-from gangsched.core.state.world import World
 from gangsched.model.records import SINGLE, GangId, Pod
-
-if TYPE_CHECKING:
-    from gangsched.core.lifecycle.steps import Steps
 
 #: How long room is held from when it became free, and once more from when a successor has been seen.
 HOLD_SECONDS = 30.0
@@ -55,8 +50,9 @@ class Losses:
     before :meth:`begin`, which a process that only stands by does not call.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._world = run.world
         self._begun = False
         self._rooms: dict[GangId, dict[str, _Room]] = {}
         self._leaving: dict[str, GangId] = {}
@@ -77,7 +73,7 @@ class Losses:
         if alone or not self._begun or not world.membership.is_ours(gang):
             return
         pod = world.pods.get(before.uid, before)
-        job = world.suspended.owner_of(before)
+        job = world.jobs.owner_of(before)
         said = pod.disruption
         evicted = said is not None and said.status == "True" and said.reason in _FOR_OTHERS
         if evicted or pod.phase == "Succeeded" or (job is not None and (job.suspended or job.finished)):
@@ -136,13 +132,13 @@ class Losses:
 
     # -- what follows --------------------------------------------------------------------------------------
 
-    def follow(self, steps: Steps, groups: Mapping[str, Group], drained: Callable[[str], bool]) -> None:
+    def follow(self, groups: Mapping[str, Group], drained: Callable[[str], bool]) -> None:
         """Hold what has to be held, and give back what has not. ``drained`` says of the key of a group whether it is
         being stopped by its queue.
         """
         if not self._rooms:
             return
-        while self._due and self._due[0][0] <= steps.now:
+        while self._due and self._due[0][0] <= self._run.now:
             self._dirty.add(heapq.heappop(self._due)[1])
         dirty, self._dirty = self._dirty & self._rooms.keys(), set()
         found: dict[str, tuple[GangId, ...]] = {}
@@ -153,13 +149,13 @@ class Losses:
             for gang in gangs:
                 before = self._shown.get(gang, key)
                 if before != key:  # it is in another group now
-                    self._show(steps, before, (gang,), [])
+                    self._show(before, (gang,), [])
             group = groups.get(key)
             if drained(key) or not self._lacks(gangs, group):
                 self._forget(gangs)
-            rooms = [room for gang in gangs for room in self._wanted(gang, steps.now)]
+            rooms = [room for gang in gangs for room in self._wanted(gang, self._run.now)]
             if group is None or not (group.holding or group.state is State.STARTING):  # else its plan says what is held
-                self._show(steps, key, gangs, rooms)
+                self._show(key, gangs, rooms)
 
     def _lacks(self, gangs: tuple[GangId, ...], group: Group | None) -> bool:
         """Does the group run in part, and is it to go on? While bindings are on their way, what is lost is kept."""
@@ -204,7 +200,7 @@ class Losses:
             for uid in self._rooms.pop(gang, ()):
                 self._leaving.pop(uid, None)
 
-    def _show(self, steps: Steps, key: str, gangs: tuple[GangId, ...], rooms: list[_Room]) -> None:
+    def _show(self, key: str, gangs: tuple[GangId, ...], rooms: list[_Room]) -> None:
         """From now on exactly this is held under a key."""
         world = self._world
         before = world.ledger.of(key)
@@ -219,8 +215,8 @@ class Losses:
         if same and (not pods or (before is not None and before.priority == priority)):
             return
         if not rooms:
-            steps.give_back(key)
+            self._run.give_back(key)
             return
         if any(p.pod.volumes is not None for p in pods):
-            steps.changes.append(Change(Hint.VOLUMES))
-        keep(steps, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)
+            self._run.changes.append(Change(Hint.VOLUMES))
+        self._run.keep(key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)

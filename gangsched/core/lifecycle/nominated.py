@@ -16,10 +16,10 @@ from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.arrays import Floats
 from gangsched.core.groups import Group
 from gangsched.core.hints import Change, Hint
+from gangsched.core.identity import Order
 from gangsched.core.lifecycle.eviction import Phase
-from gangsched.core.queue.scheduling_queue import Order, queue_order
 from gangsched.core.state.simulation import Phantom
-from gangsched.core.state.world import World
+from gangsched.core.world.world import World, queue_order
 
 #: What may give a gang room now.
 _ROOM = Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.NODE_LABELS | Hint.NODE_TAINTS | Hint.ROOM
@@ -48,7 +48,7 @@ class NominatedGangs:
         for group in self._waiting():
             if not (quota and self._world.managed.is_managed(group.gangs)) and not self._fits_one(group, rooms):
                 continue
-            order = queue_order(self._world.membership, group.gangs)
+            order = queue_order(self._world, group.gangs)
             if not group.single:
                 self._helped[group.key] = order
                 continue
@@ -70,7 +70,7 @@ class NominatedGangs:
         """Its victims are marked, and need not leave, or may not. It keeps its room until it is looked at: weaker gangs
         that have lost theirs to it may have given up the quota with which it needs no victims, and would take it back.
         """
-        self._helped[group.key] = queue_order(self._world.membership, group.gangs)
+        self._helped[group.key] = queue_order(self._world, group.gangs)
 
     def looked_at(self, group: Group) -> None:
         """Until something else happens there is nothing to be found for this one."""
@@ -110,5 +110,5 @@ class NominatedGangs:
         """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When the marks are all
         there, those who may go on have asked for removals: who has not is stopped.
         """
-        waits = group.plan is not None and bool(group.plan.waiting) and group.evicts(Phase.NOMINATING, Phase.LEAVING)
+        waits = bool(self._world.ledger.waits(group.key)) and group.evicts(Phase.NOMINATING, Phase.LEAVING)
         return (waits or group.evicts(Phase.MARKING)) and self._actuator.settled(group.key)

@@ -30,7 +30,7 @@ def owners_of(pod: Pod) -> tuple[Owner, ...]:
 def intent_of(pod: Pod) -> Intent | None:
     """The intent record that stands on a pod; None without one, or without a node that it could be for."""
     said = pod.intent
-    if said is None or said.status != "True" or not pod.nominated_node:
+    if said is None or not pod.on_record or not pod.nominated_node:
         return None
     return intent.read_intent(said.message) or sentences.intent(said.message)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from gangsched.core.actions import (
     Action,
@@ -17,92 +17,63 @@ from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.lifecycle import (
-    admission,
-    bindings,
-    condemning,
-    elsewhere,
-    evicting,
-    nominations,
-    prebind,
-    report,
-    rollback,
-    suspension,
-    telling,
-)
+from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
+from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.nominated import NominatedGangs
-from gangsched.core.lifecycle.rechecks import Rechecks
-from gangsched.core.lifecycle.steps import Steps
+from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.planning.decider import Decider
 from gangsched.core.volumes.binding import needs_binding
-from gangsched.model.records import GangId
-
-#: So often marks that others have taken back are written again for one list.
-_MARKED_AGAIN = 3
 
 
 class Phases:
-    """Follows the plans of ``groups`` from one phase to the next.
+    """Follows the plans of ``gangs`` from one phase to the next."""
 
-    ``signal`` takes a step of the lifecycle table, ``refresh`` looks at a gang again.
-    """
-
-    def __init__(
-        self,
-        decider: Decider,
-        steps: Steps,
-        groups: Mapping[str, Group],
-        signal: Callable[[Group, Signal], None],
-        refresh: Callable[[GangId], object],
-        drains: Drains,
-        rechecks: Rechecks,
-        nominated: NominatedGangs,
-    ) -> None:
+    def __init__(self, decider: Decider, run: Run, gangs: Gangs, drains: Drains, nominated: NominatedGangs) -> None:
         self._drains = drains
-        self._world = steps.world
+        self._world = run.world
         self._decider = decider
-        self._steps = steps
-        self._groups = groups
-        self._signal = signal
-        self._refresh = refresh
-        self._rechecks = rechecks
+        self._run = run
+        self._gangs = gangs
+        self._groups = gangs.groups
+        self._signal = gangs.signal
+        self._refresh = gangs.refresh
         self._nominated = nominated
 
     def onward(self, group: Group, signal: Signal, plan: Plan) -> Signal:
         """Members that could be bound now have to wait while their claims are not bound, or do not exist yet."""
-        if signal is Signal.FITS and suspension.is_suspended_job(group):
+        if signal is Signal.FITS and group.without_pods:
             return Signal.START
-        wait = signal is Signal.FITS and needs_binding(self._world, plan.placements)
+        wait = signal is Signal.FITS and needs_binding(self._world.snapshot, self._world.pods, plan.placements)
         return Signal.VOLUMES if wait else signal
 
     def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
         """The outcome of a write."""
-        answer = self._steps.actuator.answered(action_id, outcome, message, self._steps.now)
+        answer = self._run.actuator.answered(action_id, outcome, message, self._run.now)
         if answer is None:
             return
         key, action = answer.key, answer.action
-        eviction, group = self._steps.evictions.get(key), self._groups.get(key)
+        eviction, group = self._run.evictions.get(key), self._groups.get(key)
         if answer.in_phase:
-            self._steps.check.add(key)
+            self._run.check.add(key)
             if isinstance(action, Remove | SuspendJob) and eviction is not None and outcome is Outcome.OK:
                 self._leaves(group, eviction, action)
             elif group is not None:
                 self._answered(key, group, action, outcome, message)
         elif answer.settled:
             self._late(key, group, action, outcome)
-        if not self._steps.actuator.any_of(key):
-            telling.bound_by_now(self._steps, key)
+        if not self._run.actuator.any_of(key):
+            conditions.bound_by_now(self._run, key)
 
     def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:
         if isinstance(action, Bind):
             self._bound(key, group, action, outcome)
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
-            self._steps.actions.append(report.job_resumed(action.job, len(group.plan.placements), message))
-            admission.admitted(self._steps, group)
+            self._run.actions.append(report.job_resumed(action.job, len(group.plan.placements), message))
+            admission.admitted(self._run, group)
 
     def _late(self, key: str, group: Group | None, action: Action, outcome: Outcome) -> None:
         """The outcome of a write for which no phase waits (any more)."""
@@ -114,7 +85,7 @@ class Phases:
         elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
             self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
         elif outcome not in (Outcome.OK, Outcome.GONE):
-            evicting.not_removed(self._steps, key, action)
+            evicting.not_removed(self._run, key, action)
 
     def _leaves(self, group: Group | None, eviction: Eviction, removal: Removal) -> None:
         """A removal has been accepted: those who leave are told."""
@@ -125,39 +96,39 @@ class Phases:
         if eviction.cause is Cause.DRAIN:
             self._drains.leave(eviction, victims)
         elif eviction.cause is Cause.ROLLBACK and group is not None:
-            self._steps.actions += rollback.removed(self._steps, group, victims)
+            self._run.actions += rollback.removed(self._run, group, victims)
         elif group is not None:
-            trigger, priority = self._steps.trigger(group), self._world.membership.preemptor_priority(group.gangs)
+            trigger, priority = self._run.trigger(group), self._world.membership.preemptor_priority(group.gangs)
             told = [report.victim_evicted(victim, group.name, trigger, priority) for victim in victims]
             if isinstance(removal, SuspendJob):
                 told.append(report.job_suspended(removal.job, group.name, trigger, priority, eviction.ident))
-            self._steps.actions += told
+            self._run.actions += told
 
     def _bound(self, key: str, group: Group | None, action: Bind, outcome: Outcome) -> None:
         if outcome is Outcome.OK:
-            telling.bound(self._steps, key, group, action)
+            conditions.bound(self._run, key, group, action)
             if group is not None:
                 group.failures.begun.add(action.pod.uid)
-                elsewhere.bound(group, action)
+                rollback.bound(group, action)
             return
         if outcome is Outcome.REFUSED and group is not None:
-            elsewhere.refused(self._steps, group, action)
+            rollback.refused(self._run, group, action, self._gangs.losses)
         waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
         if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
-            self._steps.changes.append(Change(Hint.ROOM, action.node))
+            self._run.changes.append(Change(Hint.ROOM, action.node))
 
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
-        self._rechecks.follow()
-        check, self._steps.check = self._steps.check, set()
+        self._gangs.rechecks.follow()
+        check, self._run.check = self._run.check, set()
         for key in sorted(check):
             group = self._groups.get(key)
-            if group is None or group.plan is None or not self._steps.actuator.settled(key):
+            if group is None or group.plan is None or not self._run.actuator.settled(key):
                 continue
             if group.state is State.EVICTING:
                 self._evicting(group, group.plan)
-            elif group.state is State.STARTING and not self._steps.actuator.failures(key):
+            elif group.state is State.STARTING and not self._run.actuator.failures(key):
                 if not self._world.ledger.pods_of(key):
                     self._signal(group, Signal.DONE)
                     self._recheck(group)
@@ -166,99 +137,77 @@ class Phases:
 
     # -- evicting ------------------------------------------------------------------------------------------
 
-    def _evicting(self, group: Group, plan: Plan) -> None:  # noqa: C901, PLR0912
+    def _evicting(self, group: Group, plan: Plan) -> None:
         """A phase of the gang's eviction is over: the next one, unless something has failed or has changed."""
         eviction = plan.eviction
         match eviction.phase:
             case Phase.LEAVING | Phase.NOMINATING if self._waits_in_vain(group, plan):
                 pass
             case Phase.LEAVING:
-                if not plan.waiting:
+                if not self._world.ledger.waits(group.key):
                     self._room_freed(group, plan)
+                elif evicting.not_asked_for(self._run, eviction):
+                    evicting.mark(self._run, eviction)  # another has given up a victim of both
             case Phase.NOMINATING:
-                if condemning.depends(self._steps, plan):
+                if evicting.depends(self._run, plan):
                     return  # they may be spared yet
-                failures = self._steps.actuator.take_failures(group.key)
+                failures = self._run.actuator.take_failures(group.key)
                 if failures:
                     self._fail(group, plan, failures)
                 else:
-                    evicting.mark(self._steps, eviction)
+                    evicting.mark(self._run, eviction)
             case Phase.MARKING | Phase.REMOVING:
-                failures = eviction.settle(self._steps.actuator.take_failures(group.key))
-                if failures:
-                    if not self._again(group, plan, failures):
-                        self._fail(group, plan, failures)
-                elif eviction.phase is Phase.MARKING:
-                    if self._goes_on(group, plan):
-                        self._steps.remove(group)
-                    elif self._world.managed.is_managed(group.gangs) and not eviction.begun and not group.rolled_back:
-                        self._nominated.stopped(group)  # weaker gangs may just have given up quota for its room
-                    else:
-                        self._signal(group, Signal.BROKEN)
-                elif group.rolled_back:
-                    self._signal(group, Signal.FAILED)
-                    group.failures.whole_again()
-                    self._recheck(group)
-                else:
-                    eviction.phase = Phase.LEAVING
-                    self._steps.check.add(group.key)
+                self._victims_written(group, plan)
+
+    def _victims_written(self, group: Group, plan: Plan) -> None:
+        """All marks or removals have been answered. What is not as it is wanted is asked for again, once the others may
+        still have to leave.
+        """
+        eviction = plan.eviction
+        failures = eviction.settle(self._run.actuator.take_failures(group.key))
+        evicting.tell_owners(self._run, eviction, failures)
+        marked = eviction.phase is Phase.MARKING
+        if eviction.fails(failures):
+            self._fail(group, plan, failures)
+        elif failures or marked:
+            if (group.rolled_back and not marked) or self._goes_on(group, plan):
+                self._gangs.remove(group)
+            elif marked and self._world.managed.is_managed(group.gangs) and not (eviction.begun or group.rolled_back):
+                self._nominated.stopped(group)  # weaker gangs may just have given up quota for its room
+            else:
+                self._signal(group, Signal.BROKEN)
+        elif group.rolled_back:
+            self._signal(group, Signal.FAILED)
+            group.failures.whole_again()
+            self._recheck(group)
+        else:
+            eviction.phase = Phase.LEAVING
+            self._run.check.add(group.key)
 
     def _waits_in_vain(self, group: Group, plan: Plan) -> bool:
         """Is a pod that the gang waits for overdue? Then it is decided anew: others may have to leave instead."""
-        overdue = plan.waiting & self._world.sightings.overdue
+        overdue = self._world.ledger.waits(group.key) & self._world.sightings.overdue
         if not overdue:
             return False
         names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
         group.message = f"timed out while {group.stage}: overdue, and still terminating: {names}"
-        telling.where_it_stands(self._steps, group)
+        conditions.where_it_stands(self._run, group)
         self._signal(group, Signal.BROKEN)
         return True
 
     def _goes_on(self, group: Group, plan: Plan) -> bool:
         """Do those who have not been removed still have to leave?"""
-        return self._hopeless(group) if group.rolled_back else self._rechecks.goes_on(group, plan)
-
-    def _again(self, group: Group, plan: Plan, failures: Sequence[Failure]) -> bool:
-        """Ask once more for removals, and for marks of a list that was begun, of which nobody knows what has become, or
-        that have not been sent; returns whether that is what has happened. It ends with the time of the gang.
-        """
-        eviction, repeated = plan.eviction, {Outcome.TRANSIENT, Outcome.OUTDATED}
-        unmarked = self._unmarked(group, eviction, failures)
-        if sum(f.outcome in repeated for f in failures) + unmarked != len(failures):
-            return False
-        if eviction.phase is Phase.MARKING:
-            if not (eviction.announced and self._goes_on(group, plan)):
-                return False
-            evicting.mark(self._steps, eviction)
-            return True
-        eviction.marked_again += bool(unmarked)
-        if not group.rolled_back and not self._rechecks.goes_on(group, plan):
-            self._signal(group, Signal.BROKEN)
-        elif unmarked:
-            evicting.mark(self._steps, eviction)
-        else:
-            self._steps.remove(group)  # the same list again
-        return True
-
-    @staticmethod
-    def _unmarked(group: Group, eviction: Eviction, failures: Sequence[Failure]) -> int:
-        """How many removals failed because others have taken back the mark, or because of the state that a pod is in
-        otherwise: then the same list is marked again. Not for ever: somebody may want the pod to stay.
-        """
-        if not group.evicts(Phase.REMOVING) or eviction.marked_again >= _MARKED_AGAIN:
-            return 0
-        conflicts = [f for f in failures if f.outcome is Outcome.CONFLICT]
-        return len(conflicts) if all(f.uid in eviction.victims for f in conflicts) else 0
+        return self._hopeless(group) if group.rolled_back else self._gangs.rechecks.goes_on(group, plan)
 
     # -- binding -------------------------------------------------------------------------------------------
 
     def _written(self, group: Group, plan: Plan) -> None:
         """Every write about the members has been answered."""
-        failures = self._steps.actuator.take_failures(group.key)
+        failures = self._run.actuator.take_failures(group.key)
         if group.state is State.PREBINDING and not failures:
-            done, problem = prebind.done(self._steps, plan)
+            done, problem = binding.volumes_bound(self._run, plan)
             if done:
-                whole = prebind.whole(self._steps, group, plan) and self.still_holds(group, plan)
+                whole = binding.whole(self._run, group, plan) and self.still_holds(group, plan)
                 self._signal(group, Signal.FITS if whole else Signal.BROKEN)
             if not problem:
                 return
@@ -269,7 +218,7 @@ class Phases:
         unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
         if unsent == failures and self._bind_anew(group, plan, {f.uid for f in unsent}):
             return
-        self._steps.actuator.fail(group.key, *unsent)
+        self._run.actuator.fail(group.key, *unsent)
         if group.state is State.BINDING and unsent != failures:
             group.failures.record(Failed.BINDING)
         self._fail(group, plan, failures)
@@ -302,16 +251,16 @@ class Phases:
         places = [place for place in plan.placements if place.uid in uids]
         for place in places:
             self._world.forget(place.uid)
-        fits = self._decider.still_holds(group.gangs, group.key, self._steps.now, places, (), terminating_leave=False)
+        fits = self._decider.still_holds(group.gangs, group.key, self._run.now, places, (), terminating_leave=False)
         for place in places:
             if place.uid in self._world.pods:
                 self._world.assume(place.uid, place.node)
         if fits:
-            bindings.bind(self._steps, group, places)
+            binding.bind(self._run, group, places)
         return fits
 
     def _all_bound(self, group: Group) -> None:
-        admission.admitted(self._steps, group)
+        admission.admitted(self._run, group)
         self._signal(group, Signal.DONE)
         group.message = ""
         group.failures.bound()
@@ -328,7 +277,12 @@ class Phases:
         """
         awaits = group.state is not State.PREBINDING
         return self._decider.still_holds(
-            group.gangs, group.key, self._steps.now, plan.placements, plan.waiting, terminating_leave=awaits
+            group.gangs,
+            group.key,
+            self._run.now,
+            plan.placements,
+            self._world.ledger.waits(group.key),
+            terminating_leave=awaits,
         )
 
     def decided(self, group: Group, since: float | None, evicts_from: float = 0.0) -> Verdict:
@@ -336,8 +290,8 @@ class Phases:
         return self._decider.decide(
             group.gangs,
             group.key,
-            self._steps.now,
-            may_preempt=group.failures.count(Failed.ROUND) < self._steps.options.max_rounds,
+            self._run.now,
+            may_preempt=group.failures.count(Failed.ROUND) < self._run.options.max_rounds,
             evicts_from=evicts_from,
             waiting_since=since,
         )
@@ -346,7 +300,7 @@ class Phases:
         """Is the gang still bound in part, and still without a place for the others?"""
         if not self._world.membership.half_bound(group.gangs):
             return False
-        max_rounds = self._steps.options.max_rounds
+        max_rounds = self._run.options.max_rounds
         if group.failures.count(Failed.BINDING) >= max_rounds:
             return True  # there is a place as far as is known here, and yet they cannot be bound
         verdict = self.decided(group, group.waiting_since)
@@ -354,13 +308,14 @@ class Phases:
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self._decider.decide(
-            group.gangs, group.key, self._steps.now, may_preempt=False, prefer=plan.node_of, holding=True
+            group.gangs, group.key, self._run.now, may_preempt=False, prefer=plan.node_of, holding=True
         )
         if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
-            self._steps.wait_for(group, plan, [a.uid for a in verdict.awaiting])  # others leave these nodes too
+            for awaited in verdict.awaiting:  # others leave these nodes too
+                self._world.ledger.wait_for(awaited.uid, group.key)
             return
         if verdict.outcome != BIND:
-            group.message = telling.room_taken(self._steps, group, plan, verdict.message)
+            group.message = conditions.room_taken(self._run, group, plan, verdict.message)
             self._signal(group, Signal.BROKEN)
             return
         self._bind(group, plan, verdict)
@@ -369,9 +324,9 @@ class Phases:
         """None of the plan's victims has to leave any more. If the gang can be bound as this verdict has it, it is;
         otherwise another plan has to follow.
         """
-        for uid in plan.waiting:
-            self._steps.no_longer_awaited(uid, group.key)
-        evicting.withdraw(self._steps, plan.eviction)
+        self._world.ledger.stop_waiting(group.key)
+        evicting.withdrawn(self._run, group.key)
+        evicting.withdraw(self._run, plan.eviction)
         if verdict.outcome == BIND:
             self._bind(group, plan, verdict)
         else:
@@ -379,15 +334,15 @@ class Phases:
 
     def _end(self, group: Group, plan: Plan, nodes: Mapping[str, str]) -> None:
         """The plan is over; what follows has the members (UIDs) on these nodes."""
-        nominations.clear(self._steps, group, nodes, "another node is taken instead")
-        evicting.end(self._steps, plan.eviction)
+        binding.clear(self._run, group, nodes, "another node is taken instead")
+        evicting.end(self._run, plan.eviction)
 
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
         """There is room for the gang where this verdict has it: it waits for no pod any more."""
-        admission.reserved(self._steps, group, verdict)
+        admission.reserved(self._run, group, verdict)
         nodes = {place.uid: place.node for place in verdict.placements}
         self._end(group, plan, nodes)
         group.plan = Plan(verdict.placements, group.eviction(plan.ident))
         group.plan.nominated = {uid: node for uid, node in plan.nominated.items() if nodes.get(uid) == node}
-        self._steps.follow(group, verdict)
+        self._run.follow(group, verdict)
         self._signal(group, self.onward(group, Signal.FITS, group.plan))

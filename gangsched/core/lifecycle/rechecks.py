@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from gangsched.core.actions import Removal
 from gangsched.core.decision import UnitRef, Victim
-from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.lifecycle.eviction import Phase
+from gangsched.core.lifecycle import evicting
+from gangsched.core.lifecycle.eviction import Phase, may_leave, unit_of
 from gangsched.core.lifecycle.failures import Cause as Failed
-from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.lifecycle.validity import may_leave
+from gangsched.core.lifecycle.run import Run
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.removal import incomplete
-from gangsched.core.state.world import World
+from gangsched.core.world.world import World
 
 #: What may give a gang room although its victims stay.
 _ROOM = Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.NODE_LABELS | Hint.NODE_TAINTS | Hint.ROOM | Hint.QUOTA
@@ -39,10 +39,10 @@ class _Look(NamedTuple):
 class Rechecks:
     """Looks again at the plans of ``groups``."""
 
-    def __init__(self, world: World, decider: Decider, steps: Steps, groups: Mapping[str, Group]) -> None:
+    def __init__(self, world: World, decider: Decider, run: Run, groups: Mapping[str, Group]) -> None:
         self._world = world
         self._decider = decider
-        self._steps = steps
+        self._run = run
         self._groups = groups
         self._changed: set[str] = set()
 
@@ -61,28 +61,17 @@ class Rechecks:
         return self._right(group, plan, now)
 
     def _look(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> _Look:
-        """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered.
-        Who is gone after a removal without an answer has been removed; who has ended before one had an effect has not,
-        nor has one of whom the answer says so.
-        """
-        eviction = plan.eviction
-        pods, removed = self._world.pods, eviction.removed.difference(unanswered)
-        for failure in self._steps.actuator.failures(eviction.key):
-            if failure.outcome not in (Outcome.GONE, Outcome.TRANSIENT):
-                removed.difference_update(eviction.meant(failure.uid))
+        """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered."""
+        eviction, failures = plan.eviction, self._run.actuator.failures(plan.eviction.key)
+        removed = eviction.accepted(unanswered, failures)
         standing = [pod.uid for pod in eviction.standing(self._world) if pod.uid not in removed]
-        if not eviction.begun:
-            return _Look(standing, set())
-        left = {uid for uid in plan.victims if (pod := pods.get(uid)) is not None and pod.deleting_since is not None}
-        left |= removed | {uid for uid in eviction.unsure if uid not in pods}
-        left = left - eviction.ended | eviction.left
-        return _Look(standing, {_unit(plan.victims[uid]) for uid in left if uid in plan.victims})
+        return _Look(standing, eviction.begun_units(self._world, unanswered, failures))
 
     def _right(self, group: Group, plan: Plan, now: _Look, room: bool = True) -> bool:
         """May the victims that stand all still be evicted? And does the gang need them to go, if ``room`` may have
         turned up?
         """
-        world, unprotected = self._world, self._steps.options.evict_daemonset_pods
+        world, unprotected = self._world, self._run.options.evict_daemonset_pods
         if not all(may_leave(world, world.pods[uid], group.gangs, unprotected) for uid in now.standing):
             return False
         if incomplete(plan.victims.values(), world) or self._other_size(group, plan, now):
@@ -103,12 +92,12 @@ class Rechecks:
         if not now.standing:
             return False
         if not now.begun:
-            found = self._decider.fits_without(group.gangs, group.key, self._steps.now, plan.node_of, plan.victims)
-            return found is not None
-        leave = [uid for uid in plan.victims if uid in self._world.pods and _unit(plan.victims[uid]) in now.begun]
+            own = self._own(group, now.standing) or now.standing
+            return self._decider.fits_without(group.gangs, group.key, self._run.now, plan.node_of, own) is not None
+        leave = [uid for uid in plan.victims if uid in self._world.pods and unit_of(plan.victims[uid]) in now.begun]
         if not set(now.standing) - set(leave):
             return False
-        return bool(self._decider.places_without(group.gangs, group.key, self._steps.now, leave))
+        return bool(self._decider.places_without(group.gangs, group.key, self._run.now, leave))
 
     def _tightened(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Would victims that were within their budgets break them by now, and is there still time to choose others?
@@ -116,16 +105,21 @@ class Rechecks:
         """
         if group.failures.count(Failed.BUDGET) or not self._world.budgets or now.begun:
             return False
-        beyond = budgets_of(self._world, group.key, plan.victims).beyond(
-            [self._world.pods[uid] for uid in now.standing]
-        )
-        return any(not plan.victims[uid].over_budget for uid in beyond)
+        pods = [self._world.pods[uid] for uid in now.standing]
+        beyond = budgets_of(self._world, group.key, plan.victims).beyond(pods)
+        # Those that another plan takes too were charged to that one: who is beyond has changed, and not how many.
+        return len(beyond) > sum(plan.victims[uid].over_budget for uid in now.standing)
+
+    def _own(self, group: Group, uids: Sequence[str]) -> list[str]:
+        """Those of these victims that leave for no plan that was made before."""
+        counts_on = self._world.ledger.condemned.counts_on
+        return [uid for uid in uids if not counts_on(uid, group.key)]
 
     # -- while removals are on their way -------------------------------------------------------------------
 
     def noted(self, changes: Sequence[Change]) -> None:
         """Something has happened: spare the victims that need not leave any more because of that."""
-        for group, plan in self._evicting(self._steps.actuator.removing()):
+        for group, plan in self._evicting(self._run.actuator.removing()):
             self._spare_ended(group, plan, changes)
             doubts = [self._doubt(change, plan.victims) for change in changes]
             if any(doubts):
@@ -170,24 +164,27 @@ class Rechecks:
         touched = {change.pod.uid for change in changes if change.pod is not None and change.pod.uid in plan.victims}
         ended = {uid for uid in touched if (pod := self._world.pods.get(uid)) is None or pod.finished}
         if ended:
-            removals = self._steps.actuator.removals(group.key)
-            self._steps.actuator.spare(group.key, [r for r in removals if r.pod.uid in ended])
+            removals = self._run.actuator.removals(group.key)
+            self._run.actuator.spare(group.key, [r for r in removals if r.pod.uid in ended])
 
     def _spare_wrong(self, group: Group, plan: Plan, *, room: bool) -> None:
-        """Spare all whose removals wait, if these are not right any more. What becomes of the plan is seen when
-        the last of them has been answered: some of them may have been carried out.
+        """Spare those whose removals wait, if these are not right any more, and leave no unit half gone that may go
+        whole. What becomes of the plan is seen when the last of them has been answered: some may have been carried out.
         """
-        removals = self._steps.actuator.removals(group.key)
+        removals = self._run.actuator.removals(group.key)
         if not removals:
             return
         now = self._look(group, plan, {uid for removal in removals for uid in plan.eviction.meant(removal.pod.uid)})
         if self._tightened(group, plan, now) or not self._right(group, plan, now, room):
-            self._steps.actuator.spare(group.key, removals)
+            spared = evicting.to_be_spared(self._run, plan.eviction)
+            spared += [r for r in removals if r not in spared and not self._may_leave(group, plan, r)]
+            self._run.actuator.spare(group.key, spared)
+
+    def _may_leave(self, group: Group, plan: Plan, removal: Removal) -> bool:
+        """May the pods of a removal that is on its way still leave for the gang?"""
+        world, unprotected = self._world, self._run.options.evict_daemonset_pods
+        pods = (world.pods.get(uid) for uid in plan.eviction.meant(removal.pod.uid))
+        return all(may_leave(world, pod, group.gangs, unprotected) for pod in pods if pod is not None)
 
 
 _VICTIM, _HELPS = 1, 2
-
-
-def _unit(victim: Victim) -> UnitRef | str:
-    """What leaves together with this victim; a member that is taken singly is a unit of its own."""
-    return victim.uid if victim.partial else victim.unit

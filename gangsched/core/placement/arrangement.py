@@ -7,10 +7,11 @@ apart are tried once, and members of one class in one order, so small gangs are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats
+from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
@@ -60,15 +61,33 @@ class Arranger:
         """
         mark = self._sim.mark()
         rows: dict[str, int] = {}
-        for pod in members:
-            pod_class = self._sim.snapshot.class_of(pod)
-            best = next(self._rows(pod_class), None)
-            if best is None:
+        runs = groupby(members, self._sim.snapshot.class_of) if self._alike else ((None, [pod]) for pod in members)
+        for _, some in runs:
+            found = self._run(list(some))
+            if found is None:
                 self._sim.rollback(mark)
                 return None
-            self._sim.place(pod_class, best)
-            rows[pod.uid] = best
+            rows |= found
         return rows
+
+    def _run(self, members: Sequence[Pod]) -> dict[str, int] | None:
+        """The same for members of one class, several only where nothing but room counts: a node that is the fullest
+        stays so until it takes no more.
+        """
+        sim, pod_class = self._sim, self._sim.snapshot.class_of(members[0])
+        ranked = self._ranked(pod_class)
+        room = np.ones(len(ranked), dtype=np.int64)
+        if len(members) > 1:
+            index, amounts = sim.snapshot.vector(pod_class.shape)
+            used = amounts > 0
+            whole = np.floor(sim.free[index[used]][:, ranked] / amounts[used, None])
+            room = whole.min(axis=0, initial=len(members)).astype(np.int64)
+        last = int(np.searchsorted(np.cumsum(room), len(members)))
+        if last == len(ranked):
+            return None
+        taken = np.repeat(ranked[: last + 1], room[: last + 1])[: len(members)]
+        sim.place_all(pod_class, taken)
+        return dict(zip((pod.uid for pod in members), taken.tolist(), strict=True))
 
     def all_ways(self, members: Sequence[Pod], needed: Sequence[tuple[frozenset[str], int]]) -> dict[str, int] | None:
         """Any assignment that places, of each set of UIDs, at least so many; None when none was found in time.
@@ -103,18 +122,21 @@ class Arranger:
             return self._next(members, at + 1, rows, needed)
         return None
 
-    def _rows(self, pod: PodClass) -> Iterator[int]:
-        """Nodes that can take one, the fullest first; of nodes that look the same to this class, the first."""
+    def _ranked(self, pod: PodClass) -> Ints:
+        """Nodes that can take one, the fullest first."""
         sim = self._sim
         passing = np.flatnonzero(self._pipeline.mask(pod, sim))
-        if not len(passing):
-            return
         index, amounts = sim.snapshot.vector(pod.shape)
         room = np.maximum(sim.snapshot.allocatable[index][:, passing], 1.0)
         left = ((sim.free[index][:, passing] - amounts[:, None]) / room).sum(axis=0)
+        ranked: Ints = passing[np.lexsort((passing, np.round(left, 9)))]
+        return ranked
+
+    def _rows(self, pod: PodClass) -> Iterator[int]:
+        """Nodes that can take one, the fullest first; of nodes that look the same to this class, the first."""
+        sim = self._sim
         seen: set[tuple[float, ...]] = set()
-        for n in np.lexsort((passing, np.round(left, 9))).tolist():
-            row = int(passing[n])
+        for row in self._ranked(pod).tolist():
             if self._alike:
                 look = (*sim.free[:, row].tolist(), *(float(mask[row]) for mask in self._masks))
                 if look in seen:

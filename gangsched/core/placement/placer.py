@@ -12,15 +12,17 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, runs
 from gangsched.core.framework.pipeline import Pipeline, Ranking
 from gangsched.core.placement.arrangement import MAX_MEMBERS, Arranger, hopeless
-from gangsched.core.placement.streak import Streak
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.snapshot import Snapshot
 from gangsched.model.records import Pod
 
 #: From so many equal members on, nodes are scored all at once.
 MANY = 64
 #: Scoring all nodes takes as long as scoring so many one by one.
 _NODES_AT_ONCE = 32
+#: So many pods are drawn from one ranking; as many nodes have to be kept in order for it.
+LENGTH = 64
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -189,7 +191,6 @@ class Placer:
         failed: list[Pod],
     ) -> None:
         """Equal pods limited by resources alone: always the best node of a heap, re-scored when it was used."""
-        index, amounts = sim.snapshot.vector(pod.shape)
         left = _as_wished(pod, members, sim, prefer, ranking.totals != -np.inf, rows) if prefer else members
         if len(left) < len(members) and left:
             ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
@@ -199,13 +200,7 @@ class Placer:
             if not heap:
                 failed.extend(left[n:])
                 return
-            _, row = heap[0]
-            sim.place(pod, row)
-            rows[member.uid] = row
-            if (sim.free[index, row] >= amounts).all():
-                heapq.heapreplace(heap, (-ranking.value(row), row))
-            else:
-                heapq.heappop(heap)
+            rows[member.uid] = _take_best(pod, sim, ranking, heap)
 
     @staticmethod
     def _draw_many(
@@ -247,6 +242,18 @@ class Placer:
         return len(chosen)
 
 
+def _take_best(pod: PodClass, sim: Simulation, ranking: Ranking, heap: list[tuple[float, int]]) -> int:
+    """Place a pod on the best node of the heap, which stays in it while it has room for one more; returns its row."""
+    row = heap[0][1]
+    sim.place(pod, row)
+    index, amounts = sim.snapshot.vector(pod.shape)
+    if (sim.free[index, row] >= amounts).all():
+        heapq.heapreplace(heap, (-ranking.value(row), row))
+    else:
+        heapq.heappop(heap)
+    return row
+
+
 def _as_wished(
     pod: PodClass, members: list[Pod], sim: Simulation, prefer: Mapping[str, int], open_: Bools, rows: dict[str, int]
 ) -> list[Pod]:
@@ -275,3 +282,50 @@ def _grouped(members: Sequence[Pod], sim: Simulation) -> list[Pod]:
     for pod in members:
         classes.setdefault(sim.class_of(pod).ident, []).append(pod)
     return [pod for group in classes.values() for pod in group]
+
+
+class Streak:
+    """Single pods that are alike, decided one after another: what was worked out for one serves the next.
+
+    Each is still a decision of its own, made on everything that has happened until then. Only when nothing has happened
+    but that the last one took the place that it was given, the nodes need not be filtered and ranked once more: kept
+    are the best nodes for one class of pods that only free resources limit.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._left = 0
+        self._ident = -1
+        self._expected: tuple[int, str, int] = (-1, "", -1)
+        self._sim: Simulation | None = None
+        self._ranking: Ranking | None = None
+        self._heap: list[tuple[float, int]] = []
+
+    def next(self, pod: PodClass, uid: str, snapshot: Snapshot) -> int | None:
+        """The row for this pod; None when it is none of those that this is for, or no node takes it. No room may be
+        held for anybody.
+        """
+        snapshot.settle()
+        seen = (snapshot.generation, snapshot.charged_last[0], snapshot.charged_last[1])
+        if not self._left or self._ident != pod.ident or self._expected != seen:
+            self._left = 0
+            if pod.volumes is not None or not self._begin(pod, snapshot):
+                return None
+        sim, ranking = self._sim, self._ranking
+        if sim is None or ranking is None or not self._heap:
+            return None
+        row = _take_best(pod, sim, ranking, self._heap)
+        self._left -= 1
+        self._expected = (snapshot.generation + 1, uid, row)
+        return row
+
+    def _begin(self, pod: PodClass, snapshot: Snapshot) -> bool:
+        sim = Simulation(snapshot, unlimited=self._pipeline.unlimited)
+        if not self._pipeline.only_counts(pod, sim):
+            return False
+        ranking = Ranking(self._pipeline, pod, sim, self._pipeline.mask(pod, sim))
+        if not ranking.local:
+            return False
+        self._sim, self._ranking, self._ident, self._left = sim, ranking, pod.ident, LENGTH
+        self._heap = ranking.leaders(LENGTH)
+        return True

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Ints, isin
+from gangsched.core.ledger.backfill import both, kept_nodes
 from gangsched.core.ledger.reservations import Turn
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
-from gangsched.core.planning.excluded_nodes import kept_off
 from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met
 from gangsched.core.preemption.patience import Patience
-from gangsched.core.queue.backfill import both, kept_nodes
-from gangsched.core.queue.scheduling_queue import queue_order
-from gangsched.core.quota.gate import NO_QUOTA, Gate, NoQuota
+from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Phantom, Restriction, Simulation
-from gangsched.core.state.world import World
 from gangsched.core.watchdog import Watchdog
-from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
+from gangsched.core.world.world import World, queue_order
+from gangsched.model.records import NOT_IN, PREEMPT_NEVER, GangId, NodeTerm, Pod, Requirement
 
 #: No slots.
 NOBODY: Ints = np.zeros(0, dtype=np.int64)
@@ -43,7 +42,7 @@ class SchedulingContext:
         now: float,
         prefer: Mapping[str, str],
         watchdog: Watchdog,
-        gate: Gate | NoQuota = NO_QUOTA,
+        gate: QuotaAssignment | NoQuota = NO_QUOTA,
     ) -> None:
         self.gate = gate
         self.prefer = prefer
@@ -64,7 +63,7 @@ class SchedulingContext:
             for pod in (*self._foreign, *(p for census in self.census.values() for p in census.pending)):
                 world.snapshot.class_of(pod)  # its own terms may tell the others apart
             world.renew_classes()
-        self._turn: Turn | None = queue_order(member, self.gangs)
+        self._turn: Turn | None = queue_order(self.world, self.gangs)
         self.ahead = self.world.turns.ahead(self._turn)
         #: What the gangs ahead keep from it under the strict queue policy.
         self.kept: Restriction | None = None
@@ -76,7 +75,7 @@ class SchedulingContext:
         self.wants = [self._want(g) for g in self.gangs if self.needs[g]]
         self.required = sum(self.needs.values())
         #: Keys of the groups that hold room for these gangs: their own, and those of Jobs that have just gone on.
-        self._mine = {group, *world.suspended.rooms_of(p for c in self.census.values() for p in c.pending)}
+        self._mine = {group, *world.rooms_of(p for c in self.census.values() for p in c.pending)}
         self.topology = Topology(self.world.snapshot, self._constraints(), self._bound())
         #: Where the gang is being tried; None while that is not settled or is the whole cluster.
         self.domain: Domain | None = None
@@ -145,17 +144,15 @@ class SchedulingContext:
         return self.futures(math.inf if ever else self._until)[-1]
 
     def futures(self, until: float | None = None) -> list[Ints]:
-        """The same in parts, each with those before it: first those that terminate, then those whose plans this gang
-        cannot break, then all.
+        """The same in two parts: those that terminate or whose plans this gang cannot break, which are the same to it,
+        since the one becomes the other at any moment; then all, if there are more.
         """
         until = self._until if until is None else until
         out = [self._gone_by(until, self._terminating())]
         if self.world.ledger.condemned:
-            for slots in (self.condemned(weaker=False), self.condemned()):
-                known = np.sort(np.concatenate([out[0], self._gone_by(until, slots)]))
-                if len(known) > len(out[-1]):
-                    out.append(known)
-        return out
+            surely, perhaps = self.condemned(weaker=False), self.condemned()
+            out = [np.sort(np.concatenate([out[0], self._gone_by(until, slots)])) for slots in (surely, perhaps)]
+        return out if len(out[-1]) > len(out[0]) else out[:1]
 
     def _terminating(self) -> Ints:
         """Slots of the pods that are on their way out, and not overdue."""
@@ -296,3 +293,13 @@ class SchedulingContext:
     def demand(self, sim: Simulation) -> Demand:
         """What the pending members ask for, for counting."""
         return Demand(self.placer.pipeline, sim, [w for g in self.gangs if (w := self._want(g)).members])
+
+
+def kept_off(pod: Pod, nodes: Collection[str]) -> Pod:
+    """The pod with a node affinity that leaves these nodes (names) out, beside what it asks for anyway."""
+    out = Requirement("metadata.name", NOT_IN, tuple(sorted(nodes)))
+    asked = pod.shape.node_terms
+    # Of terms one must hold, and one without any requirement never does.
+    real = (NodeTerm(),) if asked is None else tuple(t for t in asked if t.expressions or t.fields)
+    terms = tuple(NodeTerm(t.expressions, (*t.fields, out)) for t in real)
+    return msgspec.structs.replace(pod, shape=msgspec.structs.replace(pod.shape, node_terms=terms))

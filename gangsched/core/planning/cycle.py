@@ -15,10 +15,9 @@ from itertools import takewhile
 
 import msgspec
 
-from gangsched.core.decision import QuotaUse, Unschedulable, Verdict
+from gangsched.core.decision import BIND, Fits, Placement, QuotaUse, Unschedulable, Verdict
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
-from gangsched.core.planning.alone import one_of_many
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
 from gangsched.core.planning.victims import VictimsOf
@@ -26,11 +25,11 @@ from gangsched.core.preemption import explain
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.patience import delayed
 from gangsched.core.preemption.units import Units
+from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
-from gangsched.core.quota.gate import NO_QUOTA, Gate, NoQuota
-from gangsched.core.state.world import World
 from gangsched.core.watchdog import Watchdog
-from gangsched.model.records import PREEMPT_NEVER, GangId
+from gangsched.core.world.world import World, queue_order
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, GangId
 from gangsched.model.times import render_time
 
 #: Flavors that are tried one after another for one gang.
@@ -82,9 +81,9 @@ class GangCycle:
             return self._not_queued(self._claim.problem, self._claim.workload.queue)
         specs = map(self._world.membership.spec, self._gangs)
         anywhere = not any(spec.topology for spec in specs if spec is not None)
-        out_of_reach: list[Gate] = []
+        out_of_reach: list[QuotaAssignment] = []
         for gate in self._gates():
-            if isinstance(gate, Gate) and gate.mode in _OUT_OF_REACH:
+            if isinstance(gate, QuotaAssignment) and gate.mode in _OUT_OF_REACH:
                 out_of_reach.append(gate)
                 if anywhere:
                     continue
@@ -124,7 +123,7 @@ class GangCycle:
                 if gate.mode == Mode.FIT or (displacing and gate.mode not in _OUT_OF_REACH):
                     yield self._context(gate)
 
-    def _context(self, gate: Gate | NoQuota) -> SchedulingContext:
+    def _context(self, gate: QuotaAssignment | NoQuota) -> SchedulingContext:
         asked = self._asked
         context = SchedulingContext(
             self._world,
@@ -146,7 +145,7 @@ class GangCycle:
 
     # -- quota ---------------------------------------------------------------------------------------------
 
-    def _gates(self) -> Iterator[Gate | NoQuota]:
+    def _gates(self) -> Iterator[QuotaAssignment | NoQuota]:
         """Flavors in the order in which they are tried: as the rules of the queue walk through them, and then, where it
         is nodes that the gang lacks, those in whose place the rules have chosen others.
         """
@@ -161,7 +160,7 @@ class GangCycle:
             assignment = managed.quota.assign(workload, resume, passed)
             if passed and assignment.mode == Mode.NO_FIT:
                 return
-            yield Gate(managed, self._claim, assignment, self._asked.now)
+            yield QuotaAssignment(managed, self._claim, assignment, self._asked.now)
             seen.append(assignment)
             if assignment.resume and assignment.resume != resume:
                 resume = assignment.resume
@@ -178,11 +177,11 @@ class GangCycle:
         return bool(self._world.managed.quota.victims(self._claim.workload, assignment))
 
     @staticmethod
-    def _waits_in(gate: Gate | NoQuota) -> bool:
+    def _waits_in(gate: QuotaAssignment | NoQuota) -> bool:
         """Is it in these flavors that the gang waits for its victims? The queue's rules have it stay there, although
         there may be room in a later flavor.
         """
-        return isinstance(gate, Gate) and gate.mode.needs_preemption and gate.waited_for
+        return isinstance(gate, QuotaAssignment) and gate.mode.needs_preemption and gate.waited_for
 
     def _not_queued(self, problem: str, queue: str) -> Verdict:
         """Something is wrong with the queue, or with what is asked of it."""
@@ -249,15 +248,41 @@ class GangCycle:
         if not why_not:
             retry_at = units.eligible_at if units is not None else None
             why_not = self._no_plan(first.gate)
-        if isinstance(first.gate, Gate) and first.gate.mode.needs_preemption:
+        if isinstance(first.gate, QuotaAssignment) and first.gate.mode.needs_preemption:
             found = without_quota(self._world, self._gangs, first.gate, why_not, first.left_out)
         else:
             found = outcomes.behind(outcomes.unschedulable(why_not, units))
         return found.but(retry_at=retry_at)
 
-    def _no_plan(self, gate: Gate | NoQuota) -> str:
+    def _no_plan(self, gate: QuotaAssignment | NoQuota) -> str:
         if isinstance(gate, NoQuota):
             return explain.no_plan(self._units, self._budgets if self._options.strict_budgets else None)
         if gate.mode.needs_preemption:
             return "no workloads may be displaced so that the gang has both its quota and its nodes"
         return "the gang would not fit on nodes even if all workloads and pods were evicted that may be for it"
+
+
+def one_of_many(
+    world: World, placer: Placer, gangs: Sequence[GangId], gate: QuotaAssignment | NoQuota
+) -> Verdict | None:
+    """The short way to a decision for a pod without a group that wants nothing special, as thousands may come one after
+    another: to bind it now, as the whole cycle would; None when it has to be looked at more closely. By ``gate`` it has
+    its quota, if it needs any, and nobody has to leave for that.
+    """
+    gang, member = gangs[0], world.membership
+    if gang.family != SINGLE or len(gangs) != 1 or world.ledger.holders() or world.foreign_nominations:
+        return None
+    census, spec = member.census(gang), member.spec(gang)
+    if spec is None or len(census.pending) != 1 or member.required(gang, census) != 1:
+        return None
+    (pod,) = census.pending
+    if pod.nominated_node or (world.turns.keep_something and world.turns.ahead(queue_order(world, gangs))):
+        return None
+    row = placer.streak.next(world.snapshot.class_of(gate.member(pod)), pod.uid, world.snapshot)
+    if row is None:
+        return None
+    places = (Placement(pod.namespace, pod.name, pod.uid, world.snapshot.nodes[row].name),)
+    message = explain.summary(BIND, 1, (), ())
+    quota = gate.use((pod.uid,))
+    priority = member.preemptor_priority(gangs)
+    return Verdict((Fits(gang, spec.kind, (), priority, 1, message=message, placements=places, quota=quota),))

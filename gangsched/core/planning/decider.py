@@ -10,19 +10,18 @@ import numpy as np
 
 from gangsched.core.decision import Fits, FitsWhenFreed, Gathering, Placement, Preempt, Unschedulable, Verdict
 from gangsched.core.framework.guard import PluginError
-from gangsched.core.framework.pipeline import Pipeline, pipeline_of
+from gangsched.core.framework.pipeline import Pipeline, Stopwatch, pipeline_of
 from gangsched.core.framework.plugins import PluginSet
-from gangsched.core.framework.stopwatch import Stopwatch
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.cycle import GangCycle, Question
 from gangsched.core.planning.outcomes import Outcomes, refused
-from gangsched.core.quota.flavored_pods import Nominated
+from gangsched.core.quota.assignment import Nominated
 from gangsched.core.quota.usage import Flavors
 from gangsched.core.state.podtable import TERMINATING
-from gangsched.core.state.world import World
 from gangsched.core.watchdog import Watchdog
+from gangsched.core.world.world import World
 from gangsched.model.records import GangId
 from gangsched.model.times import render_time
 

@@ -21,6 +21,7 @@ from gangsched.core.decision import (
     Unschedulable,
     Verdict,
 )
+from gangsched.core.ledger.backfill import both, waits_behind
 from gangsched.core.placement.placer import Placed
 from gangsched.core.planning.awaiting import awaited, needed
 from gangsched.core.planning.context import NOBODY, SchedulingContext
@@ -30,11 +31,10 @@ from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
-from gangsched.core.queue.backfill import both, waits_behind
-from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.membership import Census
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.world import World
+from gangsched.core.world.world import World
 from gangsched.model.records import GangId, Pod
 
 
@@ -77,7 +77,12 @@ def refused(kind: type[Decision], world: World, gangs: Sequence[GangId], problem
 
 
 def without_quota(
-    world: World, gangs: Sequence[GangId], gate: Gate, why_not: str = "", stopped: bool = False, **fields: Any
+    world: World,
+    gangs: Sequence[GangId],
+    gate: QuotaAssignment,
+    why_not: str = "",
+    stopped: bool = False,
+    **fields: Any,
 ) -> Verdict:
     """Say to every pending member what quota the flavors of ``gate`` lack, and why nobody is displaced for it; nothing
     is simulated. ``stopped`` says that the search for victims was cut short.
@@ -97,6 +102,29 @@ def without_quota(
         short_of_quota=True,
         **fields,
     )
+
+
+def said_of(world: World, found: Verdict, gangs: Sequence[GangId]) -> Verdict:
+    """A refusal as it reads for other gangs that are equal: their pending members, in name order, stand for those of
+    the gangs that it was decided for.
+    """
+    membership, names = world.membership, dict[str, str]()
+    for decision, gang in zip(found.decisions, gangs, strict=True):
+        mine = (p.key for p in membership.census(gang).pending)
+        names.update(zip((u.pod for u in decision.unplaced), mine, strict=True))
+    decisions = []
+    for decision, gang in zip(found.decisions, gangs, strict=True):
+        spec = membership.spec(gang)
+        said: dict[str, Any] = {
+            "gang": gang,
+            "kind": spec.kind if spec is not None else decision.kind,
+            "group": () if len(gangs) == 1 else tuple(g.key for g in gangs),
+            "unplaced": tuple(Unplaced(names[u.pod], u.reasons) for u in decision.unplaced),
+        }
+        if isinstance(decision, Unschedulable):
+            said["blockers"] = tuple(sorted(names[pod] for pod in decision.blockers))
+        decisions.append(msgspec.structs.replace(decision, **said))
+    return Verdict(tuple(decisions))
 
 
 def priority_warnings(census: Mapping[GangId, Census]) -> tuple[str, ...]:

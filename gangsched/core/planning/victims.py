@@ -15,10 +15,10 @@ from gangsched.core.preemption.owners import Owners
 from gangsched.core.preemption.search import Choice, Search, work_lost
 from gangsched.core.preemption.units import Units
 from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_overdue
-from gangsched.core.quota.gate import Gate
+from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.quota.victims import holders_of
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.world import World
+from gangsched.core.world.world import World
 from gangsched.model.records import GangId
 
 
@@ -28,7 +28,7 @@ class VictimsOf:
     def __init__(self, context: SchedulingContext) -> None:
         self._context = context
         self._world = context.world
-        self._gate = context.gate if isinstance(context.gate, Gate) else None
+        self._gate = context.gate if isinstance(context.gate, QuotaAssignment) else None
         self.budgets = budgets_of(context.world, context.group)
         #: By the slots of a choice the workloads (UIDs) that lose their quota by it, each with the reason.
         self._displaced: dict[frozenset[int], dict[str, str]] = {}
@@ -113,7 +113,7 @@ class VictimsOf:
     # -- where quota decides -------------------------------------------------------------------------------
 
     def _with_quota(
-        self, gate: Gate, units: Units, base: Simulation, max_steps: int
+        self, gate: QuotaAssignment, units: Units, base: Simulation, max_steps: int
     ) -> tuple[Units, Choice | None, int]:
         """In the order of the queue rules; where nodes alone are short rather without exceeding disruption budgets."""
         if not gate.mode.needs_preemption and self.budgets:
@@ -124,7 +124,7 @@ class VictimsOf:
         return self._in_order(gate, units, base, max_steps, within_budgets=False)
 
     def _in_order(
-        self, gate: Gate, units: Units, base: Simulation, max_steps: int, *, within_budgets: bool
+        self, gate: QuotaAssignment, units: Units, base: Simulation, max_steps: int, *, within_budgets: bool
     ) -> tuple[Units, Choice | None, int]:
         context, managed, cluster = self._context, gate.managed, self._context.cluster()
         demand = demands_of(base, context.placer.pipeline, context.wants)[0]
@@ -159,16 +159,16 @@ class VictimsOf:
         """Whoever may be taken, those aside of which quota decides that."""
         context, world = self._context, self._world
         queued: Collection[GangId] = self._gate.managed.holding() if self._gate is not None else ()
-        condemned = context.condemned() if world.ledger.condemned else ()
+        condemned = frozenset(map(int, context.condemned() if world.ledger.condemned else ()))
         return Units(
             world.snapshot,
             world.membership,
             context.options,
-            context.gangs,
+            frozenset(context.gangs),
             context.priority,
             usable,
             self._unbreakable(),
-            world.ledger.binding,
+            frozenset(world.ledger.binding),
             context.patience,
             context.now,
             queued,

@@ -17,9 +17,12 @@ from gangsched.core.arrays import Bools, Floats, Ints, distinct, ordered_by
 from gangsched.core.preemption.blocks import NO_SLOTS, Block, Part
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.demand import Demand
+from gangsched.core.preemption.free import Pairs
 from gangsched.core.preemption.units import Units
 
 _NONE = -1
+#: What a pod is useful is told apart in so many parts.
+_PARTS = 1e9
 
 
 class Interruption(msgspec.Struct, frozen=True, eq=False):
@@ -118,9 +121,29 @@ class Candidates:
 
     def room_without(self, leaving: Bools) -> Floats:
         """``(R, N)`` room when these pods (``(V,)``) have left."""
-        rows = self.row[leaving]
-        more = [np.bincount(rows, weights=r[leaving], minlength=len(self.count)) for r in self.req]
+        more = [np.bincount(self.row, weights=r * leaving, minlength=len(self.count)) for r in self.req]
         return self.free + np.reshape(more, self.free.shape)
+
+    def by_unit(self, pods: Bools) -> Pairs:
+        """What those of these pods (``(V,)``) that are in units hold, by unit and node."""
+        inside = np.flatnonzero(pods & (self.unit >= 0))
+        inside = inside[ordered_by(self.unit[inside])]  # which leaves them node by node
+        unit, row = self.unit[inside], self.row[inside]
+        first = np.ones(len(inside), dtype=np.bool_)
+        first[1:] = (unit[1:] != unit[:-1]) | (row[1:] != row[:-1])
+        starts = np.flatnonzero(first)
+        amounts = [np.add.reduceat(r[inside], starts) if len(starts) else r[:0] for r in self.req]
+        return Pairs(unit[starts], row[starts], np.reshape(amounts, (len(self.req), len(starts))))
+
+    @cached_property
+    def leaves_whole(self) -> Bools:
+        """``(V,)``: pods that leave with their unit."""
+        whole: Bools = np.array([u.whole for u in self.units_of] + [False], dtype=np.bool_)
+        return whole[self.unit]
+
+    def drawn_whole(self, pods: Ints) -> Ints:
+        """``(units,)`` how many of these pods leave with each unit."""
+        return np.bincount(self.unit[pods[self.leaves_whole[pods]]], minlength=len(self.units_of))
 
     def _at(self, slots: Ints) -> Ints:
         """The indices of these slots, those without a known node left out."""
@@ -171,8 +194,11 @@ class Candidates:
         return frozenset(out)
 
 
-def _useful(held: Floats, short: Floats, row: Ints) -> Floats:
-    """``(V,)`` how much of what its node is short of for one member each pod holds: 1 per resource at most."""
-    missing = short[:, row]
-    part = np.minimum(held.T, missing) / np.where(missing > 0, missing, 1.0)
-    return np.asarray(np.round(part.sum(axis=0), 9))
+def _useful(held: Floats, short: Floats, row: Ints) -> Ints:
+    """``(V,)`` how much of what its node is short of for one member each pod holds: _PARTS per resource at most."""
+    out = np.zeros(len(row))
+    for amount, lacking in zip(held.T, short, strict=True):
+        if lacking.any():
+            missing = lacking[row]
+            out += np.minimum(amount, missing) / np.where(missing > 0, missing, 1.0)
+    return np.asarray(np.rint(out * _PARTS), dtype=np.int64)

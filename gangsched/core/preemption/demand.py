@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, distinct
-from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.filters.node import NodeResourcesFit
 from gangsched.core.filters.volumes import NodeVolumeLimits
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.placement.placer import Want
@@ -47,6 +47,11 @@ class Demand(msgspec.Struct, eq=False):
         room = (free[used] / self.request[k][used, None]).min(axis=0, initial=most)
         return np.where(allowed, np.floor(np.maximum(room, 0.0)), 0.0)
 
+    def together(self, vector: Sequence[int]) -> bool:
+        """May so many members of each kind share a node, as far as kinds exclude each other?"""
+        some = [k for k, n in enumerate(vector) if n]
+        return not any(self.rules.exclusive[i, j] for i in some for j in some if i < j)
+
     def parts(self) -> Iterator[Demand]:
         """Demands of one kind each that are met whenever this one is: every kind alone; and members of the several
         largest kinds as if each were as small as the smallest of them in each resource, and could go wherever one can.
@@ -65,6 +70,26 @@ class Demand(msgspec.Struct, eq=False):
             order = np.argsort(-share, kind="stable").tolist()
             for some in range(2, kinds + 1):
                 yield self.part(order[:some], alone=False)
+
+    def of(self, kinds: list[int]) -> Demand:
+        """The demand of these kinds only."""
+        if len(kinds) == len(self.need):
+            return self
+        number = {k: i for i, k in enumerate(kinds)}
+        rules = self.rules
+        bars = [msgspec.structs.replace(b, of=number[b.of]) for b in rules.bars if b.of in number]
+        return Demand(
+            [self.classes[k] for k in kinds],
+            [self.members[k] for k in kinds],
+            self.resources,
+            self.request[kinds],
+            self.mask[kinds],
+            tuple(self.need[k] for k in kinds),
+            msgspec.structs.replace(
+                rules, bars=bars, exclusive=rules.exclusive[np.ix_(kinds, kinds)], allowed=rules.allowed[kinds]
+            ),
+            self.only_room,
+        )
 
     def part(self, kinds: list[int], *, alone: bool) -> Demand:
         """The demand of these kinds as if they were one; ``alone`` if they are."""
@@ -116,7 +141,10 @@ def demands_of(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> li
             continue
         out.append(Demand(classes, members, resources, request, mask, need, rules, only_room))
     common = out[0].part(list(range(len(classes))), alone=False) if len(classes) > 1 and _free(wants) else None
-    return [_without_absent(demand, common) for demand in out]
+    present = ([k for k, n in enumerate(demand.need) if n] for demand in out)
+    return [
+        msgspec.structs.replace(demand.of(kinds), common=common) for demand, kinds in zip(out, present, strict=True)
+    ]
 
 
 def _free(wants: Sequence[Want]) -> bool:
@@ -184,26 +212,3 @@ def _choices(wants: Sequence[Want], kind_of: dict[str, int], share: Floats, node
     for rank in orders[: _WAYS - 1]:
         ranked = {uid: float(rank[kind]) for uid, kind in kind_of.items()}
         yield [p for w in wants for p in sorted(w.members, key=lambda p: (ranked[p.uid], p.name))[: w.required]]
-
-
-def _without_absent(demand: Demand, common: Demand | None) -> Demand:
-    """The same without kinds of which none is required."""
-    kept = [k for k, n in enumerate(demand.need) if n]
-    if len(kept) == len(demand.need):
-        return msgspec.structs.replace(demand, common=common)
-    number = {k: i for i, k in enumerate(kept)}
-    rules = demand.rules
-    bars = [msgspec.structs.replace(b, of=number[b.of]) for b in rules.bars if b.of in number]
-    return Demand(
-        [demand.classes[k] for k in kept],
-        [demand.members[k] for k in kept],
-        demand.resources,
-        demand.request[kept],
-        demand.mask[kept],
-        tuple(demand.need[k] for k in kept),
-        msgspec.structs.replace(
-            rules, bars=bars, exclusive=rules.exclusive[np.ix_(kept, kept)], allowed=rules.allowed[kept]
-        ),
-        demand.only_room,
-        common,
-    )

@@ -18,7 +18,7 @@ from gangsched.core.quota.stop_policy import leaving as workloads
 from gangsched.model.records import SINGLE, GangId, Pod
 
 if TYPE_CHECKING:
-    from gangsched.core.state.world import World
+    from gangsched.core.world.world import World
 
 #: No priority protects a pod: it leaves because its queue says so, for nobody's sake.
 _ABOVE_ALL = 2**31
@@ -47,7 +47,7 @@ def standing(world: World, uid: str) -> list[Pod]:
     out = []
     for pod in world.managed.pods_of(uid):
         if pod.bound and pod.live:
-            owner = world.suspended.owner_of(pod)
+            owner = world.jobs.owner_of(pod)
             if owner is None or not owner.suspended:
                 out.append(pod)
     return out

@@ -19,7 +19,7 @@ from gangsched.model.records import Job, Pod
 from gangsched.model.times import render_time
 
 if TYPE_CHECKING:
-    from gangsched.core.state.world import World
+    from gangsched.core.world.world import World
 
 #: kube-scheduler cuts condition messages at this length.
 MAX_MESSAGE = 1024
@@ -243,7 +243,7 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
 def _others_leaving(job: Job, gone: Sequence[Victim], world: World) -> int:
     """How many other pods of a Job leave, which it will count too."""
     mine = {v.uid for v in gone}
-    pods = world.suspended.pods_of(job) if world.ledger.condemned else ()
+    pods = world.jobs.pods_of(job) if world.ledger.condemned else ()
     return sum(p.uid in world.ledger.condemned and p.uid not in mine for p in pods)
 
 

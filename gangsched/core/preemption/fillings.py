@@ -38,7 +38,6 @@ def fillings_of(nodes: NodePrices) -> Fillings | None:
     c, demand = nodes.c, nodes.demand
     if len(c) > _PODS:
         return None
-    free = c.free
     key = _classes(c, nodes.conflict)
     rows: list[int] = []
     members: list[tuple[int, ...]] = []
@@ -54,13 +53,14 @@ def fillings_of(nodes: NodePrices) -> Fillings | None:
         if np.prod(shape, dtype=np.float64) > _SETS:
             return None
         taken = np.indices(shape).reshape(len(shape), int(np.prod(shape, dtype=np.int64)))
-        room = free[:, node, None] + (c.req[:, [some[0] for some in classes]][:, :, None] * taken[None]).sum(axis=1)
-        ranges = [range(m + 1) for m in _most(nodes, node, room[:, -1])]
+        room = c.free[:, node, None] + (c.req[:, [some[0] for some in classes]][:, :, None] * taken[None]).sum(axis=1)
+        most = [demand.whole(k, room[:, -1:], nodes.mask[k, [node]]) for k in range(nodes.kinds)]
+        ranges = [range(int(m[0]) + 1) for m in most]
         if np.prod([len(r) for r in ranges], dtype=np.float64) > _VECTORS:
             return None
         here: list[tuple[tuple[int, ...], int]] = []
         for vector in product(*ranges):
-            if not any(vector) or _excluded(demand, vector):
+            if not any(vector) or not demand.together(vector):
                 continue
             least = _smallest(demand, vector, room, taken, shape, _in_the_way(nodes, vector, classes))
             here += [(vector, number) for number in least.tolist()]
@@ -95,24 +95,6 @@ def _classes(c: Candidates, conflicts: Sequence[Bools | None]) -> Ints:
     columns = zip(c.req.T.tolist(), c.level.tolist(), c.unit.tolist(), c.single.tolist(), bound.tolist(), strict=True)
     out = [seen.setdefault((tuple(held), *rest), len(seen)) for held, *rest in columns]
     return np.array(out, dtype=np.int64)
-
-
-def _most(nodes: NodePrices, node: int, room: Floats) -> list[int]:
-    """Members of each kind that the node holds by itself with so much room ``(R,)``."""
-    demand = nodes.demand
-    out = []
-    for k, need in enumerate(demand.need):
-        used = demand.request[k] > 0
-        most = 1 if demand.rules.exclusive[k, k] else need
-        if used.any():
-            most = min(most, int(np.floor((room[used] / demand.request[k][used]).min())))
-        out.append(max(0, most) if nodes.mask[k, node] else 0)
-    return out
-
-
-def _excluded(demand: Demand, vector: tuple[int, ...]) -> bool:
-    some = [k for k, n in enumerate(vector) if n]
-    return any(demand.rules.exclusive[i, j] for i in some for j in some if i < j)
 
 
 def _in_the_way(nodes: NodePrices, vector: tuple[int, ...], classes: Sequence[Sequence[int]]) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints
+from gangsched.core.arrays import Bools, Floats, Ints, columns
 from gangsched.core.placement.arrangement import MAX_MEMBERS
 from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.demand import Demand
@@ -78,6 +78,8 @@ class _Kind:
         if alone and demand.rules.span is not None:
             self.span = msgspec.structs.replace(demand.rules.span, counts=demand.rules.span.counts.copy())
         self._room = demand.whole(0, free, self._allowed)
+        #: All of the room, where nothing but room counts: else None.
+        self._total = None if self._bars or self.span is not None else float(self._room.sum())
         self._open: Bools = np.ones(len(self._room), dtype=np.bool_)
         self._read_bars()
 
@@ -87,7 +89,10 @@ class _Kind:
 
     def changed(self, free: Floats, rows: Ints, there: Ints, at: Ints, sign: int) -> None:
         """There is other room on these rows, for pods ``there`` that came (+1) to the rows ``at`` or left (-1)."""
-        self._room[rows] = self._demand.whole(0, free[:, rows], self._allowed[rows])
+        room = self._demand.whole(0, columns(free, rows), self._allowed[rows])
+        if self._total is not None:
+            self._total += float((room - self._room[rows]).sum())
+        self._room[rows] = room
         moved = [bar.shift(there, at, sign) for bar in self._bars]
         if any(moved):
             self._read_bars()
@@ -101,6 +106,8 @@ class _Kind:
 
     def missing(self) -> float:
         """How many do not fit now; less than 0 where more than enough do."""
+        if self._total is not None:
+            return self.needed - self._total
         return self.needed - (self.span.held(self.room()) if self.span is not None else float(self.room().sum()))
 
     def gains(self, free: Floats, pairs: Pairs, options: int) -> Floats:
@@ -155,6 +162,7 @@ class _Kind:
 
     def restore(self, state: tuple[Floats, list[Ints], Ints | None]) -> None:
         self._room[:] = state[0]
+        self._total = None if self._total is None else float(self._room.sum())
         for bar, count in zip(self._bars, state[1], strict=True):
             bar.counts[:] = count
         if self.span is not None:
@@ -199,7 +207,7 @@ class CountedFit(FreeRoom):
         """``(options,)`` how many more members nodes hold by themselves with each option gone, summed over the parts
         that miss some; a part of the next one counts a thousandth, as a sense of direction.
         """
-        free = self.free[:, pairs.rows]
+        free = columns(self.free, pairs.rows)
         short = [kind for kind in self._kinds if kind.missing() > 0] or self._kinds[-1:]
         return np.asarray(np.sum([kind.gains(free, pairs, options) for kind in short], axis=0))
 
@@ -213,9 +221,12 @@ class CountedFit(FreeRoom):
     def may_return(self, options: Sequence[Ints]) -> Bools:
         if not options:
             return np.zeros(0, dtype=np.bool_)
-        pairs = self.pairs(options)
-        free = self.free[:, pairs.rows]
-        return np.asarray(np.all([kind.may_return(free, pairs, len(options)) for kind in self._kinds], axis=0))
+        return self.may_all(self.pairs(options), len(options))
+
+    def may_all(self, pairs: Pairs, options: int) -> Bools:
+        """The same for options by node."""
+        free = columns(self.free, pairs.rows)
+        return np.asarray(np.all([kind.may_return(free, pairs, options) for kind in self._kinds], axis=0))
 
     def hint(self, rows: Mapping[str, int]) -> None:
         return
@@ -350,7 +361,7 @@ class PlacedFit:
             # One member at least has to leave each node that an option crowds, for room elsewhere.
             pairs, slack = self._counts.pairs(options), self._slack(self._there)
             spare = self._smallest.whole(0, slack, self._smallest.mask[0])
-            crowds = (slack[:, pairs.rows] < pairs.amounts).any(axis=0) & self._there[:, pairs.rows].any(axis=0)
+            crowds = (columns(slack, pairs.rows) < pairs.amounts).any(axis=0) & self._there[:, pairs.rows].any(axis=0)
             asked = np.bincount(pairs.owner, weights=crowds * (1.0 + spare[pairs.rows]), minlength=len(options))
             out &= asked <= spare.sum()
         return out

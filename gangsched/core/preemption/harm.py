@@ -37,6 +37,22 @@ class Harm(NamedTuple):
 
 
 NO_HARM = Harm(0, (), 0.0, ())
+#: A component of harm: ``pdb``, or ``gangs`` or ``pods`` of a priority.
+Component = tuple[str, int]
+
+
+def components(beyond_budget: int, levels: Iterable[tuple[int, int, int]]) -> dict[Component, int]:
+    """What is not zero in (a) and (b) of a harm or of what bounds one, from what is compared first on."""
+    out: dict[Component, int] = {("pdb", 0): beyond_budget}
+    for priority, gangs, pods in levels:
+        out["gangs", priority], out["pods", priority] = gangs, pods
+    return {component: count for component, count in out.items() if count}
+
+
+def place(component: Component) -> tuple[bool, int, bool]:
+    """To sort components by: what is compared first."""
+    kind, priority = component
+    return kind != "pdb", -priority, kind == "pods"
 
 
 def harm(

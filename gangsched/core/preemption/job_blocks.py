@@ -3,52 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangsched.core.arrays import Ints, distinct
+from gangsched.core.arrays import Ints, distinct, isin
 from gangsched.core.decision import UnitRef
 from gangsched.core.preemption.blocks import NO_SLOTS, Block, Known, Part, by_key, ref_of
+from gangsched.core.preemption.eligible import Eligible
 from gangsched.core.preemption.owners import Ending, Owners, joined
+from gangsched.core.state.jobs import family_of
 from gangsched.core.state.podtable import TERMINATING
-from gangsched.core.state.suspended import family_of
 from gangsched.model.records import JOB, GangId
-
-if TYPE_CHECKING:
-    from gangsched.core.preemption.units import Units
 
 
 class JobBlocks:
-    """Adds blocks to ``units``. Of the gangs ``complete`` (numbers) all live pods may be taken."""
+    """Makes ``blocks`` of what is ``eligible``. Of the gangs ``complete`` (numbers) all live pods may be taken."""
 
-    def __init__(self, units: Units, owners: Owners, complete: Collection[int]) -> None:
-        self._units = units
+    def __init__(self, eligible: Eligible, owners: Owners, complete: Collection[int]) -> None:
+        self.blocks: list[Block] = []
+        self._eligible = eligible
         self._owners = owners
         self._complete = complete
-        self._table = units.snapshot.table
+        self._table = eligible.snapshot.table
         #: Numbers of Jobs with pods that may not be taken.
         self._partial: frozenset[int] = frozenset()
 
-    def add(self, slots: Ints, numbers: list[int]) -> list[int]:
-        """Add them, for pods in ``slots``, which may leave if they have run long enough, and the gangs of such pods
-        (``numbers``); returns the gangs that no Job takes along.
+    def left(self, slots: Ints, numbers: list[int], loose: Ints) -> tuple[list[int], Ints]:
+        """Make them, for pods in ``slots``, which may leave if they have run long enough, and the gangs of such pods
+        (``numbers``); returns the gangs, and of the pods without one (``loose``) those, that no Job takes along.
         """
         endings, groups = self._endings(slots, numbers)
         if not endings:
-            return numbers
+            return numbers, loose
         table = self._table
-        kept = (table.job[: table.size] >= 0) & ~self._units.ok & ((table.flags[: table.size] & TERMINATING) == 0)
+        kept = (table.job[: table.size] >= 0) & ~self._eligible.ok & ((table.flags[: table.size] & TERMINATING) == 0)
         self._partial = frozenset(table.job[np.flatnonzero(kept)].tolist())
         done: set[int] = set()
         for together, gangs in joined(endings, groups):
             done |= gangs
             self._together(tuple(together), sorted(gangs, key=self._gang_key))
-        loose = np.zeros(table.size, dtype=np.bool_)
-        loose[self._units.loose] = True
-        loose[np.concatenate([ending.slots for ending in endings])] = False
-        self._units.loose = np.flatnonzero(loose)
-        return [n for n in numbers if n not in done]
+        taken = isin(loose, np.concatenate([ending.slots for ending in endings]))
+        return [n for n in numbers if n not in done], loose[~taken]
 
     def _gang_key(self, number: int) -> tuple[str, str, str, str]:
         return by_key(self._table.gang_ids[number])
@@ -81,7 +76,7 @@ class JobBlocks:
 
     def _decided_with(self, number: int) -> tuple[int, ...]:
         """The gangs of the GangGroup of this gang."""
-        membership, gang = self._units.membership, self._table.gang_ids[number]
+        membership, gang = self._eligible.membership, self._table.gang_ids[number]
         spec = membership.spec(gang)
         if spec is None or not spec.group:
             return (number,)
@@ -90,34 +85,36 @@ class JobBlocks:
 
     def _together(self, endings: tuple[Ending, ...], gangs: list[int]) -> None:
         """The block of these Jobs and gangs (numbers)."""
-        table, units = self._table, self._units
+        table, eligible = self._table, self._eligible
         ready = self._remembered(endings, gangs)
         if ready is not None:
-            units.blocks.append(ready)
+            self.blocks.append(ready)
             return
         group = tuple(table.gang_ids[n] for n in gangs)
-        slots = distinct(np.concatenate([*map(units.live, group), *(e.slots for e in endings)]))
+        slots = distinct(np.concatenate([*map(eligible.live, group), *(e.slots for e in endings)]))
         by_gang = {gang: slots[table.gang[slots] == n] for gang, n in zip(group, gangs, strict=True)}
         alone = slots[table.alone[table.gang[slots]]]
         # Of a gang that is the preemptor's, or is being bound, no member leaves.
-        fixed = not (units.own.isdisjoint(group) and units.binding.isdisjoint(group))
+        fixed = not (eligible.own.isdisjoint(group) and eligible.binding.isdisjoint(group))
         parts, late = ([], []) if fixed else self._gang_parts(endings, by_gang)
         parts += [part for ending in endings for part in self._alone_parts(ending)]
         ref = _ref_of(endings, parts, slots)
-        priority = max([units.unit_priority(group, by_gang), *table.priority[alone].tolist()])
-        whole = not fixed and units.queued_apart(group) and units.whole_allowed(slots, priority)
+        priority = max([eligible.unit_priority(group, by_gang), *table.priority[alone].tolist()])
+        whole = not fixed and eligible.queued_apart(group) and eligible.whole_allowed(slots, priority)
         if not whole:
             less = "more" if any(p.single for p in parts) else "any"
-            units.spared.append((ref, f"it would end if {less} of its pods were evicted, and has one that may not be"))
-        if units.young:
-            whole = units.spare_young(ref, slots, late, whole)
+            eligible.spared.append(
+                (ref, f"it would end if {less} of its pods were evicted, and has one that may not be")
+            )
+        if eligible.young:
+            whole = eligible.spare_young(ref, slots, late, whole)
         if not whole and not any(p.single for p in parts):
             return
         numbers = distinct(table.gang[slots])
         array = slots if whole else NO_SLOTS
         block = Block(int(numbers.max()), ref, parts, array.tolist(), priority, array, numbers)
-        units.blocks.append(block)
-        if whole and units.ok[slots].all():
+        self.blocks.append(block)
+        if whole and eligible.ok[slots].all():
             self._remember(endings, gangs, block)
 
     def _gang_parts(self, endings: Sequence[Ending], by_gang: dict[GangId, Ints]) -> tuple[list[Part], list[int]]:
@@ -125,7 +122,7 @@ class JobBlocks:
         barred, caps = self._survived(endings, by_gang)
         parts, late = [], []
         for gang, slots in by_gang.items():
-            part, _, young = self._units.part_of(gang, slots, barred)
+            part, _, young = self._eligible.part_of(gang, slots, barred)
             part.limit = min(part.limit, caps.get(gang, part.limit))
             if not part.limit:
                 part.single = []
@@ -135,28 +132,28 @@ class JobBlocks:
 
     def _remember(self, endings: tuple[Ending, ...], gangs: Sequence[int], block: Block) -> None:
         """For later decisions, where it is one Job or one gang."""
-        options, table = self._units.options, self._table
+        options, table = self._eligible.options, self._table
         if not gangs:
             endings[0].known = Known(options, None, block, endings)
         elif len(gangs) == 1:
-            spec = self._units.membership.spec(table.gang_ids[gangs[0]])
+            spec = self._eligible.membership.spec(table.gang_ids[gangs[0]])
             table.known[gangs[0]] = Known(options, spec, block, endings)
 
     def _remembered(self, endings: tuple[Ending, ...], gangs: Sequence[int]) -> Block | None:
         """The block of these as it was made in an earlier decision, if nothing has changed."""
-        table, units = self._table, self._units
+        table, eligible = self._table, self._eligible
         if len(gangs) > 1 or (gangs and gangs[0] not in self._complete):
             return None
         found = table.known.get(gangs[0]) if gangs else endings[0].known
-        if not isinstance(found, Known) or found.options is not units.options or found.endings != endings:
+        if not isinstance(found, Known) or found.options is not eligible.options or found.endings != endings:
             return None
         if gangs:
             gang = table.gang_ids[gangs[0]]
-            if units.membership.spec(gang) != found.spec or gang in units.own or gang in units.binding:
+            if eligible.membership.spec(gang) != found.spec or gang in eligible.own or gang in eligible.binding:
                 return None
         if not all(e.numbers.isdisjoint(self._partial) for e in endings):
             return None
-        return found.block if found.block.priority < units.priority else None
+        return found.block if found.block.priority < eligible.priority else None
 
     def _survived(
         self, endings: Sequence[Ending], by_gang: dict[GangId, Ints]
@@ -177,7 +174,7 @@ class JobBlocks:
                 if len(by_gang[gang]) == len(grouped):
                     caps[gang] = job.limit
                     continue
-            order = sorted(grouped, key=lambda s: (not self._units.ok[s], int(table.priority[s]), int(table.tie[s])))
+            order = sorted(grouped, key=lambda s: (not self._eligible.ok[s], int(table.priority[s]), int(table.tie[s])))
             barred.update(order[job.limit if len(grouped) == len(job.slots) else 0 :])
         return frozenset(barred), caps
 
@@ -188,7 +185,7 @@ class JobBlocks:
         for job in ending.jobs:
             slots = [s for s in job.slots if table.alone[table.gang[s]]]
             if slots:
-                single = [s for s in slots if self._units.ok[s]] if job.limit else []
+                single = [s for s in slots if self._eligible.ok[s]] if job.limit else []
                 gang = min((table.gang_ids[table.gang[s]] for s in slots), key=by_key)
                 ref = UnitRef(JOB, job.job.key)
                 out.append(Part(gang, ref, slots, single, min(job.limit, len(slots)), 0, counts=False))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangsched.core.arrays import Ints
+from gangsched.core.arrays import Floats, Ints, distinct
 from gangsched.core.preemption.prices import NEVER, Prices
 
 #: Places in the core, and as many more for each member that one place may take: with 32 and more, 4,000 random
@@ -159,3 +159,34 @@ def _all_ways(costs: Prices, core: Ints, fixed: Ints, members: int, bound: compl
         left -= x
     price = _price(costs, counts)
     return Taking(counts, price, min(bound, price, key=lambda p: (p.real, p.imag)) if bound else price)
+
+
+def cover(gains: Ints, prices: Prices | Floats, wanted: int) -> Ints | None:
+    """The numbers of those of ``(n,)`` things that together gain at least what is ``wanted``, at the least price; None
+    where all of them gain less. A table over what is gained.
+    """
+    order = np.lexsort((-gains, prices.imag, prices.real))
+    order = order[gains[order] > 0]
+    kept = np.zeros(len(order), dtype=np.bool_)
+    for gain in distinct(gains[order]).tolist():
+        # Of those that gain as much or more no more can matter than are enough by themselves: the cheapest.
+        before = np.cumsum(gains[order] >= gain) - 1
+        kept |= (gains[order] == gain) & (before * gain < wanted)
+    order = order[kept]
+    best = np.full(wanted + 1, NEVER.real, dtype=prices.dtype)
+    best[0] = 0.0
+    better = np.zeros((len(order), wanted + 1), dtype=np.bool_)
+    with_it = np.empty_like(best)
+    for turn, (gain, price) in enumerate(zip(gains[order].tolist(), prices[order].tolist(), strict=True)):
+        with_it[:gain] = price
+        with_it[gain:] = best[: wanted + 1 - gain] + price if gain <= wanted else price
+        np.less(with_it, best, out=better[turn])
+        np.copyto(best, with_it, where=better[turn])
+    if best[wanted].real >= NEVER.real:
+        return None
+    out, left = [], wanted
+    for turn in range(len(order) - 1, -1, -1):
+        if better[turn, left]:
+            out.append(int(order[turn]))
+            left = max(0, left - int(gains[order[turn]]))
+    return np.array(out, dtype=np.int64)

@@ -15,18 +15,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, isin, runs
+from gangsched.core.arrays import Bools, Floats, Ints, columns, isin
 from gangsched.core.decision import Gap
 from gangsched.core.preemption.candidates import Candidates, Interruption
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.free import Pairs
-from gangsched.core.preemption.harm import Harm
+from gangsched.core.preemption.harm import Harm, components, place
+from gangsched.core.preemption.knapsack import cover
 from gangsched.core.preemption.node_prices import MAY, STAYS, Offer
 from gangsched.core.preemption.places import Places
+from gangsched.core.preemption.price_bound import PriceBound
 from gangsched.core.preemption.prices import NEVER, Prices
 
 #: More pods of one component of harm than this are not told from so many.
 _DIGIT = 2.0**20
+#: What is missing is counted in about so many pieces at least: gangs add parts of members to nodes that they share.
+_PIECES = 400
 
 
 class Floor(NamedTuple):
@@ -38,17 +42,42 @@ class Floor(NamedTuple):
 
 def gap(harm: Harm, floor: Floor) -> Gap | None:
     """How far the harm is from the floor at the first component that differs; None if none does."""
-    if harm.beyond_budget > floor.beyond_budget:
-        return Gap("pdb", 0, harm.beyond_budget - floor.beyond_budget)
-    mine, least = ({p: (g, n) for p, g, n in levels} for levels in (harm.levels, floor.levels))
-    for priority in sorted({*mine, *least}, reverse=True):
-        for n, component in enumerate(("gangs", "pods")):
-            more = mine.get(priority, (0, 0))[n] - least.get(priority, (0, 0))[n]
-            if more > 0:
-                return Gap(component, priority, more)
-            if more < 0:
-                return None  # paid for by a component before, which was equal
+    mine, least = (components(of.beyond_budget, of.levels) for of in (harm, floor))
+    for component in sorted({*mine, *least}, key=place):
+        more = mine.get(component, 0) - least.get(component, 0)
+        if more > 0:
+            return Gap(*component, more)
+        if more < 0:
+            return None  # paid for by a component before, which was equal
     return None
+
+
+class _Group:
+    """The price of kinds that may share nodes: of all together by a table where that is small enough, of each alone,
+    and by prices for members (:mod:`.price_bound`).
+    """
+
+    def __init__(self, candidates: Candidates, demand: Demand) -> None:
+        kinds = len(demand.need)
+        self._all = Places(candidates, demand, lower=True)
+        alone = [demand.part([k], alone=True) for k in range(kinds)] if kinds > 1 else []
+        self._alone = [Places(candidates, part, lower=True) for part in alone]
+        self._by_worth = PriceBound(self._all.nodes) if kinds > 1 else None
+
+    @property
+    def work(self) -> int:
+        """Nodes x pods looked at."""
+        return sum(places.nodes.work for places in (self._all, *self._alone))
+
+    def least(self, offer: Offer, enough: float) -> float:
+        """No places cost less; the quickest ways first, until that is more than ``enough`` less one."""
+        best = 0.0 if self._by_worth is None else self._by_worth.bound(offer, enough)
+        for places in (*self._alone, self._all):
+            if best > enough - 1.0:
+                break
+            found = places.bound(offer)
+            best = best if found is None else max(best, found.real)
+        return best
 
 
 class LowerBound:
@@ -57,32 +86,17 @@ class LowerBound:
     def __init__(self, candidates: Candidates, demand: Demand) -> None:
         self._c = candidates
         self._answers: dict[tuple[object, ...], Any] = {}
-        #: Demands of which the dearest bounds them all; where members can be chosen only what all choices have in
-        #: common.
-        self._parts = self._together(demand)
-        self._places = [(group, Places(candidates, part, lower=True)) for group, part in self._parts]
-
-    @staticmethod
-    def _together(demand: Demand) -> list[tuple[int, Demand]]:
-        """Parts of the demand, with the number of a group: parts of different groups share no node."""
-        parts = list(demand.parts())
-        if len(parts) == 1:
-            return [(0, parts[0])]
-        kinds = len(demand.need)
-        group = list(range(kinds))
-        for i in range(kinds):
-            for j in range(i):
-                if (demand.mask[i] & demand.mask[j]).any():
-                    old, new = group[i], group[j]
-                    group = [new if g == old else g for g in group]
-        out = [(group[k], parts[k]) for k in range(kinds)]
-        if len(set(group)) == 1:
-            out = [(0, demand)] + [(0, part) for part in parts]
-        return out
+        self._several = len(demand.need) > 1  # how far bounds are looked for depends on the plan then
+        #: Where members can be chosen only what all choices have in common.
+        self._parts = list(demand.parts())
+        self._groups = [
+            _Group(candidates, of)
+            for of in ([demand.common] if demand.common is not None else map(demand.of, _kinds_together(demand)))
+        ]
 
     def floor(self, harm: Harm) -> Floor:
         """The floor under a plan of this harm, as far down as it can be as high as the plan."""
-        beyond = self._beyond() if harm.beyond_budget else 0
+        beyond = self._beyond(harm.beyond_budget) if harm.beyond_budget else 0
         if beyond < harm.beyond_budget:
             return Floor(beyond, ())
         stays = self._c.closed if not beyond else np.zeros(len(self._c), dtype=np.bool_)
@@ -96,17 +110,23 @@ class LowerBound:
             higher = sorted(p for p in mine if p > level)
             above = stays | spared | ((self._c.level > level) & ~isin(self._c.level, higher))
             key = (beyond, level, tuple((p, mine[p][0] > 0) for p in higher))
-            least_gangs = min(gangs, self._known(("gangs", *key), partial(self._gangs, level, above))) if gangs else 0
+            least_gangs, with_them = (
+                self._known(("gangs", *key), partial(self._gangs, level, above)) if gangs else (0, 0)
+            )
             if not gangs:
                 spared = spared | self._only_with_gangs(level)
-            bound = partial(self._pods, level, above | spared, free)
-            least = min(count, self._known(("pods", *key, gangs > 0, free), bound))
+            if least_gangs < gangs:
+                return Floor(beyond, (*levels, (level, least_gangs, 0)))
+            more = sum(mine[p][1] for p in higher if p not in free)
+            bound = partial(self._pods, level, above | spared, free, _DIGIT * more + count)
+            enough = (more, count) if self._several else ()
+            found = self._known(("pods", *key, gangs > 0, free, *enough), bound)
+            least = max(0, min(count, math.ceil(found - _DIGIT * more - 2e-6)))
             exact = least == count
-            if least_gangs == gangs and gangs:
-                least = min(count, max(least, self._smallest(level, gangs)))
+            least = min(count, max(least, with_them))
             if least_gangs or least:
                 levels.append((level, least_gangs, least))
-            if least_gangs < gangs or least < count:
+            if least < count:
                 break
             if not exact:
                 free = free | {level}
@@ -128,94 +148,61 @@ class LowerBound:
     @property
     def work(self) -> int:
         """Nodes x pods looked at."""
-        return sum(places.nodes.work for _, places in self._places)
+        return sum(group.work for group in self._groups)
 
-    def _beyond(self) -> int:
+    def _beyond(self, enough: int) -> int:
         price: Prices = np.where(self._c.closed, 1.0 + 0j, 0j)
-        return int(np.ceil(self._least(np.zeros(len(self._c), dtype=np.bool_), price).real - 1e-6))
+        return math.ceil(self._least(np.zeros(len(self._c), dtype=np.bool_), price, enough) - 1e-6)
 
-    def _pods(self, level: int, stays: Bools, free: frozenset[int]) -> int:
-        """Pods of this priority that have to leave when as few as can be leave above it, priorities ``free`` aside."""
+    def _pods(self, level: int, stays: Bools, free: frozenset[int], enough: float) -> float:
+        """The least price where a pod of this priority costs 1, and one of a higher that is not ``free`` a digit more.
+        No plan can have less of one without more of the other.
+        """
         c = self._c
         price: Prices = np.where(c.level == level, 1.0 + 0j, 0j)
-        higher = (c.level > level) & ~isin(c.level, sorted(free))
-        price[higher] = _DIGIT
-        least = self._least(stays, price).real + 1e-6
-        if least >= NEVER.real:
-            return 0
-        below = int((c.level == level).sum())
-        rest = least % _DIGIT
-        # No plan leaves more than there are: one more above, and nothing known here.
-        return 0 if rest > below + 1e-3 else math.ceil(rest - 2e-6)
+        price[(c.level > level) & ~isin(c.level, sorted(free))] = _DIGIT
+        return self._least(stays, price, enough)
 
-    def _least(self, stays: Bools, price: Prices) -> complex:
-        """The least price of places for all parts."""
+    def _least(self, stays: Bools, price: Prices, enough: float) -> float:
+        """The least price of places for all groups, 0 if there are none at all."""
         offer = Offer(np.where(stays, STAYS, MAY), price)
-        by_group: dict[int, complex] = {}
-        for group, places in self._places:
-            bound = places.bound(offer)
-            if bound is None:
-                continue
-            before = by_group.get(group)
-            if before is None or (bound.real, bound.imag) > (before.real, before.imag):
-                by_group[group] = bound
-        return sum(by_group.values(), 0j) if all(v.real < NEVER.real for v in by_group.values()) else NEVER
+        total = 0.0
+        for group in self._groups:
+            total += group.least(offer, enough - total)
+        return total if total < NEVER.real else 0.0
 
-    def _smallest(self, level: int, gangs: int) -> int:
-        """Pods of the smallest units of this level that make up so many gangs."""
-        sizes = sorted(
-            (len(u.slots) / u.gangs, u.gangs) for u in self._c.units_of if u.level == level and u.gangs and u.whole
-        )
-        total, left = 0.0, gangs
-        for size, count in sizes:
-            some = min(left, count)
-            total += size * some
-            left -= some
-            if not left:
-                break
-        return int(np.ceil(total - 1e-6)) if not left else 0
-
-    def _gangs(self, level: int, stays: Bools) -> int:
-        """Gangs of this level that have to be interrupted at least, with everything below it free."""
+    def _gangs(self, level: int, stays: Bools) -> tuple[int, int]:
+        """Gangs of this level that have to be interrupted at least, with everything below it free, and pods that leave
+        with so many at least.
+        """
         c = self._c
-        units = [u for u in c.units_of if u.level == level and u.gangs]
-        inside = np.zeros(len(c), dtype=np.bool_)
-        for unit in units:
-            inside[unit.pods] = True
+        mine = np.array([u.level == level and u.gangs > 0 for u in c.units_of] + [False])
+        inside = mine[c.unit]
         base = ~stays & (~inside | c.single)
         # Members that a gang can spare go without an interruption: no more than its surplus, counted as all of them.
-        free, size = c.room_without(base), c.free.shape[1]
-        some = np.flatnonzero(inside & ~base)
-        number = np.zeros(len(c.units_of) + 1, dtype=np.int64)
-        number[[n for n, u in enumerate(c.units_of) if u.level == level and u.gangs]] = np.arange(len(units))
-        order, starts, keys = runs(number[c.unit[some]] * size + c.row[some])
-        pairs = Pairs(keys // size, keys % size, np.add.reduceat(c.req[:, some[order]], starts, axis=1))
-        parts = (part for _, part in self._parts if len(part.need) == 1)
-        return max((self._gangs_for(part, units, free, pairs) for part in parts), default=0)
+        free, pairs = c.room_without(base), c.by_unit(inside & ~base)
+        pairs.owner = (np.cumsum(mine) - 1)[pairs.owner]
+        units = [u for u, fine in zip(c.units_of, mine.tolist(), strict=False) if fine]
+        return max((self._gangs_for(part, units, free, pairs) for part in self._parts), default=(0, 0))
 
-    def _gangs_for(self, part: Demand, units: Sequence[Interruption], free: Floats, pairs: Pairs) -> int:
+    def _gangs_for(self, part: Demand, units: Sequence[Interruption], free: Floats, pairs: Pairs) -> tuple[int, int]:
         used = part.request[0] > 0
         asked = part.request[0][used]
         cap = 1.0 if part.rules.exclusive[0, 0] else float(part.need[0])
         allowed = part.mask[0]
         missing = part.need[0] - float(part.whole(0, free, allowed).sum())
-        if missing <= 0:
-            return 0
+        if missing <= 0 or not units:
+            return 0, 0
         size, of, rows, held = free.shape[1], pairs.owner, pairs.rows, pairs.amounts[used]
-        here = np.clip(free[used][:, rows] / asked[:, None], 0.0, None)
+        here = np.clip(columns(free[used], rows) / asked[:, None], 0.0, None)
         shared = self._shares(here, held / asked[:, None], rows, cap, size)
         shared[~allowed[rows]] = 0.0
-        total = np.bincount(of, weights=shared, minlength=len(units)).tolist()
-        gains = [(gain, unit.gangs) for gain, unit in zip(total, units, strict=True)]
-        gains.sort(key=lambda g: -g[0] / g[1])
-        count = 0.0
-        for gain, number in gains:
-            if missing <= 1e-6 or gain <= 0:
-                break
-            # A unit of several gangs counts in part: others might make up for the rest.
-            count += number * min(1.0, missing / gain) if number > 1 else 1.0
-            missing -= gain
-        return math.ceil(count - 1e-6)
+        gains = np.bincount(of, weights=shared, minlength=len(units))
+        pieces = max(1, int(_PIECES / missing))
+        prices = np.array([unit.gangs * _DIGIT + len(unit.slots) * unit.whole for unit in units])
+        chosen = cover(np.ceil(gains * pieces - 1e-6).astype(np.int64), prices, math.ceil(missing * pieces - 1e-6))
+        gangs, pods = divmod(0.0 if chosen is None else float(prices[chosen].sum()), _DIGIT)
+        return int(gangs), int(pods)
 
     @staticmethod
     def _shares(here: Floats, held: Floats, rows: Ints, cap: float, size: int) -> Floats:
@@ -232,8 +219,20 @@ class LowerBound:
         best = np.zeros(len(rows))
         for t in range(1, int(several.max()) + 1):
             some = several[rows] >= t
-            then = np.minimum(np.floor((here + t * largest[:, rows]).min(axis=0)), cap)
+            then = np.minimum(np.floor((here + t * columns(largest, rows)).min(axis=0)), cap)
             best = np.where(some, np.maximum(best, (then - now) / t), best)
         part = np.minimum((here + held).min(axis=0), cap) - now
         sums = [np.bincount(rows, weights=x, minlength=size)[rows] for x in (best, part)]
         return np.where((sums[0] <= sums[1]) | (several[rows] == 1), best, part)
+
+
+def _kinds_together(demand: Demand) -> list[list[int]]:
+    """The kinds in groups: those of different groups share no node."""
+    kinds = range(len(demand.need))
+    group = list(kinds)
+    for i in kinds:
+        for j in range(i):
+            if (demand.mask[i] & demand.mask[j]).any():
+                old, new = group[i], group[j]
+                group = [new if g == old else g for g in group]
+    return [[k for k in kinds if group[k] == g] for g in dict.fromkeys(group)]

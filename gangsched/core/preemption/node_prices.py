@@ -11,7 +11,7 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, distinct
+from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.prices import NEVER, Prices
@@ -123,19 +123,18 @@ class NodePrices:
         """``(E,)`` the price of a demand ``(R, E)`` on each of these nodes ``(E,)``; NEVER where it does not fit. With
         ``gone``, where no node occurs twice, the pods that leave are noted there.
         """
-        if self.lower:
-            # One resource at a time, with the order that is exact for it: whatever leaves for all, leaves for each.
+        if self.lower:  # whatever leaves for all resources, leaves for each
             asked = np.flatnonzero(self.demand.request.any(axis=0)).tolist()
-            first = np.zeros(len(rows), dtype=np.int64)
-            prices = []
-            for r in asked:
-                order = self._order_for(offer, r)
-                orders = None if order is None else (order[None], first)
-                prices.append(self._scan(offer, rows, demand, conflict, orders, [r]))
-            return np.asarray(np.maximum.reduce(prices))
+            return np.asarray(np.maximum.reduce([self.scan_one(offer, rows, demand, r, conflict) for r in asked]))
         if self.thorough is not None:
             return self._thorough(offer, rows, demand, conflict, gone)
         return self._quick(offer, rows, demand, conflict, gone)
+
+    def scan_one(self, offer: Offer, rows: Ints, demand: Floats, r: int, conflict: Bools | None = None) -> Prices:
+        """The least price as far as one resource matters, with the order that is exact for it."""
+        order = self.order_for(offer, r)
+        orders = None if order is None else (order[None], np.zeros(len(rows), dtype=np.int64))
+        return self._scan(offer, rows, demand, conflict, orders, [r])
 
     def _thorough(self, offer: Offer, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None) -> Prices:
         """All sets of pods that may come back, on nodes with few that may leave."""
@@ -186,7 +185,7 @@ class NodePrices:
             self._scan(offer, rows, demand, conflict, (stack, chosen), None, gone)
         return best
 
-    def _order_for(self, offer: Offer, r: int) -> Ints | None:
+    def order_for(self, offer: Offer, r: int) -> Ints | None:
         """``(V,)`` the order that is exact for one resource: the dearest first, of those the smallest; None if it is
         that of the candidates.
         """
@@ -229,7 +228,7 @@ class NodePrices:
         rows, counts = rows[by_count], counts[by_count]
         starts = c.start[rows]
         some = slice(None) if resources is None else resources
-        req, slack = c.req[some], self.room(offer)[some][:, rows] - demand[some][:, by_count]
+        req, slack = c.req[some], columns(self.room(offer)[some], rows) - columns(demand[some], by_count)
         cost: Prices = np.where((slack >= 0).all(axis=0), 0j, NEVER)
         deepest = int(counts[0]) if len(counts) else 0
         until = np.searchsorted(-counts, -np.arange(deepest), side="left")  # entries with more than j pods
@@ -240,7 +239,7 @@ class NodePrices:
             if orders is not None and turns is not None:
                 p = orders[0][turns[:n], p]
             may = offer.status[p] == MAY
-            need = req[:, p]
+            need = columns(req, p)
             put = may & (need <= slack[:, :n]).all(axis=0)
             if conflict is not None:
                 put &= ~conflict[p]
@@ -279,7 +278,7 @@ class NodePrices:
             return out
         before = np.zeros(len(most), dtype=np.complex128)
         before[numbers[0]] = self.scan(offer, numbers[0], base[:, numbers[0]], None)
-        price = self.scan(offer, rows, demand + base[:, rows], self.conflict[k])
+        price = self.scan(offer, rows, demand + columns(base, rows), self.conflict[k])
         out[members - 1, rows] = np.where(price.real < NEVER.real, price - before[rows], NEVER)
         return out
 

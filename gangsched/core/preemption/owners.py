@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Ints, distinct
+from gangsched.core.state.jobs import Suspendable
 from gangsched.core.state.podtable import TERMINATING, JobId
-from gangsched.core.state.suspended import Suspendable
 from gangsched.model.records import SINGLE, Job, Pod
 
 if TYPE_CHECKING:
-    from gangsched.core.state.world import World
+    from gangsched.core.world.world import World
 
 
 class Survivor(msgspec.Struct, frozen=True, eq=False):
@@ -52,7 +52,7 @@ class Owners:
         self._world = world
         self._condemned = frozenset(map(int, condemned))
         busy = (world.snapshot.table.pods[slot] for slot in self._condemned)
-        owners = (world.suspended.owner_of(pod) for pod in busy if pod is not None)
+        owners = (world.jobs.owner_of(pod) for pod in busy if pod is not None)
         #: Pods of these are condemned: what is known of them holds for this decision only.
         self._busy: dict[str, Ending | None] = dict.fromkeys((o.uid for o in owners if o is not None), None)
         self._asked: set[str] = set()
@@ -73,8 +73,8 @@ class Owners:
         job = world.jobs.get(ident[:2])
         if job is None or job.uid != ident[2]:
             return None
-        owner = world.suspended.jobset_of(job) or job
-        known = world.suspended.known
+        owner = world.jobs.jobset_of(job) or job
+        known = world.jobs.known
         if owner.uid in self._busy:
             if owner.uid not in self._asked:
                 self._asked.add(owner.uid)
@@ -88,8 +88,8 @@ class Owners:
     def _made(self, owner: Suspendable) -> Ending | None:
         table = self._world.snapshot.table
         jobs = []
-        for job in self._world.suspended.jobs_of(owner):
-            pods = self._world.suspended.pods_of(job)
+        for job in self._world.jobs.jobs_of(owner):
+            pods = self._world.jobs.pods_of(job)
             there = [table.slot_of[p.uid] for p in pods if p.uid in table.slot_of]
             slots = tuple(s for s in there if not table.flags[s] & TERMINATING and s not in self._condemned)
             limit = survives(job, sum(1 for p in pods if self._leaves(p)))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gangsched.core.arrays import Bools
 from gangsched.core.preemption.candidates import Candidates
-from gangsched.core.preemption.harm import Harm
+from gangsched.core.preemption.harm import Harm, components
 
 Prices = npt.NDArray[np.complex128]
 #: What cannot be had; finite, so that differences stay numbers.
@@ -66,8 +66,7 @@ class Tariff:
         work = candidates.work / (1.0 + float(candidates.work.sum()))
         self.pods: Prices = weights[candidates.level_of] + 1j * work
         self.units: Prices = np.array([u.gangs * by_gang.get(u.level, 0j) for u in units], dtype=np.complex128)
-        leaves = np.array([u.whole for u in units] + [False], dtype=np.bool_)
-        inside = leaves[candidates.unit]
+        inside = candidates.leaves_whole
         sums = np.bincount(candidates.unit[inside], weights=work[inside], minlength=len(units))
         work_of = (1j * sums).tolist()
         own = [len(u.slots) * by_level.get(u.level, 0j) + w for u, w in zip(units, work_of, strict=True)]
@@ -91,9 +90,7 @@ class Tariff:
 
     def price(self, harm: Harm) -> complex:
         """The price of a harm, without work."""
-        count = {("gangs", level): gangs for level, gangs, _ in harm.levels}
-        count |= {("pods", level): pods for level, _, pods in harm.levels}
-        count["pdb", 0] = harm.beyond_budget
+        count = components(harm.beyond_budget, harm.levels)
         return sum((d.weight * count.get((d.component, d.level), 0) for d in self.digits), 0j)
 
     def harm(self, price: complex) -> Harm | None:

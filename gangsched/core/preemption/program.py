@@ -17,24 +17,21 @@ from gangsched.core.arrays import Bools, Floats, Ints, distinct, isin
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.fillings import Fillings
-from gangsched.core.preemption.harm import Harm
+from gangsched.core.preemption.harm import Component, Harm, components, place
 from gangsched.core.preemption.lower_bound import Floor
 from gangsched.core.preemption.places import Placing
 from gangsched.core.preemption.simplex import Table
 
-#: A component of harm: ``pdb``, or ``gangs`` or ``pods`` of a level.
-Component = tuple[str, int]
 #: Entries of a table up to which it is worth its time.
 _ENTRIES = 1_500_000
 #: Entries changed for one question.
-_QUESTION = 45_000_000
+_QUESTION = 150_000_000
 #: Entries changed in the time of one node and pod looked at.
-_SIMPLEX = 3
+_SIMPLEX = 20
+#: What a question takes beside its changes, in entries, the table aside: it is copied, shrunk, and bounds are read.
+_ASKED = 50_000
 #: A number this near to a whole one is that.
 _NEAR = 1e-6
-#: Questions of a search after which, and every so many questions from then on, units are settled that the values
-#: speak for: that takes about as long as ten questions.
-_SETTLED = 8
 #: What all of the next component costs at most: it tells equals apart.
 _NEXT = 0.125
 #: What costs in addition may add up to: this, and :data:`.simplex._NUDGE` for each variable.
@@ -60,8 +57,6 @@ class Program:
         self.size = self.fillings + len(self.units)
         self.costs: dict[Component, dict[int, float]] = {}
         self.rows: list[Row] = []
-        #: ``(V,)``: those that leave with their unit.
-        self._whole: Bools = np.array([u.whole for u in candidates.units_of] + [False], dtype=np.bool_)[candidates.unit]
         self.alone: dict[int, int] = {}  # variable by pod that may leave alone or with its unit
         for row in distinct(fillings.row).tolist():
             self.rows.append(Row(dict.fromkeys(np.flatnonzero(fillings.row == row).tolist(), 1.0), 1.0))
@@ -86,7 +81,7 @@ class Program:
         links: dict[tuple[int, int], dict[int, float]] = {}
         for of, pod in zip(self._f.of.tolist(), self._f.pods.tolist(), strict=True):
             unit = int(c.unit[pod])
-            if not self._whole[pod]:
+            if not c.leaves_whole[pod]:
                 self._add(("pods", int(c.level[pod])), of, 1.0)
             elif not c.single[pod]:
                 links.setdefault((int(c.row[pod]), unit), {})[of] = 1.0
@@ -118,7 +113,8 @@ class Program:
         for number, limited in enumerate(c.limited):
             terms = self._drawn(limited.pods)
             if limited.budget:
-                terms |= self._drawn_whole(limited.pods)
+                drawn = c.drawn_whole(limited.pods)
+                terms |= {int(self.units[n]): float(drawn[n]) for n in np.flatnonzero(drawn).tolist()}
                 if terms:
                     beyond = self._new()
                     terms[beyond] = -1.0
@@ -133,15 +129,11 @@ class Program:
         """What draws on a set of pods as they leave by themselves."""
         inside: Bools = np.zeros(len(self.c), dtype=np.bool_)
         inside[pods] = True
-        drawn = np.bincount(self._f.of[inside[self._f.pods] & ~self._whole[self._f.pods]], minlength=self.fillings)
+        drawn = np.bincount(
+            self._f.of[inside[self._f.pods] & ~self.c.leaves_whole[self._f.pods]], minlength=self.fillings
+        )
         terms = {n: float(drawn[n]) for n in np.flatnonzero(drawn).tolist()}
         return terms | {variable: 1.0 for pod, variable in self.alone.items() if inside[pod]}
-
-    def _drawn_whole(self, pods: Ints) -> dict[int, float]:
-        """What draws on a set of pods as units leave whole."""
-        units = self.c.unit[pods[self._whole[pods]]]
-        drawn = np.bincount(units, minlength=len(self.units))
-        return {int(self.units[n]): float(drawn[n]) for n in np.flatnonzero(drawn).tolist()}
 
     def placing(self, chosen: Ints, units: frozenset[int]) -> Placing:
         """These fillings (numbers) as places, with the units gone."""
@@ -161,7 +153,7 @@ class Program:
     @property
     def components(self) -> list[Component]:
         """From the worst down."""
-        return sorted(self.costs, key=lambda k: (k[0] != "pdb", -k[1], k[0] == "pods"))
+        return sorted(self.costs, key=place)
 
     def table(self, component: Component, caps: dict[Component, int], out: Bools) -> Table | None:
         """To minimise a component under these caps, and of equals the one with least of the next component; without
@@ -172,7 +164,7 @@ class Program:
             if not n:
                 kept[list(self.costs[k])] = False
         names = np.flatnonzero(kept)
-        place = np.cumsum(kept) - 1
+        column = np.cumsum(kept) - 1
         rows = []
         for row in (*self.rows, *(Row(self.costs[k], float(n)) for k, n in caps.items() if n)):
             terms = {v: amount for v, amount in row.terms.items() if kept[v]}
@@ -182,7 +174,7 @@ class Program:
             return None
         matrix: Floats = np.zeros((len(rows), len(names)))
         for n, row in enumerate(rows):
-            matrix[n, place[list(row.terms)]] = list(row.terms.values())
+            matrix[n, column[list(row.terms)]] = list(row.terms.values())
         cost = np.zeros(self.size)
         for k, weight in zip(self.components[self.components.index(component) :], (1.0, _NEXT), strict=False):
             total = sum(self.costs[k].values()) if weight < 1 else 0.0
@@ -194,80 +186,71 @@ class Program:
 
 
 class Proof:
-    """Minimises one component after another. ``attempt`` settles a choice of units, with these fillings (numbers) if
-    there are any, and tells its harm if that is less than ever before; ``late`` says that the budget is spent.
+    """Minimises one component after another. ``adopt`` looks at places with these units gone, and tells their harm if
+    that is less than ever before; ``late`` says that the budget is spent.
     """
 
     def __init__(
         self,
         program: Program,
-        attempt: Callable[[frozenset[int], Ints | None], Harm | None],
+        adopt: Callable[[Placing, frozenset[int]], Harm | None],
         late: Callable[[], bool],
     ) -> None:
         self._p = program
-        self._attempt = attempt
+        self._adopt = adopt
         self._late = late
-        self._tried: set[frozenset[int]] = set()
-        self._questions = self._last = 0
-        self._roots: dict[bytes, Table | None] = {}
+        self._least: dict[Component, int] = {}
         self.work = 0
 
-    def run(self, best: Harm, questions: int = 1 << 60) -> dict[Component, int]:
-        """What is proven of each component with so many ``questions``, given a plan of this harm; the last may be less
-        than the best plan has.
-        """
-        self._last = self._questions + questions
-        while True:
-            better, known = self._pass(best)
-            if better is None:
-                return known
-            best = better
-
-    def _pass(self, best: Harm) -> tuple[Harm | None, dict[Component, int]]:
-        mine = parts(best)
+    def run(self, best: Harm) -> dict[Component, int]:
+        """What is proven of each component, given a plan of this harm; the last may be less than the best plan has."""
+        self._note(best)
         known: dict[Component, int] = {}
         out: Bools = np.zeros(self._p.size, dtype=np.bool_)
         for component in self._p.components:
-            most = mine.get(component, 0)
-            if not most:
+            if not self._least[component]:
                 known[component] = 0
                 continue
-            root = self._root(component, known, out)
+            root = None if self._late() else self._p.table(component, known, out)
             if root is None:
-                return None, known
-            out[root.dear(most + _WHOLE)] = True
-            least, better = self._tree(root, most)
-            if better is not None and better < best:
-                return better, known
-            known[component] = min(most, least)
-            if least < most:
-                return None, known
-        return None, known
+                break
+            self._solve(root)
+            known[component] = self._tree(root.copy(), component)
+            if known[component] < self._least[component]:
+                break
+            out[root.dear(self._least[component] + _WHOLE)] = True
+        return known
 
-    def _root(self, component: Component, known: dict[Component, int], out: Bools) -> Table | None:
-        """The table of a component, solved."""
-        key = out.tobytes() + repr((component, known)).encode()
-        if key not in self._roots:
-            self._roots[key] = root = self._p.table(component, known, out)
-            if root is not None:
-                self._solve(root)
-        found = self._roots[key]
-        return None if found is None else found.copy()
+    def _note(self, best: Harm) -> None:
+        mine = components(best.beyond_budget, best.levels)
+        self._least = {component: mine.get(component, 0) for component in self._p.components}
+
+    def _taken(self, values: Floats) -> Harm | None:
+        """The plan that values speak for that are all whole, if it is better than the best."""
+        units = frozenset(np.flatnonzero(values[self._p.units] > 0.5).tolist())
+        found = self._adopt(self._p.placing(np.flatnonzero(values[: self._p.fillings] > 0.5), units), units)
+        if found is not None:
+            self._note(found)
+        return found
 
     def _solve(self, table: Table) -> bool | None:
         before = table.work
-        self._questions += 1
         table.solve(_QUESTION)
-        self.work += (table.work - before + table.size // 2) // _SIMPLEX
+        self.work += (table.work - before + _ASKED + 4 * table.size) // _SIMPLEX
         return table.solved
 
-    def _tree(self, root: Table, most: int) -> tuple[int, Harm | None]:
-        """A lower bound, ``most`` if nothing is below it; or a choice of less harm: branch and bound, depth first."""
+    def _tree(self, root: Table, component: Component) -> int:
+        """A lower bound of the component, that of the best plan if nothing is below it: branch and bound, depth first,
+        which takes every better plan that it comes across.
+        """
         open_ = [(0, root)]
         stopped: list[int] = []
         while open_:
             least, here = open_.pop()
-            if here.changed and (self._questions >= self._last or self._late()):
+            most = self._least[component]
+            if least >= most:
+                continue
+            if here.changed and self._late():
                 stopped.append(least)
                 continue
             state = self._solve(here) if here.changed else here.solved
@@ -281,35 +264,18 @@ class Proof:
                 continue
             values = np.zeros(self._p.size)
             values[here.names] = here.values()
-            better = self._candidate(values)
-            if better is not None:
-                return bound, better
             variable = self._fractional(values)
             if variable is None:
-                stopped.append(bound)  # whole, and yet not better: rules that the program does not know
+                if self._taken(values) is None or bound < self._least[component]:
+                    stopped.append(bound)  # whole, and yet not better: rules that the program does not know
                 continue
             here.shrink(most - 1 + _WHOLE)
             without = here.copy()
-            place = int(np.searchsorted(here.names, variable))
-            without.without(np.array([place]))
-            here.with_one(place)
+            column = int(np.searchsorted(here.names, variable))
+            without.without(np.array([column]))
+            here.with_one(column)
             open_ += [(bound, without), (bound, here)]
-        return min([most, *stopped]), None
-
-    def _candidate(self, values: Floats) -> Harm | None:
-        """The units that the values speak for, settled now and then; or what they say, if all of them are whole."""
-        share = values[self._p.units]
-        if self._questions <= _SETTLED or self._questions % _SETTLED == 0:
-            for threshold in (0.999, 0.5, 1e-4):
-                units = frozenset(np.flatnonzero(share >= threshold).tolist())
-                found = None if units in self._tried else self._attempt(units, None)
-                self._tried.add(units)
-                if found is not None:
-                    return found
-        if self._fractional(values) is None:
-            units = frozenset(np.flatnonzero(share > 0.5).tolist())
-            return self._attempt(units, np.flatnonzero(values[: self._p.fillings] > 0.5))
-        return None
+        return min([self._least[component], *stopped])
 
     def _fractional(self, values: Floats) -> int | None:
         """The unit, or else the filling, that is least decided."""
@@ -318,14 +284,6 @@ class Proof:
             if len(off) and off.max() > _NEAR:
                 return int(some[int(np.argmax(off))])
         return None
-
-
-def parts(harm: Harm) -> dict[Component, int]:
-    """The components of a harm that are not zero."""
-    out: dict[Component, int] = {("pdb", 0): harm.beyond_budget}
-    for level, gangs, pods in harm.levels:
-        out["gangs", level], out["pods", level] = gangs, pods
-    return {k: n for k, n in out.items() if n}
 
 
 def floor_of(known: Mapping[Component, int]) -> Floor:

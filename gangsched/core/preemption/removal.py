@@ -20,13 +20,14 @@ from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.owners import survives
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.quota.victims import IN_QUEUE, REASON_TEXT, RECLAMATION
-from gangsched.core.state.suspended import LENIENT, Suspendable, family_of
+from gangsched.core.state.jobs import Suspendable, family_of
+from gangsched.core.world.suspended import LENIENT, two_admitters
 from gangsched.model.jobsets import JobSet, why_it_cannot_wait
 from gangsched.model.preemptible import protected
 from gangsched.model.records import GangId, Job, Pod
 
 if TYPE_CHECKING:
-    from gangsched.core.state.world import World
+    from gangsched.core.world.world import World
 
 SUSPEND = "suspend"
 
@@ -118,7 +119,7 @@ def _quota_reason(victim: Victim, world: World, gangs: Sequence[GangId]) -> str:
 def staying(job: Suspendable, world: World, leaving: Container[str]) -> list[Pod]:
     """The pods of a Job or JobSet that run and are not among those that leave (UIDs)."""
     going = world.ledger.condemned
-    pods = world.suspended.pods_of(job)
+    pods = world.jobs.pods_of(job)
     return [p for p in pods if p.bound and p.live and p.uid not in leaving and p.uid not in going]
 
 
@@ -138,8 +139,8 @@ def may_suspend(job: Suspendable, world: World, options: Options) -> bool:
         return False
     if not (options.suspend_jobs and lasts and job.template is not None and not job.finished):
         return False
-    gangs = {p.gang for p in world.suspended.pods_of(job)}
-    return not world.suspended.two_admitters(job) and not any(world.two_admitters((gang,)) for gang in gangs)
+    gangs = {p.gang for p in world.jobs.pods_of(job)}
+    return not two_admitters(world, job) and not any(world.managed.two_admitters((gang,)) for gang in gangs)
 
 
 def _holds_quota(chosen: Sequence[Victim]) -> bool:
@@ -152,8 +153,8 @@ def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World) -> bo
     if isinstance(owner, Job):
         return _would_fail(owner, chosen, world)
     mine = {v.uid for v in chosen}
-    jobs = world.suspended.jobs_of(owner)
-    of_job = {job.name: {p.uid for p in world.suspended.pods_of(job)} & mine for job in jobs}
+    jobs = world.jobs.jobs_of(owner)
+    of_job = {job.name: {p.uid for p in world.jobs.pods_of(job)} & mine for job in jobs}
     touched = [job for job in jobs if of_job[job.name]]
     if any(_would_fail(job, [v for v in chosen if v.uid in of_job[job.name]], world) for job in touched):
         return True
@@ -164,7 +165,7 @@ def _would_fail(job: Job, chosen: Sequence[Victim], world: World) -> bool:
     """Would the Job fail if these were deleted? Others that are leaving may not have been counted yet."""
     mine = {v.uid for v in chosen}
     condemned = world.ledger.condemned
-    leaving = sum(p.uid not in mine and (not p.live or p.uid in condemned) for p in world.suspended.pods_of(job))
+    leaving = sum(p.uid not in mine and (not p.live or p.uid in condemned) for p in world.jobs.pods_of(job))
     limit = survives(job, leaving)
     return limit is not None and len(chosen) > limit
 
@@ -174,7 +175,7 @@ def _by_job(victims: Iterable[Victim], world: World) -> list[tuple[Suspendable, 
     found: dict[tuple[str, str], list[Victim]] = defaultdict(list)
     for victim in victims:
         pod = world.pods.get(victim.uid)
-        owner = world.suspended.owner_of(pod) if pod is not None else None
+        owner = world.jobs.owner_of(pod) if pod is not None else None
         if owner is not None:
             key = owner.key, family_of(owner)
             owners[key] = owner

@@ -16,14 +16,13 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, isin
 from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
-from gangsched.core.filters.node import NodeAffinity, TaintToleration
-from gangsched.core.filters.ports import NodePorts, clash
-from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.filters.node import NodeAffinity, NodePorts, NodeResourcesFit, TaintToleration, clash
 from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.terms import Domains, Selection, against, includes, selection_of
+from gangsched.core.state.termcounts import Selection, selection_of
+from gangsched.core.state.terms import Domains, against, includes
 from gangsched.model.records import PodShape, SpreadConstraint
 
 TOGETHER, APART, SPREAD = "together", "apart", "spread"

@@ -26,10 +26,10 @@ from gangsched.core.preemption.demand import Demand, demands_of
 from gangsched.core.preemption.fillings import fillings_of
 from gangsched.core.preemption.fit import CountedFit, Fit, fit_for, rows_of
 from gangsched.core.preemption.gangs import Interruptions
-from gangsched.core.preemption.harm import Harm, harm, share_of
+from gangsched.core.preemption.harm import Harm, harm, place, share_of
 from gangsched.core.preemption.lower_bound import Floor, LowerBound, gap
 from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer
-from gangsched.core.preemption.places import Places
+from gangsched.core.preemption.places import Places, Placing
 from gangsched.core.preemption.prices import Prices, Tariff
 from gangsched.core.preemption.program import Program, Proof, floor_of
 from gangsched.core.preemption.reprieve import Returnable, reprieve
@@ -41,11 +41,16 @@ from gangsched.core.watchdog import Watchdog
 
 #: Nodes x pods looked at in about one step.
 _PER_STEP = 3000
-#: Questions of a program, and a third of the budget, before changes of the plan are tried with half of what is left:
-#: four of five programs of up to 50 nodes end before.
-_QUESTIONS = 60
 #: Questions for less work lost, where it is proven that no other choice breaks or interrupts less.
 _WORK_LOOKS = 300
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Victims (slots) with which the gang fits, what they cost, and rows as those of a :class:`Choice`."""
+
+    harm: Harm
+    taken: frozenset[int]
+    rows: dict[str, int]
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -121,17 +126,16 @@ class Search:
 
     def run(self) -> Choice | None:
         """The least harmful choice found; None when none was found. ``units`` says then what is known of why not."""
-        best: tuple[Harm, frozenset[int], dict[str, int]] | None = None
-        for found in self._found():
-            if best is None or found[0] < best[0]:
-                best = found
-        best, least = self._proved(best)
-        tried = self._tried(best, least)
-        if tried is None:
+        plans = list(self._found())
+        least = self._improve(plans)
+        if least is not None and gap(plans[-1].harm, least) is None:
+            plans = [plan for plan in plans if gap(plan.harm, least) is None]  # those that can be the best
+        plans = [self._reprieved(plan) for n, plan in enumerate(plans) if plan not in plans[:n]]
+        best = self._tried(min(plans, key=lambda plan: plan.harm, default=None), least)
+        if best is None:
             self._note_refusal()
             return None
-        cost, taken, rows = tried
-        return Choice(taken, cost, self.spent, self.stopped, rows, self._floor(cost, least))
+        return Choice(best.taken, best.harm, self.spent, self.stopped, best.rows, self._floor(best.harm, least))
 
     def _floor(self, cost: Harm, least: Floor | None) -> Floor:
         """The higher of two floors: that of the program, and that of the nodes by themselves."""
@@ -140,61 +144,25 @@ class Search:
         other = self._bound.floor(cost)
         return other if least is None or _nearer(gap(cost, other), gap(cost, least)) else least
 
-    def _proved(
-        self, best: tuple[Harm, frozenset[int], dict[str, int]] | None
-    ) -> tuple[tuple[Harm, frozenset[int], dict[str, int]] | None, Floor | None]:
-        """A better plan if there is one, and how little harm is possible, in clusters that are small enough."""
+    def _improve(self, plans: list[Plan]) -> Floor | None:
+        """Add better plans, the best last, and say how little harm is possible, in clusters that are small enough."""
         program = self._program
-        if best is None or program is None:
-            return best, None
-        demand, places = self._demands[0], self._places[0]
-        legal = np.ones(len(self.candidates), dtype=np.bool_)
-        if self.strict:
-            legal &= ~self.candidates.closed
-        tariff = Tariff(self.candidates, legal)
-        settler = Settler(self.candidates, places, tariff, legal, hard=self.strict)
-        least, price = best[0], tariff.price(best[0])
-        found: Settled | None = None
+        if not plans or program is None:
+            return None
+        plans.sort(key=lambda plan: plan.harm, reverse=True)
+        plans.append(plans[-1])  # the better ones take this place
 
-        def adopt(settled: Settled | None) -> Harm | None:
-            nonlocal found, least, price
-            if settled is None or (settled.harm is not None and settled.harm[:2] >= least[:2]):
+        def adopt(placing: Placing, units: frozenset[int]) -> Harm | None:
+            plan = self._checked(self._demands[0], placing, units)
+            if plan is None or not plan.harm < plans[-1].harm:
                 return None
-            plan = self._checked(demand, settled, reprieved=False)
-            if plan is None or not plan[0] < least:
-                return None
-            found, least, price = settled, plan[0], tariff.price(plan[0])
-            return least
+            plans[-1] = plan
+            return plan.harm
 
-        def attempt(units: frozenset[int], chosen: Ints | None) -> Harm | None:
-            if chosen is None:
-                return adopt(settler.settle(units, price))
-            return adopt(Settled(units, program.placing(chosen, units), 0j, None))
-
-        def late() -> bool:
-            return self.spent >= limit or self._late()
-
-        limit = (2 * self.spent + self.max_steps) // 3
-        proof = Proof(program, attempt, late)
+        proof = Proof(program, adopt, self._late)
         self._workers.append(proof)
-        known = proof.run(least, _QUESTIONS)
-        if gap(least, floor_of(known)) is not None and not self._late():
-            limit = (self.spent + self.max_steps) // 2
-            count = CountedFit(demand, alone=len(demand.need) == 1)
-            changes = Interruptions(settler, count, late, self._proven)
-            self._workers.append(changes)
-            mine = self._interrupted(best[1])
-            usable = [n for n, u in enumerate(self.candidates.units_of) if not u.whole or legal[u.pods].all()]
-            adopt(changes.improved((mine if found is None else found.units, mine), usable))
-            limit = self.max_steps
-            known = proof.run(least)
-        better = None if found is None else self._checked(demand, found)
-        return better or best, floor_of(known)
-
-    def _interrupted(self, taken: frozenset[int]) -> frozenset[int]:
-        """The units (numbers) that leave whole with these slots."""
-        units = enumerate(self.candidates.units_of)
-        return frozenset(n for n, u in units if u.whole and taken.issuperset(u.slots.tolist()))
+        known = proof.run(plans[-1].harm)
+        return floor_of(known)
 
     @cached_property
     def _program(self) -> Program | None:
@@ -203,14 +171,15 @@ class Search:
         fillings = fillings_of(self._places[0].nodes)
         return None if fillings is None else Program(self.candidates, self._demands[0], fillings)
 
-    def _found(self) -> Iterator[tuple[Harm, frozenset[int], dict[str, int]]]:
-        """Plans that work and from which nothing can be put back."""
+    def _found(self) -> Iterator[Plan]:
+        """Plans that work."""
         for demand in self._demands:
             places = Places(self.candidates, demand)
             self._places.append(places)
             self._workers.append(places.nodes)
             for choices in self._settled(demand, places):
-                plans = [plan for one in choices if (plan := self._checked(demand, one)) is not None]
+                checked = (self._checked(demand, one.placing, one.units) for one in choices)
+                plans = [plan for plan in checked if plan is not None]
                 yield from plans
                 if plans:
                     break
@@ -227,9 +196,12 @@ class Search:
         if self.strict:
             for demand, places in zip(self._demands, self._places, strict=True):
                 for choices in self._up_from(demand, places, np.zeros_like(closed), hard=False):
-                    plan = self._checked(demand, choices[0])
-                    if plan is not None and plan[0].beyond_budget:
-                        self.units.over_budgets = self.budgets.exceeded(map(self.units.pod, plan[1]))
+                    plan = self._checked(demand, choices[0].placing, choices[0].units)
+                    if plan is None:
+                        continue
+                    plan = self._reprieved(plan)
+                    if plan.harm.beyond_budget:
+                        self.units.over_budgets = self.budgets.exceeded(map(self.units.pod, plan.taken))
                         return
 
     def _fits_without(self, stays: Bools) -> bool:
@@ -293,7 +265,7 @@ class Search:
             if not self._possible(places, below):
                 continue
             tariff = Tariff(c, below)
-            settler = Settler(c, places, tariff, below, hard=hard)
+            settler = Settler(c, places, tariff, below, hard=hard, quick=self._program is not None)
             usable = [
                 n for n, u in enumerate(c.units_of) if u.level <= level and not (u.whole and closed[u.pods].any())
             ]
@@ -306,7 +278,7 @@ class Search:
             if places.nodes.ambiguous:
                 found = settler.refined(found)
             first = interruptions.first
-            exact = len(demand.need) == 1 and demand.rules.complete
+            exact = len(demand.need) == 1 and demand.rules.complete and self._program is None
             yield [found] if exact or first is None or first.units == found.units else [found, first]
 
     def _proven(self, settled: Settled) -> bool:
@@ -321,41 +293,45 @@ class Search:
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def _checked(
-        self, demand: Demand, settled: Settled, *, reprieved: bool = True
-    ) -> tuple[Harm, frozenset[int], dict[str, int]] | None:
-        """The plan with these places, with whatever is not needed put back (``reprieved``); None when the members do
-        not fit so.
+    def _checked(self, demand: Demand, placing: Placing, interrupted: frozenset[int]) -> Plan | None:
+        """The plan with these places, and the units (numbers) interrupted for them; None when the members do not fit
+        so.
         """
-        c, fit = self.candidates, self.fit
-        taken = c.slots_of(settled.placing.gone, sorted(settled.units))
+        fit = self.fit
+        taken = self.candidates.slots_of(placing.gone, sorted(interrupted))
         base = fit.save()
         fit.take(np.array(sorted(taken), dtype=np.int64))
-        fit.hint(rows_of(demand, settled.placing.counts))
+        fit.hint(rows_of(demand, placing.counts))
         if not fit.fits():
-            taken = self._enlarged(settled, taken)
-        if not taken:
-            fit.restore(base)
-            return None
-        spent = fit.steps
-        back = reprieve(fit, self._returnable(taken)) if reprieved else []
-        fit.steps = spent
-        left = taken.difference(s for slots in back for s in slots.tolist())
-        rows = fit.rows()
+            taken = self._enlarged(placing, interrupted, taken)
+        rows = fit.rows() if taken else {}
         fit.restore(base)
-        return self.harm_of(set(left)), left, rows
+        return Plan(self.harm_of(set(taken)), taken, rows) if taken else None
 
-    def _enlarged(self, settled: Settled, taken: frozenset[int]) -> frozenset[int]:
+    def _reprieved(self, plan: Plan) -> Plan:
+        """The plan with whatever is not needed put back, whatever that takes."""
+        fit = self.fit
+        base, spent = fit.save(), fit.steps
+        fit.take(np.array(sorted(plan.taken), dtype=np.int64))
+        fit.hint(plan.rows)
+        back = reprieve(fit, self._returnable(plan.taken)) if fit.fits() else []
+        left = plan.taken.difference(s for slots in back for s in slots.tolist())
+        rows = fit.rows() if back else plan.rows
+        fit.restore(base)
+        fit.steps = spent
+        return Plan(self.harm_of(set(left)), left, rows)
+
+    def _enlarged(self, placing: Placing, interrupted: frozenset[int], taken: frozenset[int]) -> frozenset[int]:
         """More victims until all filters agree: single pods and then whole units, those on the nodes that are the
         cheapest for members first; none if they never do.
         """
         c, fit = self.candidates, self.fit
-        legal = self._legal(settled)
+        legal = self._legal(placing, interrupted)
         company = np.logical_or.reduce([places.nodes.company for places in self._places])[legal]
         legal = legal if company.all() else legal[~company]
         price = np.zeros(len(c.count))
         np.add.at(price, c.row[legal], 1.0 + 1e6 * (c.level[legal] - c.level.min(initial=0)))
-        used = settled.placing.counts.any(axis=0)
+        used = placing.counts.any(axis=0)
         order = np.lexsort((np.arange(len(price)), price, ~used))
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
@@ -378,14 +354,14 @@ class Search:
                 most *= 4
         return frozenset()
 
-    def _legal(self, settled: Settled) -> Ints:
-        """Indices of pods that may leave together with the units of this choice, within all limits."""
+    def _legal(self, placing: Placing, interrupted: frozenset[int]) -> Ints:
+        """Indices of pods that may leave together with these units, within all limits."""
         c = self.candidates
         fine = c.single.copy()
-        freed = {n for u in settled.units for n in c.units_of[u].limited}
+        freed = {n for u in interrupted for n in c.units_of[u].limited}
         for number, limited in enumerate(c.limited):
             if number not in freed and not (limited.budget and not self.strict):
-                first = np.argsort(~settled.placing.gone[limited.pods], kind="stable")
+                first = np.argsort(~placing.gone[limited.pods], kind="stable")
                 fine[limited.pods[first][limited.limit :]] = False
         return np.flatnonzero(fine)
 
@@ -393,7 +369,8 @@ class Search:
         """The units of these victims as they can come back."""
         units = self.units
         table = units.snapshot.table
-        wholes = [b for b in units.touched(taken) if b.whole and units.is_whole(b, set(taken))]
+        mine = set(taken)
+        wholes = [b for b in units.touched(taken) if b.whole and units.is_whole(b, mine)]
         beyond = self.budgets.beyond(list(map(units.pod, taken)))
         exceeds = {s for s in taken if units.pod(s).uid in beyond} if beyond else set()
         gone = {s for block in wholes for s in block.whole}
@@ -421,27 +398,26 @@ class Search:
 
     # -- few units -----------------------------------------------------------------------------------------
 
-    def _tried(
-        self, best: tuple[Harm, frozenset[int], dict[str, int]] | None, least: Floor | None
-    ) -> tuple[Harm, frozenset[int], dict[str, int]] | None:
+    def _tried(self, best: Plan | None, least: Floor | None) -> Plan | None:
         """With few units, look through everything that could be better."""
         exact = BranchAndBound(
             self.units, self.fit, self.harm_of, self._look, self.works, self.budgets, strict=self.strict
         )
         if not exact.small:
             return best
-        self._looks = _WORK_LOOKS if best is not None and gap(best[0], self._floor(best[0], least)) is None else -1
-        cost, taken = exact.run(best[0] if best is not None else None, best[1] if best is not None else frozenset())
+        self._looks = _WORK_LOOKS if best is not None and gap(best.harm, self._floor(best.harm, least)) is None else -1
+        known, before = (best.harm, best.taken) if best is not None else (None, frozenset())
+        cost, taken = exact.run(known, before)
         if cost is None:
             self._proved_none = exact.complete
             return None
-        if best is not None and taken == best[1]:
+        if taken == before:
             return best
         base = self.fit.save()
         self.fit.take(np.array(sorted(taken), dtype=np.int64))
         rows = self.fit.rows()
         self.fit.restore(base)
-        return cost, taken, rows
+        return Plan(cost, taken, rows)
 
     def _look(self) -> bool:
         """One more question; False when the budget does not allow it."""
@@ -471,5 +447,5 @@ def _nearer(one: Gap | None, other: Gap | None) -> bool:
     """Is the first gap less than the second: at a later component, or by fewer?"""
     if one is None or other is None:
         return one is None
-    here, there = ((g.component != "pdb", -g.priority, g.component == "pods") for g in (one, other))
+    here, there = (place((g.component, g.priority)) for g in (one, other))
     return here > there or (here == there and one.at_most < other.at_most)

@@ -41,15 +41,18 @@ class Settled(msgspec.Struct, frozen=True, eq=False):
 
 class Settler:
     """Settles choices of units for one set of candidates. ``allowed`` ``(V,)`` are those that may leave by themselves;
-    with ``hard`` no budget is exceeded.
+    with ``hard`` no budget is exceeded; with ``quick`` every choice is made legal in the quickest way.
     """
 
-    def __init__(self, candidates: Candidates, places: Places, tariff: Tariff, allowed: Bools, *, hard: bool) -> None:
+    def __init__(
+        self, candidates: Candidates, places: Places, tariff: Tariff, allowed: Bools, *, hard: bool, quick: bool
+    ) -> None:
         self.c = candidates
         self.places = places
         self.tariff = tariff
         self.allowed = allowed
         self.hard = hard
+        self._quick = quick
         self._known: dict[frozenset[int], Settled | None] = {}
         #: What places for these units cost at least, where nothing better was asked for.
         self._floors: dict[frozenset[int], complex] = {}
@@ -68,16 +71,6 @@ class Settler:
         if key not in self._floors or rank(self._floors[key]) < rank(below):
             self._known[key] = found
         return found
-
-    def thoroughly(self, units: Collection[int], below: complex) -> Settled | None:
-        """The same, with all the effort that a first choice gets."""
-        key = frozenset(units)
-        floor = self._floors.get(key)
-        if floor is not None and rank(floor) >= rank(below):
-            return None
-        found = self._settle(key, NEVER)
-        self._known[key] = self._better(self._known.get(key), found)
-        return self._known[key]
 
     def refined(self, found: Settled) -> Settled:
         """The same units with the places looked for once more, all sets of pods being compared on the nodes used and on
@@ -145,7 +138,7 @@ class Settler:
         if not self._overdrawn(first, offer, binding):
             return self._judged(units, first, offer)
         # A trial is made legal in the quickest way; a first choice is worth more.
-        trial = below.real < NEVER.real
+        trial = self._quick or below.real < NEVER.real
         within = self.places.best(self._within_limits(offer, binding))
         best = None if within is None else self._judged(units, within, offer)
         rounds = _TRIAL_ROUNDS if trial else _ROUNDS

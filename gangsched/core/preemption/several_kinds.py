@@ -62,7 +62,7 @@ class SeveralKinds:
         nodes: list[Ints] = []
         for vector in product(*ranges):
             some = [k for k, x in enumerate(vector) if x]
-            if not some or any(self._demand.rules.exclusive[i, j] for i in some for j in some if i < j):
+            if not some or not self._demand.together(vector):
                 continue
             asked = self._demand.request.T @ np.array(vector, dtype=np.float64)
             fine = (free >= asked[:, None]).all(axis=0)

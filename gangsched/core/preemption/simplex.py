@@ -15,6 +15,8 @@ from gangsched.core.arrays import Bools, Floats, Ints
 _ZERO = 1e-9
 #: By how much a row has to be short, and how large an entry has to be to change places.
 _SHORT, _PIVOT = 1e-7, 1e-6
+#: What a change takes beside the entries of its rows, in entries: about 20 microseconds.
+_CHANGE = 8000
 #: Columns get costs of up to so much in addition, all different: otherwise many are equal, and the method goes round.
 _NUDGE = 1e-5
 
@@ -39,7 +41,7 @@ class Table:
         self._fixed: Bools = np.zeros(columns + rows, dtype=np.bool_)
         self._at_least: Floats = np.zeros(columns)
         self.size = matrix.size
-        self.work = 0  # entries changed
+        self.work = 0  # entries changed, about 3 nanoseconds each
         self.solved: bool | None = None
         self.changed = True  # since it was solved
 
@@ -127,12 +129,12 @@ class Table:
         line[column] = 1.0 / pivot
         factor = table[:, column].copy()
         factor[row] = 0.0
-        rows, columns = np.flatnonzero(factor), np.flatnonzero(line)
+        # Whole rows: to pick columns as well takes four times as long per entry, and leaves out few.
+        rows = np.flatnonzero(factor)
         table[rows, column] = 0.0
-        part = np.ix_(rows, columns)
-        table[part] -= factor[rows, None] * line[columns]
+        table[rows] -= factor[rows, None] * line
         table[row] = line
-        self.work += len(rows) * len(columns) + len(table)
+        self.work += len(rows) * table.shape[1] + _CHANGE
         self._basic[row], self._outside[column] = self._outside[column], self._basic[row]
 
     # -- what came out -------------------------------------------------------------------------------------

@@ -1,52 +1,53 @@
-"""A gang that does not fit: what it is like, and its place among those that others may have to leave something to."""
+"""A gang that does not fit, and what others may have to leave to it: its place among those before them, and room.
+
+Room is reserved for a gang that keeps losing to work behind it, where it can start first once others have ended: among
+the room that is free and the room of pods that end by themselves, as if those that have run longest ended first, the
+fewest of them after which the gang fits. Pods that a controller keeps running, and static ones, are not counted on:
+waiting for them might have no end, and the room would lie idle all the while. From then on nothing behind the gang is
+placed into that room, so every pod that ends there is one fewer to wait for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from gangsched.core.arrays import Ints, isin
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.identity import group_key, names_of
-from gangsched.core.queue.backfill import Blocked
-from gangsched.core.queue.scheduling_queue import queue_order
-from gangsched.core.queue.signature import Likeness
-from gangsched.core.quota.flavored_pods import forms
+from gangsched.core.ledger.backfill import Blocked
+from gangsched.core.ledger.reservations import Kind, Reservation
+from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.quota.assignment import forms
 from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.world import World
-from gangsched.model.records import PREEMPT_NEVER, GangId
+from gangsched.core.state.podtable import TERMINATING
+from gangsched.core.state.simulation import Phantom
+from gangsched.core.world.world import World, queue_order
+from gangsched.model.records import GangId, Pod
+
+#: Controllers that replace a pod that has ended.
+_KEPT_RUNNING = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
 
 
-def likeness(world: World, gangs: Sequence[GangId]) -> Likeness:
-    """What decides which events may help these gangs."""
-    membership = world.membership
-    census = [membership.census(g) for g in gangs]
-    found = {c.ident: c for each in census for c in map(world.snapshot.class_of, each.pending)}
-    specs = [membership.spec(g) for g in gangs]
-    return Likeness(
-        tuple(found[ident] for ident in sorted(found)),
-        tuple(map(membership.required, gangs, census)),
-        gangs[0].scheduler,
-        membership.preemptor_priority(gangs),
-        membership.policy(gangs) != PREEMPT_NEVER,
-        tuple(spec.topology for spec in specs if spec is not None),
-        world.managed.likeness(gangs),
-    )
-
-
-def block(world: World, gangs: Sequence[GangId], like: Likeness, pipeline: Pipeline) -> bool:
+def block(world: World, gangs: Sequence[GangId], pipeline: Pipeline) -> bool:
     """Note in ``world.turns`` that these gangs, whose filters are those of ``pipeline``, do not fit; what is reserved
     for them stays so as long as their members are the same.
 
     False when none of them lacks a required member: such a gang keeps nothing from others.
     """
-    if not any(like.needs):
+    membership, class_of = world.membership, world.snapshot.class_of
+    if not any(membership.lacking(gangs)):
         return False
     key = group_key(gangs)
+    found = {c.ident: c for gang in gangs for c in map(class_of, membership.census(gang).pending)}
+    classes = tuple(found[ident] for ident in sorted(found))
     known = world.turns.get(key)
-    order = queue_order(world.membership, gangs)
-    if known is not None and known.classes != like.classes:
+    order = queue_order(world, gangs)
+    if known is not None and known.classes != classes:
         world.ledger.end_turn(key)
     world.ledger.move_turn(key, order)
-    world.turns.put(Blocked(key, names_of(gangs), order, like.classes, pipeline, _forms(world, gangs)))
+    world.turns.put(Blocked(key, names_of(gangs), order, classes, pipeline, _forms(world, gangs)))
     return True
 
 
@@ -62,3 +63,81 @@ def _forms(world: World, gangs: Sequence[GangId]) -> tuple[tuple[PodClass, ...],
         if ident not in out:
             out[ident] = tuple(class_of(form) for form in forms(managed, queue, pod))
     return tuple(out.values())
+
+
+def reserve(attempts: Iterable[SchedulingContext], key: str, world: World) -> None:
+    """Reserve room for the blocked gang of this key in the first of these attempts that finds some, unless it has some
+    in one of them, it could not be given any, or a gang ahead of it that has a reservation could use the same nodes:
+    there is one turn at a time.
+    """
+    turns, blocked = world.turns, world.turns.get(key)
+    jobs = list(attempts)
+    kept = world.ledger.turn_of(key)
+    if blocked is None or (kept and any(_stands(job, kept) for job in jobs)):
+        return
+    world.ledger.end_turn(key)
+    rivals = turns.reserving()
+    if rivals and jobs:
+        sim = jobs[0].simulation()
+        mine = blocked.usable(sim)
+        rivals = [b for b in rivals if (b.usable(sim) & mine).any()]
+        if any(b.order < blocked.order for b in rivals):
+            return
+    room = next((found for job in jobs if (found := _first_room(job, world))), ())
+    if room:
+        for behind in rivals:
+            world.ledger.end_turn(behind.key)
+        world.ledger.hold(Reservation(key, Kind.BACKFILL, room, turn=blocked.order))
+
+
+def _first_room(job: SchedulingContext, world: World) -> tuple[Phantom, ...]:
+    """The gang's members where they fit when as few pods as possible have ended; empty when not even all are enough."""
+    leaving, ending = _leaving(job, world)
+    if _rows(job, leaving, ending) is None:
+        return ()
+    low, high = 0, len(ending)
+    while low < high:
+        middle = (low + high) // 2
+        if _rows(job, leaving, ending[:middle]) is None:
+            low = middle + 1
+        else:
+            high = middle
+    rows = _rows(job, leaving, ending[:high]) or {}
+    pods = {p.uid: p for census in job.census.values() for p in census.pending}
+    nodes, class_of = world.snapshot.nodes, world.snapshot.class_of
+    return tuple(Phantom(class_of(pods[uid]), uid, nodes[row].name) for uid, row in sorted(rows.items()))
+
+
+def _rows(job: SchedulingContext, leaving: Ints, ending: Ints) -> dict[str, int] | None:
+    found = job.fit(np.concatenate([leaving, ending]))
+    return found[1].rows if found is not None else None
+
+
+def _leaving(job: SchedulingContext, world: World) -> tuple[Ints, Ints]:
+    """Slots of the pods that are on their way out, and of those that end by themselves, the longest running first."""
+    table = world.snapshot.table
+    slots, leaving = table.occupied(), job.terminating()
+    staying = slots[((table.flags[slots] & TERMINATING) == 0) & ~isin(slots, leaving)]
+    others = [s for s in staying.tolist() if _ends(table.pods[s], job)]
+    others.sort(key=lambda s: (float(table.started[s]), _key(table.pods[s])))
+    return leaving, np.array(others, dtype=np.int64)
+
+
+def _ends(pod: Pod | None, job: SchedulingContext) -> bool:
+    if pod is None or pod.static or pod.gang in job.census:
+        return False
+    return pod.owner is None or pod.owner.kind not in _KEPT_RUNNING
+
+
+def _key(pod: Pod | None) -> str:
+    return pod.key if pod is not None else ""
+
+
+def _stands(job: SchedulingContext, kept: Sequence[Phantom]) -> bool:
+    """Is the reservation for the members that the gang has now, on nodes that may still take them?"""
+    pending = {p.uid: p for census in job.census.values() for p in census.pending}
+    sim = job.simulation()
+    needed = sum(job.needs.values())
+    good = [p for p in kept if p.uid in pending and p.node in sim.snapshot.row_of]
+    good = [p for p in good if job.placer.pipeline.static_mask(p.pod, sim)[sim.snapshot.row_of[p.node]]]
+    return len(good) == len(kept) == needed

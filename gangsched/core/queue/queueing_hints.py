@@ -25,19 +25,18 @@ import numpy as np
 
 from gangsched.core.arrays import isin
 from gangsched.core.filters.base import Filter
-from gangsched.core.filters.ports import clash
+from gangsched.core.filters.node import clash
 from gangsched.core.framework.guard import PluginError
-from gangsched.core.groups import Group
 from gangsched.core.hints import Change, Hint
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.decider import Decider
-from gangsched.core.queue.signature import Likeness
+from gangsched.core.queue.signature import Signature
 from gangsched.core.quota.admitted_workloads import Holder
-from gangsched.core.quota.flavored_pods import in_flavors
+from gangsched.core.quota.assignment import in_flavors
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.terms import Selection, selection_of
-from gangsched.core.state.world import World
+from gangsched.core.state.termcounts import Selection, selection_of
+from gangsched.core.world.world import World
 from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import SINGLE, GangId, Pod
 
@@ -64,8 +63,8 @@ _DOMAINS = Hint.NODE_ADDED | Hint.NODE_GONE | Hint.NODE_LABELS
 _OF_PODS = Hint.ROOM | Hint.PODS | Hint.VICTIMS
 
 
-class Wakeups:
-    """Answers for one batch of events. Gangs whose members and place are alike are judged once."""
+class QueueingHints:
+    """Answers for one batch of events, about the gangs of one signature at a time."""
 
     def __init__(self, world: World, decider: Decider, strict_budgets: bool, changes: Sequence[Change]) -> None:
         self._world = world
@@ -80,7 +79,6 @@ class Wakeups:
         self._newcomers = self._new_holders()
         #: May anybody have quota that he had not?
         self.everybody = "" in self._freed or any(c.kind & Hint.NAMESPACES for c in changes)
-        self._known: dict[Likeness, bool] = {}
 
     @property
     def trees(self) -> set[str]:
@@ -100,39 +98,37 @@ class Wakeups:
         ledger = self._world.ledger
         return sorted(key for key in ledger.turns() if any(p.node in nodes for p in ledger.turn_of(key)))
 
-    def gives_quota(self, like: Likeness | None) -> bool:
+    def gives_quota(self, signature: Signature) -> bool:
         """May such gangs have quota that they had not? Any gang may be managed when a queue object has changed."""
-        if like is None or self.everybody:
+        if self.everybody:
             return True
-        if like.queue is None:
+        if signature.queue is None:
             return False
-        local_queue, priority, tree, _ = like.queue
+        local_queue, priority, tree, _ = signature.queue
         if tree in self._freed:
             return True
         managed, newcomers = self._world.managed, self._newcomers.get(tree, ())
-        return like.preempts and any(managed.may_find_victims(local_queue, priority, h) for h in newcomers)
+        return signature.preempts and any(managed.may_find_victims(local_queue, priority, h) for h in newcomers)
 
-    def helps(self, like: Likeness | None, group: Group, now: float) -> bool:
-        """May any of the events help parked groups like this one?"""
-        if like is None or "" in self._freed or (like.queue is not None and self.gives_quota(like)):
+    def helps(self, signature: Signature, gangs: Sequence[GangId], key: str, now: float) -> bool:
+        """May any of the events help gangs like these, which are the group with this key?"""
+        if "" in self._freed or (signature.queue is not None and self.gives_quota(signature)):
             return True
-        if like not in self._known:
-            try:
-                job = self._decider.context(group.gangs, group.key, now)
-                job.ignore_turns()
-                may_leave = self._holds_quota if like.queue is not None else None
-                judge = _Judge(job, like, may_leave, self._flavors(like))
-                self._known[like] = any(self._may_help(judge, change) for change in self._changes) and judge.enough()
-            except PluginError:
-                self._known[like] = True  # the decision will say whose fault it is
-        return self._known[like]
+        try:
+            job = self._decider.context(gangs, key, now)
+            job.ignore_turns()
+            may_leave = self._holds_quota if signature.queue is not None else None
+            judge = _Judge(job, signature, may_leave, self._flavors(signature))
+            return any(self._may_help(judge, change) for change in self._changes) and judge.enough()
+        except PluginError:
+            return True  # the decision will say whose fault it is
 
-    def _flavors(self, like: Likeness) -> list[ResourceFlavor]:
+    def _flavors(self, signature: Signature) -> list[ResourceFlavor]:
         """Those that ask something of the nodes of such gangs, or let them run on nodes where they could not."""
-        if like.queue is None:
+        if signature.queue is None:
             return []
         quota = self._world.managed.quota
-        queue, _ = quota.queue_of(*like.queue[0].split("/"))
+        queue, _ = quota.queue_of(*signature.queue[0].split("/"))
         return [f for f in quota.flavors_of(queue) if f.labels or f.tolerations]
 
     def _holds_quota(self, pod: Pod) -> bool:
@@ -192,24 +188,24 @@ class _Judge:
     def __init__(
         self,
         job: SchedulingContext,
-        like: Likeness,
+        signature: Signature,
         may_leave: Callable[[Pod], bool] | None,
         flavors: Sequence[ResourceFlavor],
     ) -> None:
         self.job = job
-        self.preempts = like.preempts
+        self.preempts = signature.preempts
         self.may_leave = may_leave
         self.sim = job.simulation()
         self._takes: dict[tuple[int, str], bool] = {}
         self._rules: dict[int, list[Filter]] = {}
         #: By the number of each of :attr:`classes` the forms in which filters may have something to say about it.
         self._forms: dict[int, list[PodClass]] = {}
-        self.classes = self._in_any(like, flavors) if flavors else like.classes
+        self.classes = self._in_any(signature, flavors) if flavors else signature.classes
 
-    def _in_any(self, like: Likeness, flavors: Sequence[ResourceFlavor]) -> tuple[PodClass, ...]:
+    def _in_any(self, signature: Signature, flavors: Sequence[ResourceFlavor]) -> tuple[PodClass, ...]:
         """The classes of such members in whichever of these flavors."""
         class_of, members = self.sim.snapshot.class_of, dict[int, Pod]()
-        missing = {c.ident for c in like.classes}
+        missing = {c.ident for c in signature.classes}
         for pod in (p for census in self.job.census.values() for p in census.pending):
             if not missing:
                 break

@@ -9,31 +9,12 @@ passed).
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Collection, Sequence
-from typing import TypeAlias
 
-from gangsched.core.identity import group_key
-from gangsched.core.state.membership import Membership
-from gangsched.model.records import GangId
+from gangsched.core.identity import Order
 
 #: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.
 FLUSH_SECONDS = 300.0
-
-#: Smaller is earlier: priority descending, then creation (seconds), then the gang's key.
-Order: TypeAlias = tuple[int, float, str]
-
-
-def queue_order(membership: Membership, gangs: Sequence[GangId]) -> Order:
-    """The place of a group in the queue. A gang that needs quota has the priority of its workload there. What an
-    earlier process has bound in part comes before others of its priority, younger or older: it takes room already.
-    """
-    priority = membership.queue_priority(gangs)
-    if priority is None:
-        priority = membership.preemptor_priority(gangs)
-    key = group_key(gangs)
-    first = key in membership.begun and membership.half_bound(gangs)
-    return -priority, -math.inf if first else membership.created(gangs), key
 
 
 class Queue:
@@ -88,10 +69,6 @@ class Queue:
     def active_place(self, key: str) -> Order | None:
         """The place of an active gang; None for others."""
         return self._order.get(key)
-
-    def ready(self, key: str, now: float) -> bool:
-        """Is the gang parked, and its backoff over?"""
-        return key in self._parked and self._parked[key][1] <= now
 
     def backs_off(self, key: str) -> bool:
         """Has the gang been woken while it was in backoff? It will be active by itself."""

@@ -1,38 +1,85 @@
-"""What gangs have in common that the same events help."""
+"""Equal gangs are decided once: what a decision depends on of the gangs themselves.
+
+A refusal is said of every gang with the same signature that is behind in the queue: such a gang asks for the same, and
+sees no more room. It stands until something happens that may help (:mod:`.unschedulable_gangs`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import force_setattr
 
+from gangsched.core.decision import Unschedulable
 from gangsched.core.state.podclass import PodClass
+from gangsched.core.world.world import World
+from gangsched.model.records import PREEMPT_NEVER, GangId
 
 
-class Likeness(msgspec.Struct, frozen=True, eq=False):
-    """``classes`` are those of the pending members, each once; ``needs`` are the required ones of each gang.
-    Classes count by their number. ``queue`` is that of a gang that needs quota: LocalQueue, priority there, the root
-    of the cohort tree, and a WorkloadPriorityClass that is missing.
+class Signature(msgspec.Struct, frozen=True, eq=False):
+    """What gangs have in common that are refused alike, and helped by the same events.
+
+    ``members`` are the classes of the pending members of each gang in name order (classes count by their number),
+    ``needs`` how many of them are required. ``queue`` is that of gangs that need quota: LocalQueue, priority there, the
+    root of the cohort tree, and a WorkloadPriorityClass that is missing. ``own`` is the key of a group of which more
+    matters than this, so that it is equal to no other; empty for the rest.
     """
 
-    classes: tuple[PodClass, ...]
+    members: tuple[tuple[PodClass, ...], ...]
     needs: tuple[int, ...]
     scheduler: str
     priority: int
     preempts: bool
     topology: tuple[tuple[tuple[str, bool], ...], ...]
     queue: tuple[str, int, str, str] | None = None
-    #: All of the above, and its hash: made once, since all parked gangs are compared by it again and again.
+    own: str = ""
+    #: The classes of all members, each once.
+    classes: tuple[PodClass, ...] = ()
+    #: All of the above, and its hash: made once, since gangs are looked up by it again and again.
     key: tuple[object, ...] = ()
     number: int = 0
 
     def __post_init__(self) -> None:
-        idents = tuple(c.ident for c in self.classes)
-        key = idents, self.needs, self.scheduler, self.priority, self.preempts, self.topology, self.queue
-        force_setattr(self, "key", key)
-        force_setattr(self, "number", hash(key))
+        found = {c.ident: c for classes in self.members for c in classes}
+        idents = tuple(tuple(c.ident for c in classes) for classes in self.members)
+        rest = self.needs, self.scheduler, self.priority, self.preempts, self.topology, self.queue, self.own
+        force_setattr(self, "classes", tuple(found[ident] for ident in sorted(found)))
+        force_setattr(self, "key", (idents, *rest))
+        force_setattr(self, "number", hash(self.key))
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Likeness) and self.key == other.key)
+        return self is other or (isinstance(other, Signature) and self.key == other.key)
 
     def __hash__(self) -> int:
         return self.number
+
+
+def signature_of(world: World, gangs: Sequence[GangId], key: str, *, apart: bool = False) -> Signature:
+    """The signature of the gangs of the group with this key. It is ``apart`` if more has happened to it than a
+    signature has; so it is when it has members or room already of which a decision takes account.
+    """
+    membership, class_of = world.membership, world.snapshot.class_of
+    census = [membership.census(g) for g in gangs]
+    needs = tuple(map(membership.required, gangs, census))
+    topology = tuple(spec.topology for g in gangs if (spec := membership.spec(g)) is not None)
+    pending = [p for found in census for p in found.pending]
+    bound = any(found.bound for found in census) and (any(needs) or any(topology))
+    gated = any(found.gated for found in census)
+    held = key in world.ledger.holders() or any(p.nominated_node for p in pending)
+    own = apart or bound or gated or held or world.rooms_of(pending)
+    return Signature(
+        tuple(tuple(map(class_of, found.pending)) for found in census),
+        needs,
+        gangs[0].scheduler,
+        membership.preemptor_priority(gangs),
+        membership.policy(gangs) != PREEMPT_NEVER,
+        topology,
+        world.managed.signature(gangs),
+        key if own else "",
+    )
+
+
+def speaks_for_others(refusal: Unschedulable) -> bool:
+    """Is it about nothing but what the signature has? Not if it is one for some time, or tells of a mistake."""
+    return refusal.retry_at is None and not refusal.failed_plugin and not refusal.warnings

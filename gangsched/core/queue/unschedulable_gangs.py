@@ -1,86 +1,229 @@
-"""Gangs that do not fit: what those behind them have to leave to them, and since when."""
+"""Gangs that do not fit and sleep until something happens that may help them.
+
+They are kept by their signature. An event that may help one of them takes the refusal of its signature back, and the
+first gang is decided again, the next one when that has got what it asked for: the order of decisions is the one that
+they would have if all were woken, without the decisions that are bound to fail. Those for which nodes were not even
+looked at, because quota alone refused them, are asked about only when quota changes in their tree of cohorts.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Sequence
 
-from gangsched.core.framework.guard import PluginError
-from gangsched.core.groups import Group
-from gangsched.core.hints import Change, Hint
-from gangsched.core.lifecycle.steps import Steps
-from gangsched.core.options import Options
+from gangsched.core.decision import Unschedulable, Verdict
+from gangsched.core.hints import Change
+from gangsched.core.identity import Order
 from gangsched.core.planning.decider import Decider
-from gangsched.core.queue.backfill import STRICT
-from gangsched.core.queue.blocked_gang import block, likeness
-from gangsched.core.queue.reservation import reserve
-from gangsched.core.state.world import World
-
-#: Room is reserved for at most this time (seconds) at once: what was to end by itself may run for ever.
-RESERVED_AT_MOST = 86400.0
+from gangsched.core.queue.queueing_hints import QueueingHints
+from gangsched.core.queue.scheduling_queue import Queue
+from gangsched.core.queue.signature import Signature
+from gangsched.core.world.world import World
+from gangsched.model.records import GangId
 
 
-class Waiting:
-    """Keeps ``world.turns`` in line with the groups, and notes in ``steps.changes`` whom that may help."""
+class Refusal:
+    """That gangs of one signature do not fit, decided for the one with this ``order``. It ``stands`` until something
+    happens that may help. ``of_quota``: it is quota alone that they lack, whatever the nodes. ``behind``: gangs ahead
+    keep something from them.
+    """
 
-    def __init__(self, world: World, decider: Decider, options: Options, steps: Steps) -> None:
+    __slots__ = ("behind", "of_quota", "order", "stands", "verdict")
+
+    def __init__(self, verdict: Verdict, order: Order, of_quota: bool, behind: bool) -> None:
+        self.verdict = verdict
+        self.order = order
+        self.of_quota = of_quota
+        self.behind = behind
+        self.stands = True
+
+
+class UnschedulableGangs:
+    """The gangs in ``queue`` that sleep, by their keys; ``wake`` makes one of them active.
+
+    Whoever moves a gang says so (:meth:`moved`). Every signature of a gang that sleeps has a refusal that stands, or
+    one of its gangs has been woken.
+    """
+
+    def __init__(
+        self, world: World, decider: Decider, strict_budgets: bool, queue: Queue, wake: Callable[[str], None]
+    ) -> None:
         self._world = world
         self._decider = decider
-        self._options = options
-        self._steps = steps
+        self._strict_budgets = strict_budgets
+        self._queue = queue
+        self._signal = wake
+        #: The last refusal of each signature of which gangs sleep or are tried.
+        self._refusals: dict[Signature, Refusal] = {}
+        self._asleep: dict[Signature, list[Order]] = {}
+        self._known: dict[str, tuple[Signature, Order, Sequence[GangId]]] = {}
+        #: Gangs that were woken and are not through yet.
+        self._woken: dict[str, tuple[Signature, Order]] = {}
+        self._tried: dict[Signature, dict[str, Order]] = {}
+        #: Signatures of those that only quota can help, and of the others.
+        self._for_quota: dict[str, dict[str, dict[Signature, None]]] = {}
+        self._for_more: dict[Signature, None] = {}
 
-    def look_again(self, group: Group, retry_at: float | None) -> float | None:
-        """When time alone may change what was decided about the group; ``retry_at`` is what the decision says of it."""
-        gives_up_at = None if group.reserving_since is None else group.reserving_since + RESERVED_AT_MOST
-        known = (retry_at, self._starves_at(group), gives_up_at)
-        return min((t for t in known if t is not None and t > self._steps.now), default=None)
+    # -- following the gangs -------------------------------------------------------------------------------
 
-    def _starves_at(self, group: Group) -> float | None:
-        """When room is to be reserved for a group that does not fit until then; None: never."""
-        never = not self._options.starvation_seconds or self._options.queue_policy == STRICT
-        if group.waiting_since is None or never:
-            return None
-        return max(group.waiting_since + self._options.starvation_seconds, group.reserves_from)
+    def __bool__(self) -> bool:
+        return bool(self._refusals)
 
-    def block(self, group: Group) -> None:
-        """The group does not fit: from now on those behind it have to leave it what is its due."""
-        turns = self._world.turns
-        ledger = self._world.ledger
-        before, rooms = turns.get(group.key), list(map(ledger.turn_of, ledger.turns()))
-        group.likeness = likeness(self._world, group.gangs)
-        pipeline = self._decider.pipeline(group.gangs[0].scheduler)
-        if group.outlook.short_of_quota or not block(self._world, group.gangs, group.likeness, pipeline):
-            self.unblock(group)  # it runs; members beyond its minimum wait without holding up others
+    def refusal(self, signature: Signature, order: Order) -> Verdict | None:
+        """What has been said of an equal gang before this place in the queue, if it still holds."""
+        known = self._refusals.get(signature)
+        return known.verdict if known is not None and known.stands and known.order < order else None
+
+    def refused(self, signature: Signature, order: Order, verdict: Verdict, why: Unschedulable) -> None:
+        """A gang of this signature has been decided and does not fit. Neither do the others behind it."""
+        first = self._next(signature, None)
+        # In a queue that is strictly FIFO it may be said of it alone that nodes do not matter: others are ahead.
+        alone = first is None or order <= first
+        of_quota = alone and why.short_of_quota and why.nodes_unseen
+        self._refusals[signature] = Refusal(verdict, order, of_quota, why.behind)
+        for key, place in self._tried.get(signature, {}).items():
+            if order < place:
+                self._queue.calm(key)  # it would be decided in vain before its backoff is over
+        if first is not None:
+            self._index(signature)
+
+    def moved(self, key: str, signature: Signature | None, gangs: Sequence[GangId], *, queued: bool) -> None:
+        """A gang has been put to sleep, woken, decided or changed; ``queued`` says that it is to be decided."""
+        place = self._queue.asleep(key) if not queued else None
+        if place is None or signature is None:
+            self._leave(key)
+        elif self._known.get(key) != (signature, place, gangs):
+            self._leave(key)
+            self._known[key] = signature, place, gangs
+            insort(self._asleep.setdefault(signature, []), place)
+            self._index(signature)
+        if key in self._woken and not queued and not self._queue.backs_off(key):
+            self._through(key)
+        if signature is not None and not queued and signature not in self._asleep and signature not in self._tried:
+            self._refusals.pop(signature, None)  # it rests, or goes on: nobody sleeps because of that
+
+    def forget(self, key: str) -> None:
+        """The gang is no more."""
+        self._leave(key)
+        if key in self._woken:
+            self._through(key)
+
+    def due(self, key: str) -> None:
+        """A gang is to be decided because time has passed; one that was not woken has slept long enough."""
+        known = self._known.get(key)
+        if known is not None and key not in self._woken:
+            signature, order, _ = known
+            self._refusals[signature].stands = False
+            self._try(key, signature, order)
+
+    def _leave(self, key: str) -> None:
+        """Take a gang out of those that sleep."""
+        known = self._known.pop(key, None)
+        if known is None:
             return
-        starved = self._starves_at(group)
-        if starved is not None and starved <= self._steps.now:
-            self._reserve(group)
-        after = turns.get(group.key)
-        if before is not None and after is not None and (before.order, before.classes) != (after.order, after.classes):
-            self._steps.changes.append(Change(Hint.TURN))
-        kept = list(map(ledger.turn_of, ledger.turns()))
-        self._steps.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
+        signature, order, _ = known
+        members = self._asleep[signature]
+        del members[bisect_left(members, order)]
+        if not members:
+            del self._asleep[signature]
+            self._drop(signature)
+            if signature not in self._tried:
+                self._refusals.pop(signature, None)
 
-    def _reserve(self, group: Group) -> None:
-        """Reserve room, or keep what is reserved; give up what has not come true for too long, and let as much time
-        pass as the group has been waiting in all.
-        """
-        ledger, now = self._world.ledger, self._steps.now
-        since = group.reserving_since
-        if since is not None and since + RESERVED_AT_MOST <= now:
-            group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
-            ledger.end_turn(group.key)
+    def _through(self, key: str) -> None:
+        """A gang that was woken has been decided, or is gone: if nothing stands against it, the next is tried."""
+        signature, order = self._woken.pop(key)
+        tried = self._tried[signature]
+        del tried[key]
+        if not tried:
+            del self._tried[signature]
+        if signature in self._asleep:
+            if not self._refusals[signature].stands:
+                self._wake_first(signature, order)
+        elif not tried:
+            self._refusals.pop(signature, None)
+
+    # -- what is asked about -------------------------------------------------------------------------------
+
+    def _index(self, signature: Signature) -> None:
+        """What the gangs of a signature lack says which events they are asked about."""
+        self._drop(signature)
+        if self._refusals[signature].of_quota:
+            tree, local_queue = _place(signature)
+            self._for_quota.setdefault(tree, {}).setdefault(local_queue, {})[signature] = None
         else:
-            with suppress(PluginError):  # the decision has told whose fault it is
-                reserve(self._decider.contexts(group.gangs, group.key, now, displacing=False), group, self._world)
-        if not ledger.turn_of(group.key):
-            group.reserving_since = None
-        elif since is None:
-            group.reserving_since = now
+            self._for_more[signature] = None
 
-    def unblock(self, group: Group) -> None:
-        """The group is no longer in the way of those behind it."""
-        group.reserving_since, group.reserves_from = None, 0.0
-        kept = self._world.ledger.end_turn(group.key)
-        if self._world.turns.drop(group.key) is not None:
-            self._steps.changes.append(Change(Hint.TURN))
-            self._steps.changes += [Change(Hint.ROOM, p.node) for p in kept]
+    def _drop(self, signature: Signature) -> None:
+        self._for_more.pop(signature, None)
+        tree, local_queue = _place(signature)
+        queues = self._for_quota.get(tree, {})
+        queues.get(local_queue, {}).pop(signature, None)
+        if local_queue in queues and not queues[local_queue]:
+            del queues[local_queue]
+        if tree in self._for_quota and not queues:
+            del self._for_quota[tree]
+
+    def _short(self, hints: QueueingHints) -> list[Signature]:
+        """Those that only quota can help, and to which that may have happened."""
+        out: list[Signature] = []
+        for tree in list(self._for_quota) if hints.everybody else sorted(hints.trees):
+            queues = self._for_quota.get(tree, {})
+            for local_queue in hints.queues(tree, queues):
+                out += queues[local_queue]
+        return out
+
+    # -- waking --------------------------------------------------------------------------------------------
+
+    def wake(self, changes: Sequence[Change], now: float) -> None:
+        """Something happened that may help."""
+        if not self._asleep:
+            return
+        hints = QueueingHints(self._world, self._decider, self._strict_budgets, changes)
+        for key in hints.reserving():
+            if self._queue.asleep(key) is not None:
+                self._wake(key, now)
+        for signature in [*self._for_more, *self._short(hints)]:
+            if signature in self._asleep and self._helped(hints, signature, now):
+                self._refusals[signature].stands = False
+                self._wake_first(signature)
+
+    def _helped(self, hints: QueueingHints, signature: Signature, now: float) -> bool:
+        refusal = self._refusals[signature]
+        if refusal.of_quota:
+            return hints.gives_quota(signature)
+        if hints.turns and refusal.behind:
+            return True
+        key = self._asleep[signature][0][2]
+        return hints.helps(signature, self._known[key][2], key, now)
+
+    def _wake_first(self, signature: Signature, after: Order | None = None) -> None:
+        """Wake the first one, or the first behind this place; nobody who is behind one that is tried already: it goes
+        on from there. Those that lack nothing but quota do not sit out a backoff, as in Kueue: somebody behind them
+        would take what was given back.
+        """
+        order = self._next(signature, after)
+        if order is None or any(tried < order for tried in self._tried.get(signature, {}).values()):
+            return
+        self._try(order[2], signature, order)
+        self._wake(order[2], self._world.now, self._refusals[signature].of_quota)
+
+    def _next(self, signature: Signature, after: Order | None) -> Order | None:
+        """The place of the first of these gangs that sleeps, or of the first behind this place."""
+        places = self._asleep.get(signature, [])
+        i = bisect_right(places, after) if after is not None else 0
+        return places[i] if i < len(places) else None
+
+    def _try(self, key: str, signature: Signature, order: Order) -> None:
+        self._woken[key] = signature, order
+        self._tried.setdefault(signature, {})[key] = order
+
+    def _wake(self, key: str, now: float, at_once: bool = False) -> None:
+        if at_once or self._queue.wake(key, now):
+            self._signal(key)
+
+
+def _place(signature: Signature) -> tuple[str, str]:
+    """The root of the cohort tree and the LocalQueue; empty where there is none."""
+    known = signature.queue
+    return (known[2], known[0]) if known is not None else ("", "")

@@ -1,14 +1,117 @@
-"""Who holds quota, in the order in which they would be displaced."""
+"""Who holds quota, in the order in which they would be displaced, and the queues that use more than theirs, ranked.
+
+A search for victims looks at the queues of a cohort in some order and stops as soon as there is room. Sorting them for
+each search would cost as much as there are queues; here only those are placed anew in which something has changed since
+somebody asked.
+"""
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
-from gangsched.core.quota.ranking import Rankings
 from gangsched.core.quota.tree import Node, Tree
 from gangsched.core.quota.workloads import Admission
+
+#: What queues are ranked by, first first; no two queues have the same.
+Key: TypeAlias = tuple[Any, ...]
+Ranked: TypeAlias = tuple[Key, Node]
+
+Item = TypeVar("Item", bound=tuple[Any, ...])
+
+
+class Ranking:
+    """The queues directly below one cohort, by cell: those that are above their quota there and have a key."""
+
+    def __init__(self, cohort: Node, key: Callable[[Node], Key | None]) -> None:
+        self._key = key
+        self._changed = {child for child in cohort.children if child.is_queue}
+        self._placed: dict[Node, tuple[Key, tuple[int, ...]]] = {}
+        self._by_cell: dict[int, list[Ranked]] = {}
+        cohort.watchers.append(self._changed)
+
+    def above(self, cells: Iterable[int]) -> Iterator[Ranked]:
+        """Queues that are above their quota in some of these cells, each once, as they are now: what changes while
+        somebody goes through them does not matter.
+        """
+        self._renew()
+        lists = [tuple(found) for cell in cells if (found := self._by_cell.get(cell))]
+        if len(lists) < 2:
+            return iter(lists[0] if lists else ())
+        return _once(heapq.merge(*lists, key=lambda ranked: ranked[0]))
+
+    def _renew(self) -> None:
+        coming: list[tuple[Key, tuple[int, ...], Node]] = []
+        for node in self._changed:
+            cells = tuple(i for i, (used, own) in enumerate(zip(node.usage, node.subtree, strict=True)) if used > own)
+            key = self._key(node) if cells else None
+            before = self._placed.get(node)
+            if before == ((key, cells) if key is not None else None):
+                continue
+            if before is not None:
+                for cell in before[1]:
+                    ranked = self._by_cell[cell]
+                    del ranked[bisect_left(ranked, (before[0],))]
+                del self._placed[node]
+            if key is not None:
+                coming.append((key, cells, node))
+        self._changed.clear()
+        # Only now: a key may have gone from one queue to another.
+        for key, cells, node in coming:
+            self._placed[node] = key, cells
+            for cell in cells:
+                insort(self._by_cell.setdefault(cell, []), (key, node))
+
+
+class Rankings:
+    """Rankings of the queues of all cohorts by the same key, made when they are asked for."""
+
+    def __init__(self, key: Callable[[Node], Key | None]) -> None:
+        self._key = key
+        self._of: dict[Node, Ranking] = {}
+
+    def of(self, cohort: Node) -> Ranking:
+        """That of one cohort."""
+        found = self._of.get(cohort)
+        if found is None:
+            found = self._of[cohort] = Ranking(cohort, self._key)
+        return found
+
+
+def _once(ranked: Iterable[Ranked]) -> Iterator[Ranked]:
+    last: Node | None = None
+    for each in ranked:
+        if each[1] is not last:
+            yield each
+        last = each[1]
+
+
+def merged(streams: Iterable[tuple[Key, Iterator[Item]]]) -> Iterator[Item]:
+    """Sorted streams as one. Each comes with a key that is not above the first field of its first item, and they come
+    in the order of these keys: a stream is begun only when its turn may have come. No two first fields are equal.
+    """
+    heap: list[tuple[Key, Item, Iterator[Item]]] = []
+    rest = iter(streams)
+    coming = next(rest, None)
+    while True:
+        while coming is not None and (not heap or coming[0] <= heap[0][0]):
+            first = next(coming[1], None)
+            if first is not None:
+                heapq.heappush(heap, (first[0], first, coming[1]))
+            coming = next(rest, None)
+        if not heap:
+            return
+        _, item, stream = heap[0]
+        yield item
+        following = next(stream, None)
+        if following is None:
+            heapq.heappop(heap)
+        else:
+            heapq.heapreplace(heap, (following[0], following, stream))
+
 
 #: Sorts by priority, then the latest admission first, then UID: unique, so that holders are never compared.
 Order = tuple[int, float, str]

@@ -16,14 +16,12 @@ from gangsched.core.actions import QueueStatus
 from gangsched.core.identity import group_key, names_of
 from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.cluster_view import Known
-from gangsched.core.quota.counters import Tally
-from gangsched.core.quota.preemptor_index import may_find_victims
 from gangsched.core.quota.quota import Quota
-from gangsched.core.quota.status import QueueStatuses
+from gangsched.core.quota.status import QueueStatuses, Tally
 from gangsched.core.quota.usage import Flavors, PodFlavors, gave_back, holds_less, used
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Place, Workload, pod_sets, workload_priority
 from gangsched.core.state.simulation import Phantom
-from gangsched.model.queues import QUEUE_KINDS, STRICT_FIFO, ClusterQueue, QueueObject, queue_labels
+from gangsched.model.queues import QUEUE_KINDS, QUEUE_LABEL, STRICT_FIFO, ClusterQueue, QueueObject, queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,
     NO_LABELS,
@@ -68,7 +66,7 @@ class Managed:
         self._changed: set[str] = set()
         #: What workloads held whose promises do not count at present, until these do again, have moved or are given up.
         self._aside: dict[str, Admission | None] = {}
-        #: Shapes of pods as they are in some flavors, for :mod:`.gate`: the same object every time.
+        #: Shapes of pods as they are in some flavors, for :mod:`.assignment`: the same object every time.
         self.shapes: dict[tuple[PodShape, Flavors], PodShape] = {}
 
     @property
@@ -164,6 +162,17 @@ class Managed:
                     return found
         return NO_QUEUE
 
+    def two_admitters(self, gangs: Sequence[GangId]) -> str:
+        """What is wrong with gangs that have a queue here and are admitted by Kueue as well; empty for all others."""
+        mark = self._known.kueue_admits(gangs) if self.active else ""
+        if not mark or not self.written_labels(gangs).local_queue:
+            return ""
+        return (
+            f"the label {QUEUE_LABEL} has two admitters: Kueue ({mark}) and {gangs[0].scheduler} (quota.mode: own),"
+            " which neither starts nor counts it. Set quota.mode: auto, or keep Kueue from it"
+            " (managedJobsNamespaceSelector, integrations.frameworks), or remove the label"
+        )
+
     def is_managed(self, gangs: Sequence[GangId]) -> bool:
         """Does quota count for this gang?"""
         return bool(self.labels_of(gangs).local_queue)
@@ -185,7 +194,7 @@ class Managed:
             return None
         return self.quota.queues.get(self.quota.queue_of(gangs[0].namespace, labels.local_queue)[0])
 
-    def likeness(self, gangs: Sequence[GangId]) -> tuple[str, int, str, str] | None:
+    def signature(self, gangs: Sequence[GangId]) -> tuple[str, int, str, str] | None:
         """What managed gangs have in common that the same changes of quota help: their LocalQueue, their priority, the
         name of the root of their cohort tree (empty while there is none), and that of a WorkloadPriorityClass which
         does not exist.
@@ -301,12 +310,12 @@ class Managed:
         return self.quota.holders.by_uid.get(self._key_of.get(gang, ""))
 
     def may_find_victims(self, local_queue: str, priority: float, holder: Holder) -> bool:
-        """The same as :func:`.newcomers.may_find_victims` for a LocalQueue (``namespace/name``)."""
+        """The same as :meth:`.quota.Quota.may_find_victims` for a LocalQueue (``namespace/name``)."""
         queue, problem = self.quota.queue_of(*local_queue.split("/"))
         held = holder.admission.workload
         if held.queue == queue and held.uid in self._promised and not self.pods_of(held.uid):
             return False  # nobody displaces a promise: it only makes its queue borrow
-        return not problem and may_find_victims(self.quota, queue, priority, holder)
+        return not problem and self.quota.may_find_victims(queue, priority, holder)
 
     # -- admissions ----------------------------------------------------------------------------------------
 
@@ -395,7 +404,7 @@ class Managed:
     def _waiting(self, gangs: Sequence[GangId], workload: Workload) -> Workload | None:
         """The workload, if it waits for its turn."""
         membership = self._known.membership
-        if not any(membership.is_ours(g) for g in gangs) or membership.problem(gangs):
+        if not any(membership.is_ours(g) for g in gangs) or self.two_admitters(gangs) or membership.problem(gangs):
             return None
         if self._promised.get(workload.uid) or workload.uid in self._aside:
             return None  # for a promise that is only set aside nobody's turn changes

@@ -14,8 +14,7 @@ from itertools import chain
 
 import msgspec
 
-from gangsched.core.quota.admitted_workloads import Entry, Holder, Holders, Order
-from gangsched.core.quota.ranking import merged
+from gangsched.core.quota.admitted_workloads import Entry, Holder, Holders, Order, merged
 from gangsched.core.quota.tree import Node, Tree, fits_in_quota
 from gangsched.core.quota.victims import IN_QUEUE, RECLAIM_WHILE_BORROWING, RECLAMATION, OwnLimits, Walk
 from gangsched.core.quota.workloads import Workload

@@ -10,15 +10,17 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gangsched.core.quota import flavors as flavor_rules
-from gangsched.core.quota.admitted_workloads import Holders
-from gangsched.core.quota.fairsharing import FairRules
+from gangsched.core.quota.admitted_workloads import Holder, Holders
+from gangsched.core.quota.fair_sharing import FairRules, Shares
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.quota.preemption import ClassicRules, Need, has_room
-from gangsched.core.quota.shares import Shares
 from gangsched.core.quota.tree import Node, Tree, lowest_fitting
 from gangsched.core.quota.victims import QUOTA_ALONE, REASON_TEXT, Nodes, Taken, VictimSearch, holders_of
 from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import (
+    ANY,
+    LOWER_OR_NEWER,
+    NEVER,
     STOP_NONE,
     ClusterQueue,
     Cohort,
@@ -228,6 +230,33 @@ class Quota:
         None if nobody's leaving would help.
         """
         return VictimSearch(self._rules_for(workload, assignment), nodes).run()
+
+    def may_find_victims(self, queue: str, priority: float, newcomer: Holder) -> bool:
+        """May workloads of this ClusterQueue and priority find victims because ``newcomer`` holds quota?
+
+        A queue is asked back what it borrows, from the moment when it borrows: so it is when usage rises, and not only
+        when it falls, that somebody who waits may find them. Amounts are not looked at: whether the victims are enough,
+        a decision says.
+        """
+        node, other = self.tree.queues.get(queue), newcomer.node
+        if node is None or node.root is not other.root:
+            return False
+        rules = self.queues[queue].preemption
+        if node is other:
+            same = rules.within == LOWER_OR_NEWER and newcomer.priority == priority
+            return rules.within != NEVER and (newcomer.priority < priority or same)
+        if rules.reclaim == NEVER:
+            return False
+        if node.parent is not other.parent or node.root is not node.parent:  # cohorts in between may borrow, too
+            return any(not n.within(newcomer.cells) for n in (other, *other.ancestors()))
+        if other.within(newcomer.cells):
+            return False
+        if rules.reclaim != ANY:
+            first = self.holders.first(other, False)  # beside the newcomer all of its queue may be victims now
+            if first is None or first[0] > priority:
+                return False
+        alone = rules.borrow == NEVER and not self.fair_sharing
+        return not alone or any(node.usage[cell] < node.subtree[cell] for cell in newcomer.cells)
 
     def _rules_for(self, workload: Workload, assignment: Assignment) -> ClassicRules | FairRules:
         # With room in quota it is the nodes that are short: whoever uses what the workload asks for may be in the way.

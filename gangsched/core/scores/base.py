@@ -1,16 +1,17 @@
-"""The score protocol: 0 (worst) to 100 (best) per node, vectorised. docs/plugins.md shows how to write one."""
+"""The score protocol: 0 (worst) to 100 (best) per node, vectorised.
+
+docs/reference/plugins.md shows how to write one.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
 
 MAX_SCORE = 100.0
 
@@ -39,6 +40,21 @@ class Score(Protocol):
 
     def value(self, state: Any, row: int) -> float:
         """The same for one node: gangs of many pods ask for it once per pod."""
+
+
+class NodeScore:
+    """Base of scores that look at nodes only: the state is the scores."""
+
+    name = ""
+    local = True
+
+    def values(self, state: Floats) -> Floats:
+        """See :class:`Score`, like the next."""
+        return state
+
+    def value(self, state: Floats, row: int) -> float:
+        """One of them."""
+        return float(state[row])
 
 
 def normalised(raw: Floats, feasible: Bools, reverse: bool) -> Floats:

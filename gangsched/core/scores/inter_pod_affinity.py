@@ -7,19 +7,15 @@ weight of its own. Over the feasible nodes the least becomes 0 and the most 100.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gangsched.core.arrays import Bools, Counts, Floats
 from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.state.termcounts import NEAR, Carried
-from gangsched.core.state.terms import Domains, carried_rows, includes, rows_of, selection_of
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.termcounts import NEAR, Carried, selection_of
+from gangsched.core.state.terms import DomainCounts, carried_rows, includes, rows_of
 from gangsched.model.records import PodTerm
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
 
 
 class _Weights:
@@ -31,28 +27,20 @@ class _Weights:
         shape = pod.shape
         own = [*shape.preferred_affinity, *((-w, t) for w, t in shape.preferred_anti_affinity)]
         self.own = [(weight, selection_of(term), term.topology_key) for weight, term in own]
-        self.by_key: dict[str, tuple[Domains, Counts]] = {}
+        self.by_key: dict[str, DomainCounts] = {}
 
-    def of(self, key: str) -> tuple[Domains, Counts]:
-        """The domains of a key with their sums."""
+    def of(self, key: str) -> DomainCounts:
+        """The sums for the domains of a key."""
         found = self.by_key.get(key)
         if found is None:
-            domains = Domains(self.sim, key)
-            found = self.by_key[key] = domains, np.zeros(domains.count, dtype=np.int64)
+            found = self.by_key[key] = DomainCounts(self.sim, key)
         return found
-
-    def add(self, key: str, row: int, weight: int) -> None:
-        """A pod on this node brings the weight to its domain."""
-        domains, sums = self.of(key)
-        code = int(domains.code[row])
-        if code >= 0:
-            sums[code] += weight
 
     def raw(self) -> Counts:
         """``(N,)`` sums of weights."""
         out = np.zeros(self.sim.snapshot.size, dtype=np.int64)
-        for domains, sums in self.by_key.values():
-            out += domains.at(sums)
+        for sums in self.by_key.values():
+            out += sums.at_nodes()
         return out
 
 
@@ -71,12 +59,10 @@ class _Watcher:
     def prepare(self, pod: PodClass, sim: Simulation) -> _Weights:
         state = _Weights(pod, sim)
         for weight, selection, key in state.own:
-            domains, sums = state.of(key)
-            sums += weight * domains.tally(*rows_of(sim, selection, leaving=True))
+            state.of(key).add_rows(*rows_of(sim, selection, leaving=True), weight)
         for carried in sim.snapshot.terms.pulls(pod):
             if carried.pods.total and self.of_carried(carried):
-                domains, sums = state.of(carried.key)
-                sums += self.of_carried(carried) * domains.tally(*carried_rows(sim, carried))
+                state.of(carried.key).add_rows(*carried_rows(sim, carried), self.of_carried(carried))
         for other, row in sim.visitors():
             self.apply(state, other, row, +1)
         return state
@@ -84,10 +70,10 @@ class _Watcher:
     def apply(self, state: _Weights, pod: PodClass, row: int, sign: int) -> None:
         for weight, selection, key in state.own:
             if includes(state.sim, selection, pod):
-                state.add(key, row, sign * weight)
+                state.of(key).add(row, sign * weight)
         for weight, term in self._terms(pod):
             if weight and includes(state.sim, selection_of(term), state.pod):
-                state.add(term.topology_key, row, sign * weight)
+                state.of(term.topology_key).add(row, sign * weight)
 
     def _terms(self, pod: PodClass) -> list[tuple[int, PodTerm]]:
         shape = pod.shape

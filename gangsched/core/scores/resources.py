@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.scores.base import MAX_SCORE
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import SCORED
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 #: The most that a point of the shape of RequestedToCapacityRatio may score.

@@ -7,20 +7,17 @@ Hosts are counted one by one, whatever the policies about other nodes say.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gangsched.core.arrays import Bools, Counts, Floats
 from gangsched.core.filters.topology_spread import eligible_nodes
 from gangsched.core.scores.base import MAX_SCORE
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.spreading import DEFAULTS, SpreadDefaults, constraints_of
-from gangsched.core.state.terms import Domains, Selection, includes, rows_of
+from gangsched.core.state.termcounts import Selection
+from gangsched.core.state.terms import Domains, includes, rows_of
 from gangsched.model.records import SpreadConstraint
-
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.simulation import Simulation
 
 HOSTNAME = "kubernetes.io/hostname"
 

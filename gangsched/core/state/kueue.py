@@ -23,14 +23,14 @@ def mark_of(pod: Pod) -> str:
 
 
 class AdmittedByKueue:
-    """The pods (UIDs) by gang and mark, and the Workloads (``namespace/name``) of each object (UID) that owns some.
+    """The marks of pods (by UID) of each gang, and the Workloads (``namespace/name``) of each object (UID) with some.
 
     ``at_work`` says that there has been such a Workload.
     """
 
     def __init__(self) -> None:
         self.at_work = False
-        self._marks: dict[GangId, dict[str, set[str]]] = {}
+        self._marks: dict[GangId, dict[str, str]] = {}
         self._owners: dict[str, tuple[Owner, ...]] = {}
         self._workloads: dict[str, set[str]] = {}
 
@@ -40,20 +40,19 @@ class AdmittedByKueue:
             self.pod_dropped(old)
         mark = mark_of(pod)
         if mark:
-            self._marks.setdefault(pod.gang, {}).setdefault(mark, set()).add(pod.uid)
+            self._marks.setdefault(pod.gang, {})[pod.uid] = mark
 
     def pod_dropped(self, pod: Pod) -> None:
         """A pod is gone, or not what it was (its last record) any more."""
         marks = self._marks.get(pod.gang)
-        if marks is None:
-            return
-        mark = mark_of(pod)
-        pods = marks.get(mark, set())
-        pods.discard(pod.uid)
-        if mark in marks and not pods:
-            del marks[mark]
+        if marks is not None:
+            marks.pop(pod.uid, None)
             if not marks:
                 del self._marks[pod.gang]
+
+    def mark_on(self, gang: GangId) -> str:
+        """What on a pod of the gang says that Kueue admits it; empty if nothing does."""
+        return min(self._marks.get(gang, {}).values(), default="")
 
     def workload_set(self, key: str, owners: tuple[Owner, ...]) -> Iterable[Owner]:
         """A Workload was created or changed, or is gone (without owners); returns those for which that is news."""
@@ -73,11 +72,6 @@ class AdmittedByKueue:
         else:
             self._owners.pop(key, None)
         return dict.fromkeys((*before, *owners))
-
-    def mark_on(self, gang: GangId) -> str:
-        """What on a pod of the gang says that Kueue admits it; empty if nothing does."""
-        found = self._marks.get(gang)
-        return min(found) if found else ""
 
     def workload_of(self, *uids: str) -> str:
         """The Workload of the first of these objects that has one, in words; empty if none has."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from gangsched.core.state.member_annotations import Speakers
-from gangsched.model.dialects import koordinator, needs_object
+from gangsched.model.dialects import gang_from_member, koordinator, needs_object
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, QUEUED_JOB, SINGLE, Gang, GangId, Pod
@@ -45,6 +44,17 @@ class Standing(NamedTuple):
     never: bool
 
 
+class _Facts:
+    """What has been worked out of the members of one gang, as they are now."""
+
+    __slots__ = ("census", "look", "standing")
+
+    def __init__(self) -> None:
+        self.census: Census | None = None
+        self.look: tuple[object, ...] | None = None
+        self.standing: Standing | None = None
+
+
 def rules_of(gang: Gang) -> Gang:
     """A group without what changes all the time, by our own doing too, and means nothing to a decision."""
     return msgspec.structs.replace(gang, status=None, generation=0)
@@ -53,32 +63,23 @@ def rules_of(gang: Gang) -> Gang:
 class Membership:
     """Pods by gang, and group objects. ``ours`` are the scheduler names whose pods we place.
 
-    ``assumed`` has the UIDs of pods whose binding is on its way: they count as bound.
+    ``assumed`` says of a pod (UID) whether our binding of it is on its way: it counts as bound.
     """
 
-    def __init__(self, ours: Iterable[str]) -> None:
+    def __init__(self, ours: Iterable[str], assumed: Callable[[str], bool] = lambda _: False) -> None:
         self.ours = frozenset(ours)
+        self._assumed = assumed
         self.objects: dict[tuple[str, str, str], Gang] = {}
         self.members: dict[GangId, dict[str, Pod]] = {}
-        self.assumed: Container[str] = ()
-        #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
-        self.begun: Container[str] = ()
-        #: The priority of a gang in the queue where it is not that of its pods.
-        self.queue_priority: Callable[[Sequence[GangId]], int | None] = lambda _: None
-        #: Why gangs are not to be placed by us whatever their members say; empty if they may.
-        self.refusal: Callable[[Sequence[GangId]], str] = lambda _: ""
         #: UIDs of the members that make a mistake, of each gang and mistake.
         self._mistaken: dict[tuple[GangId, Mistake], set[str]] = {}
         self._told: dict[GangId, Gang | None] = {}  # what members say, where no object does
-        # Of large gangs, for a change of one member must not cost a look at all of them more than once.
-        self._names: dict[GangId, list[str]] = {}
-        self._speakers: dict[GangId, Speakers] = {}
-        self._census: dict[GangId, Census] = {}
-        self._looks: dict[GangId, tuple[object, ...]] = {}
-        self._standings: dict[GangId, Standing] = {}
-        #: Of the gang that was asked about last: it is asked about again and again while it is decided.
-        self._last: tuple[GangId, Census] | None = None
-        self._last_standing: tuple[GangId, Standing] | None = None
+        self._unsorted: set[GangId] = set()
+        # What follows from the members of a gang: kept of large gangs, for a change of one member must not cost a look
+        # at all of them more than once, and of the one that was asked about last, for it is asked about again and again
+        # while it is decided.
+        self._facts: dict[GangId, _Facts] = {}
+        self._last: tuple[GangId, _Facts] | None = None
 
     # -- changes -------------------------------------------------------------------------------------------
 
@@ -86,33 +87,29 @@ class Membership:
         """Insert or replace a pod."""
         group = self.members.setdefault(pod.gang, {})
         before = group.get(pod.uid)
-        if before is None:
-            self._names.pop(pod.gang, None)
-        else:
+        if before is not None:
             self._forget_mistakes(before)
+        elif group:
+            self._unsorted.add(pod.gang)
         for each in _mistakes(pod):
             self._mistaken.setdefault((pod.gang, each), set()).add(pod.uid)
         group[pod.uid] = pod
-        if pod.gang in self._speakers:
-            self._speakers[pod.gang].put(before, pod)
-        self._told.pop(pod.gang, None)
-        self._forget_census(pod.gang)
+        if before is None or _said_by(before) != _said_by(pod):
+            self._told.pop(pod.gang, None)
+        self.moved(pod.gang)
 
     def drop_pod(self, pod: Pod) -> None:
         """Remove a pod."""
         self._told.pop(pod.gang, None)
-        self._names.pop(pod.gang, None)
-        self._forget_census(pod.gang)
+        self.moved(pod.gang)
         group = self.members.get(pod.gang)
         if group is not None:
             before = group.pop(pod.uid, None)
             if before is not None:
                 self._forget_mistakes(before)
-                if pod.gang in self._speakers:
-                    self._speakers[pod.gang].drop(before)
             if not group:
                 del self.members[pod.gang]
-                self._speakers.pop(pod.gang, None)
+                self._unsorted.discard(pod.gang)
 
     def _forget_mistakes(self, pod: Pod) -> None:
         for each in _mistakes(pod):
@@ -121,18 +118,22 @@ class Membership:
             if not uids:
                 self._mistaken.pop((pod.gang, each), None)
 
-    def assumed_changed(self, pod: Pod) -> None:
-        """A binding of the pod is on its way now, or is no more."""
-        self._forget_census(pod.gang)
-
-    def _forget_census(self, gang: GangId) -> None:
-        self._census.pop(gang, None)
-        self._looks.pop(gang, None)
-        self._standings.pop(gang, None)
+    def moved(self, gang: GangId) -> None:
+        """One of its pods is not what it was, or a binding of it is on its way now, or is no more."""
+        self._facts.pop(gang, None)
         if self._last is not None and self._last[0] == gang:
             self._last = None
-        if self._last_standing is not None and self._last_standing[0] == gang:
-            self._last_standing = None
+
+    def _facts_of(self, gang: GangId) -> _Facts:
+        if self._last is not None and self._last[0] == gang:
+            return self._last[1]
+        found = self._facts.get(gang)
+        if found is None:
+            found = _Facts()
+            if len(self.members.get(gang, ())) >= _LARGE:
+                self._facts[gang] = found
+        self._last = gang, found
+        return found
 
     def set_object(self, gang: Gang) -> None:
         """Insert or replace a group object."""
@@ -151,17 +152,11 @@ class Membership:
     def pods(self, gang: GangId) -> Iterator[Pod]:
         """The gang's pods in name order."""
         members = self.members.get(gang, {})
-        if len(members) < 2:
-            yield from members.values()
-            return
-        if len(members) < _LARGE:
-            yield from sorted(members.values(), key=lambda p: (p.name, p.uid))
-            return
-        names = self._names.get(gang)
-        if names is None:
-            ordered = sorted(members.values(), key=lambda p: (p.name, p.uid))
-            names = self._names[gang] = [p.uid for p in ordered]
-        yield from map(members.__getitem__, names)
+        if gang in self._unsorted:
+            members = dict(sorted(members.items(), key=lambda item: (item[1].name, item[0])))
+            self.members[gang] = members
+            self._unsorted.discard(gang)
+        return iter([*members.values()])
 
     def new_mistakes(self, pod: Pod) -> list[Mistake]:
         """What is wrong with this state of a pod, as far as no known member of its gang makes the same mistake."""
@@ -193,13 +188,12 @@ class Membership:
         return self._told[gang]
 
     def _from_members(self, gang: GangId) -> Gang | None:
-        members = self.members[gang]
-        speakers = self._speakers.get(gang)
-        if speakers is None:
-            speakers = Speakers(members)
-            if len(members) >= _LARGE:
-                self._speakers[gang] = speakers
-        return speakers.said()
+        """What the oldest member says that says anything valid; nothing where a member asks for a group object."""
+        members = self.members[gang].values()
+        if any(map(needs_object, members)):
+            return None
+        oldest_first = sorted(members, key=lambda p: (p.created, p.name, p.uid))
+        return next(filter(None, map(gang_from_member, oldest_first)), None)
 
     def _single(self, gang: GangId) -> Gang | None:
         pod = next(iter(self.members.get(gang, {}).values()), None)
@@ -218,15 +212,10 @@ class Membership:
 
     def census(self, gang: GangId) -> Census:
         """The gang's members by what they are doing. The lists are not to be modified."""
-        last = self._last
-        if last is not None and last[0] == gang:
-            known = last[1]
-        else:
-            found = self._census.get(gang)
-            known = found if found is not None else self._count(gang)
-            self._last = gang, known
-            if found is None and len(self.members.get(gang, ())) >= _LARGE:
-                self._census[gang] = known
+        facts = self._facts_of(gang)
+        if facts.census is None:
+            facts.census = self._count(gang)
+        known = facts.census
         return Census(known.pending, known.gated, known.bound, known.terminating, known.succeeded)
 
     def _count(self, gang: GangId) -> Census:
@@ -239,7 +228,7 @@ class Membership:
             elif pod.deleting_since is not None:
                 if pod.node:
                     out.terminating.append(pod)
-            elif pod.node or pod.uid in self.assumed:
+            elif pod.node or self._assumed(pod.uid):
                 out.bound.append(pod)
             elif pod.gates:
                 out.gated.append(pod)
@@ -356,22 +345,16 @@ class Membership:
 
     def _look(self, gang: GangId) -> tuple[object, ...]:
         """Of its members; of a large gang it is the same object until one of them changes, and so equal to itself."""
-        known = self._looks.get(gang)
-        if known is not None:
-            return known
-        census = self.census(gang)
-        looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
-        found = looks, [p.uid for p in census.bound]
-        if len(self.members.get(gang, ())) >= _LARGE:
-            self._looks[gang] = found
-        return found
+        facts = self._facts_of(gang)
+        if facts.look is None:
+            census = self.census(gang)
+            looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
+            facts.look = looks, [p.uid for p in census.bound]
+        return facts.look
 
     def problem(self, gangs: Iterable[GangId]) -> str:
         """Why these gangs cannot be decided together yet, in words; empty when they can."""
         listed = list(gangs)
-        refusal = self.refusal(listed)
-        if refusal:
-            return refusal
         out = [self.group(listed[0])[1]] if listed else []
         for gang in listed:
             text = self.missing(gang, self.census(gang))
@@ -406,25 +389,21 @@ class Membership:
         return PREEMPT_LOWER
 
     def _standing(self, gang: GangId) -> Standing:
-        """Kept for large gangs, whose victims ask one by one, and for the gang asked about last."""
-        last = self._last_standing
-        if last is not None and last[0] == gang:
-            return last[1]
-        found = self._standings.get(gang) or self._stand(gang)
-        self._last_standing = gang, found
-        return found
+        facts = self._facts_of(gang)
+        if facts.standing is None:
+            pods = self.members.get(gang, {}).values()
+            live = [p for p in pods if p.live]
+            facts.standing = Standing(
+                live=min((p.priority for p in live), default=None),
+                others=min((p.priority for p in pods if not p.live), default=None),
+                never=any(p.preemption_policy == PREEMPT_NEVER for p in live),
+            )
+        return facts.standing
 
-    def _stand(self, gang: GangId) -> Standing:
-        pods = self.members.get(gang, {}).values()
-        live = [p for p in pods if p.live]
-        found = Standing(
-            live=min((p.priority for p in live), default=None),
-            others=min((p.priority for p in pods if not p.live), default=None),
-            never=any(p.preemption_policy == PREEMPT_NEVER for p in live),
-        )
-        if len(pods) >= _LARGE:
-            self._standings[gang] = found
-        return found
+
+def _said_by(pod: Pod) -> tuple[object, ...]:
+    """What a pod says about its gang, or is known of the gang by: that of most of its changes is the same as before."""
+    return pod.labels, pod.hints, pod.created, pod.mistake
 
 
 def _mistakes(pod: Pod) -> tuple[Mistake, ...]:

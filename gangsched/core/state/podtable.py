@@ -3,12 +3,56 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.model.records import JOB, SINGLE, GangId, Labels, Pod
+
+K = TypeVar("K")
+
+
+class Numbers(Generic[K]):
+    """A number for each key as long as somebody uses it; those that nobody uses are given to others.
+
+    ``keys[number]`` is the key of a number in use.
+    """
+
+    def __init__(self) -> None:
+        self.keys: list[K] = []
+        self._of: dict[K, int] = {}
+        self._users: list[int] = []
+        self._free: list[int] = []
+
+    def number(self, key: K) -> int:
+        """The number of a key; -1 while nobody uses it."""
+        return self._of.get(key, -1)
+
+    def join(self, key: K) -> int:
+        """One user more; returns the number."""
+        number = self._of.get(key)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self.keys[number] = key
+            else:
+                number = len(self.keys)
+                self.keys.append(key)
+                self._users.append(0)
+            self._of[key] = number
+        self._users[number] += 1
+        return number
+
+    def leave(self, number: int) -> bool:
+        """One user less; was it the last?"""
+        self._users[number] -= 1
+        if self._users[number]:
+            return False
+        del self._of[self.keys[number]]
+        self._free.append(number)
+        return True
+
 
 #: Namespace, name and UID of a Job.
 JobId: TypeAlias = tuple[str, str, str]
@@ -51,19 +95,15 @@ class PodTable:
         self.tie: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.kin: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.job: Ints = np.full(_FIRST, -1, dtype=np.int64)
-        self.job_ids: list[JobId] = []
-        self._job_number: dict[JobId, int] = {}
-        self._job_size: list[int] = []
-        self._free_jobs: list[int] = []
+        self._jobs: Numbers[JobId] = Numbers()
+        self.job_ids = self._jobs.keys
         self.kins: list[tuple[str, Labels]] = []
         self.kin_generation = 0
         self._kin_number: dict[tuple[str, int], int] = {}
-        self.gang_ids: list[GangId] = []
+        self._gangs: Numbers[GangId] = Numbers()
+        self.gang_ids = self._gangs.keys
         self.alone: Bools = np.zeros(_FIRST, dtype=np.bool_)
         self.known: dict[int, Any] = {}
-        self._gang_number: dict[GangId, int] = {}
-        self._gang_size: list[int] = []
-        self._free_gangs: list[int] = []
 
     def __len__(self) -> int:
         return len(self.slot_of)
@@ -97,8 +137,7 @@ class PodTable:
 
     def replace(self, slot: int, pod: Pod, flags: int) -> None:
         """The record of the pod in this slot changed, its shape did not."""
-        self._leave(int(self.gang[slot]))
-        self._leave_job(int(self.job[slot]))
+        self._leave(slot)
         self.pods[slot] = pod
         self.priority[slot] = pod.priority
         self.gang[slot] = self._join(pod.gang)
@@ -110,8 +149,7 @@ class PodTable:
     def remove(self, uid: str) -> int:
         """Take a pod out; returns the slot it had. KeyError if it is not there."""
         slot = self.slot_of.pop(uid)
-        self._leave(int(self.gang[slot]))
-        self._leave_job(int(self.job[slot]))
+        self._leave(slot)
         self.pods[slot] = None
         self.row[slot] = -1
         self.place[slot] = -1
@@ -123,63 +161,30 @@ class PodTable:
 
     def gang_number(self, gang: GangId) -> int:
         """The dense number of a gang while it has pods here, else -1."""
-        return self._gang_number.get(gang, -1)
+        return self._gangs.number(gang)
 
     def _join(self, gang: GangId) -> int:
         """A pod more of this gang; returns its number."""
-        number = self._gang_number.get(gang)
-        if number is None:
-            number = self._new_gang(gang)
-        self._gang_size[number] += 1
-        self.known.pop(number, None)
-        return number
-
-    def _new_gang(self, gang: GangId) -> int:
-        if self._free_gangs:
-            number = self._free_gangs.pop()
-            self.gang_ids[number] = gang
-        else:
-            number = len(self.gang_ids)
-            self.gang_ids.append(gang)
-            self._gang_size.append(0)
-            if number >= len(self.alone):
-                self.alone = np.concatenate([self.alone, np.zeros(len(self.alone), dtype=np.bool_)])
-        self._gang_number[gang] = number
+        number = self._gangs.join(gang)
+        if number >= len(self.alone):
+            self.alone = np.concatenate([self.alone, np.zeros(len(self.alone), dtype=np.bool_)])
         self.alone[number] = gang.family == SINGLE
+        self.known.pop(number, None)
         return number
 
-    def _leave(self, number: int) -> None:
-        """A pod less of this gang; numbers of gangs without pods are given to others."""
+    def _leave(self, slot: int) -> None:
+        """The pod in this slot is of no gang and no Job any more."""
+        number, job = int(self.gang[slot]), int(self.job[slot])
         self.known.pop(number, None)
-        self._gang_size[number] -= 1
-        if not self._gang_size[number]:
-            del self._gang_number[self.gang_ids[number]]
-            self._free_gangs.append(number)
+        self._gangs.leave(number)
+        if job >= 0:
+            self._jobs.leave(job)
 
     def _join_job(self, pod: Pod) -> int:
         """A pod more of its Job; returns the number of that."""
         if pod.owner is None or pod.owner.kind != JOB:
             return -1
-        ident = pod.namespace, pod.owner.name, pod.owner.uid
-        number = self._job_number.get(ident)
-        if number is None:
-            number = self._free_jobs.pop() if self._free_jobs else len(self.job_ids)
-            if number == len(self.job_ids):
-                self.job_ids.append(ident)
-                self._job_size.append(0)
-            self.job_ids[number] = ident
-            self._job_number[ident] = number
-        self._job_size[number] += 1
-        return number
-
-    def _leave_job(self, number: int) -> None:
-        """A pod less of this Job; numbers of Jobs without pods are given to others."""
-        if number < 0:
-            return
-        self._job_size[number] -= 1
-        if not self._job_size[number]:
-            del self._job_number[self.job_ids[number]]
-            self._free_jobs.append(number)
+        return self._jobs.join((pod.namespace, pod.owner.name, pod.owner.uid))
 
     def kin_number(self, namespace: str, labels: Labels) -> int:
         """The dense number of a (namespace, label set), which is all that other pods' terms select by."""

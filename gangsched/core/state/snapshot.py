@@ -7,13 +7,12 @@ equals" means the same whatever order the nodes arrived in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
-from gangsched.core.state.nodecolumns import NodeColumns
-from gangsched.core.state.nodeids import NodeIds
+from gangsched.core.state.columns import NodeColumns, NodeIds
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import TERMINATING, PodTable
 from gangsched.core.state.spreading import SelectorIndex
@@ -34,12 +33,12 @@ SCORED = ("cpu", "memory")
 class Snapshot:
     """Nodes and the pods that take room on them.
 
-    ``allocatable`` and ``used`` are ``(R, N)``; ``scored`` is ``(2, N)``. Rows of nodes that were added since the
-    last :meth:`settle` are not visible yet; every decision settles first. ``static_generation`` changes whenever
-    something changes that filters blind to pods look at, ``labels_generation`` whenever rows or labels of nodes do,
-    ``room_generation`` when what a node has changes; ``generation`` counts all changes that a decision may depend on,
-    and ``charged_last`` is the UID of the pod that was charged last, with its row. ``told_apart`` changes when pods
-    that were of one class may be of two from then on.
+    ``nodes`` are by row, ``row_of`` has their rows by name, ``size`` is their number N. ``allocatable`` and ``used``
+    are ``(R, N)``; ``scored`` is ``(2, N)``. Rows of nodes that were added since the last :meth:`settle` are not
+    visible yet; every decision settles first. ``static_generation`` changes whenever something changes that filters
+    blind to pods look at, ``room_generation`` when what a node has changes; ``generation`` counts all changes that a
+    decision may depend on, and ``charged_last`` is the UID of the pod that was charged last, with its row.
+    ``told_apart`` changes when pods that were of one class may be of two from then on.
     ``terms`` counts the pods that terms of affinity and spread concern, ``images`` has the bytes of each image by node
     number (``node_ids``), ``selectors`` knows which pods belong together.
     """
@@ -47,22 +46,23 @@ class Snapshot:
     def __init__(self) -> None:
         self.resources: list[str] = list(_FIRST_RESOURCES)
         self.resource_row: dict[str, int] = {name: i for i, name in enumerate(self.resources)}
-        self.nodes: list[Node] = []
-        self.row_of: dict[str, int] = {}
+        self.columns = NodeColumns()
+        self.nodes = self.columns.nodes
+        self.row_of = self.columns.row_of
+        self.size = 0
         self.allocatable: Floats = np.zeros((len(self.resources), 0))
         self.used: Floats = np.zeros((len(self.resources), 0))
         self.scored: Floats = np.zeros((2, 0))
         self.table = PodTable()
-        self.columns = NodeColumns(self)
         self.static_generation = 0
         self.room_generation = 0
         self.generation = 0
         self.charged_last: tuple[str, int] = ("", -1)
-        self.labels_generation = 0
         self.volumes = VolumeIndex()
-        self.volume_choices = Choices(self, self.volumes)
+        self.volume_choices = Choices(self.columns, self.volumes)
         self.node_ids = NodeIds()
-        self.terms = TermIndex(self)
+        self.namespaces: dict[str, Labels] = {}
+        self.terms = TermIndex(self.table, self.namespaces)
         self.selectors = SelectorIndex()
         self.images: dict[str, NodeCounts] = {}
         self.anti_shapes: list[int] = []
@@ -72,7 +72,6 @@ class Snapshot:
         self._terms_exist = False
         self._classes: dict[tuple[object, ...], PodClass] = {}
         self._next_class = 0
-        self.namespaces: dict[str, Labels] = {}
         self._known: dict[str, Node] = {}
         self._dirty = False
         self._pods_on: dict[str, dict[str, Pod]] = {}
@@ -84,11 +83,6 @@ class Snapshot:
         self._shape_matrix: Floats = np.zeros((0, len(self.resources)))
         self._scored: Floats = np.zeros((0, len(SCORED)))
 
-    @property
-    def size(self) -> int:
-        """Number of nodes N."""
-        return len(self.nodes)
-
     # -- nodes ---------------------------------------------------------------------------------------------
 
     def set_node(self, node: Node) -> None:
@@ -96,7 +90,8 @@ class Snapshot:
         self.generation += 1
         old = self._known.get(node.name)
         self._known[node.name] = node
-        self._note_images(self.node_ids.take(node.name), old.images if old is not None else (), node.images)
+        number = self.node_ids.join(node.name) if old is None else self.node_ids.number(node.name)
+        self._note_images(number, old.images if old is not None else (), node.images)
         row = self.row_of.get(node.name)
         if row is None:
             self._dirty = True
@@ -110,8 +105,9 @@ class Snapshot:
         node = self._known.pop(name, None)
         if node is not None:
             self._dirty = True
-            self._note_images(self.node_ids.take(name), node.images, ())
-            self._forget_place(name)
+            number = self.node_ids.number(name)
+            self._note_images(number, node.images, ())
+            self.node_ids.leave(number)
 
     def settle(self) -> None:
         """Bring the rows into line with the known nodes, in name order. Cheap when nothing was added or removed."""
@@ -124,34 +120,33 @@ class Snapshot:
         kept = take >= 0
         new_row = np.full(len(self.nodes), -1, dtype=np.int64)
         new_row[take[kept]] = np.flatnonzero(kept)
-        old_nodes, self.nodes = self.nodes, [self._known[n] for n in names]
-        self.row_of = {n: i for i, n in enumerate(names)}
-        self.labels_generation += 1
+        old_nodes, columns = self.nodes, self.columns
+        columns.renumber([self._known[n] for n in names], take)
+        self.nodes, self.row_of, self.size = columns.nodes, columns.row_of, len(names)
         self.volumes.attachments.rows_are(self.nodes, self.row_of)
-        self.node_ids.place(self.row_of)
+        self.node_ids.place(names)
         self.used = _moved(self.used, take)
         self.scored = _moved(self.scored, take)
         self.allocatable = _moved(self.allocatable, take)
         self.table.renumber_rows(new_row)
-        self.columns.renumber(take)
         self.static_generation += 1
         for row, (node, old) in enumerate(zip(self.nodes, take.tolist(), strict=True)):
             if old < 0 or old_nodes[old] is not node:
                 self._write_node(row, node, renumbered=True)
                 self.columns.update(row, node)
-        self._charge_rows(np.flatnonzero(~kept).tolist())
+        self._charge_new_rows()
 
-    def _charge_rows(self, rows: Sequence[int]) -> None:
-        """What is bound to the nodes at these rows, which are new, takes its room: all at once, since after the first
-        listing that is every pod of the cluster.
+    def _charge_new_rows(self) -> None:
+        """What is bound to nodes that have a row only now takes its room: all at once, since after the first listing
+        that is every pod of the cluster.
         """
-        slot_of = self.table.slot_of
-        found = [(slot_of[uid], row) for row in rows for uid in self._pods_on.get(self.nodes[row].name, ())]
-        if not found:
-            return
-        slots, at = np.array(found, dtype=np.int64).T
-        self.table.row[slots] = at
-        shapes = self.table.shape[slots]
+        table = self.table
+        slots = np.flatnonzero(table.row[: table.size] < 0)
+        slots = slots[table.place[slots] >= 0]
+        at = self.node_ids.row[table.place[slots]]
+        slots, at = slots[at >= 0], at[at >= 0]
+        table.row[slots] = at
+        shapes = table.shape[slots]
         for totals, amounts in ((self.used, self._shape_matrix), (self.scored, self._scored)):
             for number, total in enumerate(totals):
                 total += np.bincount(at, weights=amounts[shapes, number], minlength=len(total))
@@ -160,7 +155,7 @@ class Snapshot:
         old, self.nodes[row] = self.nodes[row], node
         if not renumbered and not _same_to_static_filters(old, node):
             self.columns.update(row, node)
-            self.labels_generation += old.labels != node.labels
+            self.columns.generation += old.labels != node.labels
             self.static_generation += 1
         if old.allocatable != node.allocatable:
             self.room_generation += 1
@@ -189,39 +184,41 @@ class Snapshot:
         self.charged_last = (pod.uid, row)
         self._pods_on.setdefault(node, {})[pod.uid] = pod
         slot = self.table.add(pod, row, self.shape_number(pod.shape), flags)
-        self.table.place[slot] = self.node_ids.take(node)
+        self.table.place[slot] = self.node_ids.join(node)
         self.terms.count(slot, +1)
         if pod.volumes is not None:
             self.volumes.use(pod, node)
         if row >= 0:
             self._charge(pod, row, +1.0)
 
-    def discharge(self, uid: str, node: str) -> None:
-        """The pod no longer takes room on ``node``."""
+    def node_of(self, uid: str) -> str:
+        """The node on which the pod takes room; empty for one that takes none."""
+        slot = self.table.slot_of.get(uid)
+        return self.node_ids.keys[int(self.table.place[slot])] if slot is not None else ""
+
+    def discharge(self, uid: str) -> None:
+        """The pod no longer takes the room that it was charged."""
         self.generation += 1
         slot = self.table.slot_of[uid]
-        row = int(self.table.row[slot])
+        row, place = int(self.table.row[slot]), int(self.table.place[slot])
+        node = self.node_ids.keys[place]
         pod = self._pods_on[node].pop(uid)
         if not self._pods_on[node]:
             del self._pods_on[node]
         self.terms.count(slot, -1)
         if pod.volumes is not None:
             self.volumes.leave(pod, node)
+        self.node_ids.leave(place)
         self.table.remove(uid)
-        self._forget_place(node)
         if row >= 0:
             self._charge(pod, row, -1.0)
-
-    def _forget_place(self, node: str) -> None:
-        if node not in self._known and node not in self._pods_on:
-            self.node_ids.release(node)
 
     def replace(self, pod: Pod, node: str, flags: int) -> None:
         """A charged pod's record changed without moving: refresh what the table says about it."""
         slot = self.table.slot_of[pod.uid]
         old = self.table.pods[slot]
         if old is not None and old.shape is not pod.shape:
-            self.discharge(pod.uid, node)
+            self.discharge(pod.uid)
             self.charge(pod, node, flags)
             return
         self._pods_on[node][pod.uid] = pod

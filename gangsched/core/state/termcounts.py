@@ -7,23 +7,19 @@ may change without any count changing. Two kinds are kept. *Selected*: pods that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
+import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Ints
-from gangsched.core.state.label_columns import KinColumns
-from gangsched.core.state.nodeids import NodeIds
+from gangsched.core.state.columns import KinColumns, NodeIds
 from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.podtable import TERMINATING
-from gangsched.core.state.terms import Selection, selection_of
-from gangsched.model.records import IN, NAMESPACE_NAME, Labels, PodShape, PodTerm
+from gangsched.core.state.podtable import TERMINATING, PodTable
+from gangsched.model.records import IN, NAMESPACE_NAME, Labels, LabelSelector, PodShape, PodTerm
 from gangsched.model.selectors import selector_matches
-
-if TYPE_CHECKING:
-    from gangsched.core.state.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -33,6 +29,19 @@ APART, NEAR, PREFERRED = 0, 1, 2
 _FEW = 256  # nodes up to which a dict is smaller than an array
 _MAX_SELECTED = 2048
 _MAX_CLASSES = 50_000
+
+
+class Selection(msgspec.Struct, frozen=True, gc=False):
+    """Pods by namespace and labels. Namespaces are those named, and those whose labels the selector matches."""
+
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+
+
+def selection_of(term: PodTerm) -> Selection:
+    """What a pod affinity term selects."""
+    return Selection(term.selector, term.namespaces, term.namespace_selector)
 
 
 class NodeCounts:
@@ -154,13 +163,14 @@ class _Finder(Generic[T]):
 class TermIndex:
     """All terms of the cluster with their counts. The snapshot tells it of every pod that comes, goes or changes."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._kins = KinColumns(snapshot.table)
+    def __init__(self, table: PodTable, namespaces: Mapping[str, Labels]) -> None:
+        self._table = table
+        self._namespaces = namespaces
+        self._kins = KinColumns(table)
         self._selected: dict[tuple[Selection, ...], Selected] = {}
         self._selecting: _Finder[Selected] = _Finder()
         self._of_kin: dict[int, tuple[Selected, ...]] = {}
-        self._generation = snapshot.table.kin_generation
+        self._generation = table.kin_generation
         self._carried: dict[tuple[int, int, PodTerm], Carried] = {}
         self._naming: _Finder[Carried] = _Finder()
         self._of_shape: dict[int, tuple[Carried, ...]] = {}
@@ -178,14 +188,14 @@ class TermIndex:
             return True
         if selection.namespace_selector is None:
             return False
-        known = self._snapshot.namespaces.get(namespace)
+        known = self._namespaces.get(namespace)
         return selector_matches(selection.namespace_selector, {NAMESPACE_NAME: namespace} if known is None else known)
 
     def among(self, slots: Ints, selections: tuple[Selection, ...], leaving: bool = True) -> Ints:
         """Those slots of the pod table whose pods all selections include; terminating ones only with ``leaving``."""
         if not len(slots):
             return slots
-        table = self._snapshot.table
+        table = self._table
         kins = table.kin[slots]
         mask = np.ones(len(slots), dtype=np.bool_) if leaving else (table.flags[slots] & TERMINATING) == 0
         for selection in selections:
@@ -267,7 +277,7 @@ class TermIndex:
 
     def count(self, slot: int, sign: int) -> None:
         """The pod in this slot of the table has come (+1) or is about to leave (-1)."""
-        table = self._snapshot.table
+        table = self._table
         node = int(table.place[slot])
         for carried in self._of_shape.get(int(table.shape[slot]), ()):
             carried.pods.add(node, sign)
@@ -277,12 +287,12 @@ class TermIndex:
                 (found.leaving if leaving else found.live).add(node, sign)
 
     def _selected_by(self, kin: int) -> tuple[Selected, ...]:
-        if self._generation != self._snapshot.table.kin_generation:
-            self._generation = self._snapshot.table.kin_generation
+        if self._generation != self._table.kin_generation:
+            self._generation = self._table.kin_generation
             self._of_kin.clear()
         known = self._of_kin.get(kin)
         if known is None:
-            namespace, labels = self._snapshot.table.kins[kin]
+            namespace, labels = self._table.kins[kin]
             known = self._of_kin[kin] = tuple(
                 found
                 for found in self._selecting.find(namespace, labels)
@@ -291,7 +301,7 @@ class TermIndex:
         return known
 
     def _count_all(self, selections: tuple[Selection, ...]) -> Selected:
-        table = self._snapshot.table
+        table = self._table
         slots = self.among(np.flatnonzero(table.place[: table.size] >= 0), selections)
         leaving = (table.flags[slots] & TERMINATING) != 0
         found = Selected(selections)

@@ -1,32 +1,14 @@
-"""What a term of affinity, anti-affinity or spread selects, and the domains in which it counts."""
+"""What terms of affinity, anti-affinity and spread count in a simulation, and the domains in which they count it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Counts, Ints, distinct, isin
 from gangsched.core.state.podclass import PodClass
-from gangsched.model.records import LabelSelector, PodShape, PodTerm
-
-if TYPE_CHECKING:
-    from gangsched.core.state.simulation import Simulation
-    from gangsched.core.state.termcounts import Carried
-
-
-class Selection(msgspec.Struct, frozen=True, gc=False):
-    """Pods by namespace and labels. Namespaces are those named, and those whose labels the selector matches."""
-
-    selector: LabelSelector | None
-    namespaces: tuple[str, ...] = ()
-    namespace_selector: LabelSelector | None = None
-
-
-def selection_of(term: PodTerm) -> Selection:
-    """What a pod affinity term selects."""
-    return Selection(term.selector, term.namespaces, term.namespace_selector)
+from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.termcounts import Carried, Selection, selection_of
+from gangsched.model.records import PodShape, PodTerm
 
 
 class Domains:
@@ -52,6 +34,28 @@ class Domains:
     def at(self, counts: Counts) -> Counts:
         """``(N,)`` each node's domain count; 0 where it is in no domain."""
         return np.asarray(np.append(counts, 0)[self.code])  # -1 indexes the 0 at the end
+
+
+class DomainCounts:
+    """Pods, or their weights, by domain of one label, as of now in a simulation: ``counts`` is ``(count,)``."""
+
+    def __init__(self, sim: Simulation, key: str) -> None:
+        self.domains = Domains(sim, key)
+        self.counts: Counts = np.zeros(self.domains.count, dtype=np.int64)
+
+    def add(self, row: int, amount: int) -> None:
+        """So much more at this node; what is in no domain counts nowhere."""
+        code = int(self.domains.code[row])
+        if code >= 0:
+            self.counts[code] += amount
+
+    def add_rows(self, rows: Ints, counts: Counts, weight: int = 1) -> None:
+        """So much more, times the weight, at each of these nodes."""
+        self.counts += weight * self.domains.tally(rows, counts)
+
+    def at_nodes(self) -> Counts:
+        """``(N,)`` each node's domain count; 0 where it is in no domain."""
+        return self.domains.at(self.counts)
 
 
 def includes(sim: Simulation, selection: Selection, pod: PodClass) -> bool:

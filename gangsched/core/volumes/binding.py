@@ -6,15 +6,16 @@ the same. Whether it came to pass is read from the objects, as kube-scheduler's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from gangsched.core.decision import Placement
-from gangsched.core.state.world import World
+from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.volumes.choice import Choices
 from gangsched.core.volumes.index import Target, VolumeIndex
-from gangsched.core.volumes.reach import Candidates
+from gangsched.core.volumes.reach import AvailableVolumes
+from gangsched.model.records import Pod
 from gangsched.model.volumes import ClaimKey, PersistentVolumeClaim
 
 
@@ -38,28 +39,27 @@ class ClaimBinding(msgspec.Struct):
         return self.claim.key
 
 
-def needs_binding(world: World, placements: Iterable[Placement]) -> bool:
+def needs_binding(snapshot: Snapshot, pods: Mapping[str, Pod], placements: Iterable[Placement]) -> bool:
     """Has any of these members a claim that is not bound yet?"""
-    choices = world.snapshot.volume_choices
-    pods = (world.pods[p.uid] for p in placements if p.uid in world.pods)
-    return any(choices.unbound(world.snapshot.class_of(pod)) for pod in pods if pod.volumes is not None)
+    there = (pods[p.uid] for p in placements if p.uid in pods)
+    return any(snapshot.volume_choices.unbound(snapshot.class_of(p)) for p in there if p.volumes is not None)
 
 
-def assign(world: World, placements: Sequence[Placement]) -> list[ClaimBinding] | str:
+def assign(snapshot: Snapshot, pods: Mapping[str, Pod], placements: Sequence[Placement]) -> list[ClaimBinding] | str:
     """A volume, or a new one, for every claim of these members that is not bound; or why there is none for some.
 
     Open claims are matched with volumes as a whole (augmenting paths), so that one does not take the only volume of
     another; otherwise each gets the smallest that is free.
     """
-    choices = world.snapshot.volume_choices
+    choices = snapshot.volume_choices
     index = choices.index
-    world.snapshot.settle()
+    snapshot.settle()
     found: dict[ClaimKey, ClaimBinding] = {}
     wanting: list[tuple[PersistentVolumeClaim, int, str]] = []
     for place in placements:
-        pod = world.pods[place.uid]
-        row = world.snapshot.row_of.get(place.node, -1)
-        for claim in choices.unbound(world.snapshot.class_of(pod)):
+        pod = pods[place.uid]
+        row = snapshot.row_of.get(place.node, -1)
+        for claim in choices.unbound(snapshot.class_of(pod)):
             if claim.key in found:
                 continue
             target = index.target(claim)
@@ -92,7 +92,7 @@ def _matched(choices: Choices, claims: Sequence[tuple[PersistentVolumeClaim, int
     augmenting path, level by level: with as many claims as volumes paths grow longer than Python's stack is deep).
     """
     options: dict[ClaimKey, list[str]] = {}
-    shared: dict[tuple[int, int], tuple[Candidates, list[str]]] = {}
+    shared: dict[tuple[int, int], tuple[AvailableVolumes, list[str]]] = {}
     for claim, row in claims:
         if row < 0 or choices.reserved(claim) is not None:
             options[claim.key] = []
@@ -133,9 +133,9 @@ def _matched(choices: Choices, claims: Sequence[tuple[PersistentVolumeClaim, int
     return held
 
 
-def progress(world: World, binding: ClaimBinding) -> tuple[bool, str]:
+def progress(snapshot: Snapshot, binding: ClaimBinding) -> tuple[bool, str]:
     """Is the claim bound, and is there a reason why it will not be? What is shown may still be older than our write."""
-    claim = world.snapshot.volume_choices.index.claims.get(binding.key)
+    claim = snapshot.volume_choices.index.claims.get(binding.key)
     name = binding.claim.name
     if claim is None or claim.uid != binding.claim.uid:
         return False, f'persistentvolumeclaim "{name}" not found'
@@ -144,8 +144,8 @@ def progress(world: World, binding: ClaimBinding) -> tuple[bool, str]:
     if claim.phase == "Lost":
         return False, f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
     if claim.bound:
-        return _reached(world, binding, claim)
-    index = world.snapshot.volume_choices.index
+        return _reached(snapshot, binding, claim)
+    index = snapshot.volume_choices.index
     if not binding.target.volume:
         if claim.selected_node == binding.target.node:
             binding.shown = True
@@ -155,13 +155,13 @@ def progress(world: World, binding: ClaimBinding) -> tuple[bool, str]:
     return False, _promised(binding, claim, index)
 
 
-def _reached(world: World, binding: ClaimBinding, claim: PersistentVolumeClaim) -> tuple[bool, str]:
+def _reached(snapshot: Snapshot, binding: ClaimBinding, claim: PersistentVolumeClaim) -> tuple[bool, str]:
     """As :func:`progress`, of a claim that is bound: can the node reach its volume?"""
-    choices = world.snapshot.volume_choices
+    choices = snapshot.volume_choices
     volume = choices.index.volumes.get(claim.volume_name)
     if volume is None:
         return False, ""  # it is on its way to us
-    row = world.snapshot.row_of.get(binding.target.node, -1)
+    row = snapshot.row_of.get(binding.target.node, -1)
     if row < 0 or not choices.reach.mask(volume.node_terms)[row]:
         return False, f'pv "{volume.name}" node affinity doesn\'t match node "{binding.target.node}"'
     return True, ""

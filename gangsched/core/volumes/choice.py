@@ -7,44 +7,41 @@ can make it there. https://kubernetes.io/docs/concepts/storage/storage-classes/#
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Ints
-from gangsched.core.volumes.attachments import Handle
-from gangsched.core.volumes.index import Target, VolumeIndex
-from gangsched.core.volumes.reach import CACHE_LIMIT, Candidates, Reach
+from gangsched.core.state.columns import NodeColumns
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.volumes.index import Handle, Target, VolumeIndex
+from gangsched.core.volumes.reach import CACHE_LIMIT, AvailableVolumes, Reach
 from gangsched.model.records import Disk
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import ClaimKey, PersistentVolume, PersistentVolumeClaim
 
-if TYPE_CHECKING:
-    from gangsched.core.state.podclass import PodClass
-    from gangsched.core.state.snapshot import Snapshot
-
 
 class _Kept(msgspec.Struct):
-    """Candidates as they are after the first ``seen`` of the ``changes`` of their class."""
+    """AvailableVolumes as they are after the first ``seen`` of the ``changes`` of their class."""
 
     changes: list[str] | None
     generation: int
     seen: int
-    candidates: Candidates
+    candidates: AvailableVolumes
 
 
 class Choices:
     """Answers about claims and nodes, kept as long as they are right."""
 
-    def __init__(self, snapshot: Snapshot, index: VolumeIndex) -> None:
-        self.snapshot = snapshot
+    def __init__(self, nodes: NodeColumns, index: VolumeIndex) -> None:
+        self.nodes = nodes
         self.index = index
-        self.reach = Reach(snapshot)
+        self.reach = Reach(nodes)
         self._candidates: dict[tuple[object, ...], _Kept] = {}
         self._makes: dict[tuple[str, int], tuple[tuple[int, int], tuple[Bools, Bools]]] = {}
 
-    def candidates(self, claim: PersistentVolumeClaim) -> Candidates:
+    def candidates(self, claim: PersistentVolumeClaim) -> AvailableVolumes:
         """The volumes that are available for this claim and for every other one that asks for the same."""
         key = (
             claim.storage_class,
@@ -57,14 +54,14 @@ class Choices:
         changes = self.index.changes.get(claim.storage_class)
         listed = self.index.of_class.get(claim.storage_class, {})
         found = self._candidates.get(key)
-        if found is None or found.changes is not changes or found.generation != self.snapshot.labels_generation:
+        if found is None or found.changes is not changes or found.generation != self.nodes.generation:
             if len(self._candidates) >= CACHE_LIMIT:
                 self._candidates.clear()
-            candidates = Candidates(self.reach, self.snapshot.size)
+            candidates = AvailableVolumes(self.reach, self.nodes.size)
             for volume in listed.values():
                 if _available(volume, claim):
                     candidates.add(volume)
-            kept = _Kept(changes, self.snapshot.labels_generation, len(changes or ()), candidates)
+            kept = _Kept(changes, self.nodes.generation, len(changes or ()), candidates)
             self._candidates[key] = kept
             return candidates
         for name in changes[found.seen :] if changes is not None else ():
@@ -84,7 +81,7 @@ class Choices:
 
     def makes(self, claim: PersistentVolumeClaim) -> tuple[Bools, Bools]:
         """``(N,)`` twice: nodes for which the claim's class makes volumes, and those with enough capacity for it."""
-        now = (self.index.supply_generation, self.snapshot.labels_generation)
+        now = (self.index.supply_generation, self.nodes.generation)
         key = (claim.storage_class, claim.size)
         found = self._makes.get(key)
         if found is None or found[0] != now:
@@ -94,7 +91,7 @@ class Choices:
         return found[1]
 
     def _made(self, claim: PersistentVolumeClaim) -> tuple[Bools, Bools]:
-        size = self.snapshot.size
+        size = self.nodes.size
         storage_class = self.index.classes.get(claim.storage_class)
         if storage_class is None or not storage_class.provisions:
             return np.zeros(size, dtype=np.bool_), np.ones(size, dtype=np.bool_)
@@ -159,7 +156,7 @@ class VolumesInThought:
         self._handles: dict[Handle, dict[int, int]] = {}
         self.extra: dict[str, dict[int, int]] = {}
         self._log: dict[tuple[int, int], list[_Placed]] = {}
-        self._free: dict[int, tuple[Candidates, Ints]] = {}
+        self._free: dict[int, tuple[AvailableVolumes, Ints]] = {}
 
     # -- what happens --------------------------------------------------------------------------------------
 
@@ -194,7 +191,7 @@ class VolumesInThought:
         targets = []
         for claim in self.choices.unbound(pod):
             if self.target(claim) is None:
-                target = Target(self.pick(claim, row), self.choices.snapshot.nodes[row].name)
+                target = Target(self.pick(claim, row), self.choices.nodes.nodes[row].name)
                 self.targets[claim.key] = target
                 if target.volume:
                     if target.volume not in self.taken:
@@ -211,7 +208,7 @@ class VolumesInThought:
             for candidates, count in self._free.values():
                 candidates.change(count, volume, change)
 
-    def _free_of(self, candidates: Candidates) -> Ints:
+    def _free_of(self, candidates: AvailableVolumes) -> Ints:
         """``(N,)``: how many of them each node reaches that nobody has taken, kept current once it was asked for."""
         found = self._free.get(id(candidates))
         if found is None:
@@ -220,7 +217,7 @@ class VolumesInThought:
         return found[1]
 
     def _refer(self, handle: Handle, row: int, sign: int) -> None:
-        node = self.choices.snapshot.nodes[row].name
+        node = self.choices.nodes.nodes[row].name
         base = self.index.attachments.nodes_of.get(handle, {}).get(node, 0)
         rows = self._handles.setdefault(handle, {})
         before = base + rows.get(row, 0)
@@ -256,7 +253,7 @@ class VolumesInThought:
 
     def attached_at(self, handle: Handle) -> Iterator[int]:
         """Rows of the nodes to which this is attached."""
-        row_of = self.choices.snapshot.row_of
+        row_of = self.choices.nodes.row_of
         thought = self._handles.get(handle, {})
         for node, count in self.index.attachments.nodes_of.get(handle, {}).items():
             row = row_of.get(node, -1)
@@ -264,7 +261,7 @@ class VolumesInThought:
                 yield row
         known = self.index.attachments.nodes_of.get(handle, {})
         for row, count in thought.items():
-            if count > 0 and self.choices.snapshot.nodes[row].name not in known:
+            if count > 0 and self.choices.nodes.nodes[row].name not in known:
                 yield row
 
     def matches(self, claims: list[PersistentVolumeClaim]) -> list[Bools]:

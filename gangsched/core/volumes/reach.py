@@ -5,16 +5,14 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from gangsched.core.arrays import Bools, Ints
+from gangsched.core.state.columns import NodeColumns
 from gangsched.model.records import IN, LabelSelector, NodeTerm
 from gangsched.model.volumes import PersistentVolume, StorageClass
-
-if TYPE_CHECKING:
-    from gangsched.core.state.snapshot import Snapshot
 
 Terms: TypeAlias = tuple[NodeTerm, ...] | None
 
@@ -32,7 +30,7 @@ class _Group:
         self.members: list[tuple[int, str]] = []
 
 
-class Candidates:
+class AvailableVolumes:
     """The available volumes that would do for a claim, wherever they are; kept current one volume at a time.
 
     ``count`` is ``(N,)``: how many of them each node reaches.
@@ -105,19 +103,19 @@ class Candidates:
 class Reach:
     """Which nodes a volume can be used from, and what storage they have access to.
 
-    Answers are kept until labels of nodes change (``snapshot.labels_generation``).
+    Answers are kept until labels of nodes change (``NodeColumns.generation``).
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, nodes: NodeColumns) -> None:
+        self._nodes = nodes
         self._generation = -1
         self._rows: dict[Terms, Ints] = {}
         self._by_value: dict[str, dict[str, list[int]]] = {}
         self._selected: dict[LabelSelector, Bools] = {}
 
     def _fresh(self) -> None:
-        if self._generation != self._snapshot.labels_generation:
-            self._generation = self._snapshot.labels_generation
+        if self._generation != self._nodes.generation:
+            self._generation = self._nodes.generation
             self._rows.clear()
             self._by_value.clear()
             self._selected.clear()
@@ -134,28 +132,28 @@ class Reach:
 
     def mask(self, terms: Terms) -> Bools:
         """The same as ``(N,)``."""
-        out = np.zeros(self._snapshot.size, dtype=np.bool_)
+        out = np.zeros(self._nodes.size, dtype=np.bool_)
         out[self.rows(terms)] = True
         return out
 
     def _compute(self, terms: Terms) -> Ints:
         if terms is None:
-            return np.arange(self._snapshot.size, dtype=np.int64)
+            return np.arange(self._nodes.size, dtype=np.int64)
         simple = [t.expressions[0] for t in terms if len(t.expressions) == 1 and not t.fields]
         if len(simple) == len(terms) and all(r.operator == IN for r in simple):
             # The usual case, one volume per node: found by value instead of comparing every node for every volume.
             rows = {row for r in simple for value in r.values for row in self._with_value(r.key).get(value, ())}
             return np.array(sorted(rows), dtype=np.int64)
-        chosen = np.zeros(self._snapshot.size, dtype=np.bool_)
+        chosen = np.zeros(self._nodes.size, dtype=np.bool_)
         for term in terms:
-            chosen |= self._snapshot.columns.term(term)
+            chosen |= self._nodes.term(term)
         return np.flatnonzero(chosen)
 
     def _with_value(self, key: str) -> dict[str, list[int]]:
         found = self._by_value.get(key)
         if found is None:
             found = self._by_value[key] = {}
-            for row, node in enumerate(self._snapshot.nodes):
+            for row, node in enumerate(self._nodes.nodes):
                 value = node.labels.get(key)
                 if value is not None:
                     found.setdefault(value, []).append(row)
@@ -163,14 +161,14 @@ class Reach:
 
     def topologies(self, storage_class: StorageClass) -> Bools:
         """``(N,)``: nodes for which the class may make volumes; an alternative without requirements selects none."""
-        size = self._snapshot.size
+        size = self._nodes.size
         if not storage_class.topologies:
             return np.ones(size, dtype=np.bool_)
         out = np.zeros(size, dtype=np.bool_)
         for term in storage_class.topologies:
             match = np.full(size, bool(term))
             for key, values in term:
-                match &= self._snapshot.columns.label(key).among(values)
+                match &= self._nodes.label(key).among(values)
             out |= match
         return out
 
@@ -178,13 +176,13 @@ class Reach:
         """``(N,)``: nodes whose labels the selector selects; None selects none."""
         self._fresh()
         if selector is None:
-            return np.zeros(self._snapshot.size, dtype=np.bool_)
+            return np.zeros(self._nodes.size, dtype=np.bool_)
         found = self._selected.get(selector)
         if found is None:
             if len(self._selected) > CACHE_LIMIT:
                 self._selected.clear()
-            found = np.ones(self._snapshot.size, dtype=np.bool_)
+            found = np.ones(self._nodes.size, dtype=np.bool_)
             for requirement in selector.requirements:
-                found &= self._snapshot.columns.requirement(requirement)
+                found &= self._nodes.requirement(requirement)
             self._selected[selector] = found
         return found

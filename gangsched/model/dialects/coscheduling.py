@@ -21,18 +21,4 @@ def group_name(labels: Labels) -> str:
 
 def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
     """The spec is the same as that of the sigs group. Raises :class:`~gangsched.model.errors.FieldError`."""
-    gang = koordinator.gang_from_object(obj)
-    return Gang(
-        family=FAMILY,
-        namespace=gang.namespace,
-        name=gang.name,
-        uid=gang.uid,
-        created=gang.created,
-        generation=gang.generation,
-        min_member=gang.min_member,
-        timeout_seconds=gang.timeout_seconds,
-        source="PodGroup.scheduling.x-k8s.io",
-        preemption_delay_seconds=gang.preemption_delay_seconds,
-        queue=gang.queue,
-        remark=gang.remark,
-    )
+    return koordinator.gang_of(obj, FAMILY)

@@ -12,17 +12,16 @@ import functools
 import json
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from gangsched.model import wire
-from gangsched.model.dialects import kai
+from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import ALLOWED, is_key, shown
-from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang, Labels, Pod
-from gangsched.model.times import parse_duration, parse_time
+from gangsched.model.times import parse_duration
 
 FAMILY = "scheduling.sigs.k8s.io"
 GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
@@ -81,19 +80,6 @@ class _TopologySpec(msgspec.Struct):
     gather: list[_Gather] = msgspec.field(name="gatherStrategy", default_factory=list)
 
 
-class _Wish(NamedTuple):
-    """What a member says about its gang, as far as that can be read; ``minimum`` is None if it does not say that."""
-
-    minimum: int | None
-    match_policy: str
-    strict: bool
-    group: tuple[str, ...]
-    topology: tuple[tuple[str, bool], ...]
-    timeout_seconds: float | None
-    mistake: Mistake | None
-    remark: Mistake | None
-
-
 def group_name(labels: Labels, annotations: Labels) -> tuple[str, str]:
     """``(name, field)``: the gang's name as a member gives it, or an empty string, and where it gives it."""
     for key in (GROUP_LABEL, LIGHT_LABEL):
@@ -109,29 +95,29 @@ def needs_object(labels: Labels) -> bool:
 
 def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
     """A PodGroup with the Koordinator annotations that it may carry. Raises :class:`FieldError`."""
-    meta, spec = obj.metadata, obj.spec
-    if not 1 <= spec.min_member <= MAX_MEMBERS:
-        raise FieldError("spec.minMember", f"{spec.min_member} is not between 1 and {MAX_MEMBERS}")
-    notes = meta.annotations or {}
-    seconds = spec.schedule_timeout_seconds or 0
-    below = FieldError("spec.scheduleTimeoutSeconds", f"{seconds} is below 0").remark if seconds < 0 else None
-    return Gang(
-        family=FAMILY,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
-        generation=meta.generation,
-        min_member=spec.min_member,
-        timeout_seconds=float(seconds) if seconds > 0 else None,
+    notes = obj.metadata.annotations or {}
+    return msgspec.structs.replace(
+        gang_of(obj, FAMILY),
         match_policy=_match_policy(notes),
         strict=_strict(notes),
         group=_groups(notes),
         topology=_topology(notes),
-        source="PodGroup.scheduling.sigs.k8s.io",
-        preemption_delay_seconds=kai.preemption_delay(notes),
-        queue=queue_labels(meta.labels or {}),
-        remark=below or kai.remark(notes),
+    )
+
+
+def gang_of(obj: wire.SigsPodGroup, family: str) -> Gang:
+    """A PodGroup of this API group, without Koordinator's annotations. Raises :class:`FieldError`."""
+    meta, spec = obj.metadata, obj.spec
+    if not 1 <= spec.min_member <= MAX_MEMBERS:
+        raise FieldError("spec.minMember", f"{spec.min_member} is not between 1 and {MAX_MEMBERS}")
+    seconds = spec.schedule_timeout_seconds or 0
+    below = FieldError("spec.scheduleTimeoutSeconds", f"{seconds} is below 0").remark if seconds < 0 else None
+    return described(
+        family,
+        meta,
+        below,
+        min_member=spec.min_member,
+        timeout_seconds=float(seconds) if seconds > 0 else None,
     )
 
 
@@ -141,23 +127,9 @@ def gang_from_member(pod: Pod) -> Gang | None:
     What cannot be read is the ``mistake`` of the gang. If that is how many it needs, none of them can be spared.
     """
     wish = _wish(pod.labels, pod.hints)
-    if wish.minimum is None:
+    if not wish.min_member:
         return None
-    return Gang(
-        family=FAMILY,
-        namespace=pod.namespace,
-        name=pod.gang.name,
-        kind="Gang",
-        created=pod.created,
-        min_member=wish.minimum,
-        timeout_seconds=wish.timeout_seconds,
-        match_policy=wish.match_policy,
-        strict=wish.strict,
-        group=wish.group,
-        topology=wish.topology,
-        source="annotations gang.scheduling.koordinator.sh",
-        mistake=wish.mistake,
-    )
+    return msgspec.structs.replace(wish, namespace=pod.namespace, name=pod.gang.name, created=pod.created, remark=None)
 
 
 def mistake_of_member(labels: Labels, notes: Labels) -> Mistake | None:
@@ -170,12 +142,13 @@ def remark_of_member(labels: Labels, notes: Labels) -> Mistake | None:
     return _wish(labels, notes).remark
 
 
-def _wish(labels: Labels, notes: Labels) -> _Wish:
+def _wish(labels: Labels, notes: Labels) -> Gang:
+    """What a member says about its gang, as far as that can be read; of no member if it does not say of how many."""
     return _read(labels.get(LIGHT_MIN_LABEL), *map(notes.get, _OF_GANGS))
 
 
 @functools.lru_cache(maxsize=64)  # every member of a gang says the same
-def _read(light_minimum: str | None, *told: str | None) -> _Wish:
+def _read(light_minimum: str | None, *told: str | None) -> Gang:
     labels = {LIGHT_MIN_LABEL: light_minimum or ""}
     notes = {key: text for key, text in zip(_OF_GANGS, told, strict=True) if text}
     mistakes: list[Mistake] = []
@@ -187,32 +160,37 @@ def _read(light_minimum: str | None, *told: str | None) -> _Wish:
             mistakes.append(error.mistake)
             return otherwise
 
-    none_to_spare: int | None = MAX_MEMBERS
-    minimum = read(lambda: _minimum(labels, notes), none_to_spare)
-    read(lambda: _total(notes, 0 if mistakes else minimum or 0), None)
+    minimum = read(lambda: _minimum(labels, notes), MAX_MEMBERS)
+    read(lambda: _total(notes, 0 if mistakes else minimum), None)
     timeout = remark = None
     try:
         timeout = _waiting_time(notes)
     except FieldError as error:
         remark = error.remark
-    return _Wish(
-        minimum,
-        read(lambda: _match_policy(notes), MATCH_POLICIES[0]),
-        read(lambda: _strict(notes), True),
-        read(lambda: _groups(notes), ()),
-        read(lambda: _topology(notes), ()),
-        timeout,
-        next(iter(mistakes), None),
-        remark,
+    return Gang(
+        family=FAMILY,
+        namespace="",
+        name="",
+        kind="Gang",
+        min_member=minimum,
+        timeout_seconds=timeout,
+        match_policy=read(lambda: _match_policy(notes), MATCH_POLICIES[0]),
+        strict=read(lambda: _strict(notes), True),
+        group=read(lambda: _groups(notes), ()),
+        topology=read(lambda: _topology(notes), ()),
+        source="annotations gang.scheduling.koordinator.sh",
+        mistake=next(iter(mistakes), None),
+        remark=remark,
     )
 
 
-def _minimum(labels: Labels, notes: Labels) -> int | None:
+def _minimum(labels: Labels, notes: Labels) -> int:
+    """How many members the gang needs; 0 if that is not said."""
     if notes.get(MIN):
         return _count(notes[MIN], f"metadata.annotations[{MIN}]")
     if labels.get(LIGHT_MIN_LABEL):
         return _count(labels[LIGHT_MIN_LABEL], f"metadata.labels[{LIGHT_MIN_LABEL}]")
-    return None
+    return 0
 
 
 def _total(notes: Labels, minimum: int) -> None:

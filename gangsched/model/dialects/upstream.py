@@ -7,11 +7,9 @@ KEP-5710 (workload-aware preemption), https://github.com/kubernetes/enhancements
 from __future__ import annotations
 
 from gangsched.model import wire
-from gangsched.model.dialects import kai
+from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError
-from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang
-from gangsched.model.times import parse_time
 
 FAMILY = "scheduling.k8s.io"
 #: Served versions in the order of preference; which one a cluster has is found by discovery.
@@ -22,30 +20,23 @@ _UNION = {"single": "pod", "all": "gang"}
 
 def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
     """One PodGroup. A ``basic`` policy needs one member at a time. Raises :class:`FieldError`."""
-    meta, spec = obj.metadata, obj.spec
+    spec = obj.spec
     policy = spec.scheduling_policy
     minimum = policy.gang.min_count if policy.gang is not None else 1
     if minimum < 1:
         raise FieldError("spec.schedulingPolicy.gang.minCount", f"{minimum} is below 1")
     if policy.gang is not None and policy.basic is not None:
         raise FieldError("spec.schedulingPolicy", "exactly one of gang and basic can be set")
-    return Gang(
-        family=FAMILY,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
-        generation=meta.generation,
+    return described(
+        FAMILY,
+        obj.metadata,
+        None,
         min_member=minimum,
         priority=spec.priority,
         preemption_policy=spec.preemption_policy,
         disruption=_disruption(spec.disruption_mode),
         topology=_topology(spec.scheduling_constraints),
-        source="PodGroup.scheduling.k8s.io",
         priority_class=spec.priority_class_name,
-        preemption_delay_seconds=kai.preemption_delay(meta.annotations or {}),
-        queue=queue_labels(meta.labels or {}),
-        remark=kai.remark(meta.annotations or {}),
     )
 
 

@@ -176,6 +176,6 @@ def test_all_of_it_takes_little_more_than_an_hour() -> None:
 
 def test_the_picture_of_the_readme_is_there() -> None:
     """The README shows the picture that the benchmark draws, with all cells and everybody in it."""
-    assert "](docs/performance.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
-    drawn = (ROOT / "docs" / "performance.svg").read_text(encoding="utf-8")
+    assert "](docs/internals/performance.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    drawn = (ROOT / "docs" / "internals" / "performance.svg").read_text(encoding="utf-8")
     assert [name for name in (*(c.name for c in cells.ALL), OURS, FLOOR) if name not in drawn] == []

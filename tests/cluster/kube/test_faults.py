@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gangsched.cluster.kube.adapter import KubeCluster
+from gangsched.cluster.kube.adapter import DEAD_AFTER_SECONDS, Health, KubeCluster
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Bind, PodRef
 from gangsched.core.events import Event, Outcome, PodChanged, PodGone, WriteDone
@@ -130,7 +131,7 @@ async def test_unreachable_server_is_shown_and_stop_is_quick(tmp_path: Path, mon
     cluster.start()
     await wait_until(lambda: any(problem.startswith("pods: ") for problem in cluster.health().problems))
     health = cluster.health()
-    assert (health.alive, health.synced, health.leading, cluster.stopped) == (True, False, False, False)
+    assert (health.dead, health.synced, health.leading, cluster.stopped) == ("", False, False, False)
     await asyncio.to_thread(cluster.stop)
     assert cluster.stopped
     assert cluster.wait(None)[1] == []
@@ -149,5 +150,33 @@ async def test_failure_of_the_io_thread_ends_the_decision_loop(tmp_path: Path, m
     assert events == []
     assert cluster.stopped
     assert "boom" in cluster.health().failure
-    assert not cluster.health().alive
+    assert "boom" in cluster.health().dead
     cluster.stop()
+
+
+def test_io_loop_that_does_not_tick_is_dead() -> None:
+    """Without a tick for ten seconds the I/O loop counts as dead; a failure says what it is."""
+    health = Health(
+        synced=True, leading=True, lease_holder="", tick_age_seconds=DEAD_AFTER_SECONDS - 0.1, caches=(), failure=""
+    )
+    assert health.dead == ""
+    assert health._replace(tick_age_seconds=DEAD_AFTER_SECONDS).dead == "the I/O loop has not moved for 10 s"
+    assert health._replace(failure="OSError: no").dead == "OSError: no"
+
+
+async def test_loop_that_is_busy_measures_its_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer that cannot fire in time says by how much it was late."""
+    monkeypatch.setattr("gangsched.cluster.kube.adapter.TICK_SECONDS", 0.01)
+    lags: list[float] = []
+
+    def observe(name: str, value: float, labels: Mapping[str, str]) -> None:
+        if name == "io_loop_lag_seconds":
+            lags.append(value)
+            if len(lags) == 1:  # the loop stands still while it waits for the next tick
+                asyncio.get_running_loop().call_soon(time.sleep, 0.2)
+
+    cluster = KubeCluster(await load_connection(write_kubeconfig(tmp_path / "config")), lease=None, observe=observe)
+    cluster.start()
+    await wait_until(lambda: len(lags) > 1)
+    await asyncio.to_thread(cluster.stop)
+    assert lags[1] >= 0.1

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.news import News
+from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Bind, PodRef
@@ -39,14 +39,14 @@ def gone(found: Pod) -> PodGone:
 
 def test_only_what_the_decision_has_not_been_told_overtakes_it() -> None:
     """A pod of somebody else on the node, in events after those that had been taken in; other nodes do not matter."""
-    news = News()
-    news.delivered([seen("x")])
-    assert news.overtakes(bind(), 0) == "d/x has been bound to n1 since this was decided"
-    assert news.overtakes(bind(), 1) == ""
-    news.delivered([NodeChanged(node("n1").obj()), seen("y")])
-    assert "d/y" in news.overtakes(bind(), 2)
-    assert news.overtakes(bind(to="n2"), 0) == ""
-    assert news.overtakes(bind(), 3) == ""
+    preconditions = Preconditions()
+    preconditions.delivered([seen("x")])
+    assert preconditions.overtakes(bind(), 0) == "d/x has been bound to n1 since this was decided"
+    assert preconditions.overtakes(bind(), 1) == ""
+    preconditions.delivered([NodeChanged(node("n1").obj()), seen("y")])
+    assert "d/y" in preconditions.overtakes(bind(), 2)
+    assert preconditions.overtakes(bind(to="n2"), 0) == ""
+    assert preconditions.overtakes(bind(), 3) == ""
 
 
 @pytest.mark.parametrize(
@@ -62,51 +62,51 @@ def test_only_what_the_decision_has_not_been_told_overtakes_it() -> None:
 )
 def test_what_takes_no_room_is_no_news(event: Event) -> None:
     """Only a pod that has been put on the node, and has not ended, overtakes a binding."""
-    news = News()
-    news.delivered([event])
-    assert news.overtakes(bind(), 0) == ""
+    preconditions = Preconditions()
+    preconditions.delivered([event])
+    assert preconditions.overtakes(bind(), 0) == ""
 
 
 def test_a_pod_is_news_once() -> None:
     """Later changes of a pod that was on the node before say nothing new; another incarnation does."""
-    news = News()
-    news.delivered([seen("x")])
-    news.delivered([seen("x"), PodChanged(pod("x").on("n1").label(a="b").obj())])
-    assert news.overtakes(bind(), 1) == ""
-    news.delivered([gone(pod("x").obj()), seen("x")])
-    assert news.overtakes(bind(), 3) != ""
+    preconditions = Preconditions()
+    preconditions.delivered([seen("x")])
+    preconditions.delivered([seen("x"), PodChanged(pod("x").on("n1").label(a="b").obj())])
+    assert preconditions.overtakes(bind(), 1) == ""
+    preconditions.delivered([gone(pod("x").obj()), seen("x")])
+    assert preconditions.overtakes(bind(), 3) != ""
 
 
 def test_our_own_bindings_are_no_news() -> None:
     """They come back by the watch before or after their answer; one that somebody else made instead is news there."""
-    news = News()
-    news.leaves(bind("b"))
-    news.leaves(bind("c"))
-    news.delivered([seen("b"), seen("c", on="n2")])
-    assert news.overtakes(bind(), 0) == ""
-    assert news.overtakes(bind(to="n2"), 0) != ""
+    preconditions = Preconditions()
+    preconditions.leaves(bind("b"))
+    preconditions.leaves(bind("c"))
+    preconditions.delivered([seen("b"), seen("c", on="n2")])
+    assert preconditions.overtakes(bind(), 0) == ""
+    assert preconditions.overtakes(bind(to="n2"), 0) != ""
 
 
 def test_what_may_have_taken_effect_is_not_held_back() -> None:
     """A binding that was sent, or that the watch has shown, is repeated whatever others do, until it is known to have
     failed.
     """
-    news = News()
-    news.leaves(bind())
-    news.delivered([seen("x")])
-    assert news.overtakes(bind(), 0) == ""
-    news.failed(bind())
-    assert news.overtakes(bind(), 0) != ""
-    news.delivered([seen("a"), seen("y")])
-    assert news.overtakes(bind(), 0) == ""
+    preconditions = Preconditions()
+    preconditions.leaves(bind())
+    preconditions.delivered([seen("x")])
+    assert preconditions.overtakes(bind(), 0) == ""
+    preconditions.failed(bind())
+    assert preconditions.overtakes(bind(), 0) != ""
+    preconditions.delivered([seen("a"), seen("y")])
+    assert preconditions.overtakes(bind(), 0) == ""
 
 
 def test_what_was_sent_for_one_node_says_nothing_of_another() -> None:
     """A binding that was given up may have been decided anew, for another node."""
-    news = News()
-    news.leaves(bind(to="n1"))
-    news.delivered([seen("x", "n2")])
-    assert news.overtakes(bind(to="n2"), 0) != ""
+    preconditions = Preconditions()
+    preconditions.leaves(bind(to="n1"))
+    preconditions.delivered([seen("x", "n2")])
+    assert preconditions.overtakes(bind(to="n2"), 0) != ""
 
 
 @given(
@@ -115,23 +115,23 @@ def test_what_was_sent_for_one_node_says_nothing_of_another() -> None:
 )
 def test_memory_is_bounded(most: int, steps: list[tuple[str, int, int]]) -> None:
     """However many nodes and pods there are; the newest binding is always remembered."""
-    news, newest, there = News(most), "", set()
+    preconditions, newest, there = Preconditions(most), "", set()
     for kind, number, where in steps:
         name, on = f"p{number}", f"n{where}"
         if kind == "s":
-            news.leaves(bind(name, on))
+            preconditions.leaves(bind(name, on))
         elif kind == "g":
-            news.delivered([gone(pod(name).obj())])
+            preconditions.delivered([gone(pod(name).obj())])
             there.discard(name)
         else:
-            ours = news._ours.get(bind(name).pod.uid) == on
-            news.delivered([seen(name, on)])
+            ours = preconditions._ours.get(bind(name).pod.uid) == on
+            preconditions.delivered([seen(name, on)])
             newest = on if name not in there and not ours else newest
             there.add(name)
-    assert len(news._ours) <= most
-    assert len(news._newest) <= most
-    assert len(news._bound) == len(there)
-    assert not newest or news.overtakes(bind("other", newest), -1)
+    assert len(preconditions._ours) <= most
+    assert len(preconditions._newest) <= most
+    assert len(preconditions._bound) == len(there)
+    assert not newest or preconditions.overtakes(bind("other", newest), -1)
 
 
 # -- the writer ----------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Server:
         return b"{}"
 
 
-async def write(server: Server, news: News, *actions: Bind, known: int = 0) -> list[WriteDone]:
+async def write(server: Server, preconditions: Preconditions, *actions: Bind, known: int = 0) -> list[WriteDone]:
     """The answers to these bindings, which were decided when so many events had been taken in."""
     answers = asyncio.Queue[Event]()
 
@@ -173,7 +173,7 @@ async def write(server: Server, news: News, *actions: Bind, known: int = 0) -> l
         answered,
         now=lambda: 0.0,
         fence=lambda: time.monotonic() + 60.0,
-        news=news,
+        preconditions=preconditions,
         controller="c",
         instance="i",
     )
@@ -187,56 +187,56 @@ async def write(server: Server, news: News, *actions: Bind, known: int = 0) -> l
 
 async def test_a_binding_that_was_overtaken_while_it_waited_is_not_sent() -> None:
     """The answer says why; bindings to other nodes, and later decisions, are sent."""
-    news, server = News(), Server()
-    news.delivered([seen("x")])
-    first, second = await write(server, news, bind("a"), bind("b", "n2", 2))
+    preconditions, server = Preconditions(), Server()
+    preconditions.delivered([seen("x")])
+    first, second = await write(server, preconditions, bind("a"), bind("b", "n2", 2))
     assert first == WriteDone(1, Outcome.OUTDATED, "d/x has been bound to n1 since this was decided")
     assert second == WriteDone(2, Outcome.OK)
     assert server.attempts == 1
-    assert await write(server, news, bind("a"), known=1) == [WriteDone(1, Outcome.OK)]
+    assert await write(server, preconditions, bind("a"), known=1) == [WriteDone(1, Outcome.OK)]
 
 
 async def test_a_binding_that_is_overtaken_while_it_gets_its_connection_is_not_sent() -> None:
     """What the watch brings until the bytes leave counts; the answer does not wait for another attempt."""
-    news = News()
-    server = Server(lambda: news.delivered([seen("x")]))
-    [answer] = await write(server, news, bind())
+    preconditions = Preconditions()
+    server = Server(lambda: preconditions.delivered([seen("x")]))
+    [answer] = await write(server, preconditions, bind())
     assert answer.outcome == Outcome.OUTDATED
     assert (server.attempts, server.sent) == (1, 0)
 
 
 async def test_a_binding_whose_answer_was_lost_is_repeated_in_spite_of_news() -> None:
     """It may have taken effect: only the same binding again can tell."""
-    news = News()
+    preconditions = Preconditions()
     server = Server(lambda: None, UnreachableError("lost"))
-    server.meanwhile = lambda: news.delivered([seen("x")]) if server.sent else None
-    assert await write(server, news, bind()) == [WriteDone(1, Outcome.OK)]
+    server.meanwhile = lambda: preconditions.delivered([seen("x")]) if server.sent else None
+    assert await write(server, preconditions, bind()) == [WriteDone(1, Outcome.OK)]
     assert server.sent == 2
 
 
 async def test_a_binding_that_is_turned_away_later_may_have_taken_effect_before() -> None:
     """The first answer was lost, the second says that there are too many requests: nothing is known of the first."""
-    news = News()
+    preconditions = Preconditions()
     server = Server(lambda: None, UnreachableError("lost"), ApiError(429, "TooManyRequests", "later", (), 0.01))
-    server.meanwhile = lambda: news.delivered([seen("x")]) if server.sent else None
-    assert await write(server, news, bind()) == [WriteDone(1, Outcome.OK)]
+    server.meanwhile = lambda: preconditions.delivered([seen("x")]) if server.sent else None
+    assert await write(server, preconditions, bind()) == [WriteDone(1, Outcome.OK)]
     assert server.sent == 3
 
 
 async def test_a_binding_that_was_turned_away_is_looked_at_again() -> None:
     """Too many requests: it has not taken effect, and waits for long."""
-    news = News()
+    preconditions = Preconditions()
     server = Server(lambda: None, ApiError(429, "TooManyRequests", "later", (), 0.01))
-    server.meanwhile = lambda: news.delivered([seen("x")]) if server.sent else None
-    [answer] = await write(server, news, bind())
+    server.meanwhile = lambda: preconditions.delivered([seen("x")]) if server.sent else None
+    [answer] = await write(server, preconditions, bind())
     assert answer.outcome == Outcome.OUTDATED
     assert server.sent == 1
 
 
 async def test_a_binding_that_failed_leaves_nothing_behind() -> None:
     """Whoever binds the pod then is somebody else."""
-    news = News()
+    preconditions = Preconditions()
     server = Server(lambda: None, ApiError(404, "NotFound", "gone"))
-    assert [a.outcome for a in await write(server, news, bind())] == [Outcome.GONE]
-    news.delivered([seen("a")])
-    assert news.overtakes(bind("b"), 0) != ""
+    assert [a.outcome for a in await write(server, preconditions, bind())] == [Outcome.GONE]
+    preconditions.delivered([seen("a")])
+    assert preconditions.overtakes(bind("b"), 0) != ""

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gangsched.cluster.kube.client import Client as KubeClient
-from gangsched.cluster.kube.news import MOST, News
+from gangsched.cluster.kube.preconditions import MOST, Preconditions
 from gangsched.cluster.kube.verdicts import UNMARKED, SeenPod, Verdicts
 from gangsched.core.actions import Bind, Mark, PodRef, Remove, Spare, Unmark
 from gangsched.core.events import BudgetChanged, Outcome, PodChanged, PodGone, WriteDone
@@ -169,7 +169,7 @@ async def test_a_removal_that_is_recalled_while_its_pod_is_read_is_not_sent(
 ) -> None:
     """The mark stands, but nobody wants the pod to leave by then."""
     reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
-    reader.cluster._news.forget_mark(pod)
+    reader.cluster._preconditions.forget_mark(pod)
     reading = proxy.fail(Fault(path="/pods/a$", method="GET", delay_seconds=0.5))
     reader.cluster.submit([Remove(3, pod, evict, TEXT)])
     await wait_until(lambda: reading.hits == 1)
@@ -190,28 +190,28 @@ def read(body: bytes) -> SeenPod:
     return msgspec.json.decode(body, type=SeenPod)
 
 
-def books(most: int = MOST) -> tuple[News, Verdicts]:
+def books(most: int = MOST) -> tuple[Preconditions, Verdicts]:
     """What is known of marks, and who writes it down."""
-    news = News(most)
-    return news, Verdicts(cast("KubeClient", None), news, 1.0)
+    preconditions = Preconditions(most)
+    return preconditions, Verdicts(cast("KubeClient", None), preconditions, 1.0)
 
 
 def test_what_is_known_of_a_mark_ends_with_it() -> None:
     """Nothing is kept of pods that are removed, or whose mark is taken back."""
-    (news, verdicts), pod = books(), PodRef("ns", "a", "u")
+    (preconditions, verdicts), pod = books(), PodRef("ns", "a", "u")
     for over in (Unmark(2, pod, "stays"), Remove(3, pod, mark=TEXT)):
         verdicts.succeeded(Mark(1, pod, TEXT), seen("True", resourceVersion="7"))
-        assert news.marked_version(pod) == "7"
+        assert preconditions.marked_version(pod) == "7"
         verdicts.succeeded(over, b"{}")
-        assert (news.marked_version(pod), len(news._marked)) == ("", 0)
+        assert (preconditions.marked_version(pod), len(preconditions._marked)) == ("", 0)
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b'{"metadata": 3}', b"{}"])
 def test_an_answer_without_a_version_is_no_version(answer: bytes) -> None:
     """The mark has been written all the same: the pod is read when it is to be removed."""
-    (news, verdicts), pod = books(), PodRef("ns", "a", "u")
+    (preconditions, verdicts), pod = books(), PodRef("ns", "a", "u")
     verdicts.succeeded(Mark(1, pod, TEXT), answer)
-    assert news.marked_version(pod) == ""
+    assert preconditions.marked_version(pod) == ""
 
 
 def shown(version: str, status: str = "True", **fields: Any) -> PodChanged:
@@ -223,16 +223,16 @@ def shown(version: str, status: str = "True", **fields: Any) -> PodChanged:
 
 def test_what_the_watch_shows_of_a_mark() -> None:
     """The newest version counts, in whatever order it is heard of."""
-    (news, verdicts), victim = books(), PodRef("ns", "a", "u")
-    news.delivered([shown("5", "False"), shown("6")])
-    assert news.marked_version(victim) == "6"
+    (preconditions, verdicts), victim = books(), PodRef("ns", "a", "u")
+    preconditions.delivered([shown("5", "False"), shown("6")])
+    assert preconditions.marked_version(victim) == "6"
     verdicts.succeeded(Mark(1, victim, TEXT), seen("True", resourceVersion="9"))
-    news.delivered([shown("8", "False"), shown("9")])
-    assert news.marked_version(victim) == "9"
-    news.delivered([shown("10")])
-    assert news.marked_version(victim) == "10"
-    news.delivered([shown("11", "False")])
-    assert (news.marked_version(victim), len(news._marked)) == ("", 0)
+    preconditions.delivered([shown("8", "False"), shown("9")])
+    assert preconditions.marked_version(victim) == "9"
+    preconditions.delivered([shown("10")])
+    assert preconditions.marked_version(victim) == "10"
+    preconditions.delivered([shown("11", "False")])
+    assert (preconditions.marked_version(victim), len(preconditions._marked)) == ("", 0)
 
 
 @pytest.mark.parametrize(
@@ -240,35 +240,35 @@ def test_what_the_watch_shows_of_a_mark() -> None:
 )
 def test_nothing_is_known_of_a_pod_that_leaves(last: PodChanged | PodGone) -> None:
     """What is kept is bounded by the pods that are there."""
-    news, _ = books()
-    news.delivered([shown("6"), last])
-    assert len(news._marked) == 0
+    preconditions, _ = books()
+    preconditions.delivered([shown("6"), last])
+    assert len(preconditions._marked) == 0
 
 
 def test_so_many_marks_are_known_at_most() -> None:
     """The oldest is forgotten; its pod is read."""
-    news, verdicts = books(2)
+    preconditions, verdicts = books(2)
     pods = [PodRef("ns", name, name) for name in "abc"]
     for each in pods:
         verdicts.succeeded(Mark(1, each, TEXT), seen("True", resourceVersion="7"))
-    assert [news.marked_version(each) for each in pods] == ["", "7", "7"]
+    assert [preconditions.marked_version(each) for each in pods] == ["", "7", "7"]
 
 
 def test_an_answer_that_is_nested_deeply_has_a_version() -> None:
     """Whatever users have written into a pod, it comes back with the answer."""
-    (news, verdicts), victim = books(), PodRef("ns", "a", "u")
+    (preconditions, verdicts), victim = books(), PodRef("ns", "a", "u")
     deep = b'{"metadata": {"managedFields": ' + b'{"f:x": ' * 5000 + b"1" + b"}" * 5000 + b', "resourceVersion": "7"}}'
     verdicts.succeeded(Mark(1, victim, TEXT), deep)
-    assert news.marked_version(victim) == "7"
+    assert preconditions.marked_version(victim) == "7"
 
 
 def test_what_a_pod_says_of_its_mark() -> None:
     """It may leave while its mark is True, in that version; it is leaving already; or it stays."""
-    (news, verdicts), pod = books(), PodRef("ns", "a", "u")
+    (preconditions, verdicts), pod = books(), PodRef("ns", "a", "u")
     removal = Remove(1, pod, mark=TEXT)
     assert verdicts._still_marked(removal, read(seen("True", resourceVersion="8"))) is None
-    assert news.marked_version(pod) == "8"
+    assert preconditions.marked_version(pod) == "8"
     assert verdicts._still_marked(removal, read(seen("False", resourceVersion="9"))) == (Outcome.CONFLICT, UNMARKED)
-    assert news.marked_version(pod) == ""
+    assert preconditions.marked_version(pod) == ""
     leaving = read(seen("False", deletionTimestamp="2026-01-01T00:00:00Z"))
     assert verdicts._still_marked(removal, leaving) == (Outcome.OK, "")

@@ -11,7 +11,7 @@ import pytest
 
 from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.discovery import served_versions
+from gangsched.cluster.kube.discovery import served_resources
 from gangsched.cluster.kube.jobs import look_at_job, read_job
 from gangsched.cluster.kube.lease import Elector, LeaseSettings
 from gangsched.cluster.kube.reflector import Reflector
@@ -22,7 +22,7 @@ from gangsched.model.convert import Converter
 from tests.builders import OURS
 from tests.cluster.kube.deep import with_deep
 
-GARBAGE = [b"<html>", b"[]", b"\xff", b'{"metadata":5,"spec":5,"resources":5}']
+GARBAGE = [b"<html>", b"[]", b"\xff", b'{"metadata":5,"spec":5,"items":5}']
 
 
 class Answers(Client):
@@ -105,11 +105,11 @@ async def test_an_empty_list_is_one() -> None:
     assert events[1:] == [PodGone("ns", "a", "u-a")]
 
 
-@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("garbage", [*GARBAGE, b'{"kind":"APIGroupList","groups":[]}', b'{"items":[]}'])
 async def test_discovery_without_an_answer(garbage: bytes) -> None:
     """What is served is not known then, rather than nothing."""
     with pytest.raises(UnreachableError, match="not what was asked for"):
-        await served_versions(Answers(garbage))
+        await served_resources(Answers(garbage))
 
 
 JOB = JobRef("ns", "j", "u-j")

@@ -11,7 +11,7 @@ import pytest
 
 from gangsched.cluster.kube.client import Client, ListMeta, Page
 from gangsched.cluster.kube.reflector import Reflector
-from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_APIS
+from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_RESOURCES
 from gangsched.core.actions import Remove, ResumeJob
 from gangsched.core.events import (
     BudgetChanged,
@@ -30,7 +30,7 @@ from tests.core.queues import big, objects
 from tests.core.quota.world import queue
 from tests.core.stories import names
 
-RESOURCES = [*CORE_RESOURCES, *(api.resource(api.versions[0]) for api in SERVED_APIS)]
+RESOURCES = [*CORE_RESOURCES, *SERVED_RESOURCES]
 
 
 class Server:

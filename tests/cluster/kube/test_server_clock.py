@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.cluster.kube.server_clock import CHECKED_SECONDS, Stamps
+from gangsched.cluster.kube.server_clock import CHECKED_SECONDS, ServerTime
 from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
 
 
@@ -20,7 +20,7 @@ from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
 )
 def test_the_time_of_the_server(ahead: float | None, expected: float) -> None:
     """A small difference is none, nor is one that is not known."""
-    assert Stamps(lambda _: ahead, lambda: 1000.0, lambda: 0.0).now() == expected
+    assert ServerTime(lambda _: ahead, lambda: 1000.0, lambda: 0.0).now() == expected
 
 
 def test_a_clock_that_is_set_is_noticed() -> None:
@@ -31,7 +31,7 @@ def test_a_clock_that_is_set_is_noticed() -> None:
         asked.append(now)
         return 1000.0 + at[0] - 5.0 - now
 
-    stamps = Stamps(ahead, lambda: wall[0], lambda: at[0])
+    stamps = ServerTime(ahead, lambda: wall[0], lambda: at[0])
     assert [stamps.now() for _ in range(3)] == [1000.0] * 3
     wall[0], at[0] = 400.0, 5.0 + CHECKED_SECONDS
     assert stamps.now() == 1000.0 + CHECKED_SECONDS

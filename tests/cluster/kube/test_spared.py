@@ -66,6 +66,7 @@ class Desk:
     """A writer, and its answers by the id of the write."""
 
     def __init__(self, server: Server, in_flight: int = 48) -> None:
+        self.server = server
         self.answers: dict[int, WriteDone] = {}
         self.told = asyncio.Event()
         self.writer = Writer(
@@ -84,6 +85,12 @@ class Desk:
             assert event.action_id not in self.answers
             self.answers[event.action_id] = event
         self.told.set()
+
+    async def spared_on_its_way(self, removal: Removal) -> None:
+        """This is wanted until it has been asked for."""
+        self.writer.submit([removal])
+        await self.server.asked.acquire()
+        self.writer.submit([Spare(removal.pod)])
 
     async def answered(self, *ids: int) -> dict[int, Outcome]:
         """The outcomes of these writes, when all are there."""
@@ -148,9 +155,7 @@ async def test_what_may_have_taken_effect_stays_unknown(removal: Callable[[int],
     server = Server(failure, busy())
     server.answer.clear()
     async with desk(server) as there:
-        there.writer.submit([removal(1)])
-        await server.asked.acquire()
-        there.writer.submit([Spare(removal(1).pod)])
+        await there.spared_on_its_way(removal(1))
         server.answer.set()
         assert await there.answered(1) == {1: Outcome.TRANSIENT}
         assert there.answers[1].message == UNWANTED
@@ -163,9 +168,7 @@ async def test_the_last_look_is_as_the_bytes_leave(removal: Callable[[int], Remo
     server = Server()
     server.gate.clear()
     async with desk(server) as there:
-        there.writer.submit([removal(1)])
-        await server.asked.acquire()
-        there.writer.submit([Spare(removal(1).pod)])
+        await there.spared_on_its_way(removal(1))
         server.gate.set()
         assert await there.answered(1) == {1: Outcome.OUTDATED}
     assert server.left == []

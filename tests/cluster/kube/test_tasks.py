@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from gangsched.cluster.kube.client import Client, UnreachableError
-from gangsched.cluster.kube.discovery import served_versions
+from gangsched.cluster.kube.discovery import served_resources
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.cluster.kube.tasks import end
@@ -21,7 +21,7 @@ class Broken:
     def __init__(self) -> None:
         self.fails = asyncio.Event()
 
-    async def get(self, _: str) -> bytes:
+    async def get(self, _: str, **__: str) -> bytes:
         """See Client.get."""
         await self.fails.wait()
         raise UnreachableError("no route to host")
@@ -35,7 +35,7 @@ async def test_a_cancellation_that_meets_an_error_is_not_lost(turns: int) -> Non
     async def again_and_again() -> None:
         while True:
             try:
-                await served_versions(cast("Client", client))
+                await served_resources(cast("Client", client))
             except UnreachableError:
                 await asyncio.Event().wait()
 
@@ -102,16 +102,15 @@ async def test_who_ends_others_finishes_that_before_it_ends_itself(monkeypatch: 
     assert (child.done(), task.cancelled()) == (True, True)
 
 
-async def test_nobody_waits_for_a_reflector_that_has_ended() -> None:
-    """Whoever waits for a refresh waits for the one that takes its place, or no longer."""
+async def test_nobody_waits_for_a_resource_that_is_not_served() -> None:
+    """Whoever waits for a refresh waits on while the version changes, and no longer than the resource is served."""
     resource = next(each for each in CORE_RESOURCES if each.name == "nodes")
-    client = cast("Client", Broken())
-    first = Reflector(resource, client, Converter(), lambda _: None)
-    waiting = asyncio.create_task(first.refresh())
+    reflector = Reflector(resource, cast("Client", Broken()), Converter(), lambda _: None)
+    waiting = asyncio.create_task(reflector.refresh())
     await asyncio.sleep(0)
-    second = Reflector(resource, client, Converter(), lambda _: None, inherit=first)
+    reflector.follow(resource.at("v2"))
     await asyncio.sleep(0)
-    assert (first.listed.is_set(), second.listed.is_set(), waiting.done()) == (True, False, False)
-    second.drop()
+    assert (reflector.listed.is_set(), waiting.done()) == (False, False)
+    reflector.drop()
     await asyncio.wait([waiting], timeout=5.0)
-    assert (second.listed.is_set(), waiting.done()) == (True, True)
+    assert (reflector.listed.is_set(), waiting.done()) == (True, True)

@@ -1,8 +1,9 @@
 import pytest
 
 from gangsched.cluster.sim import SimCluster, World
-from gangsched.cluster.sim.arrival import InvalidHintError, arrivals, duration_seconds
+from gangsched.cluster.sim.arrival import InvalidHintError, arrivals
 from gangsched.core.events import GangChanged, PodChanged
+from gangsched.model.times import duration_seconds
 from tests.cluster.sim.objects import FAMILY, event, gang, node, pod, pods_in
 
 AFTER = "sim.gangsched.dev/arrive-after"

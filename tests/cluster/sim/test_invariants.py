@@ -223,3 +223,24 @@ def test_marks_that_the_controller_takes_back_are_found():
     there.clock.advance_to(300.0)
     (text,) = invariants.abandoned_marks(there.history)
     assert "ns/x was marked, and left so" in text
+
+
+def test_what_a_rollback_removes_is_not_its_preemptors():
+    """Both need x to leave; it is removed for the rollback while the preemptor still marks y."""
+    rollback = "sched: rolling back a gang that is bound in part: ns/low, triggerpod: ns/x"
+    there = world(
+        node("n1"),
+        node("n2"),
+        gang("low", 2),
+        pod("x", 4, gang="low", node="n1", grace_seconds=3.0),
+        pod("y", 4, node="n2", grace_seconds=3.0),
+        gang("g", 2),
+        pod("a", 3, gang="g"),
+        pod("b", 3, gang="g"),
+    )
+    outcomes(there, Mark(2, ref("x"), rollback), NOMINATE_A, NOMINATE_B, MARK_X)
+    outcomes(there, Remove(3, ref("x"), mark=rollback), MARK_Y, REMOVE_Y)
+    (only,) = invariants.rounds(there.history)
+    assert set(only.removed) == {"uid-y"}
+    assert invariants.phases_out_of_order(there.history) == []
+    assert invariants.unplanned_removals(there.history) == []

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gangsched.core.state.world import World
+from gangsched.core.world.world import World
 from gangsched.model.records import (
     SINGLE,
     GangId,

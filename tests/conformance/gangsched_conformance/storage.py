@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from gangsched.core.state.world import World
+from gangsched.core.world.world import World
 from gangsched.model.records import Disk, NodeTerm, PodVolumes, Requirement
 from gangsched.model.volumes import (
     READ_WRITE_ONCE_POD,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from gangsched.core.actions import (
     WithdrawNomination,
     Write,
 )
-from gangsched.core.actuation.actuator import Actuator, Answer
+from gangsched.core.actuation.actuator import Actuator, Answer, Aspect, Kept, Wish
 from gangsched.core.events import Outcome
 
 PAUSE_SECONDS = 10.0
@@ -47,7 +48,12 @@ class Desk:
         """Ask again for what is due by then."""
         self.now += seconds
         for number, wish in enumerate(self.actuator.due(self.now)):
-            self.actuator.ask_again(wish, first_id + number)
+            self.again(wish, first_id + number)
+
+    def again(self, wish: Wish, number: int) -> None:
+        """Ask for the same again."""
+        assert isinstance(wish.action, Kept)
+        self.actuator.ask_again(wish, msgspec.structs.replace(wish.action, id=number))
 
 
 # -- phases ------------------------------------------------------------------------------------------------------------
@@ -132,7 +138,7 @@ def test_a_binding_can_be_given_up() -> None:
     desk.actuator.ask("g", Bind(1, pod("a"), "n"))
     desk.answer(1, Outcome.TRANSIENT)
     [wish] = desk.actuator.due(PAUSE_SECONDS)
-    assert desk.actuator.give_up(wish, Outcome.OUTDATED, "full")
+    assert desk.actuator.settle(wish, Outcome.OUTDATED, "full")
     assert desk.actuator.settled("g")
     assert desk.actuator.failures("g") == [("a", Outcome.OUTDATED, "full")]
     assert desk.actuator.due(PAUSE_SECONDS) == []
@@ -151,7 +157,7 @@ def test_what_is_kept_up_is_asked_for_with_growing_pauses(outcome: Outcome) -> N
     desk.pass_time(PAUSE_SECONDS, 3)
     assert [a.id for a in desk.sent if isinstance(a, Unmark)] == [1, 2, 3]
     desk.answer(3)
-    assert (desk.actuator.kept(Unmark), desk.actuator.wake_at()) == (set(), None)
+    assert (desk.actuator.kept(Aspect.MARK), desk.actuator.wake_at()) == (set(), None)
 
 
 def test_what_is_not_wanted_any_more_is_not_asked_for_again() -> None:
@@ -159,7 +165,7 @@ def test_what_is_not_wanted_any_more_is_not_asked_for_again() -> None:
     desk = Desk()
     desk.actuator.keep_up(Mark(1, pod("a"), "m"))
     desk.answer(1, Outcome.TRANSIENT)
-    desk.actuator.drop(Mark, "a")
+    desk.actuator.ask_apart("", Unmark(4, pod("a"), "m"))
     assert desk.actuator.due(1e9) == []
     desk.actuator.keep_up(Mark(2, pod("a"), "m"))
     desk.actuator.keep_up(Mark(3, pod("a"), "other"))
@@ -178,10 +184,10 @@ def test_a_record_stands_while_what_it_is_for_is_on_its_way() -> None:
         desk.actuator.ask("g", Remove(number, pod(name)))
     for number, name in enumerate("mn", start=3):
         desk.actuator.keep_up(WithdrawNomination(number, pod(name), "r", "m"), after="g")
-    assert desk.actuator.kept(WithdrawNomination) == {"m", "n"}
+    assert desk.actuator.kept(Aspect.NOMINATION) == {"m", "n"}
     desk.answer(1)
-    desk.actuator.drop(WithdrawNomination, "n")
-    assert len(desk.sent) == 2
+    desk.actuator.ask("h", Bind(9, pod("n"), "n"))
+    del desk.sent[2:]
     desk.answer(2, Outcome.TRANSIENT)
     assert desk.sent[2:] == [WithdrawNomination(3, pod("m"), "r", "m")]
     desk.actuator.keep_up(WithdrawNomination(5, pod("o"), "r", "m"), after="g")
@@ -247,10 +253,10 @@ def test_every_wish_ends_and_leaves_nothing_behind(steps: list[tuple[str, str, s
         for action in [a for a in desk.sent if isinstance(a, Write)]:
             desk.answer(action.id)
         for wish in actuator.due(1e9):
-            actuator.ask_again(wish, next(ids))
+            desk.again(wish, next(ids))
     for key in "gh":
         assert (actuator.settled(key), actuator.any_of(key), actuator.removals(key)) == (True, False, [])
-    assert all(not actuator.kept(kind) for kind in (Bind, Mark, Unmark, WithdrawNomination))
+    assert all(not actuator.kept(aspect) for aspect in Aspect)
     assert (actuator.wake_at(), actuator.removing()) == (None, [])
     spared = [a.pod.uid for a in desk.sent if isinstance(a, Spare)]
     assert len(spared) <= sum(isinstance(a, Removal) for a in desk.sent)

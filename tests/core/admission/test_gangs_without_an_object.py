@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.core.state import member_annotations as speakers
-from gangsched.core.state.member_annotations import Speakers
+from gangsched.core.state import membership
 from gangsched.core.state.membership import Membership
 from gangsched.model.dialects import gang_from_member, needs_object
 from gangsched.model.records import Gang, Pod
 from tests.builders import OURS, gang, pod
+from tests.core.harness import Cluster
 
 #: A member by number, its age, what it says (0: nothing), whether it asks for a group object, and whether it stays.
 changes = st.lists(
@@ -40,55 +40,40 @@ def by_sorting(members: dict[str, Pod]) -> Gang | None:
 def test_the_oldest_that_says_something_speaks(steps: list[tuple[int, int, int, bool, bool]]) -> None:
     """Whoever comes, changes or goes, it is what sorting all of them would give."""
     members: dict[str, Pod] = {}
-    found = Speakers(members)
+    found = Membership([OURS])
+    ident = member(0, 0, 1, asks=False).gang
     for number, age, minimum, asks, stays in steps:
         made = member(number, age, minimum, asks)
         old = members.pop(made.uid, None)
         if stays:
             members[made.uid] = made
-            found.put(old, made)
+            found.set_pod(made)
         elif old is not None:
-            found.drop(old)
-        assert found.said() == by_sorting(members)
+            found.drop_pod(old)
+        assert found.spec(ident) == by_sorting(members)
+        assert [p.name for p in found.pods(ident)] == sorted(p.name for p in members.values())
 
 
 @pytest.mark.parametrize("oldest_first", [True, False])
 def test_a_listing_reads_what_few_members_say(monkeypatch: pytest.MonkeyPatch, oldest_first: bool) -> None:
-    """Of 2,000 members that are listed and deleted one by one, each is read once at most, asked for after each."""
+    """Of 500 members that are listed at once the oldest is read, and none again while nobody says anything new."""
     read: list[str] = []
 
     def reads(of: Pod) -> Gang | None:
         read.append(of.name)
         return gang_from_member(of)
 
-    monkeypatch.setattr(speakers, "gang_from_member", reads)
-    found = Membership([OURS])
-    listed = [pod(f"m-{n:04}").created(float(n)).light_gang("g", 2000).obj() for n in range(2000)]
-    ident = listed[0].gang
-    for each in listed if oldest_first else reversed(listed):
-        found.set_pod(each)
-        assert found.spec(ident) is not None
-    small = 16  # below that all are looked at again
-    assert len(read) <= 2000 + small
-    read.clear()
-    for each in listed if oldest_first else reversed(listed):
-        found.drop_pod(each)
-        found.spec(ident)
-    assert len(read) <= 2000 + small
-
-
-def test_nothing_is_remembered_of_members_that_are_gone() -> None:
-    """A gang whose members come and go while the oldest stays keeps no more entries than some for each member."""
-    members = {p.uid: p for p in (member(n, 0, 2, asks=False) for n in range(3))}
-    found = Speakers(members)
-    for number in range(10, 1000):
-        made = member(number, 1, 2, asks=False)
-        members[made.uid] = made
-        found.put(None, made)
-        del members[made.uid]
-        found.drop(made)
-        assert found.said() == by_sorting(members)
-    assert len(found._by_age) <= 2 * len(members) + speakers._SPARE + 1
+    monkeypatch.setattr(membership, "gang_from_member", reads)
+    listed = [pod(f"m-{n:03}").created(float(n)).light_gang("g", 501) for n in range(500)]
+    cluster = Cluster(*(listed if oldest_first else reversed(listed)))
+    cluster.handle()
+    assert read == ["m-000"]
+    cluster.change("m-007", version="2")
+    cluster.handle()
+    assert read == ["m-000"]
+    cluster.change("m-007", created=1.5)
+    cluster.handle()
+    assert read == ["m-000"] * 2
 
 
 def test_a_group_object_speaks_before_them() -> None:

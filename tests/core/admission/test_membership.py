@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 
 import pytest
 
@@ -13,9 +14,9 @@ from gangsched.model.records import SINGLE, Gang, GangId
 from tests.builders import OURS, SIGS, UPSTREAM, GangBuilder, PodBuilder, gang, pod
 
 
-def members(*objects: PodBuilder | GangBuilder) -> Membership:
+def members(*objects: PodBuilder | GangBuilder, assumed: Container[str] = ()) -> Membership:
     """Pods and groups."""
-    out = Membership([OURS])
+    out = Membership([OURS], assumed.__contains__)
     for builder in objects:
         made = builder.obj()
         if isinstance(made, Gang):
@@ -52,8 +53,8 @@ def test_census() -> None:
         pod("failed").gang("g").on("n1").phase("Failed"),
         pod("stranger").gang("h"),
         pod("other").gang("g").scheduler("default-scheduler"),
+        assumed={"uid-d-assumed"},
     )
-    found.assumed = {"uid-d-assumed"}
     census = found.census(ident("g"))
     assert [p.name for p in census.pending] == ["a", "b"]
     assert [p.name for p in census.gated] == ["gated"]

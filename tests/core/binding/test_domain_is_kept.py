@@ -98,7 +98,9 @@ def test_still_holds_asks_for_one_domain() -> None:
     def holds() -> bool:
         assert group.plan is not None
         decider = cluster.core.decider
-        return decider.still_holds((G,), group.key, 0.0, group.plan.placements, group.plan.waiting)
+        return decider.still_holds(
+            (G,), group.key, 0.0, group.plan.placements, cluster.core.world.ledger.waits(group.key)
+        )
 
     assert holds()
     world = cluster.core.world

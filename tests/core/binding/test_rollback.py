@@ -12,10 +12,9 @@ from gangsched.core.decision import UNSCHEDULABLE, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.elsewhere import FIRST_PAUSE_SECONDS
 from gangsched.core.lifecycle.failures import Cause
 from gangsched.core.lifecycle.ownership import owners_of
-from gangsched.core.lifecycle.rollback import hopeless
+from gangsched.core.lifecycle.rollback import FIRST_PAUSE_SECONDS, hopeless
 from gangsched.model.records import SINGLE, GangId, Job
 from tests.builders import PodBuilder, decided, gang, node, pdb, pod
 from tests.core.binding.refusals import member, refuse_m2, refusing
@@ -154,8 +153,8 @@ def test_rollbacks_end() -> None:
     assert cluster.pod("m1").node
 
 
-def test_room_that_turns_up_while_members_are_marked_saves_them() -> None:
-    """Nobody is removed any more, and the marks are taken back."""
+def marking() -> Cluster:
+    """A gang that is bound in part and whose members are being marked; the answers are on their way."""
     cluster = refusing(rollback=True)
     cluster.run()
     cluster.judge = lambda _: None
@@ -163,6 +162,12 @@ def test_room_that_turns_up_while_members_are_marked_saves_them() -> None:
     cluster.show(node("n2").cordoned())
     cluster.pass_time(2)
     assert cluster.core.states() == {G: "Marking"}
+    return cluster
+
+
+def test_room_that_turns_up_while_members_are_marked_saves_them() -> None:
+    """Nobody is removed any more, and the marks are taken back."""
+    cluster = marking()
     cluster.show(node("n3"))
     go_on(cluster)
     assert names(cluster, Remove) == set()
@@ -306,13 +311,7 @@ def test_a_plugin_that_fails_removes_nobody() -> None:
 
 def test_a_victim_that_turns_up_while_members_are_marked_saves_them() -> None:
     """The gang may evict it instead, if not at once after a refused binding."""
-    cluster = refusing(rollback=True)
-    cluster.run()
-    cluster.judge = lambda _: None
-    cluster.slow = lambda w: isinstance(w, Mark)
-    cluster.show(node("n2").cordoned())
-    cluster.pass_time(2)
-    assert cluster.core.states() == {G: "Marking"}
+    cluster = marking()
     cluster.show(node("n3"), pod("low").cpu(3).priority(-1).on("n3"))
     go_on(cluster)
     assert names(cluster, Remove) == set()

@@ -17,7 +17,7 @@ from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.quota import stop_policy
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.stop_policy import Stop
-from gangsched.core.state.world import World
+from gangsched.core.world.world import World
 from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE
 from gangsched.model.records import Owner, QueueLabels
 from tests.builders import OURS, gang, pdb, pod

@@ -393,4 +393,4 @@ def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
     world = cluster.core.world
     for each in running():
         world.drop_pod(each.uid)
-    assert world._of_job == {}
+    assert world.jobs._pods == {}

@@ -62,6 +62,17 @@ def test_a_mark_that_is_taken_back_again_and_again_is_left_alone_in_the_end() ->
     assert evicted(cluster) == {"v1"}
 
 
+def test_a_mark_may_be_taken_back_three_times() -> None:
+    """It is written again each time, and the same pod leaves by the same plan in the end."""
+    cluster = preempting()
+    cluster.judge = refusing("v2", 3)
+    cluster.run()
+    assert len([a for a in cluster.log if isinstance(a, Mark) and a.pod.name == "v2"]) == 4
+    assert len([a for a in cluster.log if isinstance(a, Nominate)]) == 2
+    assert names(cluster, Unmark) == set()
+    assert evicted(cluster) == {"v1", "v2"}
+
+
 def test_whoever_has_begun_to_leave_leaves_whole() -> None:
     """Of a gang of two one has left; room turns up while the other is marked again, and it leaves all the same."""
     cluster = whole_gang()
@@ -131,8 +142,10 @@ def test_a_process_that_takes_over_finishes_a_list_of_which_marks_were_lost() ->
     cluster.change("w3", disruption=msgspec.structs.replace(mark, status="False"))
     cluster.run()
     cluster.restart()
-    cluster.judge = refusing("w3", 1)
+    cluster.log.clear()
     cluster.slow = lambda _: False
     cluster.run()
+    assert [type(a).__name__ for a in cluster.log if isinstance(a, Mark | Remove)] == ["Mark", "Remove", "Remove"]
+    assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == {"w2", "w3"}
     assert evicted(cluster) == {"w1", "w2", "w3"}
     assert names(cluster, Unmark) == set()

@@ -30,10 +30,13 @@ def waiting(*others: Built, **options: Any) -> Cluster:
     return cluster
 
 
-def depending() -> Cluster:
-    """``second`` lives off what ``first`` evicts; the mark of that is not answered."""
+def depending(priority: int = 4) -> Cluster:
+    """``second``, of priority 4, lives off what ``first`` evicts; the mark of that is not answered."""
     cluster = Cluster(
-        node("n1"), pod("v").cpu(4).on("n1"), pod("first").cpu(3).priority(5), pod("second").cpu(1).priority(4)
+        node("n1"),
+        pod("v").cpu(4).on("n1").priority(priority),
+        pod("first").cpu(3).priority(5),
+        pod("second").cpu(1).priority(4),
     )
     cluster.slow = lambda write: isinstance(write, Mark)
     cluster.run()
@@ -104,9 +107,10 @@ def test_a_plan_that_depends_on_another_is_taken_back() -> None:
     assert nodes_of(cluster.log) == {"first": "n1", "second": "n2"}
 
 
-def test_marks_that_are_on_their_way_are_taken_back() -> None:
+@pytest.mark.parametrize("priority", [4, 3], ids=["depends", "owns"])
+def test_marks_that_are_on_their_way_are_taken_back(priority: int) -> None:
     """There is room before the first removal: nobody is evicted."""
-    cluster = depending()
+    cluster = depending(priority)
     cluster.show(node("n2"))
     cluster.run()
     cluster.slow = lambda _: False
@@ -182,5 +186,5 @@ def test_in_a_simulation_a_gang_starts_where_a_job_has_ended() -> None:
         pod("job").cpu(3).priority(9).on("n2").hint("sim.gangsched.dev/run-for", "10s"),
     ]  # fmt: skip
     run = simulate([event(o) for o in objects], Options(), until_seconds=30.0)
-    assert violations(run.history) == []
+    assert violations(run.history, run.options) == []
     assert moment(run.history, len(run.history)).pods["uid-d-p"].node == "n2"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gangsched.core.events import NamespaceChanged, PodSelectorChanged
 from gangsched.core.filters.base import Filter
 from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
-from gangsched.core.filters.ports import NodePorts
+from gangsched.core.filters.node import NodePorts
 from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Phantom, Simulation

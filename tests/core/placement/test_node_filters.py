@@ -13,14 +13,14 @@ from gangsched.core.filters.node import (
     NodeDeclaredFeatures,
     NodeGoing,
     NodeName,
+    NodePorts,
+    NodeResourcesFit,
     NodeUnschedulable,
     TaintToleration,
+    clash,
     tolerates,
 )
-from gangsched.core.filters.ports import NodePorts, clash
-from gangsched.core.filters.resources import NodeResourcesFit
-from gangsched.core.framework.pipeline import default_pipeline
-from gangsched.core.options import Options
+from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Phantom, Simulation
 from gangsched.model.records import HostPort, NodeTerm, PodShape, Requirement, Taint, Toleration
@@ -223,7 +223,7 @@ def test_diagnosis(wanted: PodBuilder, reasons: list[tuple[str, int]], helpful: 
         pod("b").cpu(3).memory(2).on("n2"),
         pod("c").memory(2).on("n3"),
     )
-    found, resolvable = default_pipeline(Options()).diagnose(class_of(sim, wanted), sim)
+    found, resolvable = pipeline_of().diagnose(class_of(sim, wanted), sim)
     assert [(r.text, r.nodes) for r in found] == reasons
     assert [n.name for n, ok in zip(sim.snapshot.nodes, resolvable, strict=True) if ok] == helpful
 

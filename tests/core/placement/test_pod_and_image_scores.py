@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.events import NodeChanged, PodSelectorChanged
-from gangsched.core.filters.resources import NodeResourcesFit
+from gangsched.core.filters.node import NodeResourcesFit
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.scores.base import Score
-from gangsched.core.scores.image_locality import ImageLocality
 from gangsched.core.scores.inter_pod_affinity import InterPodAffinity
+from gangsched.core.scores.node import ImageLocality
 from gangsched.core.scores.topology_spread import PodTopologySpread
 from gangsched.core.state.simulation import Phantom, Simulation
 from gangsched.core.state.snapshot import Snapshot

@@ -7,12 +7,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.state.label_columns import KinColumns
-from gangsched.core.state.nodeids import NodeIds
+from gangsched.core.state.columns import KinColumns, NodeIds
 from gangsched.core.state.podtable import TERMINATING, PodTable
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.state.termcounts import NodeCounts
-from gangsched.core.state.terms import Selection
+from gangsched.core.state.termcounts import NodeCounts, Selection
 from gangsched.model.records import LabelSelector, Pod, PodTerm, Requirement
 from gangsched.model.selectors import selector_matches
 from tests.builders import node, pod, selects
@@ -115,7 +113,7 @@ class Changing:
         """A pod is gone."""
         found = self.pods.pop(uid, None)
         if found is not None:
-            self.snapshot.discharge(uid, found[1])
+            self.snapshot.discharge(uid)
 
     def rebuilt(self) -> Snapshot:
         """A new snapshot of the same state."""
@@ -211,18 +209,20 @@ def test_numbers_of_nodes_that_are_gone_are_used_again() -> None:
         made = pod(f"p{i}").on(f"n{i}").obj()
         snapshot.charge(made, f"n{i}", 0)
         snapshot.drop_node(f"n{i}")
-        snapshot.discharge(made.uid, f"n{i}")
-    assert snapshot.node_ids.take("new") == 0
+        snapshot.discharge(made.uid)
+    assert snapshot.node_ids.join("new") == 0
 
 
 def test_a_node_number_outlives_the_node_while_it_has_pods() -> None:
     """Pods of a node that is gone for a while count again when it comes back."""
     ids = NodeIds()
-    assert (ids.take("a"), ids.take("b"), ids.take("a")) == (0, 1, 0)
-    ids.place({"b": 0})
+    assert (ids.join("a"), ids.join("b"), ids.join("a")) == (0, 1, 0)
+    ids.place(["b"])
     assert ids.row[:2].tolist() == [-1, 0]
-    ids.release("a")
-    assert ids.take("c") == 0
+    assert not ids.leave(0)
+    assert ids.join("c") == 2
+    assert ids.leave(0)
+    assert ids.join("d") == 0
 
 
 def test_labels_that_no_pod_has_any_more_are_forgotten() -> None:
@@ -238,7 +238,7 @@ def test_labels_that_no_pod_has_any_more_are_forgotten() -> None:
     for i in range(5000):
         made = pod(f"p{i}").label(app="x", index=str(i)).on("n0").obj()
         snapshot.charge(made, "n0", 0)
-        snapshot.discharge(made.uid, "n0")
+        snapshot.discharge(made.uid)
     assert snapshot.table.kin_generation > generation
     snapshot.charge(pod("more").label(app="x", index="z").on("n0").obj(), "n0", 0)
     assert by_node(snapshot, snapshot.terms.selected(wanted).live) == {"n0": 2}

@@ -14,7 +14,8 @@ from gangsched.cli.main import main
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import gang_from_member
-from gangsched.model.dialects.koordinator import LAYERS, MAX_LAYERS, MIN, NAME, TOPOLOGY
+from gangsched.model.dialects.koordinator import LAYERS, MAX_LAYERS, MIN, NAME, TOPOLOGY, gang_from_object
+from gangsched.model.dialects.upstream import gang_from_object as upstream_gang
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Gang
 from tests.builders import pod
@@ -27,7 +28,7 @@ def upstream(*keys: str) -> Gang:
     """A PodGroup of scheduling.k8s.io with these topology keys."""
     spec = {"schedulingConstraints": {"topology": [{"key": key} for key in keys]}}
     raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": spec}
-    return Converter.upstream_gang(msgspec.convert(raw, wire.UpstreamPodGroup))
+    return upstream_gang(msgspec.convert(raw, wire.UpstreamPodGroup))
 
 
 def gather(*layers: tuple[str, str]) -> str:
@@ -38,7 +39,7 @@ def gather(*layers: tuple[str, str]) -> str:
 def koordinator(annotation: str) -> Gang:
     """A PodGroup of scheduling.sigs.k8s.io with this annotation."""
     meta = {"name": "g", "namespace": "ns", "annotations": {TOPOLOGY: annotation}}
-    return Converter.sigs_gang(msgspec.convert({"metadata": meta, "spec": {"minMember": 2}}, wire.SigsPodGroup))
+    return gang_from_object(msgspec.convert({"metadata": meta, "spec": {"minMember": 2}}, wire.SigsPodGroup))
 
 
 def test_upstream_keys_are_required() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision
+from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Unschedulable
 from gangsched.core.planning.topology import MAX_SEARCHES, OUTSIDE
 from gangsched.model.records import PodTerm
 from tests.builders import GangBuilder, NodeBuilder, PodBuilder, gang, node, pod, selects
@@ -198,7 +198,7 @@ def test_never_preempting_gangs_wait() -> None:
 def test_why_evictions_do_not_help() -> None:
     """Blockers are members without a node in the nearest domain even when everybody has left."""
     found = decided(*A, *rack("b", "b1"), full("x", "a1", 9), full("y", "a2"), wants(2), *members(2))
-    assert found.outcome == UNSCHEDULABLE
+    assert isinstance(found, Unschedulable)
     assert "the gang would not fit even if all 1 lower-priority pods" in found.message
     assert len(found.blockers) == 1
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.events import Outcome
-from gangsched.core.lifecycle.following import Following
+from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.state.membership import Census, Membership
 from gangsched.model.records import GangId
 from tests.builders import GangBuilder, NodeBuilder, PodBuilder, gang, node, pod
@@ -26,17 +26,17 @@ class Work:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: Counter[str] = Counter()
-        refresh, count = Following.refresh, Membership._count
+        refresh, count = Gangs.refresh, Membership._count
 
-        def refreshing(following: Following, of: GangId) -> tuple[GangId, ...]:
+        def refreshing(known: Gangs, of: GangId) -> tuple[GangId, ...]:
             self.done["looks"] += 1
-            return refresh(following, of)
+            return refresh(known, of)
 
         def counting(membership: Membership, of: GangId) -> Census:
             self.done["members"] += len(membership.members.get(of, ()))
             return count(membership, of)
 
-        monkeypatch.setattr(Following, "refresh", refreshing)
+        monkeypatch.setattr(Gangs, "refresh", refreshing)
         monkeypatch.setattr(Membership, "_count", counting)
 
 
@@ -111,10 +111,10 @@ def play(steps: list[tuple[str, str, int, str]]) -> list[object]:
     return [*cluster.log, *map(msgspec.structs.astuple, cluster.decisions)]
 
 
-def one_by_one(following: Following, gangs: Iterable[GangId]) -> None:
+def one_by_one(known: Gangs, gangs: Iterable[GangId]) -> None:
     """Look at each gang, those of a GangGroup too."""
     for each in sorted(gangs):
-        following.refresh(each)
+        known.refresh(each)
 
 
 @settings(max_examples=60)
@@ -123,5 +123,5 @@ def test_together_is_as_one_by_one(steps: list[tuple[str, str, int, str]]) -> No
     """That gangs of a GangGroup are looked at together changes no action."""
     together = play(steps)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Following, "refresh_all", one_by_one)
+        patch.setattr(Gangs, "refresh_all", one_by_one)
         assert play(steps) == together

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.placement.streak import LENGTH, Streak
+from gangsched.core.placement.placer import LENGTH, Streak
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.snapshot import Snapshot
 from tests.builders import node, pod

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangsched.core.filters.added_affinity import AddedNodeAffinity
 from gangsched.core.filters.base import Bools, Failure, NodeFilter
+from gangsched.core.filters.node import AddedNodeAffinity
 from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.framework.pernode import NodeView, PerNodeFilter, PerNodeScore
 from gangsched.core.framework.plugins import BUILT_IN
@@ -399,7 +399,7 @@ def test_neither_nor_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("name", "code", "words"),
     [
-        ("gangsched.core.filters.ports:NodePorts", 0, "ok on 3 clusters"),
+        ("gangsched.core.filters.node:NodePorts", 0, "ok on 3 clusters"),
         ("tests.core.plugins.test_conformance:Silent", 1, "broken: failures"),
         ("tests.core.plugins.test_conformance:Gone", 2, "cannot be checked: AttributeError"),
         ("tests.core.plugins.test_conformance", 2, "must be module:object"),

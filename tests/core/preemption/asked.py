@@ -48,7 +48,12 @@ class Asked:
         context = self._context
         usable = context.usable(self.sim)
         return Units(
-            self.sim.snapshot, context.world.membership, context.options, context.gangs, context.priority, usable
+            self.sim.snapshot,
+            context.world.membership,
+            context.options,
+            frozenset(context.gangs),
+            context.priority,
+            usable,
         )
 
     def fit(self) -> Fit:

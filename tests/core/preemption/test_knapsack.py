@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from gangsched.core.preemption.knapsack import Taking, choose
+from gangsched.core.preemption.knapsack import Taking, choose, cover
 from gangsched.core.preemption.prices import NEVER, Prices
 
 
@@ -100,3 +100,33 @@ def test_more_members_than_there_is_room_for(members: int) -> None:
     """Exactly as many as places hold is a choice, one more is none."""
     costs = np.array([[1, 1], [NEVER, 2], [NEVER, 3]], dtype=np.complex128)
     assert (choose(costs, members) is None) == (members > 4)
+
+
+def least_cover(gains: list[int], prices: Prices, wanted: int) -> tuple[float, float] | None:
+    """The least price of any subset that gains enough."""
+    best: tuple[float, float] | None = None
+    for bits in range(2 ** len(gains)):
+        some = [n for n in range(len(gains)) if bits >> n & 1]
+        if sum(gains[n] for n in some) >= wanted:
+            price = key(complex(prices[some].sum()))
+            best = price if best is None or price < best else best
+    return best
+
+
+def test_no_cover_is_cheaper() -> None:
+    """Things of several gains, some of none at all: what is chosen gains enough, and nothing else does for less."""
+    covered = 0
+    for seed in range(150):
+        chance = random.Random(seed)
+        gains = [chance.randint(0, 6) for _ in range(chance.randint(0, 9))]
+        prices = np.array([complex(chance.randint(0, 3), chance.randint(0, 5)) for _ in gains], dtype=np.complex128)
+        wanted = chance.randint(1, 16)
+        chosen = cover(np.array(gains, dtype=np.int64), prices, wanted)
+        expected = least_cover(gains, prices, wanted)
+        assert (chosen is None) == (expected is None), f"seed {seed}"
+        if chosen is not None:
+            covered += 1
+            assert len(set(chosen.tolist())) == len(chosen)
+            assert sum(gains[n] for n in chosen.tolist()) >= wanted
+            assert key(complex(prices[chosen].sum())) == expected, f"seed {seed}"
+    assert covered >= 50

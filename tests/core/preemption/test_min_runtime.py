@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core import events as ev
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision
-from gangsched.core.preemption.units import MANY_YOUNG
+from gangsched.core.preemption.eligible import MANY_YOUNG
 from gangsched.model.records import Condition, PriorityClass
 from tests.builders import UPSTREAM, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, placed, plan, victims, writes

@@ -7,11 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gangsched.core.arrays import Ints
 from gangsched.core.preemption import fillings
 from gangsched.core.preemption.fillings import Fillings, fillings_of
+from gangsched.core.preemption.harm import components
 from gangsched.core.preemption.node_prices import NodePrices
-from gangsched.core.preemption.program import Program, Proof, floor_of, parts
+from gangsched.core.preemption.places import Placing
+from gangsched.core.preemption.program import Program, Proof, floor_of
 from tests.core.preemption.asked import Asked, asked_in
 from tests.oracle.exact import least_harm
 from tests.oracle.generate import case
@@ -84,9 +85,9 @@ def test_a_program_proves_the_optimum_and_never_more(mixed):
         best = least_harm(read(case(seed, mixed=mixed)))
         if best is None or not best.taken:
             continue
-        proof = Proof(Program(made.candidates, made.demand, found(made)), lambda units, chosen: None, lambda: False)
+        proof = Proof(Program(made.candidates, made.demand, found(made)), lambda placing, units: None, lambda: False)
         known = proof.run(best.harm)
-        least = parts(best.harm)
+        least = components(best.harm.beyond_budget, best.harm.levels)
         assert all(n <= least.get(k, 0) for k, n in known.items()), f"seed {seed}"
         judged += 1
         if {k: n for k, n in known.items() if n} == least:
@@ -107,7 +108,7 @@ def test_a_program_finds_what_is_better_than_the_plan_that_it_is_given():
         worse = best.harm._replace(levels=(*above, (level, gangs, pods + 1)))
         tried: list[frozenset[int]] = []
 
-        def attempt(units: frozenset[int], chosen: Ints | None, tried: list[frozenset[int]] = tried) -> None:
+        def attempt(placing: Placing, units: frozenset[int], tried: list[frozenset[int]] = tried) -> None:
             tried.append(units)
 
         proof = Proof(Program(made.candidates, made.demand, found(made)), attempt, lambda: False)

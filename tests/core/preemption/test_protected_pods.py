@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision
+from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Unschedulable
 from gangsched.model.preemptible import MARKED, OF_DAEMONSET, STATIC
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
@@ -50,6 +50,7 @@ def test_what_stands_in_the_way_is_named_once_everything_else_could_leave() -> N
         "d/low": "evicting it would not make the gang fit",
         "d/proxy": STATIC,
     }
+    assert isinstance(found, Unschedulable)
     assert found.blockers == ("d/m1", "d/m2")
 
 

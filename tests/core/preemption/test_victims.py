@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision
+from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Unschedulable
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, placed, plan, victims
@@ -33,6 +33,7 @@ def test_a_gang_that_cannot_fit_evicts_nobody_and_says_why() -> None:
         "0/2 nodes are available: 2 Insufficient cpu. preemption: "
         "the gang would not fit even if all 1 lower-priority pods were evicted."
     )
+    assert isinstance(found, Unschedulable)
     assert found.blockers == ("d/m3",)
     assert [(s.unit.name, bool(s.reason)) for s in found.spared] == [("d/a", True)]
 

@@ -24,7 +24,7 @@ def units_of(core: Scheduler, unusable: tuple[str, ...] = (), own: str = "own") 
     usable = ~core.world.snapshot.columns.flag("unschedulable")
     for name in unusable:
         usable[core.world.snapshot.row_of[name]] = False
-    mine = [GangId(SIGS, "d", own, OURS)]
+    mine = frozenset((GangId(SIGS, "d", own, OURS),))
     return Units(
         core.world.snapshot,
         core.world.membership,

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from gangsched.core.actions import Bind
 from gangsched.core.events import Outcome
-from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS, Order, Queue
+from gangsched.core.identity import Order
+from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS, Queue
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, texts
 

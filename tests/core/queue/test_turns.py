@@ -151,7 +151,7 @@ def test_nothing_is_reserved_where_waiting_has_no_end() -> None:
 
 def test_a_reservation_that_does_not_come_true_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it counts on runs for ever: room that others could use lies idle for a while, and again much later."""
-    monkeypatch.setattr("gangsched.core.queue.unschedulable_gangs.RESERVED_AT_MOST", 4000.0)
+    monkeypatch.setattr("gangsched.core.lifecycle.waiting.RESERVED_AT_MOST", 4000.0)
     cluster = Cluster(node("n1"), node("n2"), pod("for-ever").cpu(4).on("n1"), *big(), starvation_seconds=60)
     reserving = cluster.core.world.turns.reserving
     cluster.pass_time(120)

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action
-from gangsched.core.decision import UNSCHEDULABLE
-from gangsched.core.lifecycle.failures import Cause
-from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import LabelSelector, Namespace, PodTerm, PriorityClass, SpreadConstraint
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, Cluster
+from tests.core.queue.sleepers import sleeping_in_vain
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 
@@ -25,22 +23,6 @@ HOST, ZONE = "kubernetes.io/hostname", "zone"
 def near(app: str, key: str = ZONE) -> PodTerm:
     """A term for pods of an app in the same domain."""
     return PodTerm(key, selects(app=app), ("d",))
-
-
-def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
-    """Gangs that are parked although a decision would now place them."""
-    run = core._run
-    out = []
-    for key in run.queue.parked():
-        group = run.groups[key]
-        if group.look_again_at is not None and group.look_again_at <= now:
-            continue  # time alone has helped: it sits out its backoff
-        may_preempt = group.failures.count(Cause.ROUND) < core.options.max_rounds
-        since = group.waiting_since
-        found = core.decider.decide(group.gangs, key, now, may_preempt=may_preempt, waiting_since=since)
-        if found.outcome != UNSCHEDULABLE:
-            out.append(f"{group.name}: {found.outcome}")
-    return out
 
 
 class Watched(Cluster):

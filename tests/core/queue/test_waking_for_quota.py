@@ -14,7 +14,6 @@ from gangsched.core.actions import Mark, Remove, Unmark
 from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.events import NamespaceChanged, PodGone, QueueObjectChanged
 from gangsched.core.lifecycle.failures import Cause
-from gangsched.core.queue.buckets import Buckets
 from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL, ResourceFlavor
 from gangsched.model.records import Job, Namespace, QueueLabels, Toleration
 from tests.builders import NodeBuilder, gang, node, pod
@@ -72,10 +71,17 @@ def test_one_of_those_that_are_alike_is_tried():
     assert [cluster.pod(f"w{i}").node for i in range(3)] == ["n1", "n1", ""]
 
 
-@pytest.mark.parametrize(("sizes", "expected"), [((1, 1), ["g0"]), ((1, 1.5), ["g0", "g1", "g2"])])
-def test_only_gangs_of_pods_that_are_alike_speak_for_others(sizes: tuple[float, ...], expected: list[str]):
-    """Of gangs with pods of several sizes the next may be composed in another way: it is tried all the same."""
-    gangs = [made for i in range(3) for made in _gang(f"g{i}", i, sizes)]
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ([(1, 1), (1, 1), (1, 1)], ["g0"]),
+        ([(1, 1.5), (1, 1.5), (1, 1.5)], ["g0"]),
+        ([(1, 1, 1.5), (1, 1.5, 1.5), (1, 1, 1.5)], ["g0", "g1"]),
+    ],
+)
+def test_only_gangs_of_equal_members_speak_for_others(members: list[tuple[float, ...]], expected: list[str]):
+    """One that is composed in another way is tried all the same, although its members are of the same classes."""
+    gangs = [made for i, sizes in enumerate(members) for made in _gang(f"g{i}", i, sizes)]
     cluster = Cluster(big(), *objects(queue("a", cpu=1)), queued("old", "a", 1).on("n1"), *gangs)
     cluster.run()
     assert decided(cluster, PodGone("d", "old", "uid-d-old")) == expected
@@ -268,6 +274,7 @@ def sleeping_in_vain(cluster: Cluster) -> list[str]:
 @pytest.mark.parametrize("fair", [False, True])
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(seed=1_004_614_630)  # was a livelock under fair sharing
 @example(seed=2072817)  # who stops before victims leave keeps its room until that is decided
 @example(seed=23327)  # to ask about a gang to which quota is promised changes nobody's turn
 def test_nobody_sleeps_through_quota_that_helps(fair: bool, seed: int) -> None:
@@ -307,25 +314,3 @@ def test_a_gang_whose_victims_may_stay_keeps_its_room_until_that_is_decided() ->
     assert nodes_of(cluster.log) == {"strong": "n1"}
     written = [type(a).__name__ for a in cluster.log if isinstance(a, Mark | Unmark | Remove)]
     assert written == ["Mark", "Unmark"]
-
-
-# -- the index ---------------------------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("xyz-"), st.integers(0, 3))))
-def test_buckets_hold_each_gang_once_and_in_order(steps: list[tuple[str, str, int]]) -> None:
-    """After any puts and drops a bucket has its gangs in queue order, and an empty bucket is none."""
-    buckets: Buckets[str] = Buckets()
-    naive: dict[str, tuple[str, int]] = {}
-    for key, bucket, age in steps:
-        if bucket == "-":
-            assert buckets.drop(key) == naive.pop(key, (None,))[0]
-        else:
-            buckets.put(bucket, (0, float(age), key))
-            naive[key] = bucket, age
-    for bucket in "xyz":
-        expected = sorted((0, float(age), key) for key, (where, age) in naive.items() if where == bucket)
-        assert buckets.members(bucket) == expected
-        assert (bucket in buckets) == bool(expected)
-        assert buckets.members(bucket, (0, 1.0, "c")) == [order for order in expected if order > (0, 1.0, "c")]

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from gangsched.core.quota.shares import FINAL_SHARE, INITIAL_SHARE, Share, passes
+from gangsched.core.quota.fair_sharing import FINAL_SHARE, INITIAL_SHARE, Share, passes
 from tests.core.quota.world import World, cohort, flavor, group, queue, workload
 
 OWN, RECLAIM, FAIR = "InClusterQueue", "InCohortReclamation", "InCohortFairSharing"

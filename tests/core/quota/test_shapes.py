@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangsched.core.events import NamespaceChanged, QueueObjectChanged
-from gangsched.core.quota import flavored_pods
+from gangsched.core.quota import assignment
 from gangsched.model.queues import QUEUE_LABEL, LocalQueue, QueueObject, ResourceFlavor
 from gangsched.model.records import Namespace
 from tests.builders import node, pod
@@ -14,7 +14,7 @@ from tests.core.quota.world import queue
 
 def test_shapes_are_forgotten_when_there_are_many(monkeypatch):
     """Pods of ever new shapes are placed in their flavor, and no more shapes are kept than may be."""
-    monkeypatch.setattr(flavored_pods, "MAX_SHAPES", 3)
+    monkeypatch.setattr(assignment, "MAX_SHAPES", 3)
     objects: list[QueueObject] = [
         ResourceFlavor("default", {"pool": "a"}),
         queue("q", cpu=100),

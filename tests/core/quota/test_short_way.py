@@ -13,9 +13,9 @@ from gangsched.core.decision import BIND, Verdict
 from gangsched.core.events import QueueObjectChanged
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning import cycle
-from gangsched.core.planning.alone import one_of_many
-from gangsched.core.quota.gate import Gate, NoQuota
-from gangsched.core.state.world import World
+from gangsched.core.planning.cycle import one_of_many
+from gangsched.core.quota.assignment import NoQuota, QuotaAssignment
+from gangsched.core.world.world import World
 from gangsched.model.queues import ClusterQueue, ResourceFlavor
 from gangsched.model.records import GangId, Toleration
 from tests.builders import gang, node
@@ -88,7 +88,7 @@ def test_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that wants nothing special goes this way, in its flavor; one with a port does not."""
     found: dict[str, Verdict | None] = {}
 
-    def noted(world: World, placer: Placer, gangs: Sequence[GangId], gate: Gate | NoQuota) -> Verdict | None:
+    def noted(world: World, placer: Placer, gangs: Sequence[GangId], gate: QuotaAssignment | NoQuota) -> Verdict | None:
         found[gangs[0].name] = verdict = one_of_many(world, placer, gangs, gate)
         return verdict
 

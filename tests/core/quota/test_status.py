@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.actions import QueueStatus
 from gangsched.core.events import QueueObjectChanged, QueueObjectGone
-from gangsched.core.quota.counters import Tally
+from gangsched.core.quota.status import Tally
 from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import LocalQueue
 from tests.core.harness import Cluster

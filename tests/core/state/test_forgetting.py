@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.core.actions import Remove, Report
 from gangsched.core.events import BudgetChanged, LeadershipChanged, NodeGone, ObjectRefused, PodGone
-from gangsched.core.lifecycle import admitted_by_kueue
+from gangsched.core.lifecycle import conditions
 from gangsched.core.state.membership import Membership
 from gangsched.model.records import Budget, Labels
 from tests.builders import OURS, PodBuilder, gang, node, pod
@@ -63,7 +63,7 @@ KINDS: dict[str, Callable[[int], PodBuilder]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_pods_that_come_and_go_leave_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand pods of a kind, a hundred at a time: every table is as large as after the first hundred."""
-    monkeypatch.setattr(admitted_by_kueue, "_MOST_TOLD", 50)
+    monkeypatch.setattr(conditions, "_MOST_TOLD", 50)
     quota: list[Built] = objects(queue("a", cpu=4))
     cluster = Cluster(big(), *quota, gang("other").min(1))
     pass_through(cluster, map(KINDS[kind], range(100)))

@@ -8,8 +8,7 @@ import pytest
 
 from gangsched.core.decision import BIND
 from gangsched.core.filters.volumes import volume_zones
-from gangsched.core.framework.pipeline import default_pipeline
-from gangsched.core.options import Options
+from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.index import Target
 from gangsched.model.records import LabelSelector, NodeTerm, Requirement
@@ -99,7 +98,7 @@ def test_pods_without_volumes_are_not_asked_about_them() -> None:
     """No volume filter has anything to say about them."""
     sim = Simulation(world(*NODES).world.snapshot)
     wanted = sim.snapshot.class_of(pod("p").obj())
-    names = [r.name for r in default_pipeline(Options()).filters if r.applies(wanted, sim)]
+    names = [r.name for r in pipeline_of().filters if r.applies(wanted, sim)]
     assert not [n for n in names if n.startswith(("Volume", "NodeVolume"))]
 
 
@@ -153,7 +152,7 @@ def test_a_volume_that_is_promised_is_not_there(taken_by: str) -> None:
     index = core.world.snapshot.volumes
     index.assume(("d", "other" if taken_by == "another gang" else "c"), Target("v", "n1"))
     sim = Simulation(core.world.snapshot)
-    mask = default_pipeline(Options()).mask(sim.snapshot.class_of(pod("p").claims("c").obj()), sim)
+    mask = pipeline_of().mask(sim.snapshot.class_of(pod("p").claims("c").obj()), sim)
     assert mask.tolist() == ([False, True, False] if taken_by == "another gang" else [True, False, False])
 
 
@@ -236,7 +235,7 @@ def test_zones_of_a_volume(labels: dict[str, str], expected: list[str]) -> None:
     ]
     core = world(*nodes, bound_claim("c", "v"), volume("v", labels=labels), LATER)
     sim = Simulation(core.world.snapshot)
-    mask = default_pipeline(Options()).mask(sim.snapshot.class_of(pod("p").claims("c").obj()), sim)
+    mask = pipeline_of().mask(sim.snapshot.class_of(pod("p").claims("c").obj()), sim)
     assert [n.name for n, ok in zip(sim.snapshot.nodes, mask, strict=True) if ok] == expected
 
 

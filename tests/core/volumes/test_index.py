@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.core.framework.pipeline import default_pipeline
-from gangsched.core.options import Options
+from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.index import Target, VolumeIndex
 from gangsched.model.records import Pod
@@ -107,7 +106,7 @@ def test_placing_and_taking_back_leaves_volumes_as_they_were(steps: list[tuple[i
     claims = [claim(f"c{i}", "made" if i % 2 else "later") for i in range(4)]
     objects: list[Built] = [*NODES, LATER, MADE, *claims, volume("v1", "n1"), volume("v2"), *LIMITS]
     sim = Simulation(world(*objects).world.snapshot)
-    pipeline = default_pipeline(Options())
+    pipeline = pipeline_of()
     classes = [sim.snapshot.class_of(pod(f"p{i}").claims(f"c{i}").obj()) for i in range(4)]
     before = [pipeline.mask(c, sim) for c in classes]
     mark = sim.mark()
@@ -126,7 +125,7 @@ def test_free_volumes_kept_count_by_count_are_those_counted_anew(steps: list[tup
     claims = [claim(f"c{i}", gib=1 + i % 2) for i in range(4)]
     volumes = [volume("v1", "n1"), volume("v2", "n1", "n2", gib=2), volume("v3", gib=3), reserved("v4", "c3")]
     sim = Simulation(world(*NODES, LATER, *claims, *volumes).world.snapshot)
-    pipeline = default_pipeline(Options())
+    pipeline = pipeline_of()
     classes = [sim.snapshot.class_of(pod(f"p{i}").claims(f"c{i}").obj()) for i in range(4)]
     marks: list[int] = []
     for step in steps:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.core.framework.pipeline import default_pipeline
-from gangsched.core.options import Options
+from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.state.simulation import Simulation
 from gangsched.model.volumes import CSINode, StorageObject
 from tests.builders import LATER, MADE, PodBuilder, node, volume
@@ -19,14 +18,14 @@ LIMITS = [CSINode(f"n{i}", ((DRIVER, 1),)) for i in (1, 2)]
 def passing(wanted: PodBuilder, *objects: Built) -> list[str]:
     """Names of the nodes that pass every filter."""
     sim = Simulation(world(*NODES, LATER, MADE, *objects).world.snapshot)
-    mask = default_pipeline(Options()).mask(sim.snapshot.class_of(wanted.obj()), sim)
+    mask = pipeline_of().mask(sim.snapshot.class_of(wanted.obj()), sim)
     return [n.name for n, ok in zip(sim.snapshot.nodes, mask, strict=True) if ok]
 
 
 def told(wanted: PodBuilder, *objects: Built) -> tuple[str, bool]:
     """What is said of a pod that no node takes, and whether preemption could help on any of them."""
     sim = Simulation(world(*NODES, LATER, MADE, *objects).world.snapshot)
-    reasons, resolvable = default_pipeline(Options()).diagnose(sim.snapshot.class_of(wanted.obj()), sim)
+    reasons, resolvable = pipeline_of().diagnose(sim.snapshot.class_of(wanted.obj()), sim)
     return ", ".join(r.told for r in reasons), bool(resolvable.any())
 
 

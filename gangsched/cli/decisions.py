@@ -1,0 +1,40 @@
+"""What is said of a decision in one sentence."""
+
+from __future__ import annotations
+
+from gangsched.cli.words import are, counted
+from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
+
+
+def can_start(decision: Decision) -> str:
+    """When placed members can start; empty if none of them can."""
+    match decision:
+        case Fits():
+            return "can start now"
+        case FitsWhenFreed():
+            leaving = len(decision.awaiting)
+            pods = counted(leaving, "pod" if any(a.plan for a in decision.awaiting) else "terminating pod")
+            return f"can start when {pods} {are(leaving)} gone"
+        case Preempt():
+            victims = len(decision.victims)
+            return f"can start after {counted(victims, 'pod')} {are(victims)} evicted"
+    return ""
+
+
+def sentence(decision: Decision) -> str:
+    """What is decided."""
+    when = can_start(decision)
+    if when:
+        left = len(decision.unplaced)
+        more = f"; {counted(left, 'more member')} cannot be placed" if left else ""
+        return f"{counted(len(decision.placements), 'member')} {when}{more}"
+    if isinstance(decision, Gathering):
+        needed = f": {counted(decision.required, 'member')} must come together" if decision.required else ""
+        return f"the gang is not complete yet{needed}"
+    if isinstance(decision, Unschedulable) and decision.failed_plugin:
+        return f"nothing can be decided while the plug-in {decision.failed_plugin} fails"
+    if decision.quota is not None and not decision.quota.flavors:
+        return f"there is no quota for the {counted(decision.required, 'member')} that must start together"
+    if not decision.required:
+        return "the gang has its minimum; there is no room for further members"
+    return f"there is no room for the {counted(decision.required, 'member')} that must start together"

@@ -1,0 +1,157 @@
+"""``gangsched init``: what a manifest of a job lacks to be a gang. Prints the changed manifest, and changes no file."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from gangsched.cli import errors
+from gangsched.cli.words import counted
+from gangsched.cluster.manifests.sources import parsed, read
+from gangsched.core.options import Options
+from gangsched.model.dialects.koordinator import GROUP_LABEL
+from gangsched.model.errors import Place, told
+
+_SERVICE = "its pods are replaced one by one; a gang starts together"
+#: Kinds whose pods are no gang of one object, and why.
+_CANNOT = {
+    "Deployment": _SERVICE,
+    "ReplicaSet": _SERVICE,
+    "ReplicationController": _SERVICE,
+    "DaemonSet": _SERVICE,
+    "CronJob": "its runs would all be one gang; change its Job and let each run create a PodGroup of its own",
+    "LeaderWorkerSet": "each of its replicas is a gang of its own; create a PodGroup for each of them",
+    "Pod": f"a single pod starts by itself; for a gang of pods create a PodGroup and give each the label {GROUP_LABEL}",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="sources",
+        metavar="FILE|DIR|-",
+        nargs="+",
+        action="extend",
+        required=True,
+        help="manifests of a Job, JobSet, or another kind with templates of pods",
+    )
+    parser.add_argument(
+        "--scheduler-name",
+        metavar="NAME",
+        default=Options().scheduler_names[0],
+        help="the schedulerName to set (default: %(default)s)",
+    )
+    parser.epilog = (
+        "The changed manifests go to stdout, what was changed to stderr. Comments are lost. Exit code: 0, or 2 if an"
+        " object cannot be made a gang, which is then printed as it was."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the manifests; 2 when there is one that cannot be a gang."""
+    found = [each for source in read(args.sources, None) for each in parsed(source)]
+    groups = {_name(each.value) for each in found if _kind(each.value) == "PodGroup"}
+    out: list[Any] = []
+    code = errors.OK
+    for each in found:
+        value = copy.deepcopy(each.value)
+        out.append(value)
+        templates = list(_templates(value, 1)) if isinstance(value, dict) else []
+        place = Place(each.file, each.number, f"{_kind(value)} {_name(value)[1]}")
+        cannot = _cannot(value, [template for template, _ in templates])
+        if cannot:
+            errors.complain([told(place.warning("", f"cannot be made a gang: {cannot}"))])
+            code = errors.BAD_INPUT
+        elif templates:
+            if _name(value) not in groups:
+                groups.add(_name(value))
+                out.insert(-1, _pod_group(value, sum(count for _, count in templates)))
+            errors.complain([told(place.warning("", _changed(value, templates, args.scheduler_name)))])
+    text = yaml.dump_all(out, Dumper=_Dumper, sort_keys=False, allow_unicode=True, explicit_start=True)
+    sys.stdout.write(text)
+    return code
+
+
+def _cannot(value: Any, templates: Sequence[dict[str, Any]]) -> str:
+    """Why an object cannot be made a gang; empty if it can, or is no workload."""
+    if _kind(value) in _CANNOT:
+        return _CANNOT[_kind(value)]
+    if not templates:
+        return ""
+    name = _name(value)[1]
+    if not name:
+        return "it has no name"
+    if _kind(value) == "StatefulSet" and value["spec"].get("podManagementPolicy") != "Parallel":
+        return "its pods are created one after another; set spec.podManagementPolicy to Parallel"
+    labels = ((each.get("metadata") or {}).get("labels") or {} for each in templates)
+    other = next((found[GROUP_LABEL] for found in labels if found.get(GROUP_LABEL, name) != name), None)
+    return "" if other is None else f"its pods belong to the gang {other} already"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a value that stands in several places in each of them."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _kind(value: Any) -> str:
+    return str(value.get("kind", "")) if isinstance(value, dict) else ""
+
+
+def _name(value: Any) -> tuple[str, str]:
+    """Namespace and name."""
+    meta = value.get("metadata") if isinstance(value, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
+    return str(meta.get("namespace") or ""), str(meta.get("name") or "")
+
+
+def _templates(value: Any, times: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """All templates of pods in an object, each with the number of pods that are made of it at once."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _templates(each, times)
+    if not isinstance(value, dict):
+        return
+    template = value.get("template")
+    if isinstance(template, dict) and isinstance(template.get("spec"), dict) and "containers" in template["spec"]:
+        yield template, times * _copies(value)
+        return
+    for key, each in value.items():
+        yield from _templates(each, times * _copies(value) if key == "template" else times)
+
+
+def _copies(value: dict[str, Any]) -> int:
+    """How many of its template an object makes at once: replicas, or min(parallelism, completions) of a Job."""
+    given = [value[key] for key in ("replicas", "parallelism", "completions") if isinstance(value.get(key), int)]
+    return 1 if "completions" in value and "parallelism" not in value else min(given, default=1)
+
+
+def _pod_group(value: dict[str, Any], members: int) -> dict[str, Any]:
+    namespace, name = _name(value)
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "spec": {"minMember": members},
+    }
+
+
+def _changed(value: dict[str, Any], templates: Sequence[tuple[dict[str, Any], int]], scheduler: str) -> str:
+    """Change the templates; what they are now."""
+    name, total = _name(value)[1], sum(count for _, count in templates)
+    for template, _ in templates:
+        meta = template.setdefault("metadata", {})
+        meta["labels"] = {**(meta.get("labels") or {}), GROUP_LABEL: name}
+        template["spec"]["schedulerName"] = scheduler
+    return (
+        f"PodGroup {name} with minMember {total}; {counted(len(templates), 'template')} with the label {GROUP_LABEL}"
+        f" and schedulerName {scheduler}"
+    )

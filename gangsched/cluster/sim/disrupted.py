@@ -1,0 +1,140 @@
+"""What the plans of gangs may not do together, checked on a history after the fact: see :mod:`.invariants`.
+
+Plans that are made in one moment share budgets and gangs. Whatever each of them says, all of them together leave no
+gang behind of which too few members run, and take no more of a budget than was planned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.controllers import desired_healthy
+from gangsched.cluster.sim.drained import drained_by
+from gangsched.cluster.sim.history import Entry, History
+from gangsched.cluster.sim.replay import minimum_of, removal, rolled_back_for
+from gangsched.core.events import Outcome
+from gangsched.core.options import Options
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
+from gangsched.model.records import SINGLE, Budget, Gang, GangId, Pod
+from gangsched.model.selectors import selector_matches
+
+#: What others have done is known so late at most: a plan that was carried out by then could not heed it (seconds).
+_KNOWN_SECONDS = 1.0
+
+
+def broken_gangs(history: History, options: Options) -> list[str]:
+    """Gangs that evictions for others brought below their minimum, and of which members run on at the end, with those
+    of their GangGroup. Only gangs that leave as a whole then, and not where the API refused to let the others go.
+    """
+    objects: dict[tuple[str, str, str], Gang] = {}
+    known: dict[str, Pod] = {}
+    running: dict[GangId, set[str]] = defaultdict(set)
+    lost_at: dict[GangId, float] = {}
+    begun: dict[GangId, tuple[Entry, frozenset[str]]] = {}
+    refused: set[str] = set()
+    for entry in history:
+        if isinstance(entry.record, Gang):
+            objects[entry.record.family, entry.record.namespace, entry.record.name] = entry.record
+        if entry.outcome == Outcome.BLOCKED:
+            refused.add(entry.uid)
+        pod = _pod(entry, known)
+        if pod is None or pod.gang.family == SINGLE:
+            continue
+        gang, before = pod.gang, len(running[pod.gang])
+        _keep(running[gang], entry)
+        now = len(running[gang])
+        if now >= before:
+            continue
+        if not _for_a_gang(entry):
+            lost_at[gang] = entry.at_seconds
+            continue
+        minimum = minimum_of(gang, objects, (p for p in known.values() if p.gang == gang))
+        mode = mode_of(objects.get((gang.family, gang.namespace, gang.name)), options)
+        whole = mode == ATOMIC or (mode == ELASTIC and now < minimum <= before)
+        if whole and entry.at_seconds - lost_at.get(gang, -_KNOWN_SECONDS) >= _KNOWN_SECONDS:
+            left = (uid for each in _together(gang, objects, running) for uid in running[each])
+            begun.setdefault(gang, (entry, frozenset(left)))
+    out = []
+    for gang, (entry, then) in sorted(begun.items(), key=lambda item: item[1][0].number):
+        stay = [uid for each in _together(gang, objects, running) for uid in sorted(then & running[each])]
+        lacks = len(running[gang]) < minimum_of(gang, objects, (p for p in known.values() if p.gang == gang))
+        if stay and lacks and not refused.intersection(stay):
+            out.append(f"{_when(entry)} {entry.object} was evicted, and {len(stay)} of {gang.key} run on without it")
+    return out
+
+
+def overspent_budgets(history: History) -> list[str]:
+    """Budgets of which evictions for gangs took more than they allowed, beyond what the decisions had said before."""
+    budgets: dict[str, Budget] = {}
+    known: dict[str, Pod] = {}
+    running: dict[str, set[str]] = defaultdict(set)
+    most: Counter[str] = Counter()
+    lost_at: dict[str, float] = {}
+    said: set[str] = set()
+    planned: Counter[str] = Counter()
+    beyond: Counter[str] = Counter()
+    for entry in history:
+        if isinstance(entry.record, Budget):
+            budget = budgets[entry.record.key] = entry.record
+            there = (p for p in known.values() if _covers(budget, p) and p.live and p.bound)
+            running[budget.key].update(p.uid for p in there)
+        said.update(entry.detail.get("overBudget", ()) if entry.verb == log.DECIDE else ())
+        pod = _pod(entry, known)
+        if pod is None:
+            continue
+        for key, budget in budgets.items():
+            if not _covers(budget, pod):
+                continue
+            before = len(running[key])
+            most[key] = max(most[key], before)
+            _keep(running[key], entry)
+            if len(running[key]) >= before:
+                continue
+            if not _for_a_gang(entry):
+                lost_at[key] = entry.at_seconds
+            elif entry.at_seconds - lost_at.get(key, -_KNOWN_SECONDS) >= _KNOWN_SECONDS:
+                planned[key] += entry.object in said
+                beyond[key] += before <= desired_healthy(budget, most[key])
+    return [f"{key}: {beyond[key]} beyond it, {planned[key]} planned" for key in budgets if beyond[key] > planned[key]]
+
+
+def _covers(budget: Budget, pod: Pod) -> bool:
+    """Does this budget, whose numbers are known, count the pod?"""
+    numbers = budget.min_available is not None or budget.max_unavailable is not None
+    return numbers and budget.namespace == pod.namespace and selector_matches(budget.selector, pod.labels)
+
+
+def _pod(entry: Entry, known: dict[str, Pod]) -> Pod | None:
+    """The pod that an entry changes, as it is then, or as it was last if it is gone; ``known`` are the last records."""
+    if entry.kind != "Pod" or not entry.changed or entry.outcome != log.OK or entry.verb == log.EVENT:
+        return None
+    if isinstance(entry.record, Pod):
+        known[entry.uid] = entry.record
+        return entry.record
+    return known.pop(entry.uid, None)
+
+
+def _keep(running: set[str], entry: Entry) -> None:
+    """The pod of an entry runs, or does not any more."""
+    pod = entry.record
+    if isinstance(pod, Pod) and pod.live and pod.bound:
+        running.add(entry.uid)
+    else:
+        running.discard(entry.uid)
+
+
+def _for_a_gang(entry: Entry) -> bool:
+    """Did the scheduler remove the pod, for a preemptor?"""
+    return removal(entry) and drained_by(entry) is None and not rolled_back_for(entry)
+
+
+def _together(gang: GangId, objects: Mapping[tuple[str, str, str], Gang], others: Iterable[GangId]) -> list[GangId]:
+    """The gang, with those of these that are in a GangGroup with it."""
+    spec = objects.get((gang.family, gang.namespace, gang.name))
+    return [other for other in others if other == gang or (spec is not None and other.key in spec.group)]
+
+
+def _when(entry: Entry) -> str:
+    return f"at {entry.at_seconds:.3f} s:"

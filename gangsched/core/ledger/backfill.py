@@ -1,0 +1,145 @@
+"""Whose turn it is: what the gangs that do not fit keep from those behind them in the queue.
+
+Under the policy ``strict`` a blocked gang keeps every node that one of its members could use: nothing behind it goes
+there. Work may still pass it on nodes that it cannot use, and a gang with a member that no node could ever take keeps
+nothing. Kueue's StrictFIFO is the same rule for the quota of a ClusterQueue; here it is for nodes.
+
+Under ``backfill`` work passes a blocked gang where there is room, until the gang has waited so long that room is
+*reserved* for it: then others may have all but that (the reservation of EASY backfilling: Lifka, "The ANL/IBM SP
+scheduling system", 1995). See :mod:`gangsched.core.queue.blocked_gang`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.decision import Verdict
+from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.identity import Order
+from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.simulation import Restriction, Simulation
+from gangsched.core.state.snapshot import Bools
+
+STRICT, BACKFILL = "strict", "backfill"
+
+
+class Blocked(msgspec.Struct, frozen=True, eq=False):
+    """A gang that does not fit. ``classes`` are its pending members' classes, ``pipeline`` has the filters of its
+    scheduler name. ``forms`` are the classes of each of the members in the
+    combinations of flavors in which its queue may admit it.
+    """
+
+    key: str
+    name: str
+    order: Order
+    classes: tuple[PodClass, ...]
+    pipeline: Pipeline
+    forms: tuple[tuple[PodClass, ...], ...] = ()
+
+    @property
+    def members(self) -> tuple[tuple[PodClass, ...], ...]:
+        """For each of its members, those that are alike aside, the classes of which one is enough."""
+        return self.forms or tuple((pod,) for pod in self.classes)
+
+    def usable(self, sim: Simulation) -> Bools:
+        """``(N,)``: nodes that one of its members could use."""
+        return usable(self.members, self.pipeline, sim)
+
+
+class Turns:
+    """The blocked gangs. ``strict`` is the policy. What is reserved for them is in the ledger, under their keys."""
+
+    def __init__(self, strict: bool, ledger: Ledger) -> None:
+        self.strict = strict
+        self._ledger = ledger
+        self._blocked: dict[str, Blocked] = {}
+
+    def put(self, gang: Blocked) -> None:
+        """A gang does not fit."""
+        self._blocked[gang.key] = gang
+
+    def get(self, key: str) -> Blocked | None:
+        """The blocked gang of that key."""
+        return self._blocked.get(key)
+
+    def drop(self, key: str) -> Blocked | None:
+        """The gang is not blocked any more; returns what it was."""
+        return self._blocked.pop(key, None)
+
+    @property
+    def keep_something(self) -> bool:
+        """Does any gang keep anything from those behind it?"""
+        return bool(self._blocked if self.strict else self._ledger.turns())
+
+    def ahead(self, order: Order) -> list[Blocked]:
+        """Those that keep something from a gang with this place in the queue, first first."""
+        keeping = self._blocked.values() if self.strict else self.reserving()
+        return sorted((b for b in keeping if b.order < order), key=lambda b: b.order)
+
+    def reserving(self) -> list[Blocked]:
+        """Those for which room is reserved."""
+        return [self._blocked[key] for key in self._ledger.turns()]
+
+
+def usable(members: Iterable[Sequence[PodClass]], pipeline: Pipeline, sim: Simulation) -> Bools:
+    """``(N,)``: nodes that some of these members could use if it were alone there, in any of its classes; none when a
+    member could use none.
+    """
+    out = np.zeros(sim.snapshot.size, dtype=np.bool_)
+    for classes in members:
+        mask = np.zeros(sim.snapshot.size, dtype=np.bool_)
+        for pod in classes:
+            mask |= _usable(pod, pipeline, sim)
+        if not mask.any():
+            return mask
+        out |= mask
+    return out
+
+
+def _usable(pod: PodClass, pipeline: Pipeline, sim: Simulation) -> Bools:
+    index, amounts = sim.snapshot.vector(pod.shape)
+    if pipeline.unlimited is not None:
+        counted = [not pipeline.unlimited(sim.snapshot.resources[i]) for i in index.tolist()]
+        index, amounts = index[counted], amounts[counted]
+    found: Bools = pipeline.static_mask(pod, sim) & (sim.snapshot.allocatable[index] >= amounts[:, None]).all(axis=0)
+    return found
+
+
+def kept_nodes(ahead: Iterable[Blocked], sim: Simulation) -> Restriction | None:
+    """What strict order leaves to a gang behind these; None when they keep no node."""
+    kept = np.zeros(sim.snapshot.size, dtype=np.bool_)
+    names = []
+    known: dict[tuple[int, tuple[tuple[int, ...], ...]], Bools] = {}
+    for gang in ahead:
+        alike = id(gang.pipeline), tuple(tuple(c.ident for c in classes) for classes in gang.members)
+        if alike not in known:
+            known[alike] = gang.usable(sim)
+        if known[alike].any():
+            kept |= known[alike]
+            names.append(gang.name)
+    if not names:
+        return None
+    return Restriction(~kept, ((f"node(s) were kept for {listed(names)}, ahead in the queue", kept),))
+
+
+def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
+    """Two restrictions as one."""
+    if one is None or other is None:
+        return one or other
+    return Restriction(one.allowed & other.allowed, (*one.refused, *other.refused))
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are."""
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def waits_behind(found: Verdict, names: Sequence[str], strict: bool) -> Verdict:
+    """The verdict on a gang that would fit but for what is kept for the gangs of these names."""
+    why = "under strict queue policy" if strict else "for which room is reserved"
+    message = f"behind {listed(names)} {why}: {found.message}"
+    return found.but(message=message)

@@ -1,0 +1,326 @@
+"""The gangs under way: who there is, the one way in which their states change, and how they follow the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from gangsched.core.groups import Clock, Group, Obstacle, Plan
+from gangsched.core.hints import Change, Hint
+from gangsched.core.identity import group_key
+from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, suspension
+from gangsched.core.lifecycle.eviction import Phase
+from gangsched.core.lifecycle.failures import Cause as Failed
+from gangsched.core.lifecycle.healing import Losses
+from gangsched.core.lifecycle.rechecks import Rechecks
+from gangsched.core.lifecycle.run import Run
+from gangsched.core.lifecycle.table import HOLDING, TIMED, UNDER_WAY, Do, Signal, State, step
+from gangsched.core.lifecycle.waiting import Waiting
+from gangsched.core.options import Options
+from gangsched.core.planning.decider import Decider
+from gangsched.core.queue.unschedulable_gangs import UnschedulableGangs
+from gangsched.core.world.world import World
+from gangsched.model.records import GangId, Pod
+
+_RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
+
+
+class Gangs:
+    """``groups`` has by key every gang or GangGroup that waits, or whose plan is being carried out.
+
+    ``clock`` knows what is due when for any of them, ``waiting`` and ``unschedulable`` those that do not fit.
+    ``prebinding`` are the keys of those that wait for their volumes. ``rechecks`` looks again at those that evict, and
+    ``losses`` is what those have lost that run.
+    """
+
+    def __init__(self, world: World, decider: Decider, options: Options, run: Run) -> None:
+        self._world = world
+        self._run = run
+        self.groups: dict[str, Group] = {}
+        self.clock = Clock()
+        self.losses = Losses(run)
+        self.rechecks = Rechecks(world, decider, run, self.groups)
+        self.waiting = Waiting(world, decider, options, run)
+        self.unschedulable = UnschedulableGangs(world, decider, options.strict_budgets, run.queue, self._wake)
+        self.prebinding: set[str] = set()
+        self._group_of: dict[GangId, str] = {}
+        self._do: dict[Do, Callable[[Group], None]] = {
+            Do.NOMINATE: lambda group: binding.nominate(run, group),
+            Do.MARK: self._mark,
+            Do.REMOVE: self.remove,
+            Do.PREBIND: lambda group: binding.prebind(run, group),
+            Do.BIND: lambda group: binding.bind_all(run, group),
+            Do.LET_GO_ON: lambda group: suspension.let_go_on(run, group),
+            Do.WITHDRAW: lambda group: binding.withdraw(run, group),
+            Do.UNMARK: self._unmark,
+            Do.RELEASE: self._release,
+            Do.REPORT: lambda group: conditions.where_it_stands(run, group),
+            Do.ENQUEUE: run.enqueue,
+            Do.RETRY: run.retry,
+            Do.PARK: run.park,
+            Do.DEQUEUE: lambda group: run.queue.remove(group.key),
+        }
+
+    def of(self, gang: GangId) -> Group | None:
+        """The group that this gang is in."""
+        return self.groups.get(self._group_of.get(gang, ""))
+
+    def _begin(self, gangs: tuple[GangId, ...]) -> Group:
+        """A group of these gangs, of which none is in any other."""
+        group = Group(gangs, self.clock)
+        self.groups[group.key] = group
+        for gang in gangs:
+            self._group_of[gang] = group.key
+        return group
+
+    def _forget(self, group: Group) -> None:
+        """The group is no more, and what is held for it is given up."""
+        self._run.queue.remove(group.key)
+        self.waiting.unblock(group)
+        self._release(group)
+        self.groups.pop(group.key, None)
+        group.known = False
+        self.prebinding.discard(group.key)
+        self._run.check.discard(group.key)
+        for gang in group.gangs:
+            self._group_of.pop(gang, None)
+        self.unschedulable.forget(group.key)
+
+    def _moved(self, group: Group) -> None:
+        """The group is in another state, or is not what it was."""
+        queued = group.state is State.QUEUED
+        self.unschedulable.moved(group.key, group.signature, group.gangs, queued=queued)
+
+    def _wake(self, key: str) -> None:
+        self.signal(self.groups[key], Signal.WAKE)
+
+    # -- states --------------------------------------------------------------------------------------------
+
+    def signal(self, group: Group, signal: Signal) -> None:  # noqa: PLR0912
+        """Something happened to a gang: take the step that the table has for it."""
+        found = step(group.state, signal)
+        if found is None:
+            return
+        bound = group.plan.placements if group.state is State.BINDING and group.plan is not None else ()
+        group.state = found.state
+        for do in found.do:
+            self._do[do](group)
+        self.losses.touch(group.gangs)
+        if found.state in UNDER_WAY:
+            self._run.check.add(group.key)
+        if found.state not in TIMED:
+            group.deadline = None
+        if found.state is State.PREBINDING:
+            self.prebinding.add(group.key)
+        else:
+            self.prebinding.discard(group.key)
+        if found.state is State.BINDING:
+            self._world.ledger.binding.update(group.gangs)
+        else:
+            self._world.ledger.binding.difference_update(group.gangs)
+        for place in bound:  # a gang whose bindings are on their way is no victim, from now on it is
+            if place.uid in self._world.pods:
+                self._run.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
+        if found.state is not State.BACKOFF:
+            group.tell_at = None
+        if found.state is State.BACKOFF:
+            self.waiting.block(group)
+        elif found.state is not State.QUEUED:
+            self.waiting.unblock(group)
+        self._moved(group)
+
+    def _mark(self, group: Group) -> None:
+        if group.plan is None:
+            return
+        if group.rolled_back:
+            group.deadline = self._run.now + self._run.time_of(group)
+        evicting.mark(self._run, group.plan.eviction)
+
+    def remove(self, group: Group) -> None:
+        """Remove the victims that are still there and have not been removed."""
+        run, plan = self._run, group.plan
+        leaving = evicting.remove(run, plan.eviction) if plan is not None else ()
+        if plan is None or not leaving:
+            return
+        if group.rolled_back:
+            group.failures.record(Failed.ROLLBACK)
+            return
+        group.failures.record(Failed.ROUND)
+        run.actions.append(report.preemptor_evicts(run.trigger(group), group.name, leaving, plan.ident))
+        admission.evicted(run, group, plan)
+
+    def _unmark(self, group: Group) -> None:
+        if group.plan is not None:
+            evicting.withdraw(self._run, group.plan.eviction)
+
+    def _release(self, group: Group) -> None:
+        """Give up the plan and the room that is held for it."""
+        run, plan = self._run, group.plan
+        group.plan = None
+        if plan is not None:
+            evicting.withdrawn(run, group.key)
+            evicting.end(run, plan.eviction)
+            binding.forget_claims(run, plan)
+        run.actuator.end(group.key)
+        run.reserved.pop(group.key, None)
+        run.world.ledger.stop_waiting(group.key)
+        run.give_back(group.key)
+
+    # -- gangs ---------------------------------------------------------------------------------------------
+
+    def refresh_all(self, gangs: Iterable[GangId]) -> None:
+        """Look at all of these again, those of one group together."""
+        seen: set[GangId] = set()
+        for gang in sorted(gangs):
+            if gang in seen:
+                conditions.object_status(self._run, gang, self.of(gang))
+            else:
+                seen.update(self.refresh(gang))
+
+    def refresh(self, gang: GangId) -> tuple[GangId, ...]:
+        """Look at a gang again: which group it is in, whether everything is there, what it needs. Returns the gangs of
+        its group: nothing is left to be done for them, but for the status of the others' objects.
+        """
+        if not self._world.membership.is_ours(gang):
+            return ()
+        membership = self._world.membership
+        gangs, _ = membership.group(gang)
+        key = group_key(gangs)
+        self.losses.touch(gangs)
+        for left in self._regroup(gangs, key):
+            self.refresh(left)
+        group = self.groups.get(key)
+        pending = any(membership.waits(g) for g in gangs)
+        obstacle, look = None, tuple[object, ...]()
+        if group is not None or pending:  # else it is of no interest any more
+            look = membership.look(gangs)
+            obstacle = self._obstacle(gangs, leaves=group is not None and group.rolled_back)
+        if group is None:
+            if pending:
+                group = self._begin(gangs)
+                group.obstacle = obstacle
+                group.look = look
+                self.signal(group, Signal.SCATTERED if obstacle else Signal.GATHERED)
+        else:
+            other, group.look = look != group.look, look
+            if other:
+                group.signature = None
+                self._moved(group)
+            self._follow(group, obstacle, pending, other)
+        conditions.object_status(self._run, gang, self.of(gang))
+        conditions.tell_two_admitters(self._run, gangs)
+        return gangs
+
+    def _obstacle(self, gangs: Sequence[GangId], *, leaves: bool) -> Obstacle | None:
+        """Why these gangs cannot be decided now: Kueue admits them, a record cannot be understood, something is not
+        there, or members are about to be evicted, unless all of them ``leave`` of their own accord. None: they can.
+        """
+        world, membership = self._world, self._world.membership
+        text = world.managed.two_admitters(gangs)
+        if text:
+            return Obstacle(report.TWO_ADMITTERS, text)
+        text = membership.problem(gangs)
+        if text and membership.mistaken(gangs):
+            return Obstacle(report.REFUSED, text)
+        condemned = world.ledger.condemned
+        if not text and not leaves and condemned:
+            text = next((why for gang in gangs if (why := membership.without(gang, condemned))), "")
+        return Obstacle(report.GANG_NOT_READY, text) if text else None
+
+    def _follow(self, group: Group, obstacle: Obstacle | None, pending: bool, other: bool) -> None:
+        """A group that is known was touched; ``other`` says that its gangs are not what they were."""
+        changed = obstacle != group.obstacle
+        group.obstacle = obstacle
+        if group.state is State.STARTING:
+            self._follow_job(group)
+            return
+        leaving = group.rolled_back and group.plan is not None and group.plan.eviction.phase is not Phase.MARKING
+        if group.state is State.BINDING or leaving:
+            return  # members are bound, or leave, one after another; what is missing afterwards is seen then
+        if other:
+            self.rechecks.gang_changed(group)
+        planned = group.state in HOLDING
+        if planned and group.plan is not None and not self._as_planned(group, group.plan):
+            self.signal(group, Signal.SCATTERED if obstacle or not pending else Signal.BROKEN)
+        elif (obstacle and planned) or (obstacle and (changed or group.state is not State.GATHERING)):
+            self.signal(group, Signal.SCATTERED)
+        elif not obstacle:
+            self.signal(group, Signal.GATHERED)
+        if not pending and group.state in _RESTING:
+            self._forget(group)
+        elif pending and not obstacle and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):
+            self.signal(group, Signal.MORE)
+        elif obstacle and pending:
+            conditions.where_it_stands(self._run, group)
+        elif other and group.state is State.QUEUED:
+            self._run.enqueue(group)  # its place in the queue may be another now
+
+    def _follow_job(self, group: Group) -> None:
+        """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
+        gang = group.gangs[0]
+        job = suspension.owner(self._run, gang)
+        if job is None or job.finished or suspension.suspended_anew(self._run, job):
+            self._forget(group)
+            self.refresh(gang)
+
+    def _regroup(self, gangs: tuple[GangId, ...], key: str) -> list[GangId]:
+        """Gangs that were in another group before leave it; returns the others of that group, now on their own."""
+        left: list[GangId] = []
+        for gang in gangs:
+            group = self.of(gang)
+            if group is not None and group.key != key:
+                self.signal(group, Signal.SCATTERED)
+                self._forget(group)
+                left += [g for g in group.gangs if g not in gangs]
+        return left
+
+    def _as_planned(self, group: Group, plan: Plan) -> bool:
+        """Do its members still wait? And, as long as nobody has left for it, does the gang need as many as before?"""
+        lacking = self._world.membership.lacking
+        nobody_left = group.evicts(Phase.NOMINATING, Phase.MARKING) and not plan.eviction.begun
+        if nobody_left and lacking(group.gangs) != plan.required:
+            return False
+        pods = (self._world.pods.get(uid) for uid in plan.node_of)
+        return all(p is not None and p.live and not p.node and p.gang in group.gangs for p in pods)
+
+    def no_longer_kept(self, group: Group) -> None:
+        """Room is not kept any longer for the pods of a Job that goes on."""
+        self.signal(group, Signal.DONE)
+        if not any(map(self._world.membership.waits, group.gangs)):
+            self.refresh(group.gangs[0])  # it goes on: nothing need happen to it any more
+
+    # -- pods ----------------------------------------------------------------------------------------------
+
+    def gone(self, uid: str, before: Pod | None) -> None:
+        """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""
+        self._lost(before, leaving=False)
+        self.losses.gone(uid, self._run.now)
+        self._run.ownership.forget(uid)
+        self._world.ledger.condemned.gone(uid, self._run.now)
+        now = self._world.pods.get(uid)
+        ended = now is not None and now.finished and now.deleting_since is None
+        for key in self._world.ledger.freed(uid):
+            group = self.groups.get(key)
+            if group is not None and group.plan is not None:
+                if ended:
+                    group.plan.eviction.ended.add(uid)
+                self._run.check.add(key)
+
+    def pod_seen(self, old: Pod | None, pod: Pod) -> None:
+        """A pod's record changed: what it is now told to people may have to be told again."""
+        if not pod.live and not pod.finished:
+            self._lost(old, leaving=True)
+            self._world.ledger.condemned.leaves(pod.uid, self._run.now)
+            self._run.check.update(self._world.ledger.awaited.get(pod.uid, ()))
+        if pod.node:
+            suspension.take_room(self._run, pod, pod.node)
+        if old is None or self.of(old.gang) is not None:
+            group = self.of(pod.gang)
+            if group is not None and pod.node:
+                group.told.pop(pod.uid, None)
+
+    def _lost(self, before: Pod | None, *, leaving: bool) -> None:
+        """A pod that was live has gone, or is ``leaving``. What leaves for others is no loss."""
+        if before is None or not before.live or not before.node:
+            return
+        if before.uid not in self._run.ownership:
+            self.losses.lost(before, self._run.now, leaving=leaving)

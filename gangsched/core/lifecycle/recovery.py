@@ -1,0 +1,242 @@
+"""What an earlier process of this scheduler has left behind: its records on pods, read back into plans.
+
+The intent records of the members say where they were to go, the marks of the victims who was to leave for them. A
+nomination without an intent record is somebody's wish and holds nothing. A suspended Job has no members that could bear
+a record: its plan is read from the marks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+import msgspec
+
+from gangsched.core.decision import Placement, UnitRef, Victim
+from gangsched.core.groups import Group, Plan
+from gangsched.core.identity import names_of
+from gangsched.core.lifecycle.eviction import Cause, may_leave
+from gangsched.core.lifecycle.intent import Intent, Owner
+from gangsched.core.lifecycle.ownership import intent_of, owners_of
+from gangsched.core.planning.decider import Decider
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
+from gangsched.core.preemption.drained import budgets_of
+from gangsched.core.preemption.removal import SUSPEND, as_begun, incomplete
+from gangsched.core.world.world import World
+from gangsched.model.records import SINGLE, GangId, Pod
+
+_WHY = "it was marked by an earlier process of this scheduler"
+
+
+class Recovery:
+    """Made once, from a complete picture of the cluster, before the first decision.
+
+    ``owned`` are the pods that evictions of ours have made to leave, each with those, in name order.
+    """
+
+    def __init__(self, world: World, decider: Decider, now: float) -> None:
+        self._world = world
+        self._decider = decider
+        self._now = now
+        self.owned: list[tuple[Pod, list[Owner]]] = []
+        self._by_owner: dict[tuple[str, str], list[tuple[Pod, Owner]]] = {}
+        for pod in sorted(world.pods.values(), key=lambda pod: pod.key):
+            owners = [owner for owner in owners_of(pod) if owner.scheduler in world.membership.ours]
+            if owners:
+                self.owned.append((pod, owners))
+            for owner in owners:
+                if owner.cause == Cause.PREEMPTION.value:
+                    self._by_owner.setdefault((owner.scheduler, owner.name), []).append((pod, owner))
+
+    def plan(self, group: Group) -> Plan | None:
+        """The plan of a gang that waits to be decided, if it can be finished exactly as it was begun; else None.
+
+        That is so while every required member is nominated and all of them still fit on their nodes once the pods
+        that are marked for them have left. As long as nobody has been removed, a plan that is no longer needed, or
+        whose marks may be incomplete, is not finished.
+        """
+        if group.without_pods:
+            return self._plan_of_job(group)
+        intent, placements = self._nominations(group)
+        if intent is None or not self._all_required(group, placements):
+            return None
+        said, leaving, victims = self._owned_by(group, intent.plan)
+        fewer = not leaving and len(victims) < intent.victims
+        if victims and fewer and any(self._torn(victims, said)):
+            return None
+        if leaving:
+            unmarked = self._unmarked(group, (*victims, *leaving), said)
+            if len(victims) + len(leaving) + len(unmarked) <= intent.victims:
+                victims += unmarked
+        staying = [p.uid for p in victims]
+        if not self._decider.still_holds(group.gangs, group.key, self._now, placements, staying):
+            return None
+        halved = fewer and any(self._may_be_halved(pod.gang) for pod in victims)
+        if not leaving and victims and not halved and self._needless(group, placements, staying):
+            return None
+        chosen = self._as_begun(group, (*victims, *leaving), said)
+        if incomplete(chosen, self._world):
+            return None
+        plan = Plan(placements, group.eviction(intent.plan, chosen))
+        plan.nominated = {p.uid: p.node for p in placements}
+        plan.eviction.announced = bool(leaving)
+        plan.eviction.left = {p.uid for p in leaving}
+        if halved:
+            plan.eviction.left |= {p.uid for p in victims if self._may_be_halved(p.gang)}
+        return plan
+
+    def _plan_of_job(self, group: Group) -> Plan | None:
+        """A suspended Job has no members to nominate: only its victims bear a record. What was begun to be removed is
+        finished, and the room for its pods is where they fit then.
+        """
+        known = self._by_owner.get((group.gangs[0].scheduler, group.name), ())
+        ident = max((owner.plan for _, owner in known), key=_age, default="")
+        said, leaving, victims = self._owned_by(group, ident)
+        suspended = (self._world.jobs.owner_of(p) for p in victims)
+        if not victims or not (leaving or any(job is not None and job.suspended for job in suspended)):
+            return None
+        staying = [p.uid for p in victims]
+        placements = self._decider.places_without(group.gangs, group.key, self._now, staying)
+        chosen = self._as_begun(group, (*victims, *leaving), said)
+        if not placements or incomplete(chosen, self._world):
+            return None
+        plan = Plan(placements, group.eviction(ident or f"{int(self._now * 1000):x}-0", chosen))
+        plan.eviction.announced = True
+        plan.eviction.left = {p.uid for p in leaving}
+        return plan
+
+    def _as_begun(self, group: Group, pods: Sequence[Pod], said: Mapping[str, Owner]) -> list[Victim]:
+        """These as victims: of the unit, and by the method, that stand on them. Where version 0.1 has marked them
+        that is worked out anew, and for those who bear no mark any more.
+        """
+        chosen = {p.uid for p in pods}
+        found = [self._victim(p, partial=self._goes_on(p.gang, chosen, said)) for p in pods]
+        found = as_begun(found, self._world, self._decider.options, group.gangs, budgets_of(self._world))
+        return [self._on_record(victim, said[victim.uid]) if victim.uid in said else victim for victim in found]
+
+    def _on_record(self, victim: Victim, owner: Owner) -> Victim:
+        """The victim as its mark has it. With a Job that has been suspended since it leaves in any case."""
+        job = self._world.jobs.owner_of(self._world.pods[victim.uid])
+        method = SUSPEND if job is not None and job.suspended else owner.method
+        unit = UnitRef(owner.kind, owner.unit)
+        return msgspec.structs.replace(victim, unit=unit, partial=owner.partial, method=method)
+
+    def _nominations(self, group: Group) -> tuple[Intent | None, list[Placement]]:
+        """The newest plan on record, and where it has nominated members to; older records are stale."""
+        found: dict[Intent, list[Placement]] = {}
+        for gang in group.gangs:
+            for pod in self._world.membership.census(gang).pending:
+                intent = intent_of(pod)
+                if intent is not None:
+                    place = Placement(pod.namespace, pod.name, pod.uid, pod.nominated_node)
+                    known = Intent(intent.plan, intent.victims)
+                    found.setdefault(known, []).append(place)
+        if not found:
+            return None, []
+        newest = max(found, key=lambda intent: (_age(intent.plan), intent))
+        return newest, found[newest]
+
+    def _all_required(self, group: Group, placements: Sequence[Placement]) -> bool:
+        nominated = {p.uid for p in placements}
+        required = 0
+        for gang in group.gangs:
+            census = self._world.membership.census(gang)
+            needed = self._world.membership.required(gang, census)
+            if sum(p.uid in nominated for p in census.pending) < needed:
+                return False
+            required += needed
+        return required > 0
+
+    def _owned_by(self, group: Group, plan: str) -> tuple[dict[str, Owner], list[Pod], list[Pod]]:
+        """The victims of this plan, and those of which only the gang is known for which they leave: what stands on them
+        of their unit, by UID; those who terminate; and those who still may leave.
+        """
+        known = self._by_owner.get((group.gangs[0].scheduler, group.name), ())
+        marked = [(pod, owner) for pod, owner in known if owner.plan in (plan, "") and self._means(owner, group)]
+        said = {pod.uid: owner for pod, owner in marked if owner.kind}
+        leaving = [pod for pod, _ in marked if pod.bound and pod.deleting_since is not None]
+        return said, leaving, [pod for pod, _ in marked if self._may_leave(pod, group)]
+
+    def _means(self, owner: Owner, group: Group) -> bool:
+        """Groups of different APIs may have the same name: the pod that speaks for the gang says which is meant."""
+        namespace, _, name = owner.trigger.partition("/")
+        trigger = self._world.find(namespace, name)
+        return trigger is None or trigger.gang in group.gangs
+
+    def _may_leave(self, pod: Pod, group: Group) -> bool:
+        """Is a marked pod that lives still one that this gang may evict?"""
+        return may_leave(self._world, pod, group.gangs, self._decider.options.evict_daemonset_pods)
+
+    def _torn(self, chosen: Sequence[Pod], said: Mapping[str, Owner]) -> Iterator[GangId]:
+        """Gangs that leave as a whole and of which only a part is among these: marking them may not have come to an
+        end, or others have taken marks back.
+        """
+        uids = {p.uid for p in chosen}
+        groups = {self._world.membership.group(p.gang)[0] for p in chosen if p.gang.family != SINGLE}
+        return (gang for gangs in sorted(groups) if self._leaves_whole(gangs, uids, said) for gang in gangs)
+
+    def _unmarked(self, group: Group, chosen: Sequence[Pod], said: Mapping[str, Owner]) -> list[Pod]:
+        """Those who leave with these and bear no mark any more."""
+        uids = {p.uid for p in chosen}
+        others = (p for gang in self._torn(chosen, said) for p in self._world.membership.census(gang).bound)
+        return [p for p in others if p.uid not in uids and self._may_leave(p, group)]
+
+    def _goes_on(self, gang: GangId, chosen: Container[str], said: Mapping[str, Owner]) -> bool:
+        """Does somebody stay of the group of this gang, of which only these pods were chosen?"""
+        if gang.family == SINGLE:
+            return False
+        gangs, _ = self._world.membership.group(gang)
+        return any(self._staying(gangs, chosen).values()) and not self._leaves_whole(gangs, chosen, said)
+
+    def _staying(self, gangs: Sequence[GangId], chosen: Container[str]) -> dict[GangId, int]:
+        """How many of each gang are bound and were not chosen."""
+        census = self._world.membership.census
+        return {gang: sum(p.uid not in chosen for p in census(gang).bound) for gang in gangs}
+
+    def _leaves_whole(self, gangs: Sequence[GangId], chosen: Container[str], said: Mapping[str, Owner]) -> bool:
+        """Of a group of which only these pods were chosen: do the others leave with them?"""
+        staying = self._staying(gangs, chosen)
+        if not any(staying.values()):
+            return False
+        membership = self._world.membership
+        uids = {pod.uid for gang in gangs for pod in membership.pods(gang)} & said.keys()
+        if uids:
+            return not all(said[uid].partial for uid in uids)
+        taken = {gang for gang in gangs if any(p.uid in chosen for p in membership.census(gang).bound)}
+        return any(self._does_not_live_with(gang, staying[gang]) for gang in taken)
+
+    def _does_not_live_with(self, gang: GangId, staying: int) -> bool:
+        """Do so few members of a gang stay that its whole group leaves?"""
+        spec = self._world.membership.spec(gang)
+        mode = mode_of(spec, self._decider.options)
+        if mode == ELASTIC:
+            return spec is None or staying < spec.min_member
+        return mode == ATOMIC
+
+    def _may_be_halved(self, gang: GangId) -> bool:
+        """May a gang have lost members to a list that others of it are on? Those leave with them, needed or not."""
+        membership = self._world.membership
+        if gang.family == SINGLE:
+            return False
+        below = self._does_not_live_with(gang, len(membership.census(gang).bound))
+        return below or membership.half_bound(membership.group(gang)[0])
+
+    def _needless(self, group: Group, placements: Sequence[Placement], victims: Container[str]) -> bool:
+        node_of = {p.uid: p.node for p in placements}
+        return self._decider.fits_without(group.gangs, group.key, self._now, node_of, victims) is not None
+
+    def _victim(self, pod: Pod, *, partial: bool) -> Victim:
+        spec = self._world.membership.spec(pod.gang)
+        unit = UnitRef(spec.kind if spec is not None else "PodGroup", pod.gang.key)
+        gangs, _ = self._world.membership.group(pod.gang)
+        if len(gangs) > 1 and not partial:
+            unit = UnitRef("GangGroup", names_of(gangs))
+        return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, partial, pod.priority, False, why=_WHY)
+
+
+def _age(plan: str) -> tuple[int, int]:
+    """Plans by the time in their id, then by its number; ids that are not ours come first."""
+    moment, _, number = plan.partition("-")
+    try:
+        return int(moment, 16), int(number)
+    except ValueError:
+        return -1, -1

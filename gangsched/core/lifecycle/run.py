@@ -1,0 +1,229 @@
+"""What one process intends as long as it leads, beside the ledger, and what it has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    JobRef,
+    Mark,
+    PodRef,
+    Unmark,
+    WithdrawNomination,
+    Write,
+)
+from gangsched.core.actuation.actuator import Actuator, Aspect, Kept
+from gangsched.core.decision import Verdict
+from gangsched.core.events import Outcome
+from gangsched.core.groups import Group, Plan
+from gangsched.core.hints import Change, Hint
+from gangsched.core.ledger.reservations import Kind, Reservation
+from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.eviction import Eviction
+from gangsched.core.lifecycle.failures import Cause as Failed
+from gangsched.core.lifecycle.ownership import Ownership
+from gangsched.core.options import Options
+from gangsched.core.queue.scheduling_queue import Queue
+from gangsched.core.state.simulation import Phantom
+from gangsched.core.world.world import World, queue_order
+from gangsched.model.records import SINGLE, GangId, Pod
+
+
+class Run:
+    """What is intended for the gangs under way, and what follows; it never changes a gang's state.
+
+    ``actuator`` knows what has been asked for and is not settled; ``losing`` are the gangs of pods that have been
+    condemned or spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room
+    a gang of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more,
+    ``anew`` the keys of groups that were decided after a plan that is withdrawn.
+    ``evictions`` are those under way, by the key of their writes. ``ownership`` is what the victims bear. ``statuses``
+    are those of group objects that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang
+    will tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota
+    and do not run yet, by key: the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that
+    know that Kueue admits them as well.
+    """
+
+    def __init__(self, world: World, options: Options, ids: Iterator[int]) -> None:
+        self.world = world
+        self.options = options
+        self.now = world.now
+        self.queue = Queue()
+        self.actions: list[Action] = []
+        self.actuator = Actuator(self.send, self.pause)
+        self.evictions: dict[str, Eviction] = {}
+        self.ownership = Ownership()
+        self.changes: list[Change] = []
+        self.check: set[str] = set()
+        self.taken_from: set[str] = set()
+        self.spared: set[str] = set()
+        self.anew: set[str] = set()
+        self.losing: set[GangId] = set()
+        self._ids = ids
+        self.statuses: dict[GangId, object] = {}
+        self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
+        self.reserved: dict[str, tuple[str, float]] = {}
+        self.told_two_admitters: set[str] = set()
+
+    def follow(self, group: Group, verdict: Verdict) -> None:
+        """The group's members are going to run where, and in the flavors in which, this verdict has them."""
+        group.decisions = verdict.decisions
+        for use in (d.quota for d in verdict.decisions if d.quota is not None):
+            self.world.managed.choose(use.by_pod, self.now)
+
+    def still(self, group: Group) -> bool:
+        """Is nothing of an earlier plan of this gang on its way any more, and no mark of it left? Until then it is not
+        decided again: a mark or a nomination that arrives late, or leaves late, would look like one of the new plan.
+        """
+        if self.actuator.any_of(group.key):
+            return False
+        withdrawn = self.actuator.kept(Aspect.NOMINATION)
+        return not withdrawn or not any(pod.uid in withdrawn for pod in self.unplaced(group))
+
+    def unplaced(self, group: Group) -> Iterator[Pod]:
+        """The members that wait, those that may not be scheduled yet included."""
+        for gang in group.gangs:
+            census = self.world.membership.census(gang)
+            yield from (*census.pending, *census.gated)
+
+    def pod_touched(self, uid: str) -> None:
+        """The gang of this pod may lose it, or keep it after all: what that means for its other members is seen
+        anew.
+        """
+        pod = self.world.pods.get(uid)
+        if pod is not None and pod.gang.family != SINGLE:
+            self.losing.add(pod.gang)
+
+    def send(self, action: Action) -> None:
+        """Hand this to the cluster."""
+        self.actions.append(action)
+
+    def ask_again(self) -> list[GangId]:
+        """Ask again for what is due, if what it is about is still so. Returns the gangs of members that are pending
+        again, because their node no longer takes them.
+        """
+        again = []
+        for wish in self.actuator.due(self.now):
+            action, pod = wish.action, self.world.pods.get(wish.action.pod.uid)
+            desired = self._desired(action, pod) if pod is not None else None
+            if desired is not None:
+                self.actuator.ask_again(wish, desired)
+                continue
+            why = f"{action.node} no longer takes {pod.key}" if pod is not None and isinstance(action, Bind) else ""
+            if self.actuator.settle(wish, Outcome.OUTDATED if why else Outcome.OK, why):
+                self.check.add(wish.key)
+            elif pod is not None and isinstance(action, Bind) and self.world.assumed(pod.uid):
+                self.world.forget(pod.uid)
+                self.changes.append(Change(Hint.ROOM, action.node, pod))
+                again.append(pod.gang)
+        return again
+
+    def _desired(self, action: Write, pod: Pod) -> Kept | None:
+        """What is to stand on a pod, in the respect in which this was asked for in vain; None: nothing any more."""
+        match action:
+            case Bind(node=node) if self._still_takes(pod, node):
+                return Bind(self.new_id(), action.pod, node)
+            case WithdrawNomination(reason=reason, message=message) if not pod.node:
+                return WithdrawNomination(self.new_id(), action.pod, reason, message)
+            case Mark() if pod.live and pod.uid in self.ownership:
+                return self.ownership.mark(pod, self.new_id())
+            case Unmark(message=message, reason=reason) if pod.live:
+                return Unmark(self.new_id(), action.pod, message, reason)
+        return None
+
+    def _still_takes(self, pod: Pod, node: str) -> bool:
+        """Has ``node`` still room for a member that is assumed there, as far as its profile looks?"""
+        return self.world.still_takes(pod.uid, node, self.options.plugins_of(pod.scheduler).ignores)
+
+    def new_id(self) -> int:
+        """A number that no other write of this process has."""
+        return next(self._ids)
+
+    def trigger(self, group: Group) -> PodRef:
+        """The first placed member by name: the pod that messages name. A Job without pods speaks for itself."""
+        if group.without_pods:
+            return self.job(group.gangs[0])
+        places = group.plan.placements if group.plan is not None else []
+        first = min(places, key=lambda p: p.key, default=None)
+        return report.reference(first) if first is not None else PodRef("", group.name, "")
+
+    def job(self, gang: GangId) -> JobRef:
+        """The Job or JobSet that a gang without pods stands for."""
+        spec = self.world.membership.spec(gang)
+        return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "", gang.family)
+
+    def give_back(self, key: str) -> None:
+        """Room is no longer held under a key, nor are volumes, which others may use elsewhere."""
+        given = self.world.ledger.release(key)
+        self.changes += [Change(Hint.ROOM, p.node) for p in given]
+        if any(p.pod.volumes is not None for p in given):
+            self.changes.append(Change(Hint.VOLUMES))
+
+    def enqueue(self, group: Group) -> None:
+        """It is to be decided."""
+        self.queue.push(queue_order(self.world, group.gangs))
+
+    def park(self, group: Group) -> None:
+        """It does not fit: it waits for an event that may help, at least for its backoff."""
+        if group.failures.count(Failed.ROUND) >= self.options.max_rounds:
+            group.failures.forget(Failed.ROUND)
+            self.retry(group)  # it may evict again then, whether anything has happened or not
+            return
+        group.failures.record(Failed.ATTEMPT)
+        not_before = self.now + self.backoff(group)
+        order = queue_order(self.world, group.gangs)
+        self.queue.park(order, self.now, not_before, group.look_again_at)
+
+    def retry(self, group: Group) -> None:
+        """It is tried again after its backoff."""
+        group.failures.record(Failed.ATTEMPT)
+        self.queue.rest(group.key, self.now + self.backoff(group))
+
+    def backoff(self, group: Group) -> float:
+        """Seconds; doubles with every attempt that did not help."""
+        return self.pause(group.failures.count(Failed.ATTEMPT))
+
+    def pause(self, attempts: int) -> float:
+        """Seconds after so many attempts."""
+        doubled = self.options.backoff_initial_seconds * 2.0 ** min(attempts - 1, 30)
+        return min(doubled, self.options.backoff_max_seconds)
+
+    def look_around(self, plan: Plan) -> None:
+        """Remember who is on the plan's nodes when it is made."""
+        nodes = set(plan.node_of.values())
+        plan.neighbours = {p.uid for node in nodes for p in self.world.snapshot.pods_on(node)}
+
+    def may_have_taken(self, taker: str, nodes: Iterable[str], priority: int) -> None:
+        """Room held by gangs of lower priority than the one of this key, on these nodes, may be gone now."""
+        self.taken_from.update(key for key in self.world.ledger.weaker(priority, nodes) if key != taker)
+
+    # -- room ---------------------------------------------------------------------------------------------
+
+    def hold(self, group: Group, plan: Plan) -> None:
+        """Keep the room for the members, for as long as the gang has, until the pods that are in the way are gone."""
+        for uid in (*plan.victims, *plan.awaited):
+            self.world.ledger.wait_for(uid, group.key)
+        group.deadline = self.now + self.time_of(group)
+        self.keep(group.key, group.gangs, [(self.world.pods[place.uid], place.node) for place in plan.placements])
+
+    def keep(
+        self, key: str, gangs: Sequence[GangId], places: Sequence[tuple[Pod, str]], kind: Kind = Kind.NOMINATED
+    ) -> None:
+        """From now on exactly this room is held under a key: for such pods on these nodes, with the gangs' priority."""
+        world = self.world
+        priority = world.membership.preemptor_priority(gangs)
+        nodes = {node for _, node in places}
+        left = {p.node for p in world.ledger.pods_of(key)} - nodes
+        self.changes += [Change(Hint.ROOM, name) for name in sorted(left)]
+        pods = tuple(Phantom(world.snapshot.class_of(pod), pod.uid, node) for pod, node in places)
+        world.ledger.hold(Reservation(key, kind, pods, priority))
+        if world.managed.active:
+            self.changes += [Change(Hint.PROMISED, pod=pod) for pod, _ in places[:1]]
+        self.may_have_taken(key, nodes, priority)
+
+    def time_of(self, group: Group) -> float:
+        """Seconds that the gang has from nomination to binding."""
+        specs = [self.world.membership.spec(g) for g in group.gangs]
+        times = [s.timeout_seconds for s in specs if s is not None and s.timeout_seconds]
+        return min(times, default=self.options.timeout_seconds)

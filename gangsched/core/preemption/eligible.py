@@ -1,0 +1,188 @@
+"""Which running pods a preemptor may take, singly or as part of a whole, and which not yet."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangsched.core.arrays import Bools, Ints, isin
+from gangsched.core.decision import UnitRef
+from gangsched.core.options import Options
+from gangsched.core.preemption.blocks import ELASTIC, MINIMAL, OFF, Part, mode_of
+from gangsched.core.preemption.owners import Owners
+from gangsched.core.preemption.patience import Patience, member_too_young, too_young
+from gangsched.core.state.membership import Membership
+from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
+from gangsched.core.state.snapshot import Snapshot
+from gangsched.model.records import SINGLE, Gang, GangId, Pod
+
+#: At most so many pods without a group are listed as too young to be evicted.
+MANY_YOUNG = 100
+
+
+@dataclass(eq=False)
+class Eligible:
+    """The pods that may be taken by a preemptor of this ``priority``: only those of strictly lower ones. ``usable`` is
+    ``(N,)``: nodes that some member could use; pods elsewhere are taken only as part of a whole unit. ``inviolable``
+    are slots of pods that their disruption budgets do not let go, ``condemned`` those that are to leave anyway.
+    ``binding`` are gangs of ours whose bindings are on their way; of those ``queued`` quota decides whose turn it is.
+    ``patience`` says which pods have not run long enough at ``now``; ``eligible_at`` is then the first moment at which
+    more may be taken, and ``later`` the number of units that wait for such a moment. ``spared`` says why others stay;
+    ``owners`` whose pods end together.
+
+    ``ok`` ``(slots,)`` are pods that may be taken singly. ``live_slots`` are those of all that do not terminate.
+    """
+
+    snapshot: Snapshot
+    membership: Membership
+    options: Options
+    own: frozenset[GangId]
+    priority: int
+    usable: Bools
+    inviolable: frozenset[int] = frozenset()
+    binding: frozenset[GangId] = frozenset()
+    patience: Patience | None = None
+    now: float = 0.0
+    queued: Collection[GangId] = ()
+    condemned: frozenset[int] = frozenset()
+    owners: Owners | None = None
+
+    def __post_init__(self) -> None:
+        if self.patience is not None and not self.patience.longest:
+            self.patience = None
+        self.spared: list[tuple[UnitRef, str]] = []
+        self.eligible_at: float | None = None
+        self.later = 0
+        self.young: dict[int, float] = {}
+        self._late: set[int] = set()
+        table = self.snapshot.table
+        size = table.size
+        columns = self.snapshot.columns
+        slots = table.occupied()
+        flags = table.flags[slots]
+        if self.condemned:  # to a choice they terminate already
+            flags = np.where(isin(slots, sorted(self.condemned)), flags | TERMINATING, flags)
+        lower = table.priority[slots] < self.priority
+        self.live_slots: Ints = slots[(flags & TERMINATING) == 0]
+        healthy = columns.flag("ready") & ~columns.flag("deleting")
+        rows = table.row[slots]
+        takeable = lower & ((flags & (TERMINATING | PROTECTED | ASSUMED)) == 0) & healthy[rows] & self.usable[rows]
+        if self.queued:
+            takeable &= ~np.isin(table.gang[slots], np.array([table.gang_number(gang) for gang in self.queued]))
+        if self.inviolable:
+            takeable &= ~np.isin(slots, np.array(sorted(self.inviolable), dtype=np.int64))
+        self.ok: Bools = np.zeros(size, dtype=np.bool_)
+        self.ok[slots[takeable]] = True
+        #: Those that may be taken, if they have run long enough.
+        self.takeable: Ints = slots[takeable]
+        self._never: Bools = table.priority[:size] >= self.priority
+        self._never |= (table.flags[:size] & (PROTECTED | ASSUMED)) != 0
+        self._never[list(self.inviolable)] = True
+        if self.patience is not None:
+            self._find_young(slots[((flags & TERMINATING) == 0) & lower], self.patience)
+
+    def _find_young(self, slots: Ints, patience: Patience) -> None:
+        """Note which of these pods have not run long enough: none may be taken, nor a whole with one of them."""
+        table = self.snapshot.table
+        recent = (table.started[slots] + patience.longest > self.now) | ((table.flags[slots] & STARTING) != 0)
+        seen = [table.slot_of[uid] for uid in patience.begun_lately(self.now) if uid in table.slot_of]
+        if seen:
+            recent |= np.isin(slots, seen)
+        specs: dict[GangId, Gang | None] = {}
+        single: list[tuple[float, str, int]] = []
+        for slot in slots[recent].tolist():
+            pod = self.pod(slot)
+            if pod.gang not in specs:
+                specs[pod.gang] = self.membership.spec(pod.gang)
+            until = patience.spared_until(pod, specs[pod.gang])
+            if until <= self.now:
+                continue
+            self.young[slot] = until
+            if self.ok[slot]:
+                self.ok[slot] = False
+                self._late.add(slot)
+                if pod.gang.family == SINGLE:
+                    single.append((until, pod.key, slot))
+        for until, key, slot in heapq.nsmallest(MANY_YOUNG, single):
+            self.spared.append((UnitRef("Pod", key), too_young(patience.minimum(self.pod(slot), None), until)))
+        if single:
+            self.wait_for(min(single)[0], len(single))
+
+    def wait_for(self, moment: float, units: int = 1) -> None:
+        """More may be taken from this moment on."""
+        self.later += units
+        self.eligible_at = moment if self.eligible_at is None else min(self.eligible_at, moment)
+
+    def live(self, gang: GangId) -> Ints:
+        """Slots of the pods of a gang that take room and do not terminate."""
+        table = self.snapshot.table
+        members = self.membership.members.get(gang, {})
+        found = [table.slot_of[uid] for uid in members if uid in table.slot_of]
+        found = [s for s in found if table.row[s] >= 0 and not table.flags[s] & TERMINATING]
+        return np.array([s for s in found if s not in self.condemned], dtype=np.int64)
+
+    def pod(self, slot: int) -> Pod:
+        """The record in a slot that is in use."""
+        pod = self.snapshot.table.pods[slot]
+        if pod is None:
+            raise ValueError(f"slot {slot} holds no pod")
+        return pod
+
+    def part_of(self, gang: GangId, slots: Ints, barred: Collection[int] = ()) -> tuple[Part, bool, list[int]]:
+        """A gang with these slots, whether it may be taken whole as far as its mode is concerned, and those of its
+        slots that could go one by one if they had run long enough. ``barred`` may not go one by one.
+        """
+        spec = self.membership.spec(gang)
+        mode = mode_of(spec, self.options)
+        # A group whose object is gone says nothing about how few members it can live with: all of them.
+        minimum = spec.min_member if spec is not None else len(slots)
+        able = [s for s in slots[self.ok[slots]].tolist() if s not in barred]
+        limit = 0
+        if mode in (OFF, MINIMAL):
+            limit = len(able)
+        elif mode == ELASTIC:
+            limit = max(0, len(slots) - minimum)
+        late: list[int] = []
+        if self._late and (limit or mode in (OFF, MINIMAL)):
+            late = [s for s in slots.tolist() if s in self._late and s not in barred]
+        ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
+        part = Part(gang, ref, slots.tolist(), able if limit else [], limit, minimum, mode != OFF)
+        return part, mode not in (OFF, MINIMAL), late
+
+    def spare_young(self, ref: UnitRef, whole: Ints, late: list[int], takes_whole: bool) -> bool:
+        """May the whole be taken, as far as the run time of its members is concerned? Says until when not.
+
+        ``late`` are the members that could go one by one if they had run long enough.
+        """
+        keeping = [s for s in whole.tolist() if s in self.young] if takes_whole else []
+        if self.patience is None or not (keeping or late):
+            return takes_whole
+        # A whole waits for the last of its members; members that go one by one do not wait for each other.
+        slot = (max if keeping else min)(keeping or late, key=lambda s: (self.young[s], self.pod(s).key))
+        pod = self.pod(slot)
+        minimum = self.patience.minimum(pod, self.membership.spec(pod.gang))
+        self.spared.append((ref, member_too_young(pod, minimum, self.young[slot])))
+        self.wait_for(min(self.young[s] for s in (slot, *late)))
+        return not keeping and takes_whole
+
+    def unit_priority(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints]) -> int:
+        """The highest of the gangs' own priorities or, where a gang has none, of its members'."""
+        out = []
+        for gang in group:
+            spec = self.membership.spec(gang)
+            if spec is not None and spec.priority is not None:
+                out.append(spec.priority)
+            elif len(by_gang[gang]):
+                out.append(int(self.snapshot.table.priority[by_gang[gang]].max()))
+        return max(out, default=0)
+
+    def queued_apart(self, group: Collection[GangId]) -> bool:
+        """Is it for none of these gangs that quota decides whose turn it is to leave?"""
+        return not self.queued or not any(gang in self.queued for gang in group)
+
+    def whole_allowed(self, slots: Ints, priority: int) -> bool:
+        """No member may be protected or of a priority that is not lower."""
+        return len(slots) > 0 and priority < self.priority and not self._never[slots].any()

@@ -1,0 +1,251 @@
+"""Labels, taints and other properties as columns, so that selectors are array comparisons: those of nodes by row, those
+of pods by kin number. And numbers for nodes that stay while their rows move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from gangsched.core.arrays import Bools, Codes, Ints, isin
+from gangsched.core.state.podtable import Numbers, PodTable
+from gangsched.model.records import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    IN,
+    NOT_IN,
+    LabelSelector,
+    Node,
+    NodeTerm,
+    Requirement,
+    Taint,
+)
+from gangsched.model.selectors import requirement_matches
+
+ABSENT = -1
+_NAMESPACE = ""  # no label has an empty key
+
+
+class LabelColumn:
+    """The values of one label key: ``codes[i]`` indexes ``values``; :data:`ABSENT` where the label is missing."""
+
+    def __init__(self) -> None:
+        self.codes: Codes = np.zeros(0, dtype=np.int32)
+        self.values: list[str] = []
+        self._code_of: dict[str, int] = {}
+
+    def set(self, i: int, value: str | None) -> None:
+        """The value of one that has a place in the column."""
+        self.codes[i] = self._code(value)
+
+    def extend(self, values: Iterable[str | None]) -> None:
+        """The values of those that come next."""
+        self.codes = np.concatenate([self.codes, np.array([self._code(v) for v in values], dtype=np.int32)])
+
+    def _code(self, value: str | None) -> int:
+        if value is None:
+            return ABSENT
+        code = self._code_of.get(value)
+        if code is None:
+            code = self._code_of[value] = len(self.values)
+            self.values.append(value)
+        return code
+
+    def among(self, wanted: tuple[str, ...], codes: Codes | None = None) -> Bools:
+        """Which of the ``codes`` (all of the column) stand for one of the ``wanted`` values."""
+        if codes is None:
+            codes = self.codes
+        chosen = [self._code_of[v] for v in wanted if v in self._code_of]
+        if len(chosen) == 1:
+            return np.asarray(codes == chosen[0])
+        return isin(codes, chosen)
+
+    def holds(self, req: Requirement, codes: Codes) -> Bools:
+        """For which of the codes a requirement on this label holds."""
+        if req.operator == IN:
+            return self.among(req.values, codes)
+        if req.operator == NOT_IN:
+            return ~self.among(req.values, codes)
+        if req.operator == EXISTS:
+            return np.asarray(codes != ABSENT)
+        if req.operator == DOES_NOT_EXIST:
+            return np.asarray(codes == ABSENT)
+        answers = np.array([requirement_matches(req, {req.key: v}) for v in self.values] + [False])
+        return np.asarray(answers[codes])  # ABSENT = -1 indexes the False at the end
+
+
+class KinColumns:
+    """Namespaces and labels by the kin numbers of a pod table, made when first asked for and extended as pods come."""
+
+    def __init__(self, table: PodTable) -> None:
+        self._table = table
+        self._columns: dict[str, LabelColumn] = {}
+        self._generation = table.kin_generation
+
+    def in_namespaces(self, kins: Ints, test: Callable[[str], bool]) -> Bools:
+        """``(len(kins),)``: those in a namespace for which the test holds; it is asked once per namespace."""
+        column = self._column(_NAMESPACE)
+        answers = np.array([test(name) for name in column.values] or [False], dtype=np.bool_)
+        return np.asarray(answers[column.codes[kins]])
+
+    def selected(self, kins: Ints, selector: LabelSelector | None) -> Bools:
+        """``(len(kins),)``: those whose labels the selector selects; None selects nothing."""
+        if selector is None:
+            return np.zeros(len(kins), dtype=np.bool_)
+        mask = np.ones(len(kins), dtype=np.bool_)
+        for requirement in selector.requirements:
+            column = self._column(requirement.key)
+            mask &= column.holds(requirement, column.codes[kins])
+        return mask
+
+    def _column(self, key: str) -> LabelColumn:
+        """The column of a label key (or of the namespace), with all kins that there are by now."""
+        if self._generation != self._table.kin_generation:
+            self._generation = self._table.kin_generation
+            self._columns.clear()
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = LabelColumn()
+        new = self._table.kins[len(column.codes) :]
+        if new:
+            column.extend(namespace if key == _NAMESPACE else labels.get(key) for namespace, labels in new)
+        return column
+
+
+_OLD_TAINTS = 256
+_OLD_VALUES = 256
+
+
+class NodeIds(Numbers[str]):
+    """A small number for every node that is known or has pods, so that counts by node outlive a change of rows.
+
+    ``row`` is ``(ids,)``: the row of the node, -1 while it has none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row: Ints = np.full(64, -1, dtype=np.int64)
+
+    def join(self, key: str) -> int:
+        """See :class:`Numbers`."""
+        number = super().join(key)
+        if number >= len(self.row):
+            self.row = np.concatenate([self.row, np.full(len(self.row), -1, dtype=np.int64)])
+        return number
+
+    def leave(self, number: int) -> bool:
+        """See :class:`Numbers`."""
+        gone = super().leave(number)
+        if gone:
+            self.row[number] = -1
+        return gone
+
+    def place(self, names: Sequence[str]) -> None:
+        """Of these nodes the rows are 0, 1, 2 and so on, of others they are not known."""
+        self.row.fill(-1)
+        self.row[[self.number(name) for name in names]] = np.arange(len(names))
+
+
+class NodeColumns:
+    """The nodes by row, with columns that are made when first asked for and kept current row by row.
+
+    ``generation`` changes whenever rows or labels of nodes do.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.row_of: dict[str, int] = {}
+        self.generation = 0
+        self._labels: dict[str, LabelColumn] = {}
+        self._taint_codes: Codes | None = None
+        self._taint_sets: list[tuple[Taint, ...]] = []
+        self._taint_code_of: dict[tuple[Taint, ...], int] = {}
+        self._flags: dict[str, Bools] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of nodes N."""
+        return len(self.nodes)
+
+    def renumber(self, nodes: list[Node], take: Ints) -> None:
+        """These are the nodes: row i was row ``take[i]`` so far; :meth:`update` has to follow for each that is -1.
+
+        Columns most of whose values no node has any more are made anew when asked for: each node has a hostname of its
+        own.
+        """
+        self.nodes = nodes
+        self.row_of = {node.name: row for row, node in enumerate(nodes)}
+        self.generation += 1
+        few = 2 * len(take) + _OLD_VALUES
+        self._labels = {key: column for key, column in self._labels.items() if len(column.values) <= few}
+        if not (take >= 0).any():  # nothing to go by: made anew when asked for
+            self._labels.clear()
+            self._taint_codes = None
+            self._flags.clear()
+        for column in self._labels.values():
+            column.codes = column.codes[take]
+        if self._taint_codes is not None:
+            self._taint_codes = self._taint_codes[take]
+        self._flags = {name: flags[take] for name, flags in self._flags.items()}
+
+    def update(self, row: int, node: Node) -> None:
+        """One node changed."""
+        for key, column in self._labels.items():
+            column.set(row, node.labels.get(key))
+        if self._taint_codes is not None:
+            self._taint_codes[row] = self._taint_code(node.taints)
+        for name, flags in self._flags.items():
+            flags[row] = getattr(node, name)
+
+    def label(self, key: str) -> LabelColumn:
+        """The column of one label key."""
+        column = self._labels.get(key)
+        if column is None:
+            column = self._labels[key] = LabelColumn()
+            column.extend(node.labels.get(key) for node in self.nodes)
+        return column
+
+    def taints(self) -> tuple[Codes, list[tuple[Taint, ...]]]:
+        """``(codes, sets)``: ``sets[codes[row]]`` are the taints of a node. Few nodes differ in their taints.
+
+        Sets that no node has any more are dropped now and then: autoscalers put the time into theirs.
+        """
+        if self._taint_codes is None or len(self._taint_sets) > self.size + _OLD_TAINTS:
+            self._taint_sets, self._taint_code_of = [], {}
+            self._taint_codes = np.array([self._taint_code(n.taints) for n in self.nodes], dtype=np.int32)
+        return self._taint_codes, self._taint_sets
+
+    def flag(self, name: str) -> Bools:
+        """A boolean attribute of all nodes (``unschedulable``, ``ready``, ``deleting``)."""
+        flags = self._flags.get(name)
+        if flags is None:
+            flags = self._flags[name] = np.array([getattr(n, name) for n in self.nodes], dtype=np.bool_)
+        return flags
+
+    def requirement(self, req: Requirement) -> Bools:
+        """Rows for which one label requirement holds."""
+        column = self.label(req.key)
+        return column.holds(req, column.codes)
+
+    def term(self, term: NodeTerm) -> Bools:
+        """Rows that one node selector term matches; a term without requirements matches none."""
+        size = self.size
+        if not term.expressions and not term.fields:
+            return np.zeros(size, dtype=np.bool_)
+        mask = np.ones(size, dtype=np.bool_)
+        for req in term.expressions:
+            mask &= self.requirement(req)
+        for req in term.fields:
+            named = np.zeros(size, dtype=np.bool_)
+            if req.key == "metadata.name":
+                named[[self.row_of[v] for v in req.values if v in self.row_of]] = True
+            mask &= named if req.operator == IN else ~named
+        return mask
+
+    def _taint_code(self, taints: tuple[Taint, ...]) -> int:
+        code = self._taint_code_of.get(taints)
+        if code is None:
+            code = self._taint_code_of[taints] = len(self._taint_sets)
+            self._taint_sets.append(taints)
+        return code

@@ -1,0 +1,213 @@
+"""Jobs and JobSets with their pods.
+
+A Job of a JobSet is suspended and let go on by the JobSet only, so the JobSet stands for all of its Jobs here: the
+*owner* of a pod is the JobSet above its Job, or else the Job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeAlias
+
+from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
+from gangsched.model.records import JOB, NO_QUEUE, QUEUED_JOB, Gang, GangId, Job, Pod, QueueLabels
+
+#: What is suspended, and goes on, as a whole.
+Suspendable: TypeAlias = Job | JobSet
+#: Family (which is the API kind), namespace and name.
+OwnerKey: TypeAlias = tuple[str, str, str]
+#: The families of gangs without pods.
+WITHOUT_PODS = (JOB, JOBSET)
+_OWNER_OF_QUEUED = {QUEUED_JOB: JOB, QUEUED_JOBSET: JOBSET}
+
+
+class Jobs:
+    """Jobs and JobSets by namespace and name, and the pods that Jobs own.
+
+    ``known`` is for whoever wants to remember something about the pods of a Job or JobSet (by UID): it is forgotten as
+    soon as one of them changes, or a Job.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+        self._jobs: dict[tuple[str, str], Job] = {}
+        self._jobsets: dict[tuple[str, str], JobSet] = {}
+        self._jobs_of: dict[str, dict[str, Job]] = {}
+        self._pods: dict[tuple[str, str], dict[str, Pod]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def pod_set(self, old: Pod | None, pod: Pod) -> None:
+        """A pod was created or changed."""
+        if old is not None and old.owner != pod.owner:
+            self.pod_dropped(old)
+        if pod.owner is not None and pod.owner.kind == JOB and pod.gang.family not in WITHOUT_PODS:
+            self._pods.setdefault((pod.namespace, pod.owner.name), {})[pod.uid] = pod
+
+    def pod_dropped(self, pod: Pod) -> None:
+        """A pod is gone."""
+        self.pod_moved(pod)
+        key = (pod.namespace, pod.owner.name) if pod.owner is not None else ("", "")
+        pods = self._pods.get(key, {})
+        if pods.pop(pod.uid, None) is not None and not pods:
+            del self._pods[key]
+
+    def pod_moved(self, pod: Pod) -> None:
+        """A pod takes or leaves room, or its record has changed."""
+        if self.known and pod.owner is not None and pod.owner.kind == JOB:
+            self.known.pop(pod.owner.uid, None)
+            job = self._jobs.get((pod.namespace, pod.owner.name))
+            if job is not None:
+                self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        self.known.pop(job.uid, None)
+        if job.owner is not None:
+            self.known.pop(job.owner.uid, None)
+
+    def put_job(self, job: Job) -> Job | None:
+        """A Job was created or changed; returns what was known under its name before."""
+        before = self._jobs.get((job.namespace, job.name))
+        if before is not None and (before.uid, before.owner) != (job.uid, job.owner):
+            self._leave_jobset(before)
+        self._forget(job)
+        if job.owner is not None and job.owner.kind == JOBSET:
+            self._jobs_of.setdefault(job.owner.uid, {})[job.name] = job
+        self._jobs[job.namespace, job.name] = job
+        return before
+
+    def drop_job(self, namespace: str, name: str) -> Job | None:
+        """A Job is gone; returns its last record."""
+        gone = self._jobs.pop((namespace, name), None)
+        if gone is not None:
+            self._leave_jobset(gone)
+        return gone
+
+    def _leave_jobset(self, job: Job) -> None:
+        self._forget(job)
+        siblings = self._jobs_of.get(job.owner.uid) if job.owner is not None else None
+        if job.owner is not None and siblings is not None and siblings.pop(job.name, None) is not None and not siblings:
+            del self._jobs_of[job.owner.uid]
+
+    def put_jobset(self, jobset: JobSet) -> JobSet | None:
+        """A JobSet was created or changed; returns what was known under its name before."""
+        before = self._jobsets.get((jobset.namespace, jobset.name))
+        self._jobsets[jobset.namespace, jobset.name] = jobset
+        return before
+
+    def drop_jobset(self, namespace: str, name: str) -> JobSet | None:
+        """A JobSet is gone; returns its last record."""
+        return self._jobsets.pop((namespace, name), None)
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def all(self) -> list[Suspendable]:
+        """All Jobs, and all JobSets."""
+        return [*self._jobs.values(), *self._jobsets.values()]
+
+    def get(self, key: tuple[str, str]) -> Job | None:
+        """The Job of this namespace and name."""
+        return self._jobs.get(key)
+
+    def find(self, family: str, namespace: str, name: str) -> Suspendable | None:
+        """The Job or JobSet that a gang of this family stands for."""
+        if family == JOBSET:
+            return self._jobsets.get((namespace, name))
+        return self._jobs.get((namespace, name)) if family == JOB else None
+
+    def of_gang(self, gang: GangId) -> Suspendable | None:
+        """The Job or JobSet that a gang stands for, with its pods or without."""
+        return self.find(_OWNER_OF_QUEUED.get(gang.family, gang.family), gang.namespace, gang.name)
+
+    def jobs_of(self, owner: Suspendable) -> list[Job]:
+        """The Jobs of a JobSet that there are, by name; a Job itself."""
+        if isinstance(owner, Job):
+            return [owner]
+        return [job for _, job in sorted(self._jobs_of.get(owner.uid, {}).items())]
+
+    def pods_named(self, key: tuple[str, str]) -> Collection[Pod]:
+        """The pods whose owner is a Job of this namespace and name, whichever incarnation, in no particular order."""
+        return self._pods.get(key, {}).values()
+
+    def pods_of(self, owner: Suspendable) -> list[Pod]:
+        """The pods of a Job or JobSet that have not finished, by name."""
+        found = [
+            pod
+            for job in self.jobs_of(owner)
+            for pod in self.pods_named((job.namespace, job.name))
+            if pod.owner is not None and pod.owner.uid == job.uid and not pod.finished
+        ]
+        return sorted(found, key=lambda p: (p.name, p.uid))
+
+    def job_of(self, pod: Pod) -> Job | None:
+        """The Job that owns a pod, if it is known."""
+        if pod.owner is None or pod.owner.kind != JOB:
+            return None
+        job = self._jobs.get((pod.namespace, pod.owner.name))
+        return job if job is not None and job.uid == pod.owner.uid else None
+
+    def jobset_of(self, job: Job) -> JobSet | None:
+        """The JobSet that owns a Job, if it is known."""
+        if job.owner is None or job.owner.kind != JOBSET:
+            return None
+        found = self._jobsets.get((job.namespace, job.owner.name))
+        return found if found is not None and found.uid == job.owner.uid else None
+
+    def owner_of(self, pod: Pod) -> Suspendable | None:
+        """The JobSet of a pod, or else its Job, if they are known."""
+        job = self.job_of(pod)
+        return job if job is None else self.jobset_of(job) or job
+
+    def starts_with(self, job: Job) -> Suspendable:
+        """A Job with a queue, or its JobSet where all Jobs start together and the queue is that of the JobSet."""
+        jobset = self.jobset_of(job)
+        together = jobset is not None and not jobset.in_order and jobset.queue.local_queue
+        return jobset if jobset is not None and together and not job.queue.local_queue else job
+
+    # -- labels for quota ----------------------------------------------------------------------------------
+
+    def queue_of(self, owner: Suspendable) -> QueueLabels:
+        """What the labels say about quota: those of a Job, or else of its JobSet."""
+        if isinstance(owner, Job) and not owner.queue.local_queue and owner.owner is not None:
+            jobset = self.jobset_of(owner)
+            return jobset.queue if jobset is not None else owner.queue
+        return owner.queue
+
+    def queue_of_pod(self, pod: Pod) -> QueueLabels:
+        """The same of the Job that owns a pod."""
+        job = self._jobs.get((pod.namespace, pod.owner.name)) if pod.owner and pod.owner.kind == JOB else None
+        return self.queue_of(job) if job is not None else NO_QUEUE
+
+    def queue_of_gang(self, gang: GangId) -> QueueLabels:
+        """The same of the Job or JobSet that a gang stands for."""
+        owner = self.of_gang(gang)
+        return self.queue_of(owner) if owner is not None else NO_QUEUE
+
+
+def family_of(owner: Suspendable) -> str:
+    """The family of its gang while it has no pods, which is its API kind."""
+    return JOB if isinstance(owner, Job) else JOBSET
+
+
+def templates_of(owner: Suspendable) -> list[Pod]:
+    """What the pods of a Job, or of each kind of Job of a JobSet, will be, as far as it can be read."""
+    jobs = [owner] if isinstance(owner, Job) else [each.job for each in owner.replicated]
+    return [job.template for job in jobs if job.template is not None]
+
+
+def gang_of(owner: Suspendable, family: str, members: int, disruption: str | None = None) -> Gang:
+    """The gang of a Job or JobSet that needs no group object of its own."""
+    return Gang(
+        family,
+        owner.namespace,
+        owner.name,
+        kind=family_of(owner),
+        uid=owner.uid,
+        created=owner.created,
+        min_member=members,
+        disruption=disruption,
+        queue=owner.queue,
+    )

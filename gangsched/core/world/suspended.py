@@ -1,0 +1,276 @@
+"""Suspended Jobs and JobSets as gangs that wait for room.
+
+While one is suspended it has no pods. It is planned by *stand-ins*: pods as its template describes them, which no
+cluster knows. They are made when the last of its pods is gone, and end when it goes on.
+
+And what is seen before the Job, JobSet or Workload that says whose it is: it is kept back for some seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of
+from gangsched.core.world.world import World
+from gangsched.model.errors import FieldError
+from gangsched.model.jobsets import JOBSET, MAX_WITHOUT_PODS, JobSet, why_it_cannot_wait
+from gangsched.model.podset_info import merged
+from gangsched.model.records import JOB, PREEMPT_LOWER, GangId, Job, Pod, PodVolumes
+
+#: Controllers that leave it to others whether what they make is suspended. That of a JobSet, say, would end it at once.
+LENIENT = ("CronJob",)
+
+
+def standing(world: World) -> set[OwnerKey]:
+    """The Jobs and JobSets that have stand-ins."""
+    return {(g.family, g.namespace, g.name) for g in world.membership.members if g.family in WITHOUT_PODS}
+
+
+def stands(world: World, key: OwnerKey) -> bool:
+    """Does this Job or JobSet have stand-ins?"""
+    return any(GangId(*key, scheduler) in world.membership.members for scheduler in world.membership.ours)
+
+
+def with_queue(world: World) -> list[OwnerKey]:
+    """The Jobs and JobSets that are suspended and have a queue."""
+    owners = (o for o in world.jobs.all() if o.suspended and o.queue.local_queue)
+    return [(family_of(o), o.namespace, o.name) for o in owners]
+
+
+def ours(world: World, owner: Suspendable) -> bool:
+    """Is it suspended, by us or until its queue has room, and may it go on?"""
+    return _waits(world, owner) and _problem(world, owner) is None
+
+
+def refusal(world: World, owner: Suspendable) -> FieldError | None:
+    """Why a Job or JobSet that is suspended never goes on; None if it may, or if that is not up to us."""
+    return _problem(world, owner) if _waits(world, owner) else None
+
+
+def _waits(world: World, owner: Suspendable) -> bool:
+    return bool(_scheduler_of(world, owner)) and owner.suspended and not owner.finished and owner.wanted > 0
+
+
+def _problem(world: World, owner: Suspendable) -> FieldError | None:
+    """The Jobs of a JobSet may want more pods than it says of them."""
+    problem = why_it_cannot_wait(owner)
+    if problem is not None or isinstance(owner, Job):
+        return problem
+    wanted = sum(max(0, job.wanted) for job in _planned(world, owner) if not job.finished)
+    text = f"its Jobs want {wanted} pods, more than the {MAX_WITHOUT_PODS} with which a JobSet may wait"
+    return FieldError("spec.replicatedJobs", text) if wanted > MAX_WITHOUT_PODS else None
+
+
+def _scheduler_of(world: World, owner: Suspendable) -> str:
+    """By which of our scheduler names it goes on when it is suspended; empty where that is not up to us.
+
+    What bears no record of ours waits for its queue if its pods are to be ours.
+    """
+    template, by = owner.template, owner.suspended_by
+    if template is None or two_admitters(world, owner):
+        return ""
+    if held(world, owner):
+        by = template.scheduler
+    return by if by in world.membership.ours else ""
+
+
+def two_admitters(world: World, owner: Suspendable) -> str:
+    """What is wrong with a Job or JobSet that Kueue admits as well; empty if it is not so."""
+    scheduler = owner.suspended_by or (owner.template.scheduler if owner.template is not None else "")
+    return world.managed.two_admitters((GangId(family_of(owner), owner.namespace, owner.name, scheduler),))
+
+
+def held(world: World, owner: Suspendable) -> bool:
+    """Is it, where it is suspended without a record of ours, to start when its queue has room?
+
+    That is what ``suspend: true`` means beside a queue label; so Jobs are written for Kueue, too. What has a
+    controller above it is left to that.
+    """
+    if owner.owner is not None and owner.owner.kind not in LENIENT:
+        return False
+    queued = bool(owner.queue.local_queue) and not owner.suspended_by and world.managed.active
+    return queued and not two_admitters(world, owner)
+
+
+def renew(world: World, key: OwnerKey) -> set[GangId]:
+    """Make or end the stand-ins of a Job or JobSet as what is known of it asks for; returns the gangs that this
+    touches.
+    """
+    owner = world.jobs.find(*key)
+    wanted = (
+        _stand_ins(world, owner) if owner is not None and ours(world, owner) and not world.jobs.pods_of(owner) else []
+    )
+    gangs = [GangId(*key, scheduler) for scheduler in sorted(world.membership.ours)]
+    there = {pod.uid: pod for gang in gangs for pod in world.membership.members.get(gang, {}).values()}
+    if there == {pod.uid: pod for pod in wanted}:
+        return set()
+    for uid in there:
+        world.drop_pod(uid)
+    if owner is not None and wanted:
+        world.membership.set_object(gang_of(owner, family_of(owner), len(wanted), "gang"))
+        for pod in wanted:
+            world.set_pod(pod)
+    else:
+        world.membership.drop_object(*key)
+    return {pod.gang for pod in (*there.values(), *wanted)}
+
+
+def _stand_ins(world: World, owner: Suspendable) -> list[Pod]:
+    scheduler = _scheduler_of(world, owner)
+    gang = GangId(family_of(owner), owner.namespace, owner.name, scheduler)
+    out: list[Pod] = []
+    for job in _planned(world, owner):
+        template = job.template
+        if template is None or job.finished:
+            continue
+        priority, policy = _priority(world, template)
+        out += [
+            msgspec.structs.replace(
+                template,
+                name=f"{job.name}-{index}",
+                uid=f"{job.uid}/{index}",
+                gang=gang,
+                scheduler=scheduler,
+                priority=priority,
+                preemption_policy=policy,
+                node="",
+                phase="Pending",
+                created=owner.created,
+                started=owner.created,
+                gates=(),
+                volumes=_claims_that_stay(template.volumes),
+            )
+            for index in range(job.wanted)
+        ]
+    return out
+
+
+def _planned(world: World, owner: Suspendable) -> list[Job]:
+    """The Job, or all Jobs that a JobSet has or will have. What has started already may have succeeded in part."""
+    if isinstance(owner, Job):
+        return [owner]
+    there = {job.name: job for job in world.jobs.jobs_of(owner)}
+    replaced = _said_by_flavor(world, owner)
+    out = []
+    for each in owner.replicated:
+        for index in range(each.replicas):
+            name = f"{each.job.name}-{index}"
+            found = there.get(name)
+            if found is None:
+                found = msgspec.structs.replace(each.job, name=name, uid=f"{owner.uid}/{name}")
+            elif found.template is not None:
+                template = merged(found.template, each.job.template, but=replaced)
+                found = msgspec.structs.replace(found, template=template)
+            out.append(found)
+    return out
+
+
+def _said_by_flavor(world: World, owner: JobSet) -> set[str]:
+    """Labels that a JobSet gets of whichever flavor it goes on in: what its Jobs have of an earlier one does not
+    hold then. Other labels they keep.
+    """
+    quota = world.managed.quota
+    queue = quota.queues.get(quota.queue_of(owner.namespace, owner.queue.local_queue)[0])
+    out: set[str] = set()
+    for group in queue.groups if queue is not None else ():
+        found = (quota.flavors.get(each.flavor) for each in group.flavors)
+        labels = [set(flavor.labels) if flavor is not None else set() for flavor in found]
+        out |= set.intersection(*labels) if labels else set()
+    return out
+
+
+def _priority(world: World, template: Pod) -> tuple[int, str]:
+    """What admission gives the pods of a template: the class that it names, else the default class, says it.
+
+    What the template says itself is not asked: of a Job the API server checks neither, only of pods.
+    """
+    found = world.classes.get(template.priority_class)
+    if found is None and not template.priority_class:
+        defaults = [c for c in world.classes.values() if c.global_default]
+        found = min(defaults, key=lambda c: (c.value, c.name), default=None)
+    return (found.value, found.preemption_policy) if found is not None else (0, PREEMPT_LOWER)
+
+
+def _claims_that_stay(volumes: PodVolumes | None) -> PodVolumes | None:
+    """The claims of generic ephemeral volumes come and go with a pod: there are none for a stand-in."""
+    if volumes is None or not volumes.owned:
+        return volumes
+    claims = tuple(c for c in volumes.claims if c not in volumes.owned)
+    return msgspec.structs.replace(volumes, claims=claims, owned=()) if claims or volumes.disks else None
+
+
+class LateOwners:
+    """What is seen before the object above it, and whose queue is not known yet for that: it is not shown to the world
+    yet, for ``seconds`` at most; with 0 nothing is kept back.
+
+    Objects of each kind are watched apart, so a pod may come before its Job (or the JobSet of that), above all while
+    Jobs are listed anew. On its own it would escape its gang, and the queue that its Job names. And where Kueue is at
+    work too, only the Workload that it makes of a Job (or JobSet) tells whose one is that has just been created
+    suspended for its queue.
+    """
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self._world = world
+        self._seconds = seconds
+        self._pods: dict[str, tuple[float, Pod]] = {}  # by UID, with the end of the wait; the earliest first
+        self._jobs: dict[OwnerKey, float] = {}  # with the end of the wait
+
+    def keep(self, pod: Pod, now: float) -> bool:
+        """A pod was seen: is it kept back? One that the world knows, or that has a node, never is."""
+        if not self._seconds or pod.uid in self._world.pods or not self._waits(pod):
+            self._pods.pop(pod.uid, None)
+            return False
+        end, _ = self._pods.get(pod.uid, (now + self._seconds, pod))
+        self._pods[pod.uid] = end, pod
+        return True
+
+    def among(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Those of the pods that would be kept back if they were new; not what an earlier process has planned."""
+        return [pod for pod in pods if self._seconds and pod.intent is None and self._waits(pod)]
+
+    def gone(self, uid: str) -> None:
+        """A pod is gone."""
+        self._pods.pop(uid, None)
+
+    def take(self, now: float) -> list[Pod]:
+        """The pods that are kept back no longer, because what owns them is known or the time is over."""
+        found = [pod for end, pod in self._pods.values() if end <= now or not self._waits(pod)]
+        for pod in found:
+            del self._pods[pod.uid]
+        return found
+
+    def keep_job(self, key: OwnerKey, now: float) -> bool:
+        """A Job or JobSet was seen: is it not planned yet, because Kueue may still make a Workload of it?"""
+        world = self._world
+        owner = world.jobs.find(*key) if world.kueue.at_work and self._seconds else None
+        before = self._jobs.pop(key, math.inf)
+        if owner is None or stands(world, key) or not (owner.suspended and held(world, owner)):
+            return False
+        # By its creation, since it may be older than this process; not for longer where the server's clock is ahead.
+        end = min(before, min(owner.created, now) + self._seconds)
+        if end > now:
+            self._jobs[key] = end
+        return key in self._jobs
+
+    def take_jobs(self, now: float) -> list[OwnerKey]:
+        """The Jobs and JobSets that are kept back no longer."""
+        return [key for key, end in self._jobs.items() if end <= now]
+
+    def wake_at(self) -> float | None:
+        """When the first wait ends; None: nobody waits."""
+        pods = next((end for end, _ in self._pods.values()), None)
+        return min((end for end in (pods, *self._jobs.values()) if end is not None), default=None)
+
+    def _waits(self, pod: Pod) -> bool:
+        world = self._world
+        if not world.managed.active or pod.node or not pod.live or pod.scheduler not in world.membership.ours:
+            return False
+        if pod.owner is None or pod.owner.kind != JOB or pod.gang.family in WITHOUT_PODS:
+            return False
+        job = world.jobs.job_of(pod)
+        if job is None:
+            return True
+        return job.owner is not None and job.owner.kind == JOBSET and world.jobs.jobset_of(job) is None

@@ -1,0 +1,452 @@
+"""What the core knows of the cluster, kept up to date by events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import msgspec
+
+from gangsched.core.identity import Order, group_key
+from gangsched.core.ledger.backfill import Turns
+from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.quota.cluster_view import Known
+from gangsched.core.quota.gang_workloads import Managed
+from gangsched.core.state.foreign_nominations import ForeignNominations
+from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, Suspendable, gang_of, templates_of
+from gangsched.core.state.kueue import AdmittedByKueue, mark_of
+from gangsched.core.state.membership import Membership
+from gangsched.core.state.observed_times import Sightings
+from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
+from gangsched.core.state.simulation import Phantom
+from gangsched.core.state.snapshot import Snapshot
+from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
+from gangsched.model.preemptible import protected
+from gangsched.model.queues import QueueObject
+from gangsched.model.records import (
+    JOB,
+    NO_QUEUE,
+    QUEUED_JOB,
+    SINGLE,
+    Budget,
+    Gang,
+    GangId,
+    Job,
+    Node,
+    Owner,
+    Pod,
+    PriorityClass,
+)
+
+#: Shapes that may be known beside two for each pod, before those that no pod has any more are forgotten. Every image
+#: tag is a new shape, and some questions of each decision go through all of them.
+_SPARE_SHAPES = 1024
+
+
+class World:
+    """Nodes, pods, gangs, Jobs and budgets, as observed.
+
+    Bound pods are charged to their node until they are gone or finished; pods that we are binding (*assumed*)
+    are charged to the node they are going to. ``managed`` knows the gangs that need quota; ``fair_sharing`` weighs
+    their queues by their share.
+
+    What is intended is not here: ``ledger`` and ``turns`` (the gangs that do not fit; with ``strict_order`` they keep
+    their nodes from those behind them) are those of :meth:`intend`.
+    """
+
+    def __init__(
+        self,
+        ours: Iterable[str],
+        evict_daemonset_pods: bool = False,
+        strict_order: bool = False,
+        fair_sharing: bool = False,
+        overdue_after_seconds: float = 30.0,
+    ) -> None:
+        self.snapshot = Snapshot()
+        self.membership = Membership(ours, self.assumed)
+        self.budgets: dict[tuple[str, str], Budget] = {}
+        self.jobs = Jobs()
+        self.kueue = AdmittedByKueue()
+        self.classes: dict[str, PriorityClass] = {}
+        #: The time of the call that is being served (seconds, by the scheduler's clock).
+        self.now = 0.0
+        self.sightings = Sightings(overdue_after_seconds)
+        self.foreign_nominations = ForeignNominations(
+            lambda pod: self.membership.is_ours(pod.gang),
+            lambda node: any(pod.deleting_since is not None for pod in self.snapshot.pods_on(node)),
+        )
+        self.ledger = Ledger()
+        self.turns = Turns(strict_order, self.ledger)
+        self.pods: dict[str, Pod] = {}
+        self._uid_of: dict[tuple[str, str], str] = {}
+        self._told_apart = 0
+        self.managed = Managed(
+            Known(
+                self.membership,
+                self.jobs.queue_of_gang,
+                self.jobs.queue_of_pod,
+                self.node,
+                self.snapshot.namespaces,
+                self._holders,
+                self._promised,
+                self.assumed,
+                self._leaves,
+                self.rooms_of,
+                self._kueue_admits,
+            ),
+            fair_sharing,
+        )
+        self._evict_daemonset_pods = evict_daemonset_pods
+
+    def node(self, name: str) -> Node | None:
+        """The node of that name."""
+        self.snapshot.settle()
+        row = self.snapshot.row_of.get(name)
+        return self.snapshot.nodes[row] if row is not None else None
+
+    def _holders(self) -> Collection[str]:
+        return self.ledger.holders()
+
+    def _promised(self, holder: str) -> Sequence[Phantom]:
+        return self.ledger.pods_of(holder)
+
+    def _leaves(self, uid: str) -> bool:
+        return uid in self.ledger.condemned
+
+    def intend(self, ledger: Ledger) -> None:
+        """From now on this is what is intended, and nothing that was before."""
+        before, self.ledger = self.ledger, ledger
+        self.turns = Turns(self.turns.strict, ledger)
+        for uid in before.assumed:
+            if uid in self.pods:
+                self._assumed_changed(self.pods[uid])
+        self.snapshot.volumes.forget_all()
+
+    # -- what Kueue admits ---------------------------------------------------------------------------------
+
+    def set_workload(self, namespace: str, name: str, owners: tuple[Owner, ...]) -> list[OwnerKey]:
+        """Kueue has a Workload for its owners (without any it is gone); returns the Jobs and JobSets that this touches.
+        Of pods it is known by their own marks.
+        """
+        out: list[OwnerKey] = []
+        for owner in self.kueue.workload_set(f"{namespace}/{name}", owners):
+            found = self.jobs.find(owner.kind, namespace, owner.name)
+            if found is not None:
+                out.append((owner.kind, namespace, owner.name))
+                out += [(JOB, namespace, job.name) for job in self.jobs.jobs_of(found)]
+        return out
+
+    def _kueue_admits(self, gangs: Sequence[GangId]) -> str:
+        """How it is known that Kueue admits these gangs, in words; empty if it is not. A mark on a template will be one
+        on each pod.
+        """
+        for gang in gangs:
+            mark = self.kueue.mark_on(gang)
+            owner = None if mark else self.jobs.of_gang(gang)
+            if owner is not None:
+                mark = self.kueue.workload_of(owner.uid, owner.owner.uid if owner.owner is not None else "")
+                mark = mark or next(filter(None, map(mark_of, templates_of(owner))), "")
+            if mark:
+                return mark
+        return ""
+
+    def problem(self, gangs: Sequence[GangId]) -> str:
+        """Why these gangs cannot be decided together yet, or never, in words; empty when they can."""
+        return self.managed.two_admitters(gangs) or self.membership.problem(gangs)
+
+    # -- Jobs with a queue ---------------------------------------------------------------------------------
+
+    def rooms_of(self, pods: Iterable[Pod]) -> set[str]:
+        """Keys of the groups that keep room for these pods, because their Job or JobSet goes on."""
+        ledger = self.ledger
+        owners = {o.uid for p in pods if (o := self.jobs.owner_of(p)) is not None} if ledger.resumes else ()
+        return {made.holder for uid in owners if (made := ledger.kept_for(uid)) is not None}
+
+    def in_its_gang(self, pod: Pod) -> Pod:
+        """A pod of a Job with a queue is a member of that Job unless it names a group of its own, or tries to."""
+        if not self.managed.active or pod.gang.family != SINGLE or pod.owner is None or pod.owner.kind != "Job":
+            return pod
+        if pod.mistake is not None:
+            return pod
+        job = self.jobs.get((pod.namespace, pod.owner.name))
+        if job is None or not self.jobs.queue_of(job).local_queue:
+            return pod
+        whole = self.jobs.starts_with(job)
+        family = QUEUED_JOB if isinstance(whole, Job) else QUEUED_JOBSET
+        return msgspec.structs.replace(pod, gang=GangId(family, whole.namespace, whole.name, pod.scheduler))
+
+    def set_job(self, job: Job) -> list[Pod]:
+        """Insert or replace a Job; returns its pods where they are in another gang because of it."""
+        before = self.jobs.put_job(job)
+        jobset = self.jobs.jobset_of(job)
+        counted = before if before is not None and before.owner == job.owner else _model_of(job, jobset)
+        if counted is None or _at_once(counted) != _at_once(job):  # most of its changes are others
+            self._resize(jobset)
+        return self._regang((job.namespace, job.name), job)
+
+    def drop_job(self, namespace: str, name: str) -> list[Pod]:
+        """Remove a Job; returns its pods where they are in another gang because of it."""
+        gone = self.jobs.drop_job(namespace, name)
+        if gone is not None:
+            self._resize(self.jobs.jobset_of(gone))
+        return self._regang((namespace, name), None)
+
+    def set_jobset(self, jobset: JobSet) -> list[Pod]:
+        """Insert or replace a JobSet; returns its pods where they are in another gang because of it."""
+        before = self.jobs.put_jobset(jobset)
+        if before is not None and _as_gang(before) == _as_gang(jobset):
+            self._resize(jobset)
+            return []  # its status changes all the time
+        return self._regang_jobset(jobset, there=True)
+
+    def drop_jobset(self, namespace: str, name: str) -> list[Pod]:
+        """Remove a JobSet; returns its pods where they are in another gang because of it."""
+        gone = self.jobs.drop_jobset(namespace, name)
+        return self._regang_jobset(gone, there=False) if gone is not None else []
+
+    def _regang_jobset(self, jobset: JobSet, there: bool) -> list[Pod]:
+        if there and self.managed.active and jobset.queue.local_queue and not jobset.in_order:
+            self.membership.set_object(_gang(jobset, self._at_once(jobset)))
+        elif (QUEUED_JOBSET, jobset.namespace, jobset.name) in self.membership.objects:
+            self.membership.drop_object(QUEUED_JOBSET, jobset.namespace, jobset.name)
+        return [p for job in self.jobs.jobs_of(jobset) for p in self._regang((job.namespace, job.name), job)]
+
+    def _resize(self, jobset: JobSet | None) -> None:
+        """What is known of the Jobs of a JobSet that starts as a whole says how many pods that is."""
+        if jobset is not None and (QUEUED_JOBSET, jobset.namespace, jobset.name) in self.membership.objects:
+            self.membership.set_object(_gang(jobset, self._at_once(jobset)))
+
+    def _at_once(self, jobset: JobSet) -> int:
+        """How many pods a JobSet runs at once from now on, of those that :meth:`in_its_gang` makes members of it."""
+        of_name = {each.job.name: each for each in jobset.replicated if self._is_of_gang(each.job)}
+        size = sum(each.replicas * _at_once(each.job) for each in of_name.values())
+        for job in self.jobs.jobs_of(jobset):
+            each = of_name.get(job.name.rpartition("-")[0])
+            if each is not None:
+                size += _at_once(job) - _at_once(each.job)
+        return size
+
+    def gangs_of_queued(self, kind: str, namespace: str, name: str) -> list[GangId]:
+        """The gangs that the pods of a Job or JobSet with a queue start as."""
+        family = QUEUED_JOB if kind == JOB else QUEUED_JOBSET
+        if (family, namespace, name) not in self.membership.objects:
+            return []
+        found = (GangId(family, namespace, name, scheduler) for scheduler in sorted(self.membership.ours))
+        return [gang for gang in found if gang in self.membership.members]
+
+    def _is_of_gang(self, job: Job) -> bool:
+        pod = job.template
+        ours = pod is None or (pod.gang.family == SINGLE and pod.scheduler in self.membership.ours)
+        return ours and not job.queue.local_queue
+
+    def put_queue_object(self, record: QueueObject) -> list[Pod]:
+        """Insert or replace a queue object; returns the pods of Jobs that are in another gang because of it."""
+        was = self.managed.active
+        self.managed.put(record)
+        return self._regang_all() if self.managed.active != was else []
+
+    def drop_queue_object(self, kind: str, namespace: str, name: str) -> list[Pod]:
+        """Remove a queue object of this API kind; returns the same."""
+        was = self.managed.active
+        self.managed.drop(kind, namespace, name)
+        return self._regang_all() if self.managed.active != was else []
+
+    def _regang_all(self) -> list[Pod]:
+        queued = [owner for owner in self.jobs.all() if owner.queue.local_queue]
+        sets = [pod for o in queued if isinstance(o, JobSet) for pod in self._regang_jobset(o, there=True)]
+        return [p for o in queued if isinstance(o, Job) for p in self._regang((o.namespace, o.name), o)] + sets
+
+    def _regang(self, key: tuple[str, str], job: Job | None) -> list[Pod]:
+        queue = self.jobs.queue_of(job) if self.managed.active and job is not None else NO_QUEUE
+        if job is not None and queue.local_queue and self.jobs.starts_with(job) is job:
+            self.membership.set_object(msgspec.structs.replace(_gang(job, _at_once(job)), queue=queue))
+        elif (QUEUED_JOB, *key) in self.membership.objects:
+            self.membership.drop_object(QUEUED_JOB, *key)
+        elif job is None or job.owner is None or job.owner.kind != JOBSET:
+            return []
+        pods = sorted(self.jobs.pods_named(key), key=lambda pod: pod.uid)
+        for gang in {p.gang for p in pods}:
+            self.managed.touch(gang)
+        queued = (QUEUED_JOB, QUEUED_JOBSET)
+        alone = (p if p.gang.family not in queued else msgspec.structs.replace(p, gang=_alone(p)) for p in pods)
+        return [now for was, now in zip(pods, map(self.in_its_gang, alone), strict=True) if now.gang != was.gang]
+
+    # -- pods ----------------------------------------------------------------------------------------------
+
+    def set_pod(self, pod: Pod) -> Pod | None:
+        """Insert or replace a pod; returns the previous record of the same incarnation."""
+        old = self.pods.get(pod.uid)
+        if pod.gang.family not in WITHOUT_PODS:  # a stand-in bears the name of no pod
+            earlier = self._uid_of.get((pod.namespace, pod.name))
+            if earlier is not None and earlier != pod.uid:
+                self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
+            self._uid_of[(pod.namespace, pod.name)] = pod.uid
+            self.kueue.pod_set(old, pod)
+        if old is not None and old.gang != pod.gang:
+            self.membership.drop_pod(old)
+        self.pods[pod.uid] = pod
+        self.sightings.seen(old, pod, self.now)
+        self.foreign_nominations.seen(old, pod, self.now)
+        self.jobs.pod_set(old, pod)
+        if old is None and pod.volumes is not None:
+            self.snapshot.volumes.mention(pod, +1)
+        self.membership.set_pod(pod)
+        self.managed.touch(pod.gang)
+        if old is not None and old.gang != pod.gang:
+            self.managed.touch(old.gang)
+        self.snapshot.shape_number(pod.shape)
+        if len(self.snapshot.shapes) > 2 * len(self.pods) + _SPARE_SHAPES:
+            self.snapshot.keep_shapes(p.shape for p in self.pods.values())
+        if pod.node:
+            self.ledger.assumed.pop(pod.uid, None)
+        self._recharge(pod)
+        return old
+
+    def drop_pod(self, uid: str) -> Pod | None:
+        """Remove a pod; returns its last record."""
+        pod = self.pods.pop(uid, None)
+        self.ledger.assumed.pop(uid, None)
+        self.sightings.gone(uid)
+        self.foreign_nominations.gone(uid)
+        if pod is None:
+            return None
+        if pod.deleting_since is not None and self.foreign_nominations:
+            self.foreign_nominations.freed(pod.node, self.now)
+        if pod.volumes is not None:
+            self.snapshot.volumes.mention(pod, -1)
+        if self._uid_of.get((pod.namespace, pod.name)) == uid:
+            del self._uid_of[(pod.namespace, pod.name)]
+        if self.snapshot.node_of(uid):
+            self.snapshot.discharge(uid)
+        self.membership.drop_pod(pod)
+        self.jobs.pod_dropped(pod)
+        self.kueue.pod_dropped(pod)
+        self.managed.touch(pod.gang)
+        self.managed.gone(uid)
+        return pod
+
+    def leaves_by(self, pod: Pod) -> float:
+        """When a pod that terminates, or is about to, should be gone (seconds)."""
+        return self.sightings.leaves_by.get(pod.uid, self.now + pod.grace_seconds)
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        """The current pod of that name."""
+        return self.pods.get(self._uid_of.get((namespace, name), ""))
+
+    def renew_classes(self) -> None:
+        """Held and reserved room is for pods of the classes that its members are of now: by the labels that terms have
+        asked for since, members that were alike may be told apart.
+        """
+        while self._told_apart != self.snapshot.told_apart:
+            self._told_apart = self.snapshot.told_apart
+            self.ledger.reclass(self._of_its_class)
+
+    def _of_its_class(self, held: Phantom) -> Phantom:
+        pod = self.pods.get(held.uid)
+        return held if pod is None else msgspec.structs.replace(held, pod=self.snapshot.class_of(pod))
+
+    def assume(self, uid: str, node: str) -> None:
+        """Our binding of this pod is on its way: it takes room on ``node`` from now on."""
+        self.ledger.assumed[uid] = node
+        self._assumed_changed(self.pods[uid])
+
+    def _assumed_changed(self, pod: Pod) -> None:
+        self.membership.moved(pod.gang)
+        self._recharge(pod)
+        self.managed.touch(pod.gang)
+
+    def still_takes(self, uid: str, node: str, ignores: Callable[[str], bool]) -> bool:
+        """Is there still room on ``node`` for a pod that is assumed there? What others did meanwhile may have taken it,
+        or the node itself away. Of resources that ``ignores`` names there is always enough.
+        """
+        self.snapshot.settle()
+        row = self.snapshot.row_of.get(node)
+        if row is None or not self.assumed(uid):
+            return False
+        record = self.snapshot.nodes[row]
+        if record.unschedulable or record.deleting or record.outdated:
+            return False
+        index, _ = self.snapshot.vector(self.pods[uid].shape)
+        short = index[self.snapshot.used[index, row] > self.snapshot.allocatable[index, row]]
+        return all(ignores(self.snapshot.resources[i]) for i in short.tolist())
+
+    def forget(self, uid: str) -> None:
+        """The binding failed or was not needed: the room is free again unless the pod is bound after all."""
+        if self.ledger.assumed.pop(uid, None) is not None and uid in self.pods:
+            self._assumed_changed(self.pods[uid])
+
+    def assumed(self, uid: str) -> bool:
+        """Is our binding of this pod still unconfirmed by the cluster?"""
+        return uid in self.ledger.assumed
+
+    def assumed_on(self, uid: str) -> str:
+        """The node to which our unconfirmed binding takes the pod; empty without one."""
+        return self.ledger.assumed.get(uid, "")
+
+    def _recharge(self, pod: Pod) -> None:
+        self.jobs.pod_moved(pod)
+        node = "" if pod.finished else pod.node or self.ledger.assumed.get(pod.uid, "")
+        before = self.snapshot.node_of(pod.uid)
+        flags = self._flags(pod)
+        if before == node:
+            if node:
+                self.snapshot.replace(pod, node, flags)
+            return
+        if before:
+            self.snapshot.discharge(pod.uid)
+        if node:
+            self.snapshot.charge(pod, node, flags)
+
+    def _flags(self, pod: Pod) -> int:
+        flags = 0
+        if pod.deleting_since is not None:
+            flags |= TERMINATING
+        if protected(pod, self._evict_daemonset_pods):
+            flags |= PROTECTED
+        if not pod.node:
+            flags |= ASSUMED
+        elif pod.phase == "Pending":
+            flags |= STARTING
+        return flags
+
+
+def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
+    """The place of a group in the queue. A gang that needs quota has the priority of its workload there. What an
+    earlier process has bound in part comes before others of its priority, younger or older: it takes room already.
+    """
+    membership = world.membership
+    priority = world.managed.priority(gangs)
+    if priority is None:
+        priority = membership.preemptor_priority(gangs)
+    key = group_key(gangs)
+    first = key in world.ledger.begun and membership.half_bound(gangs)
+    return -priority, -math.inf if first else membership.created(gangs), key
+
+
+def _alone(pod: Pod) -> GangId:
+    return GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
+
+
+def _as_gang(jobset: JobSet) -> tuple[object, ...]:
+    """What the gang of a JobSet with a queue follows from, its size aside."""
+    return jobset.uid, jobset.queue, jobset.in_order
+
+
+def _model_of(job: Job, jobset: JobSet | None) -> Job | None:
+    """What a JobSet says of one of its Jobs."""
+    name = job.name.rpartition("-")[0]
+    return next((each.job for each in jobset.replicated if each.job.name == name), None) if jobset is not None else None
+
+
+def _at_once(job: Job) -> int:
+    """How many pods a Job runs at once from now on. Without a number of completions none is made anew after the first
+    that succeeds.
+    """
+    if job.finished:
+        return 0
+    return job.wanted if job.completions is not None else max(0, job.parallelism - job.succeeded)
+
+
+def _gang(job: Suspendable, members: int) -> Gang:
+    """A Job or JobSet with a queue starts with as many pods as it runs at once."""
+    return gang_of(job, QUEUED_JOB if isinstance(job, Job) else QUEUED_JOBSET, max(1, members))

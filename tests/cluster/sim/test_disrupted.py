@@ -1,0 +1,155 @@
+"""What plans do together is judged as a whole: gangs that are left half, budgets overspent beyond what was planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangsched.cli.simulation import Simulation, simulate
+from gangsched.cluster.sim.disrupted import broken_gangs, overspent_budgets
+from gangsched.cluster.sim.history import DECIDE, DELETE, GONE, SCHEDULER, USER, Cause
+from gangsched.cluster.sim.invariants import violations
+from gangsched.core.actions import Mark, Remove
+from gangsched.core.events import PodGone
+from gangsched.core.ledger.condemned import Condemned
+from gangsched.core.options import Options
+from tests import builders
+from tests.builders import gang, node, pdb
+from tests.cluster.sim import objects
+from tests.cluster.sim.objects import outcomes, ref, world
+from tests.core.harness import Built, event
+
+MESSAGE = "sched: preempting to accommodate higher priority pods, preemptor: ns/g, triggerpod: ns/a"
+
+
+def running(name: str, **fields: Any) -> Any:
+    """A pod of one CPU that runs on n1."""
+    return objects.pod(name, 1, node="n1", phase="Running", **fields)
+
+
+def three(**options: Any) -> Any:
+    """A gang of three that needs two, where x leaves and then, if asked for, y and z."""
+    spec = msgspec.structs.replace(objects.gang("low", 2), **options)
+    return world(objects.node("n1"), spec, *(running(name, gang="low") for name in "xyz"))
+
+
+def evict(there: Any, *names: str) -> list[str]:
+    """These are marked and removed; what is said of it then."""
+    outcomes(there, *(Mark(1, ref(n), MESSAGE) for n in names), *(Remove(2, ref(n)) for n in names))
+    there.clock.advance_to(30.0)
+    return broken_gangs(there.history, Options())
+
+
+@pytest.mark.parametrize(("leave", "broken"), [("x", False), ("xy", True), ("xyz", False)])
+def test_a_gang_that_runs_on_below_its_minimum_is_broken(leave: str, broken: bool) -> None:
+    """Its surplus may go, and all of it; not more than the surplus and less than all."""
+    assert bool(evict(three(), *leave)) == broken
+
+
+def test_a_gang_whose_pods_go_one_by_one_is_not_judged() -> None:
+    """Its own API says so, or the options do."""
+    assert evict(three(disruption="pod"), "x", "y") == []
+    there = three()
+    evict(there, "x", "y")
+    assert broken_gangs(there.history, Options(gang_mode="minimal")) == []
+
+
+def user_deletes(there: Any, name: str) -> None:
+    """The pod is gone at once."""
+    there.store.apply(PodGone("ns", name, f"uid-{name}"), Cause(USER, GONE))
+
+
+def test_what_its_user_deletes_breaks_no_gang() -> None:
+    """Only the scheduler is judged."""
+    there = three()
+    user_deletes(there, "x")
+    user_deletes(there, "y")
+    there.clock.advance_to(30.0)
+    assert broken_gangs(there.history, Options()) == []
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(0.9, False), (1.1, True)])
+def test_what_cannot_be_known_yet_is_no_fault(seconds: float, broken: bool) -> None:
+    """A member is gone by itself so long before another is evicted, which was surplus until then."""
+    there = three()
+    user_deletes(there, "x")
+    there.clock.advance_to(seconds)
+    assert bool(evict(there, "y")) == broken
+
+
+def test_the_gangs_of_a_group_leave_together() -> None:
+    """One of a GangGroup leaves whole, the other runs on."""
+    keys = ("ns/a", "ns/b")
+    specs = [msgspec.structs.replace(objects.gang(name, 1), group=keys) for name in "ab"]
+    there = world(objects.node("n1"), *specs, running("x", gang="a"), running("y", gang="b"))
+    assert len(evict(there, "x")) == 1
+
+
+def budget(leave: str, over: tuple[str, ...] = ()) -> list[str]:
+    """Three pods of which two have to be available; these leave, after a decision that takes some beyond the budget."""
+    keep = pdb("keep").selects(app="web").field(min_available=2).obj()
+    pods = [running(name, labels={"app": "web"}) for name in "xyz"]
+    there = world(objects.node("n1"), msgspec.structs.replace(keep, namespace="ns"), *pods)
+    there.history.add(Cause(SCHEDULER, DECIDE, {"overBudget": list(over)}), "Pod", "ns/a", changed=False)
+    evict(there, *leave)
+    return overspent_budgets(there.history)
+
+
+@pytest.mark.parametrize(
+    ("leave", "over", "found"),
+    [("x", (), []), ("xy", (), ["ns/keep: 1 beyond it, 0 planned"]), ("xy", ("ns/y",), []), ("yx", ("ns/y",), [])],
+)
+def test_what_is_taken_beyond_a_budget_was_planned(leave: str, over: tuple[str, ...], found: list[str]) -> None:
+    """Whichever leaves first. What a decision has said is no surprise."""
+    assert budget(leave, over) == found
+
+
+# -- plans that do not know of each other ---------------------------------------------------------------------
+
+
+def preemptors(count: int, *there: Built) -> Simulation:
+    """So many pods that fill a node, in the same moment."""
+    made = [*there, *(builders.pod(f"p{i}").cpu(4).priority(5) for i in range(count))]
+    return simulate([event(each) for each in made], Options(), until_seconds=120.0)
+
+
+def replicas() -> Simulation:
+    """Of four replicas three have to be available; two other pods are worth more."""
+    there: list[Built] = [pdb("keep").selects(app="web").field(min_available=3)]
+    for i in range(4):
+        there += [node(f"a{i}"), builders.pod(f"web{i}").cpu(4).label(app="web").on(f"a{i}")]
+    for i in range(2):
+        there += [node(f"b{i}"), builders.pod(f"other{i}").cpu(4).priority(2).on(f"b{i}")]
+    return preemptors(3, *there)
+
+
+def surplus() -> Simulation:
+    """A gang of three that needs two, and two pods that are worth more."""
+    there: list[Built] = [gang("low").min(2)]
+    for i in range(3):
+        there += [node(f"a{i}"), builders.pod(f"w{i}").cpu(4).gang("low").on(f"a{i}")]
+    for i in range(2):
+        there += [node(f"b{i}"), builders.pod(f"other{i}").cpu(4).priority(2).on(f"b{i}")]
+    return preemptors(2, *there)
+
+
+@pytest.mark.parametrize("story", [replicas, surplus])
+def test_plans_of_one_moment_violate_nothing_together(story: Any) -> None:
+    """They share a budget, or the surplus of a gang."""
+    run = story()
+    assert violations(run.history, run.options) == []
+    assert any(e.verb == DELETE for e in run.history)
+
+
+@pytest.mark.parametrize(
+    ("story", "what"), [(replicas, "overspent_budgets: d/keep"), (surplus, "broken_gangs: ")], ids=["budget", "gang"]
+)
+def test_plans_that_do_not_know_of_each_other_are_found_out(
+    story: Any, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a ledger in which nobody is condemned for anybody else, the simulation says what has gone wrong."""
+    monkeypatch.setattr(Condemned, "counts_on", lambda *_: False)
+    run = story()
+    assert any(text.startswith(what) for text in violations(run.history, run.options))

@@ -1,0 +1,23 @@
+"""The judge of those that sleep: deciding all of them anew."""
+
+from __future__ import annotations
+
+from gangsched.core.decision import UNSCHEDULABLE
+from gangsched.core.lifecycle.failures import Cause
+from gangsched.core.scheduler import Scheduler
+
+
+def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
+    """Gangs that are parked although a decision would now place them."""
+    run = core._run
+    out = []
+    for key in run.queue.parked():
+        group = run.groups[key]
+        if group.look_again_at is not None and group.look_again_at <= now:
+            continue  # time alone has helped: it sits out its backoff
+        may_preempt = group.failures.count(Cause.ROUND) < core.options.max_rounds
+        since = group.waiting_since
+        found = core.decider.decide(group.gangs, key, now, may_preempt=may_preempt, waiting_since=since)
+        if found.outcome != UNSCHEDULABLE:
+            out.append(f"{group.name}: {found.outcome}")
+    return out
