@@ -81,13 +81,14 @@ class Scheduler:
             self._pod_changed(pod)
         self._renew_jobs()
         if not self._acts:
-            self._dirty.clear()  # all gangs are looked at when it begins to
+            self._dirty.clear()  # all gangs are looked at when it takes over
             return []
         untold, self._untold = self._untold, []
         for refused in untold:
             self._run.refused(refused)
         if not self._taken_over:
             self._taken_over = True
+            self._look_at_all()
             self._refresh()
             self._run.take_over()
         self._settle()
@@ -170,7 +171,6 @@ class Scheduler:
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs
                     self._pod_gone(pod.uid)
                     self._late.keep(pod, self._run.now)
-                self._dirty.update(self.world.membership.members)
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
             case ev.QueueObjectChanged() | ev.QueueObjectGone() if not self.options.quota:
@@ -232,7 +232,7 @@ class Scheduler:
         self._pods_regrouped(regrouped)
         self._jobs.update(suspended.with_queue(self.world))
         self._note(Change(Hint.QUOTA))
-        self._dirty.update(self.world.membership.members)
+        self._look_at_all()
         self._run.drains.queues_changed()
 
     def _pod_changed(self, pod: Pod) -> None:
@@ -339,6 +339,12 @@ class Scheduler:
             if pod.bound or assumed_on:
                 self._note(Change(Hint.ROOM, pod.node or assumed_on, pod))
 
+    def _look_at_all(self) -> None:
+        """Every gang must be looked at again, those of suspended Jobs without stand-ins too: why they wait is told."""
+        self._dirty.update(self.world.membership.members)
+        for key in suspended.with_queue(self.world):
+            self._dirty.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
+
     def _group_object_changed(self, gang: Gang) -> None:
         membership = self.world.membership
         known = membership.objects.get((gang.family, gang.namespace, gang.name))
@@ -393,9 +399,7 @@ class Scheduler:
 
     def _leadership(self, leading: bool) -> None:
         self._leading = leading
-        if leading:
-            self._dirty.update(self.world.membership.members)
-        else:
+        if not leading:
             # Another process may write from now on: nothing that was under way here is ours any more.
             self._run = self._begin()
             self._taken_over = False

@@ -124,7 +124,7 @@ _ELIGIBLE = "gangsched/core/preemption/eligible.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
 _REMOVED_FIRST = "                    self._gangs.remove(group)\n            case"
-_ALL_MARKED = "if not eviction.acknowledged.issuperset(pod.uid for pod in leaving):"
+_ALL_MARKED = "if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world)):"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
 _REMEMBERED = (

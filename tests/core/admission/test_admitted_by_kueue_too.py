@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -11,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.core.actions import Action, ResumeJob
-from gangsched.core.events import JobGone, KueueAdmits, QueueObjectGone
+from gangsched.core.events import JobGone, KueueAdmits, LeadershipChanged, QueueObjectGone, Synced
 from gangsched.core.lifecycle.report import TWO_ADMITTERS
+from gangsched.core.options import Options
+from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.kueue import AdmittedByKueue
 from gangsched.core.world.suspended import standing
 from gangsched.model.records import Job, Owner, Pod, QueueLabels
 from tests.builders import OURS, PodBuilder, gang, pod
-from tests.core.harness import Built, Cluster, nodes_of, plan, reports, writes
+from tests.core.harness import Built, Cluster, event, nodes_of, plan, reports, writes
 from tests.core.jobsets import TEAM, jobs, jobset, nodes, waiting
 from tests.core.jobsets import quota as team_quota
 from tests.core.queues import big, job, objects, owned, queued
@@ -120,6 +123,22 @@ def test_a_suspended_job_with_a_workload_is_not_resumed(by: str, *, first: bool)
     assert "Kueue (Workload d/job-x)" in reports(actions, TWO_ADMITTERS)[0].note
     cluster.show(KueueAdmits("d", "job-x"))
     assert [a.job.name for a in cluster.run() if isinstance(a, ResumeJob)] == ["x"]
+
+
+@pytest.mark.parametrize("standby", [True, False], ids=["seen by a standby", "seen at the start"])
+def test_a_suspended_job_is_told_whatever_is_listed_first(*, standby: bool) -> None:
+    """The kinds are listed one after another, long before anything may be written; what is known then is told."""
+    theirs = suspended("x")
+    seen: list[Built] = [*objects(queue("a", cpu=4)), theirs, workload("job-x", Owner("Job", "x", theirs.uid))]
+    for order in permutations(map(event, seen)):
+        core = Scheduler(Options(wait_for_leadership=standby))
+        before = [core.handle([one], 0.0) for one in order]
+        then = core.handle([Synced()], 1.0)
+        if standby:
+            before.append(then)
+            then = core.handle([LeadershipChanged(True)], 2.0)
+        assert before == [[]] * len(before)
+        assert told(then) == [("Job", "x")]
 
 
 @pytest.mark.parametrize("by", ["", OURS], ids=["held for its queue", "suspended by us"])
