@@ -30,7 +30,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     bound in part, and whose other members have no place, leaves as a whole if its controllers create it again.
     A pod that still terminates ``overdue_after_seconds`` after its grace period is not counted on to leave. A gang that
     would have to wait for more than ``max_wait_seconds`` evicts others if that is quicker.
-    ``profiles`` has the scheduler names whose filters or scores are not the default ones.
+    A decision has at most ``max_victims`` victims, and ``max_victims_per_member`` for each required member (0: any
+    number). ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
@@ -57,6 +58,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     rollback: bool = False
     overdue_after_seconds: float = 30.0
     max_wait_seconds: float = 120.0
+    max_victims: int = 0
+    max_victims_per_member: float = 0.0
     profiles: tuple[tuple[str, PluginSet], ...] = ()
 
     def plugins_of(self, scheduler: str) -> PluginSet:

@@ -155,6 +155,24 @@ class Preemption(Section, frozen=True, kw_only=True):
             their grace periods, evicts others instead if it fits sooner then."""
         ),
     ] = "2m"
+    max_victims: Annotated[
+        int,
+        _doc(
+            """The most pods that are evicted for one gang; a GangGroup counts as one. 0: any number. A gang that would
+            need more waits, and says so.""",
+            ge=0,
+            le=1_000_000,
+        ),
+    ] = 0
+    max_victims_per_member: Annotated[
+        float,
+        _doc(
+            """The same for each member that the gang needs, so that large gangs may evict more; rounded down for all of
+            them together. 0: any number. Where both are set the lower number counts.""",
+            ge=0.0,
+            le=1_000_000.0,
+        ),
+    ] = 0.0
     minimum_run_time: Annotated[
         Duration,
         _doc(
@@ -352,6 +370,8 @@ class Configuration(Section, frozen=True, kw_only=True):
             timeout_seconds=duration_seconds(self.preemption.gang_timeout),
             overdue_after_seconds=duration_seconds(self.preemption.overdue_after),
             max_wait_seconds=duration_seconds(self.preemption.max_wait),
+            max_victims=self.preemption.max_victims,
+            max_victims_per_member=self.preemption.max_victims_per_member,
             minimum_run_time_seconds=duration_seconds(self.preemption.minimum_run_time),
             preemption_delay_seconds=duration_seconds(self.preemption.delay),
             backoff_initial_seconds=duration_seconds(self.queue.backoff_initial),

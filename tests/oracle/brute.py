@@ -84,7 +84,7 @@ def least_harm(problem: Problem) -> tuple[frozenset[str], Harm] | None:
     """The optimum over all legal sets of victims; None when none makes the gang fit."""
     best: tuple[frozenset[str], Harm] | None = None
     uids = [p.uid for p in problem.candidates()]
-    for size in range(len(uids) + 1):
+    for size in range((problem.most or len(uids)) + 1):
         for chosen in combinations(uids, size):
             taken = frozenset(chosen)
             try:

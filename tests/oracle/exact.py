@@ -67,6 +67,8 @@ class Program:
         self._room()
         self._apart()
         self._budgets()
+        if problem.most:
+            self.model.row(self.victims(), upper=float(problem.most))
 
     # -- victims -------------------------------------------------------------------------------------------
 

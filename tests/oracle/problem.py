@@ -45,7 +45,7 @@ class Want(msgspec.Struct):
 
 class Problem(msgspec.Struct):
     """The question. ``present`` are the pods that take room now and do not leave by themselves; ``leaving`` are
-    those that are terminating.
+    those that are terminating. With ``most`` there are no more victims than that (0: any number).
     """
 
     nodes: dict[str, Node]
@@ -57,6 +57,7 @@ class Problem(msgspec.Struct):
     cluster: dict[str, float]
     priority: int
     may_preempt: bool
+    most: int
 
     def candidates(self) -> list[Pod]:
         """Every pod that some set of victims may hold, by namespace/name."""
@@ -133,6 +134,7 @@ class _Reader:
             cluster=total,
             priority=priority,
             may_preempt=self._policy(own),
+            most=self.options.max_victims,
         )
 
     # -- the preemptor -------------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ class GangCycle:
         self._searched = 0
         self._budgets: Budgets | None = None
         self._units: Units | None = None
+        self._over_cap = ""
 
     def decide(self) -> Verdict:
         """Decide the gangs together."""
@@ -235,6 +236,7 @@ class GangCycle:
                 found = outcomes.once_gone(context.terminating())
             if found is not None:
                 return found
+            self._over_cap = self._over_cap or victims.over_cap
             self._units, self._budgets = self._units or units, victims.budgets
         return None
 
@@ -255,6 +257,8 @@ class GangCycle:
         return found.but(retry_at=retry_at)
 
     def _no_plan(self, gate: QuotaAssignment | NoQuota) -> str:
+        if self._over_cap:
+            return self._over_cap
         if isinstance(gate, NoQuota):
             return explain.no_plan(self._units, self._budgets if self._options.strict_budgets else None)
         if gate.mode.needs_preemption:

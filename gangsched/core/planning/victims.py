@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gangsched.core.arrays import Bools
 from gangsched.core.decision import Awaited
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.topology import Domain, least_harmful
+from gangsched.core.preemption import explain
+from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.cap import cap_of, within
 from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.fit import fit_for
+from gangsched.core.preemption.harm import share
 from gangsched.core.preemption.owners import Owners
-from gangsched.core.preemption.search import Choice, Search, work_lost
+from gangsched.core.preemption.removal import by_suspension
+from gangsched.core.preemption.search import NO_LIMITS, Choice, Limits, Search, work_lost
 from gangsched.core.preemption.units import Units
 from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_overdue
 from gangsched.core.quota.assignment import QuotaAssignment
-from gangsched.core.quota.victims import holders_of
+from gangsched.core.quota.victims import Taken, holders_of
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
 from gangsched.model.records import GangId
@@ -30,6 +35,8 @@ class VictimsOf:
         self._world = context.world
         self._gate = context.gate if isinstance(context.gate, QuotaAssignment) else None
         self.budgets = budgets_of(context.world, context.group)
+        self._cap = cap_of(context.options, context.required)
+        self._smallest: list[int] = []  # choices found that have more victims than that
         #: By the slots of a choice the workloads (UIDs) that lose their quota by it, each with the reason.
         self._displaced: dict[frozenset[int], dict[str, str]] = {}
 
@@ -41,6 +48,8 @@ class VictimsOf:
         units, choice = (
             self._in_domains() if context.topology.constrained else self._here(context.options.search_steps)[:2]
         )
+        if choice is None:
+            units.over_cap = min(self._smallest, default=0)
         if choice is not None and self._gate is not None:
             self._gate.gone = dict(self._displaced[choice.taken])
             self._gate.awaited = tuple(_leaving_anyway(self._world, self._gate.gone))
@@ -84,9 +93,24 @@ class VictimsOf:
         if units.empty:
             return units, None, 0
         search = self._least_harm(units, base, max_steps)
-        choice = search.run()
+        choice, spent = search.run(), search.spent
+        if choice is not None and self._cap is not None and len(choice.taken) > self._cap.most:
+            choice, more = self._within_cap(units, choice, self._cap.most, max_steps - spent)
+            spent += more
         self._context.left_out |= units.cut_short
-        return units, choice, search.spent
+        return units, choice, spent
+
+    def _within_cap(self, units: Units, choice: Choice, most: int, max_steps: int) -> tuple[Choice | None, int]:
+        """A choice of at most so many victims, where this one has more; and the steps spent."""
+
+        def begin(max_steps: int, limits: Limits, *, ignore_budgets: bool = False) -> Search:
+            budgets = Budgets(()) if ignore_budgets else self.budgets
+            return self._least_harm(units, self._emptying(), max_steps, budgets, limits)
+
+        found, smallest, spent = within(units, begin, most, max_steps, strict=self._context.options.strict_budgets)
+        if found is None:
+            self._smallest.append(min(len(choice.taken), smallest or len(choice.taken)))
+        return found, spent
 
     def _emptying(self) -> Simulation:
         """The cluster in the planned future."""
@@ -94,7 +118,14 @@ class VictimsOf:
         self._context.lift_terminating(sim)
         return sim
 
-    def _least_harm(self, units: Units, sim: Simulation, max_steps: int) -> Search:
+    def _least_harm(
+        self,
+        units: Units,
+        sim: Simulation,
+        max_steps: int,
+        budgets: Budgets | None = None,
+        limits: Limits = NO_LIMITS,
+    ) -> Search:
         """The search among these units, not yet begun."""
         context = self._context
         return Search(
@@ -102,13 +133,19 @@ class VictimsOf:
             sim,
             context.placer,
             context.wants,
-            self.budgets,
+            self.budgets if budgets is None else budgets,
             context.cluster(),
             context.now,
             max_steps,
             context.watchdog,
             strict=context.options.strict_budgets,
+            limits=limits,
         )
+
+    @property
+    def over_cap(self) -> str:
+        """Why there was no choice, if it is for the number of victims alone."""
+        return explain.over_cap(min(self._smallest), self._cap) if self._cap and self._smallest else ""
 
     # -- where quota decides -------------------------------------------------------------------------------
 
@@ -126,32 +163,73 @@ class VictimsOf:
     def _in_order(
         self, gate: QuotaAssignment, units: Units, base: Simulation, max_steps: int, *, within_budgets: bool
     ) -> tuple[Units, Choice | None, int]:
-        context, managed, cluster = self._context, gate.managed, self._context.cluster()
+        """The first in the order of the queue rules. As long as it has more victims than there may be, the one with the
+        least room for each of its pods is left out of the order.
+        """
+        context, world, spent = self._context, self._world, 0
+        left_out: set[tuple[int, ...]] = set()
+        while True:
+            nodes = self._nodes(gate, units, base, max_steps - spent, left_out, within_budgets=within_budgets)
+            choice, victims = self._first(gate, units, nodes)
+            spent += nodes.steps
+            if choice is None or self._cap is None:
+                return units, choice, spent
+            named = explain.victims(units, choice, self.budgets, context.options)
+            count = len(by_suspension(named, world, context.options, context.priority, self.budgets))
+            if count <= self._cap.most:
+                return units, choice, spent
+            self._smallest.append(count)
+            left_out.add(min((v.target.slots for v in victims), key=self._room_for_each))
+            base = self._emptying()
+
+    def _room_for_each(self, slots: Collection[int]) -> tuple[float, int]:
+        """Share of the cluster that each of these pods requests on average; and how few they are."""
+        pods, cluster = self._world.snapshot.table.pods, self._context.cluster()
+        total = sum(share(pod, cluster) for s in slots if (pod := pods[s]) is not None)
+        return total / max(1, len(slots)), -len(slots)
+
+    def _nodes(
+        self,
+        gate: QuotaAssignment,
+        units: Units,
+        base: Simulation,
+        max_steps: int,
+        left_out: Collection[tuple[int, ...]],
+        *,
+        within_budgets: bool,
+    ) -> WorkloadsOnNodes:
+        context = self._context
         demand = demands_of(base, context.placer.pipeline, context.wants)[0]
-        nodes = WorkloadsOnNodes(
+        return WorkloadsOnNodes(
             units,
             fit_for(base, context.placer, context.wants, demand),
             self.budgets,
             max_steps,
             context.watchdog,
-            managed,
+            gate.managed,
             self._world.sightings.overdue,
-            work_lost(units.snapshot, cluster, context.now),
+            work_lost(units.snapshot, context.cluster(), context.now),
+            left_out,
             within_budgets=within_budgets,
         )
-        victims = managed.quota.victims(gate.workload, gate.assignment, nodes)
+
+    def _first(
+        self, gate: QuotaAssignment, units: Units, nodes: WorkloadsOnNodes
+    ) -> tuple[Choice | None, Sequence[Taken]]:
+        context = self._context
+        victims = gate.managed.quota.victims(gate.workload, gate.assignment, nodes)
         if victims is None:
             units.cut_short = nodes.stopped
             context.left_out |= nodes.stopped
-            return units, None, nodes.steps
+            return None, ()
         taken = frozenset(slot for each in victims for slot in each.target.slots)
-        harm = nodes.harm(victims, cluster, context.now)
+        harm = nodes.harm(victims, context.cluster(), context.now)
         choice = Choice(taken, harm, nodes.steps, nodes.stopped, nodes.fit.rows())
         if context.options.strict_budgets and choice.harm.beyond_budget:
             units.over_budgets = self.budgets.exceeded(map(units.pod, choice.taken))
-            return units, None, nodes.steps
+            return None, ()
         self._displaced[taken] = {h.admission.workload.uid: reason for h, reason in holders_of(victims)}
-        return units, choice, nodes.steps
+        return choice, victims
 
     # -- candidates ----------------------------------------------------------------------------------------
 

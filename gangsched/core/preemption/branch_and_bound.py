@@ -40,7 +40,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 class BranchAndBound:
     """One exhaustive search below a known choice. ``may_look`` is asked before each test and says if there is budget;
-    with ``strict`` no disruption budget is exceeded.
+    with ``strict`` no disruption budget is exceeded; ``few`` says if there are few enough victims.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class BranchAndBound:
         may_look: Callable[[], bool],
         work: Floats,
         budgets: Budgets,
+        few: Callable[[set[int]], bool],
         *,
         strict: bool = False,
     ) -> None:
@@ -60,6 +61,7 @@ class BranchAndBound:
         self._may_look = may_look
         self._work = work
         self._budgets = budgets
+        self._few = few
         self._strict = strict
         self._decisions: list[Decision] = []
         self._best: tuple[Harm | None, frozenset[int]] = (None, frozenset())
@@ -133,8 +135,8 @@ class BranchAndBound:
         if not self._tested or self._fits():
             self._next(at + 1, taken, gone.difference(back), floor)
         self._fit.take(_array(back))
-        if self._allowed(decision, taken):
-            more = taken.union(decision.slots)
+        more = taken.union(decision.slots)
+        if self._few(more) and self._allowed(decision, taken):
             cost = self._floor(self._cost(more))
             if self._strict and cost.beyond_budget:
                 return

@@ -7,6 +7,7 @@ that a disruption budget allows); everything else is a question to one node. See
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -60,11 +61,20 @@ class Candidates:
     (share of the cluster x seconds), ``single`` (may leave by itself), ``unit`` (number of the interruption that takes
     it along, else -1); ``req`` is ``(R, V)`` in the resources that members ask for. ``start`` and ``count`` ``(N,)``
     say where the pods of a node are. ``levels`` are the different priorities, ascending, and ``level_of`` ``(V,)`` the
-    index of each pod's among them. ``free`` ``(R, N)`` is the room beside them all.
+    index of each pod's among them. ``free`` ``(R, N)`` is the room beside them all. With ``bands`` a level is the
+    number of those below the priority, and gangs count nothing.
     """
 
-    def __init__(self, units: Units, budgets: Budgets, demand: Demand, works: Floats) -> None:
+    def __init__(
+        self,
+        units: Units,
+        budgets: Budgets,
+        demand: Demand,
+        works: Floats,
+        bands: Sequence[int] | None = None,
+    ) -> None:
         self.units = units
+        self._bands = bands
         self.free = demand.resources.free
         table = units.snapshot.table
         wholes = [b for b in units.blocks if b.whole]
@@ -83,6 +93,8 @@ class Candidates:
         of_units[of_wholes] = np.repeat([b.priority for b in wholes], sizes) if wholes else 0
         of_units[of_parts] = table.priority[of_parts]
         level = np.maximum(table.priority[slots], of_units[slots])
+        if bands is not None:
+            level = np.searchsorted(bands, level)
         short = np.maximum(demand.request.max(axis=0)[:, None] - np.maximum(self.free, 0.0), 0.0)
         useful = _useful(held, short, row)
         # Names decide last, so that no order of arrival shows.
@@ -163,8 +175,9 @@ class Candidates:
             if breaks:
                 level = int(self.level[pods].max()) if len(pods) else block.priority
                 self.unit[pods] = len(self.units_of)
+                gangs = int(self._bands is None)
                 self.units_of.append(
-                    Interruption(block, self.slot[pods], pods, level, 1, whole=False, limited=(len(self.limited),))
+                    Interruption(block, self.slot[pods], pods, level, gangs, whole=False, limited=(len(self.limited),))
                 )
             self.limited.append(Limited(pods, limit))
         first = len(self.units_of)
@@ -177,9 +190,10 @@ class Candidates:
         for block, size in zip(wholes, sizes, strict=True):
             begin, end = end, end + size
             pods, numbers = everything[begin:end], tuple(limited.get(block.number, ()))
-            self.units_of.append(
-                Interruption(block, block.array, pods, block.priority, block.interrupts, True, numbers)
-            )
+            level, gangs = block.priority, block.interrupts
+            if self._bands is not None:
+                level, gangs = bisect_left(self._bands, level), 0
+            self.units_of.append(Interruption(block, block.array, pods, level, gangs, True, numbers))
 
     def _add_budgets(self, budgets: Budgets) -> None:
         for key, slots in budgets.by_budget(self.units.snapshot.table, self.slot).items():

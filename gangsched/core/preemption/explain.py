@@ -12,6 +12,7 @@ from gangsched.core.decision import BIND, PREEMPT, WAIT, Awaited, Reason, Spared
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import Block
 from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.cap import Cap
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.victims import REASON_TEXT
@@ -161,11 +162,21 @@ def not_considered(units: Units | None, in_the_way: Sequence[Spared] = ()) -> tu
 
 def _why_none(units: Units) -> str:
     """What is known of units that could have been taken where none are."""
+    if units.over_cap:
+        return "no choice of few enough victims was found"
     if units.over_budgets:
         return "no choice of victims within the disruption budgets was found"
     if units.cut_short:
         return "the search for victims was cut short"
     return "evicting it would not make the gang fit"
+
+
+def over_cap(smallest: int, cap: Cap) -> str:
+    """Why there is no set of victims where the smallest that was found has more than there may be."""
+    return (
+        f"no choice of at most {counted(cap.most, 'victim')} was found, which is what {cap.setting} allows;"
+        f" the smallest has {smallest}"
+    )
 
 
 def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:

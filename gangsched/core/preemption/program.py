@@ -8,6 +8,7 @@ those before it. A linear program bounds from below, and says of which units the
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -47,10 +48,10 @@ class Row(msgspec.Struct):
 
 class Program:
     """The program for these fillings. Variables: the fillings, the units, pods that may leave alone or with a unit,
-    and by how much each budget is exceeded.
+    and by how much each budget is exceeded. No more than ``most`` pods leave, where that is given.
     """
 
-    def __init__(self, candidates: Candidates, demand: Demand, fillings: Fillings) -> None:
+    def __init__(self, candidates: Candidates, demand: Demand, fillings: Fillings, most: int | None = None) -> None:
         self.c, self._f, self._need = candidates, fillings, demand.need
         self.fillings = len(fillings.row)
         self.units = self.fillings + np.arange(len(candidates.units_of))
@@ -66,6 +67,9 @@ class Program:
             self.rows.append(Row(terms, -float(need)))
         self._link()
         self._limit()
+        if most is not None:
+            pods = [terms for (kind, _), terms in self.costs.items() if kind == "pods"]
+            self.rows.append(Row(dict(sum(map(Counter, pods), Counter[int]())), float(most)))
 
     def _add(self, component: Component, variable: int, amount: float) -> None:
         costs = self.costs.setdefault(component, {})

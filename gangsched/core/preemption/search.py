@@ -10,7 +10,8 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -26,7 +27,7 @@ from gangsched.core.preemption.demand import Demand, demands_of
 from gangsched.core.preemption.fillings import fillings_of
 from gangsched.core.preemption.fit import CountedFit, Fit, fit_for, rows_of
 from gangsched.core.preemption.gangs import Interruptions
-from gangsched.core.preemption.harm import Harm, harm, place, share_of
+from gangsched.core.preemption.harm import Harm, Loss, harm, place, share_of
 from gangsched.core.preemption.lower_bound import Floor, LowerBound, gap
 from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer
 from gangsched.core.preemption.places import Places, Placing
@@ -73,6 +74,22 @@ class Choice(msgspec.Struct, frozen=True):
         return None if self.floor is None else gap(self.harm, self.floor)
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """What a choice has to keep to beside making room.
+
+    With ``bands``, ascending, priorities up to the first are alike, and those up to each further one, and gangs count
+    nothing: of the victims in the highest band there are to be the fewest, then of those in the next. With ``most``
+    there are no more victims than that, and better choices are looked for than those ``known``.
+    """
+
+    bands: tuple[int, ...] | None = None
+    most: int | None = None
+    known: tuple[Choice, ...] = ()
+
+
+NO_LIMITS = Limits()
+
+
 def work_lost(snapshot: Snapshot, cluster: Mapping[str, float], now: float) -> Floats:
     """``(slots,)`` the work that would be lost with each pod: share of the cluster x seconds."""
     table = snapshot.table
@@ -84,7 +101,8 @@ def work_lost(snapshot: Snapshot, cluster: Mapping[str, float], now: float) -> F
 class Search:
     """One search for the least harmful choice of ``units`` that makes room for ``wants`` in the simulation ``sim``, in
     which nothing has been taken. ``cluster`` has the allocatable amount of each resource; ``max_steps`` and the
-    ``watchdog`` bound what is tried beyond the first plan; with ``strict`` no budget is exceeded.
+    ``watchdog`` bound what is tried beyond the first plan; with ``strict`` no budget is exceeded; ``limits`` are
+    further conditions.
     """
 
     def __init__(  # noqa: PLR0913
@@ -100,9 +118,11 @@ class Search:
         watchdog: Watchdog,
         *,
         strict: bool = False,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.units = units
         self.budgets = budgets
+        self._limits = limits
         self.cluster = cluster
         self.now = now
         self.max_steps = max_steps
@@ -114,7 +134,7 @@ class Search:
         demand = self._demands[0]
         self.fit: Fit = fit_for(sim, placer, wants, demand)
         self.works = work_lost(units.snapshot, cluster, now)
-        self.candidates = Candidates(units, budgets, demand, self.works)
+        self.candidates = Candidates(units, budgets, demand, self.works, limits.bands)
         self._sim = sim
         self._proved_none = False
         self._looks = -1
@@ -154,7 +174,7 @@ class Search:
 
         def adopt(placing: Placing, units: frozenset[int]) -> Harm | None:
             plan = self._checked(self._demands[0], placing, units)
-            if plan is None or not plan.harm < plans[-1].harm:
+            if plan is None or not self._few(plan.taken) or not plan.harm < plans[-1].harm:
                 return None
             plans[-1] = plan
             return plan.harm
@@ -169,7 +189,7 @@ class Search:
         if len(self._demands) != 1 or not self._places:
             return None
         fillings = fillings_of(self._places[0].nodes)
-        return None if fillings is None else Program(self.candidates, self._demands[0], fillings)
+        return None if fillings is None else Program(self.candidates, self._demands[0], fillings, self._limits.most)
 
     def _found(self) -> Iterator[Plan]:
         """Plans that work."""
@@ -177,12 +197,19 @@ class Search:
             places = Places(self.candidates, demand)
             self._places.append(places)
             self._workers.append(places.nodes)
+            if self._limits.known:
+                continue
             for choices in self._settled(demand, places):
                 checked = (self._checked(demand, one.placing, one.units) for one in choices)
                 plans = [plan for plan in checked if plan is not None]
                 yield from plans
                 if plans:
                     break
+        for choice in self._limits.known:
+            yield Plan(self.harm_of(set(choice.taken)), choice.taken, choice.rows)
+
+    def _few(self, taken: Collection[int]) -> bool:
+        return self._limits.most is None or len(taken) <= self._limits.most
 
     def _note_refusal(self) -> None:
         """Say in ``units`` what is known of why there is no choice: that there is none, or that none was found."""
@@ -401,7 +428,7 @@ class Search:
     def _tried(self, best: Plan | None, least: Floor | None) -> Plan | None:
         """With few units, look through everything that could be better."""
         exact = BranchAndBound(
-            self.units, self.fit, self.harm_of, self._look, self.works, self.budgets, strict=self.strict
+            self.units, self.fit, self.harm_of, self._look, self.works, self.budgets, self._few, strict=self.strict
         )
         if not exact.small:
             return best
@@ -430,6 +457,9 @@ class Search:
     def harm_of(self, taken: set[int]) -> Harm:
         """The harm of these slots."""
         losses, interrupted = self.units.losses(taken)
+        if self._limits.bands is not None:
+            losses = [Loss(loss.pod, bisect_left(self._limits.bands, loss.level)) for loss in losses]
+            interrupted = []
         return harm(losses, interrupted, self.budgets, self.cluster, self.now)
 
     @property

@@ -24,6 +24,8 @@ class Units(Eligible):
         super().__post_init__()
         #: Budgets without which there would be a choice, where they may not be broken.
         self.over_budgets: tuple[str, ...] = ()
+        #: How many pods the smallest choice has that was found, where it has more than there may be victims.
+        self.over_cap = 0
         #: The search ended before it had found a choice, or that there is none.
         self.cut_short = False
         #: Nothing was found, and it is not proven that there is nothing.

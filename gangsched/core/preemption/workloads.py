@@ -6,7 +6,7 @@ No candidate goes whose place in the order is later than need be: the order stan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -45,8 +45,9 @@ class Item(msgspec.Struct, frozen=True):
 class WorkloadsOnNodes:
     """The nodes of one search; see :class:`~gangsched.core.quota.victims.Nodes`. ``units`` has the pods without a
     queue, ``fit`` the simulated nodes with nothing taken. ``works`` ``(slots,)`` is the work lost with each pod;
-    workloads with a pod in ``overdue`` (UIDs) give nothing back. With ``within_budgets`` no disruption budget is
-    exceeded. The walk ends without a choice when the steps are spent, or the watchdog says so.
+    workloads with a pod in ``overdue`` (UIDs) give nothing back, and what has just the slots of one of ``left_out`` is
+    no target. With ``within_budgets`` no disruption budget is exceeded.
+    The walk ends without a choice when the steps are spent, or the watchdog says so.
     """
 
     def __init__(  # noqa: PLR0913
@@ -59,6 +60,7 @@ class WorkloadsOnNodes:
         managed: Managed,
         overdue: frozenset[str] | set[str],
         works: Floats,
+        left_out: Collection[tuple[int, ...]] = (),
         *,
         within_budgets: bool,
     ) -> None:
@@ -72,6 +74,7 @@ class WorkloadsOnNodes:
         self._managed = managed
         self._overdue = overdue
         self._works = works
+        self._left_out = left_out
         self._within = within_budgets
         self._counts: dict[int, int] = {}
 
@@ -119,6 +122,8 @@ class WorkloadsOnNodes:
         return Item(pod.priority, False, float(self._works[slot]), pod.key, (slot,))
 
     def _allowed(self, slots: Sequence[int]) -> bool:
+        if tuple(slots) in self._left_out:
+            return False
         if not self._within or not self.budgets:
             return True
         gone = [*self._counts, *slots]
