@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.lifecycle import sentences
-from gangsched.core.lifecycle.intent import read_intent
-from gangsched.model.convert import INTENT_CONDITION
-from gangsched.model.records import Condition
+from gangsched.core.lifecycle.eviction import Cause
+from gangsched.core.lifecycle.intent import read_intent, read_owners
+from gangsched.model.convert import INTENT_CONDITION, OWNERS_CONDITION
 
 NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (
     "nominate",
@@ -39,8 +38,9 @@ class Write(msgspec.Struct, kw_only=True, frozen=True):
     incarnation of that pod that the request names as its condition (empty: it names none), and ``version`` the one of
     its versions that a removal names. ``process`` is the tag of
     the process that sent it. ``node`` is of bindings and nominations, ``plan`` and ``victims`` of nominations,
-    ``preemptor`` of marks, ``holder`` of a Lease. ``whole`` is False where the server has never read a body, because
-    the sender had gone: it has failed then.
+    ``owners`` of marks (each gang for which the pod leaves, with its plan), and so are ``queues`` that drain;
+    ``holder`` is of a Lease. ``whole`` is False where the server has never read a body, because the sender had gone: it
+    has failed then.
     """
 
     kind: str
@@ -58,8 +58,8 @@ class Write(msgspec.Struct, kw_only=True, frozen=True):
     node: str = ""
     plan: str = ""
     victims: int = 0
-    preemptor: str = ""
-    queue: str = ""
+    owners: tuple[tuple[str, str], ...] = ()
+    queues: tuple[str, ...] = ()
     holder: str = ""
     whole: bool = True
 
@@ -137,10 +137,12 @@ def _status(status: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if intent is not None:
         return WITHDRAW, {}
     if mark is not None and mark.get("status") == "True":
-        said = sentences.owner(Condition("True", mark.get("reason", ""), mark.get("message", "")))
-        drained = said is not None and said.cause == "drain"
-        name = said.name if said is not None else ""
-        return MARK, {"preemptor": "" if drained else name, "queue": name if drained else ""}
+        said = read_owners(conditions.get(OWNERS_CONDITION, {}).get("message", ""))
+        if said is None:
+            return OTHER, {}  # an eviction has overwritten the one condition that is restored; the owners stand
+        drains = tuple(owner.name for owner in said if owner.cause == Cause.DRAIN.value)
+        gangs = tuple((owner.name, owner.plan) for owner in said if owner.cause != Cause.DRAIN.value)
+        return MARK, {"owners": gangs, "queues": drains}
     if mark is not None:
         return UNMARK, {}
     return OTHER, {}

@@ -33,8 +33,8 @@ _AT_ONCE = 16
 class Life(msgspec.Struct):
     """One incarnation of a pod. Times are seconds since the epoch when the watch told of it; None: it has not.
 
-    ``marked_for`` are the preemptors whose marks it has borne, ``plans`` those that have nominated it, ``withdrawn_at``
-    is when it was seen without a nomination that it had had, ``unmarked_at`` without a mark.
+    ``marked_for`` are the preemptors and plans whose marks it has borne, ``plans`` those that have nominated it,
+    ``withdrawn_at`` is when it was seen without a nomination that it had had, ``unmarked_at`` without a mark.
     """
 
     uid: str
@@ -45,7 +45,7 @@ class Life(msgspec.Struct):
     milli: int
     scheduler: str
     node: str = ""
-    marked_for: set[str] = msgspec.field(default_factory=set)
+    marked_for: set[tuple[str, str]] = msgspec.field(default_factory=set)
     plans: set[str] = msgspec.field(default_factory=set)
     withdrawn_at: list[float] = msgspec.field(default_factory=list)
     unmarked_at: list[float] = msgspec.field(default_factory=list)
@@ -242,7 +242,8 @@ class Load:
             life.gone_at = now
         for each in status.get("conditions") or () if life.gone_at is None else ():
             if each["status"] == "True" and each["type"] == OWNERS_CONDITION:
-                life.marked_for.update(owner.name for owner in read_owners(each.get("message", "")) or ())
+                said = read_owners(each.get("message", "")) or ()
+                life.marked_for.update((owner.name, owner.plan) for owner in said)
             elif each["status"] == "True" and each["type"] == INTENT_CONDITION:
                 intent = read_intent(each.get("message", ""))
                 life.plans.update([intent.plan] if intent is not None else ())

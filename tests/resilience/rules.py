@@ -81,13 +81,11 @@ class Rules:
             self._members[life.preemptor].append(life)
         self._gone = _first(w for w in self.ours if w.kind == audit.REMOVE and w.done)
         self._deleted = _first(w for w in log if w.kind == audit.REMOVE and w.done)  # by whomever
-        self._marked_for: dict[str, list[Write]] = defaultdict(list)
         self._plans: dict[str, list[Write]] = defaultdict(list)
         self._vain: dict[str, list[Write]] = defaultdict(list)
         for w in self.ours:
-            if w.kind == audit.MARK:
-                self._marked_for[w.preemptor].append(w)
-                self._vain[w.uid] += [w] if w.code == 404 else []
+            if w.kind == audit.MARK and w.code == 404:
+                self._vain[w.uid].append(w)
             elif w.kind == audit.NOMINATE and w.done:
                 self._plans[w.plan].append(w)
 
@@ -96,7 +94,7 @@ class Rules:
         life = self.lives.get(w.uid)
         if w.done or w.code < 500 or life is None:
             return w
-        marked = w.kind == audit.MARK and w.preemptor in life.marked_for
+        marked = w.kind == audit.MARK and bool(w.owners) and life.marked_for.issuperset(w.owners)
         nominated = w.kind == audit.NOMINATE and w.plan in life.plans
         seen = any(0 <= at - w.received <= WAY_SECONDS for at in life.withdrawn_at)
         withdrawn = w.kind == audit.WITHDRAW and seen
@@ -149,12 +147,12 @@ class Rules:
         return newest, len(plans[newest]), max(w.victims for w in plans[newest])
 
     def _owners(self, write: Write) -> list[str]:
-        """For whom a pod is marked when a write to it arrives, the last mark first: two plans may need its room."""
-        marks = self._marks.until(write.uid, write.received)
-        unmarked = max((n for n, m in enumerate(marks) if m.kind == audit.UNMARK), default=-1)
+        """For whom a pod is marked when a write to it arrives: two plans may need its room."""
+        last = self._marks.last(write.uid, write.received)
         # Whose mark has found that the pod is gone may find it again, by a removal that comes to nothing.
-        vain = [m.preemptor for m in self._vain[write.uid] if m.answered <= write.received and write.code == 404]
-        return list(dict.fromkeys([*(m.preemptor for m in reversed(marks[unmarked + 1 :])), *vain]))
+        vain = [m for m in self._vain[write.uid] if m.answered <= write.received and write.code == 404]
+        marks = [last, *vain] if last is not None else vain
+        return list(dict.fromkeys(preemptor for mark in marks for preemptor, _ in mark.owners))
 
     def _owner(self, write: Write) -> tuple[str, str, str]:
         """The preemptor and the plan that a removal is for, and what is wrong with it.
@@ -163,10 +161,10 @@ class Rules:
         either. Without a word of the sender it is for whoever the pod is marked.
         """
         asked = self._evidence.purposes(write.uid, write.received)
-        queue = self._queue(write)
-        if queue and not asked:
-            open_then = "" if self._drains(queue, write.received) else f"drain of an open queue: {queue}"
-            return "", "", open_then
+        queues = self._queues(write)
+        if queues and not asked:
+            drained = any(self._drains(queue, write.received) for queue in queues)
+            return "", "", "" if drained else f"drain of an open queue: {queues}"
         owners = self._owners(write)
         if not owners:
             return "", "", "removal without mark: nobody has marked it"
@@ -178,10 +176,10 @@ class Rules:
             problems.append((preemptor, plan, problem))
         return problems[0]
 
-    def _queue(self, write: Write) -> str:
-        """The queue for which a pod is marked when a write to it arrives, if that is what its mark says."""
-        marks = self._marks.until(write.uid, write.received)
-        return marks[-1].queue if marks and marks[-1].kind == audit.MARK else ""
+    def _queues(self, write: Write) -> tuple[str, ...]:
+        """The queues for which a pod is marked when a write to it arrives."""
+        last = self._marks.last(write.uid, write.received)
+        return last.queues if last is not None else ()
 
     def _drains(self, queue: str, at: float) -> bool:
         """Was the queue drained then, or so short before that nobody could know of its end?"""
@@ -247,15 +245,20 @@ class Rules:
             self._finished(plan, out)
 
     def _mark(self, w: Write, out: dict[str, list[str]]) -> None:
-        """Whom a mark is for: a queue that drains, or a gang of which enough are nominated."""
-        if w.queue:
-            if not self._drains(w.queue, w.received):
-                out["drain of an open queue"].append(f"{_say(w)}: {w.queue}")
-        elif w.done:
-            plan, nominated, _ = self.standing(w.preemptor, w.received)
-            minimum = max((x.minimum for x in self._members.get(w.preemptor, ())), default=1)
-            if not plan or nominated + self._bound_members(w.preemptor, w.received) < minimum:
-                out["mark before intent"].append(f"{_say(w)}: {nominated} of {minimum} of {w.preemptor} nominated")
+        """Whom a mark is for: queues that drain, and gangs of which enough are nominated. Those who stood on the pod
+        before have been judged then.
+        """
+        before = self._marks.last(w.uid, w.received)
+        known = (*before.owners, *before.queues) if before is not None else ()
+        for queue in w.queues:
+            if queue not in known and not self._drains(queue, w.received):
+                out["drain of an open queue"].append(f"{_say(w)}: {queue}")
+        for preemptor, plan in w.owners if w.done else ():
+            stands, nominated, _ = self.standing(preemptor, w.received)
+            minimum = max((x.minimum for x in self._members.get(preemptor, ())), default=1)
+            whole = nominated + self._bound_members(preemptor, w.received) >= minimum
+            if (preemptor, plan) not in known and not (whole and stands == plan):
+                out["mark before intent"].append(f"{_say(w)}: {nominated} of {minimum} of {preemptor} nominated")
 
     def _was_fenced(self, w: Write) -> bool:
         """Has the server refused a removal since its mark had been taken back?"""
@@ -271,28 +274,21 @@ class Rules:
             if not begun.excused(first.received, w.received, listed, preemptor, self.lives.values()):
                 out["list let off half-way"].append(f"{_say(w)}: of plan {plan}, which had begun to remove others")
 
-    def _marked(self, preemptor: str, plan: str, at: float) -> set[str]:
-        """Who had been marked for the gang by then, after the nominations of this plan.
-
-        A mark that found its pod gone counts: that victim has left all by itself.
+    def _marked(self, uid: str, owner: tuple[str, str], at: float) -> bool:
+        """Does the mark of a pod name this plan of this gang by then? One that found its pod gone counts: that victim
+        has left all by itself.
         """
-        since = min((w.received for w in self._plans[plan]), default=at)
-        out = set()
-        for w in self._marked_for[preemptor]:
-            if since <= w.answered <= at and (w.done or w.code == 404):
-                later = self._marks.until(w.uid, at)
-                if w.code == 404 or not any(m.kind == audit.UNMARK and m.answered > w.answered for m in later):
-                    out.add(w.uid)
-        return out
+        last = self._marks.last(uid, at)
+        stands = last is not None and owner in last.owners
+        return stands or any(owner in w.owners and w.answered <= at for w in self._vain[uid])
 
     def _missing(self, preemptor: str, plan: str, victims: Iterable[str], at: float) -> list[str]:
         """Victims of a plan that live at a moment without having been marked for it.
 
         Who has left or is on the way out, by whatever hand, is not marked.
         """
-        marked = self._marked(preemptor, plan, at)
         out = []
-        for uid in sorted(set(victims) - marked):
+        for uid in sorted(uid for uid in victims if not self._marked(uid, (preemptor, plan), at)):
             deleted, life = self._deleted.get(uid), self.lives.get(uid)
             if deleted is not None:
                 left = deleted.received < at
@@ -308,7 +304,7 @@ class Rules:
         out = []
         for uid in self._marks.objects:
             last = self._marks.last(uid, at)
-            if last is None or last.kind != audit.MARK or last.preemptor != preemptor or uid in listed:
+            if last is None or uid in listed or all(owner != preemptor for owner, _ in last.owners):
                 continue
             gone, life = self._gone.get(uid), self.lives.get(uid)
             over = life is None or any(t is not None and t <= at + WAY_SECONDS for t in (life.leaving_at, life.gone_at))

@@ -46,9 +46,9 @@ def nominate(at: float, uid: str, **more: Any) -> Write:
     return write(NOMINATE, at, uid, **{"node": "n", "plan": PLAN, "victims": 2, **more})
 
 
-def mark(at: float, uid: str, **more: Any) -> Write:
-    """A victim is marked for the gang."""
-    return write(MARK, at, uid, preemptor="default/g", **more)
+def mark(at: float, uid: str, *plans: str, **more: Any) -> Write:
+    """A victim is marked for these plans of the gang, by default for the first one."""
+    return write(MARK, at, uid, owners=tuple(("default/g", plan) for plan in plans or (PLAN,)), **more)
 
 
 def lease(at: float, process: str = "p1", **more: Any) -> Write:
@@ -110,7 +110,7 @@ HALF = [
     *(write(WITHDRAW, 0.42, m, process="p2") for m in ("m1", "m2")),
     write(UNMARK, 0.43, "v2", process="p2"),
     *(nominate(0.5, m, plan=NEXT, victims=1, process="p2") for m in ("m1", "m2")),
-    mark(0.6, "v3", process="p2"),
+    mark(0.6, "v3", NEXT, process="p2"),
     write(REMOVE, 0.7, "v3", process="p2"),
 ]
 
@@ -153,7 +153,7 @@ CASES: dict[str, tuple[list[Write], str]] = {
         [
             *without(6, 7, 8, 9),
             *(nominate(0.5, m, plan="unheard-of") for m in ("m1", "m2")),
-            mark(0.6, "v1"),
+            mark(0.6, "v1", "unheard-of"),
             write(REMOVE, 0.7, "v1"),
         ],
         "removal outside intent",
@@ -163,7 +163,7 @@ CASES: dict[str, tuple[list[Write], str]] = {
         [
             *without(6, 7, 8, 9),
             *(nominate(0.5, m, plan=NEXT, victims=1) for m in ("m1", "m2")),
-            mark(0.6, "v3"),
+            mark(0.6, "v3", NEXT),
             write(REMOVE, 0.7, "v3"),
         ],
         "second list of victims",
@@ -203,7 +203,7 @@ def test_a_write_without_an_answer_counts_if_the_pod_shows_it() -> None:
     """The sender was killed: the server answers nobody, and has done it all the same."""
     lost = [*without(5), mark(0.2, "v2", code=504)]
     assert "removal before all marks" in found(lost)
-    seen = {"leaving_at": MADE + 0.3, "marked_for": {"default/g"}}
+    seen = {"leaving_at": MADE + 0.3, "marked_for": {("default/g", PLAN)}}
     assert found(lost, lives(v1={"leaving_at": MADE + 0.3}, v2=seen)) == set()
 
 
@@ -387,7 +387,7 @@ def test_a_removal_is_judged_by_the_plan_that_it_was_asked_for() -> None:
     log = [
         *GOOD,
         nominate(0.15, "o1", plan=theirs, victims=2),
-        write(MARK, 0.25, "v1", preemptor="default/o1"),
+        write(MARK, 0.25, "v1", owners=(("default/g", PLAN), ("default/o1", theirs))),
     ]
     lists = (*LISTS, Listed(MADE + 0.1, theirs, ("v1", "v3")))
     ours = tuple(Removing(MADE + 0.28, uid, PLAN, "default/g") for uid in ("v1", "v2"))
@@ -396,8 +396,52 @@ def test_a_removal_is_judged_by_the_plan_that_it_was_asked_for() -> None:
     assert found(log, pods, lists=lists, said=wrong) == {"removal before all marks", "removal outside intent"}
 
 
+#: The second victim is shared: a plan of a stronger gang has marked it before, and speaks for both in words.
+THEIRS = f"{int(MADE * 1000) - 20:x}-7"
+SHARED = [nominate(0.05, "o1", plan=THEIRS, victims=1), write(MARK, 0.15, "v2", owners=(("default/o1", THEIRS),))]
+BOTH = (("default/g", PLAN), ("default/o1", THEIRS))
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ([write(MARK, 0.2, "v2", owners=BOTH)], set()),
+        ([], {"removal before all marks"}),
+        (
+            [write(MARK, 0.2, "v2", owners=(("default/g", NEXT), BOTH[1]))],
+            {"removal before all marks", "mark before intent"},
+        ),
+        (
+            [write(MARK, 0.2, "v2", owners=BOTH), write(MARK, 0.25, "v2", owners=BOTH[1:])],
+            {"removal before all marks"},
+        ),
+    ],
+    ids=["it names both", "it does not name the plan", "it names another plan", "it does not any more"],
+)
+def test_a_plan_stands_on_every_victim_that_it_shares(marks: list[Write], expected: set[str]) -> None:
+    """Whatever the mark says in words, that this plan is one of its owners is what counts."""
+    known = lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 0.3})
+    known["o1"] = Life("o1", "default/o1", "default/o1", 1, 200, 1000, "s")
+    lists = (*LISTS, Listed(MADE, THEIRS, ("v2",)))
+    said = tuple(Removing(MADE + 0.28, uid, PLAN, "default/g") for uid in ("v1", "v2"))
+    assert found([*SHARED, *without(5), *marks], known, lists=lists, said=said) == expected
+
+
+def test_who_is_named_before_may_be_named_again_while_it_is_withdrawn() -> None:
+    """A mark of one plan that was asked for while another stood names both, and says nothing new of the other."""
+    known = lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 0.3})
+    known["o1"] = Life("o1", "default/o1", "default/o1", 1, 200, 1000, "s")
+    withdrawn = write(WITHDRAW, 0.17, "o1")
+    named = write(MARK, 0.2, "v2", owners=BOTH)
+    lists = (*LISTS, Listed(MADE, THEIRS, ("v2",)))
+    said = tuple(Removing(MADE + 0.28, uid, PLAN, "default/g") for uid in ("v1", "v2"))
+    assert found([*SHARED, withdrawn, *without(5), named], known, lists=lists, said=said) == set()
+    anew = [SHARED[0], withdrawn, *without(5), named]
+    assert found(anew, known, lists=lists, said=said) == {"mark before intent"}
+
+
 QUEUE = "ClusterQueue a"
-DRAIN = [lease(-0.5), write(MARK, 0.2, "v1", queue=QUEUE), write(REMOVE, 0.3, "v1")]
+DRAIN = [lease(-0.5), write(MARK, 0.2, "v1", queues=(QUEUE,)), write(REMOVE, 0.3, "v1")]
 
 
 @pytest.mark.parametrize(

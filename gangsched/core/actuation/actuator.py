@@ -76,10 +76,11 @@ class _Phase:
 class Wish:
     """Something that is wanted: the write that says so, as it was sent last."""
 
-    __slots__ = ("action", "due", "failures", "key", "phase")
+    __slots__ = ("action", "due", "failures", "key", "keys", "phase")
 
     def __init__(self, key: str, action: Write, phase: _Phase | None = None) -> None:
         self.key = key
+        self.keys = {key}  # whom it is about, as it was sent last
         self.action = action
         self.phase = phase
         self.failures = 0
@@ -88,12 +89,19 @@ class Wish:
 
 class Actuator:
     """Hands writes to ``send``, in the order in which they are asked for. ``pause`` says for how many seconds nothing
-    is asked for again that has failed so often. Keys are those of groups and evictions.
+    is asked for again that has failed so often. Keys are those of groups and evictions; ``owners`` has those that a
+    mark on a pod (UID) names.
     """
 
-    def __init__(self, send: Callable[[Action], None], pause: Callable[[int], float]) -> None:
+    def __init__(
+        self,
+        send: Callable[[Action], None],
+        pause: Callable[[int], float],
+        owners: Callable[[str], Collection[str]] = lambda _: (),
+    ) -> None:
         self._send = send
         self._pause = pause
+        self._owners = owners
         self._sent: dict[int, Wish] = {}
         self._of: Counter[str] = Counter()
         self._phases: dict[str, _Phase] = {}
@@ -195,13 +203,14 @@ class Actuator:
         return list(self._removals)
 
     def any_of(self, key: str) -> bool:
-        """Is any write of this key on its way?"""
+        """Is any write of this key on its way, or one of others that names it?"""
         return key in self._of
 
     def _ask(self, wish: Wish) -> None:
         action = wish.action
         self._sent[action.id] = wish
-        self._of[wish.key] += 1
+        wish.keys = {wish.key, *self._owners(action.pod.uid)} if isinstance(action, Mark) else {wish.key}
+        self._of.update(wish.keys)
         if isinstance(action, Removal):
             self._removals.setdefault(wish.key, {})[action.id] = action
             self._removing[action.pod.uid] += 1
@@ -228,10 +237,11 @@ class Actuator:
         key = wish.key
         if isinstance(wish.action, Removal):
             self._unwanted(key, action_id)
-        self._of[key] -= 1
-        if not self._of[key]:
-            del self._of[key]
-            self._ask_last(self._last.pop(key, ()))
+        for each in sorted(wish.keys):
+            self._of[each] -= 1
+            if not self._of[each]:
+                del self._of[each]
+                self._ask_last(self._last.pop(each, ()))
         if self._differs(wish, outcome):
             wish.failures += 1
             self._ask_later(wish, now + self._pause(wish.failures))

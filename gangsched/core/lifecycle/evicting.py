@@ -149,8 +149,7 @@ def restate(run: Run, pod: Pod, former: Owner) -> None:
     its way for one of them. If it has none it need not leave.
     """
     if pod.uid in run.ownership:
-        key = next(iter(run.ownership.keys(pod.uid)))
-        run.actuator.keep_up(run.ownership.mark(pod, run.new_id()), key)
+        run.actuator.keep_up(run.ownership.mark(pod, run.new_id()))
     else:
         run.actuator.keep_up(Unmark(run.new_id(), report.reference(pod), *report.spared(former.name)))
 

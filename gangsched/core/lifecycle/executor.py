@@ -400,7 +400,7 @@ class Executor:
         for uid in plan.victims:
             evicting.own(self.run, plan.eviction, uid)
             named = owners_of(self.world.pods[uid])
-            if any(owner.name == plan.eviction.owner for owner in named):
+            if any(o.name == plan.eviction.owner and o.plan in (plan.ident, "") for o in named):
                 plan.eviction.acknowledged.add(uid)
         if plan.eviction.announced:
             group.failures.record(Failed.ROUND)

@@ -51,9 +51,9 @@ class Run:
         self.now = world.now
         self.queue = Queue()
         self.actions: list[Action] = []
-        self.actuator = Actuator(self.send, self.pause)
-        self.evictions: dict[str, Eviction] = {}
         self.ownership = Ownership()
+        self.actuator = Actuator(self.send, self.pause, self.ownership.keys)
+        self.evictions: dict[str, Eviction] = {}
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()

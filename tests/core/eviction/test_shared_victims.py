@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.actions import Mark, Nominate, Remove, Unmark, Write
+from gangsched.core.actions import Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.ownership import owners_of
 from gangsched.model.records import Condition
@@ -210,3 +210,25 @@ def test_a_rollback_whose_removal_fails_late_takes_back_its_mark() -> None:
     cluster.judge = lambda write: (Outcome.REFUSED, "because") if isinstance(write, Remove) else None
     go_on(cluster)
     assert names(cluster, Unmark) == {"m1"}
+
+
+def test_whoever_a_mark_on_its_way_names_keeps_its_nominations() -> None:
+    """The stronger gang's own mark has failed, and the one of the weaker names both: until that is answered the
+    nominations stand, so that no victim ever names a gang without them.
+    """
+    cluster = Cluster(node("n1").cpu(4), pod("v1").cpu(4).priority(1).on("n1"), pod("top").cpu(2).priority(9))
+    cluster.slow, cluster.sent = lambda write: isinstance(write, Mark), True
+    cluster.run()
+    cluster.show(pod("mid").cpu(2).priority(5))
+    cluster.run()
+    first, second = cluster.waiting
+    assert [isinstance(w, Mark) and "d/mid" in w.owners for w in (first, second)] == [False, True]
+    cluster.judge = lambda write: (Outcome.TRANSIENT, "no answer") if write is first else None
+    cluster.waiting = [first]
+    cluster.answer()
+    cluster.waiting.append(second)
+    cluster.run()
+    assert "top" not in names(cluster, WithdrawNomination)
+    cluster.answer()
+    cluster.run()
+    assert "top" in names(cluster, WithdrawNomination)
