@@ -19,7 +19,7 @@ from tests.resilience.audit import Write
 from tests.resilience.evidence import Evidence
 from tests.resilience.load import Life
 
-#: A fence is kept by the sender's clock; on its way to the server a request may lose so much.
+#: On its way to the server a request may lose so much.
 WAY_SECONDS = 0.5
 #: The watch shows so late at most that a mark has been taken back by a request that nobody got an answer to.
 SHOWN_SECONDS = 2.0
@@ -345,11 +345,12 @@ class Rules:
             mine = renewals.get(w.process, [])
             position = bisect_right(mine, w.received)
             last = mine[position - 1] if position else None
-            late = last is None or w.received + w.timeout_seconds > last + renew + WAY_SECONDS
+            sent = self._evidence.sent.get(w.audit_id)
+            left = sent.ended if sent is not None else w.received  # the fence is kept by the sender's clock
+            late = last is None or left + w.timeout_seconds > last + renew + WAY_SECONDS
             past = last is None or late or w.answered > last + duration
             position = bisect_right(times, w.received)
             deposed = not position or changes[position - 1][1] != w.process
-            sent = self._evidence.sent.get(w.audit_id)
             stops = [at for tag, at in self._frozen if tag == w.process and at < w.received] if sent is not None else []
             if (past or deposed) and not w.done:
                 out[GIVEN_UP].append(_say(w))

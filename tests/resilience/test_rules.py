@@ -255,6 +255,13 @@ def test_a_late_write_is_excused_only_if_it_had_left_before_its_sender_was_stopp
     assert ON_THE_WIRE in REMARKS
 
 
+@pytest.mark.parametrize(("left", "expected"), [(0.5, set()), (1.5, {"write past the lease"})])
+def test_when_a_request_has_left_says_whether_it_was_too_late(left: float, expected: set[str]) -> None:
+    """A busy machine may take its time to deliver one that has left before the deadline; the lease has not run out."""
+    log = [*GOOD, write(WITHDRAW, 1.5, "m1", audit_id="p1-9")]
+    assert found(log, sent=(Sent(MADE + left - 0.01, MADE + left, "p1-9"),)) == expected
+
+
 #: When the other's binding was known (None: never) and gone again (None: never), when ours came; innocent and guilty.
 BEYOND: dict[str, tuple[float | None, float | None, float, tuple[int, int]]] = {
     "known only after our decision": (0.25, None, 0.3, (1, 0)),
