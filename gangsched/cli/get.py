@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from gangsched.cli import errors
 from gangsched.cli.answers import Contract
+from gangsched.cli.columns import age_of, print_lines
 from gangsched.cli.gang_rows import Row, rows
 from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, follow_cluster, read_either
 from gangsched.cli.names import add_namespace_argument, name_of, named
 from gangsched.cli.what_if import State
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.errors import Problem, one_line
+from gangsched.model.errors import Problem
 from gangsched.model.times import render_time
 
 _WATCH_SECONDS = 1.0
-_AGES = ((86400, 2, "d"), (3600, 3, "h"), (60, 3, "m"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ class Gangs(NamedTuple):
 
 
 def _render(gangs: Gangs, form: str) -> None:
-    _print_lines(_lines(form, gangs.rows, gangs.now))
+    print_lines(_lines(form, gangs.rows, gangs.now))
     if not gangs.rows:
         print("gangsched: there are no gangs here", file=sys.stderr)
 
@@ -97,7 +97,7 @@ def _watch(args: argparse.Namespace) -> int:
                 for row in _chosen(args, rows(scheduler.world, {}), space or "default")
             }
             changed = [row for key, row in found.items() if shown.get(key) != row]
-            _print_lines(_lines(args.output, changed, now)[1 if shown and args.output != "name" else 0 :])
+            print_lines(_lines(args.output, changed, now)[1 if shown and args.output != "name" else 0 :])
             shown = found
             sys.stdout.flush()
             time.sleep(_WATCH_SECONDS)
@@ -121,27 +121,11 @@ def _lines(form: str, found: Sequence[Row], now: float) -> list[tuple[str, ...]]
     wide = ("PENDING", "SCHEDULER", "NODES") if form == "wide" else ()
     lines: list[tuple[str, ...]] = [(*head, *wide, "REASON")]
     for row in found:
-        age = _age(now - row.created) if row.created else "<unknown>"
+        age = age_of(now - row.created) if row.created else "<unknown>"
         cells = (row.namespace, row.name, row.kind, row.state, row.ready, str(row.priority), age)
         more = (str(row.pending), row.scheduler, ",".join(row.nodes) or "<none>") if wide else ()
         lines.append((*cells, *more, row.reason))
     return lines
-
-
-def _print_lines(lines: Sequence[tuple[str, ...]]) -> None:
-    """In columns, as kubectl does it: nothing is cut off."""
-    clean = [[one_line(cell) for cell in line] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
-    for line in clean:
-        print("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _age(seconds: float) -> str:
-    """``45s``, ``119m``, ``5h``, ``12d``: in the largest unit of which there are some."""
-    for unit, least, letter in _AGES:
-        if seconds >= unit * least:
-            return f"{int(seconds // unit)}{letter}"
-    return f"{max(0, int(seconds))}s"
 
 
 def _entry(row: Row, now: float) -> dict[str, Any]:

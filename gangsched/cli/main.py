@@ -32,7 +32,7 @@ class Command(NamedTuple):
     @property
     def module(self) -> str:
         """The module that has ``add_arguments`` and ``run``."""
-        return f"gangsched.cli.{self.name}"
+        return f"gangsched.cli.{self.name.replace('-', '_')}"
 
 
 COMMANDS = (
@@ -70,6 +70,17 @@ COMMANDS = (
         "explain why a gang waits, or why a pod is evicted",
         "Explain in words what is decided about one gang or pod, why, and what would change it: for manifests, or for"
         " a cluster that is read once. Nothing is changed anywhere.",
+    ),
+    Command(
+        "history",
+        "list evictions of the past",
+        "Print who was evicted when, for which gang and why: from a record in the cluster that outlives pods and their"
+        " Events. Nothing is changed anywhere.",
+    ),
+    Command(
+        "why-evicted",
+        "say why a pod is gone",
+        "Print why a pod, or the pods of an owner, were evicted: from the same record as 'gangsched history'.",
     ),
     Command(
         "queues",

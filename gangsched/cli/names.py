@@ -11,6 +11,7 @@ _KINDS = {
     "Pod": ("po", "pod", "pods"),
     "PodGroup": ("pg", "podgroup", "podgroups"),
     "Job": ("job", "jobs"),
+    "Deployment": ("deploy", "deployment", "deployments"),
     "JobSet": ("jobset", "jobsets"),
     "ReplicaSet": ("rs", "replicaset", "replicasets"),
     "StatefulSet": ("sts", "statefulset", "statefulsets"),

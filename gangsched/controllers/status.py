@@ -13,6 +13,9 @@ from gangsched.model.times import render_time
 #: Type of the condition by API version: renamed when upstream's API became beta (KEP-4671).
 CONDITION, CONDITION_1_37 = "PodGroupScheduled", "PodGroupInitiallyScheduled"
 
+#: Which pods of a group were evicted last; in an API that knows no conditions the server drops it.
+EVICTED = "gangsched.dev/PodsEvicted"
+
 #: The API groups of Jobs and JobSets.
 JOBS = ("batch", jobsets.GROUP)
 #: The condition of queues, and that of Jobs and JobSets after which those of an earlier eviction are history.
@@ -51,6 +54,8 @@ def changed_fields(
         if family == koordinator.FAMILY:
             wanted = _phase_and_counts(desired, current, now)
         conditions = _of_group(family, version, desired, current)
+        if desired.get("evicted"):
+            conditions.append((EVICTED, "True", "Preempted", str(desired["evicted"])))
     listed = _listed(current)
     for condition in conditions:
         listed = _with(condition, listed, generation, now)

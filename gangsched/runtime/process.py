@@ -104,6 +104,7 @@ class Process:
             observe=IoMetrics(self._metrics.registry),
             loop_factory=_io_loop,
             quota_mode=configuration.quota.mode,
+            history_namespace=configuration.leader_election.resource_namespace if decide else "",
         )
         self._core = scheduler
         budget_seconds = configuration.preemption.budget_milliseconds / 1000.0

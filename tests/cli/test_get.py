@@ -7,8 +7,9 @@ import json
 import pytest
 import yaml
 
+from gangsched.cli.columns import age_of, print_lines
 from gangsched.cli.gang_rows import Row
-from gangsched.cli.get import _age, _lines, _print_lines
+from gangsched.cli.get import _lines
 from gangsched.cli.main import main
 from tests.cli.worlds import NODES, TWO_NODES
 
@@ -131,7 +132,7 @@ def test_wide_has_nodes(get):
 def test_names_cannot_steer_the_terminal(capsys):
     """Reasons come from pods, on which users may write."""
     row = Row("d", "g", "Pod", "Queued", 0, 1, 1, 0, 0.0, "a\x1b[31mb\nc", "s", ())
-    _print_lines(_lines("table", [row], 0.0))
+    print_lines(_lines("table", [row], 0.0))
     assert "a\\x1b[31mb c" in capsys.readouterr().out
 
 
@@ -140,7 +141,7 @@ def test_names_cannot_steer_the_terminal(capsys):
 )
 def test_ages(seconds, age):
     """As kubectl says them."""
-    assert _age(seconds) == age
+    assert age_of(seconds) == age
 
 
 @pytest.mark.parametrize("args", [["-w", "-f", "x"], ["-w", "-o", "json"]])

@@ -49,6 +49,19 @@ def test_what_is_right_is_not_written_again() -> None:
     assert changes(SIGS, wanted, first) == {}
 
 
+def test_the_last_eviction_is_a_condition_that_stays() -> None:
+    """Upstream's groups have it as well; a process that has evicted nobody leaves it as it is."""
+    wanted = {**desired("Pending"), "evicted": "Preempted 1 pod"}
+    for family in (SIGS, UPSTREAM):
+        (found,) = changes(family, wanted, {})["conditions"]
+        assert (found["type"], found["status"], found["message"]) == (
+            "gangsched.dev/PodsEvicted",
+            "True",
+            "Preempted 1 pod",
+        )
+        assert "conditions" not in changes(family, desired("Pending"), {"conditions": [found]})
+
+
 def test_counts_go_back_to_zero() -> None:
     """A count that was written and is zero now is written as zero."""
     assert changes(SIGS, desired("Pending"), {"phase": "Pending", "running": 2}) == {"running": 0}

@@ -61,6 +61,8 @@ CLUSTER_RIGHTS = {
 NAMESPACE_RIGHTS = {
     ("coordination.k8s.io", "leases", None): {"create"},
     ("coordination.k8s.io", "leases", "py-gang-scheduler"): {"get", "update"},
+    ("", "configmaps", None): {"create"},
+    ("", "configmaps", "gangsched-history"): {"get", "update"},
 }
 
 
@@ -71,9 +73,10 @@ def test_cluster_role_grants_exactly_the_table() -> None:
 
 
 def test_readers_may_read_what_the_scheduler_reads_and_nothing_else() -> None:
-    """The commands that only look list and watch the same objects; single ones are read beside writes only."""
+    """The commands that only look list and watch the same objects; of single ones they get the record of evictions."""
     followed = {(group, name, None): FOLLOW for (group, name), verbs in CLUSTER_RIGHTS.items() if verbs >= FOLLOW}
-    assert rights(one(installed(), "ClusterRole", "gangsched-reader")) == followed
+    record = {("", "configmaps", "gangsched-history"): {"get"}}
+    assert rights(one(installed(), "ClusterRole", "gangsched-reader")) == followed | record
 
 
 def test_users_of_pods_are_users_of_gangs() -> None:
@@ -90,7 +93,7 @@ def test_users_of_pods_are_users_of_gangs() -> None:
 
 
 def test_role_grants_exactly_the_table() -> None:
-    """The Role grants the one Lease, and create, which cannot be restricted by name."""
+    """The Role grants the one Lease and the one ConfigMap, and create, which cannot be restricted by name."""
     role = one(installed(), "Role")
     assert role["metadata"]["namespace"] == "gangsched-system"
     assert rights(role) == NAMESPACE_RIGHTS
@@ -101,9 +104,9 @@ def test_no_role_grants_wildcards_secrets_or_rights_over_rights() -> None:
     forbidden_resources = {"*", "secrets", "configmaps", "customresourcedefinitions", "serviceaccounts/token"}
     forbidden_verbs = {"*", "deletecollection", "impersonate", "bind", "escalate"}
     for role in [one(installed(), "ClusterRole", "gangsched"), *of_kind(installed(), "Role")]:
-        for (group, resource, _), verbs in rights(role).items():
+        for (group, resource, name), verbs in rights(role).items():
             assert group not in {"*", "rbac.authorization.k8s.io", "apiextensions.k8s.io"}
-            assert resource not in forbidden_resources
+            assert resource not in forbidden_resources - ({"configmaps"} if name or verbs == {"create"} else set())
             assert "*" not in resource
             assert not verbs & forbidden_verbs
 

@@ -68,9 +68,14 @@ async def test_readers_run_the_commands_that_look(
     control_plane: ControlPlane,
     tmp_path: Path,
 ) -> None:
-    """gangsched-reader is enough for get and snapshot, and for no write."""
+    """gangsched-reader is enough for the commands that look, and for no write."""
     kubeconfig = await person(admin, namespace, "gangsched-reader", control_plane, tmp_path)
-    for arguments in (["get", "-A", "-o", "json"], ["plan", "--cluster", "-o", "json"], ["snapshot"]):
+    for arguments in (
+        ["get", "-A", "-o", "json"],
+        ["plan", "--cluster", "-o", "json"],
+        ["snapshot"],
+        ["history", "-o", "json"],
+    ):
         command = [sys.executable, "-m", "gangsched", *arguments, "--kubeconfig", str(kubeconfig)]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ from gangsched import logs
 from gangsched.cluster.kube import discovery, dryrun
 from gangsched.cluster.kube.caches import CacheHealth, Caches
 from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.history import History
 from gangsched.cluster.kube.inbox import Inbox, SteadyClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
 from gangsched.cluster.kube.measuring import Observe, ignore
@@ -83,6 +84,7 @@ class KubeCluster:
         loop_factory: makes the event loop (``uvloop.new_event_loop``); None is asyncio's own.
         discovery_seconds: how often to look for gang and queue APIs that came or went.
         quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
+        history_namespace: where the record of evictions is kept; empty for nowhere.
         drain_seconds: how long :meth:`stop` lets submitted writes finish; none is begun in the second half of it.
     """
 
@@ -101,6 +103,7 @@ class KubeCluster:
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         discovery_seconds: float = 60.0,
         quota_mode: str = discovery.AUTO,
+        history_namespace: str = "",
         drain_seconds: float = 2.0,
     ) -> None:
         self._connection = connection
@@ -114,6 +117,7 @@ class KubeCluster:
         self._loop_factory = loop_factory
         self._discovery_seconds = discovery_seconds
         self._quota_mode = quota_mode
+        self._history_namespace = "" if dry_run else history_namespace
         self._drain_seconds = drain_seconds
         self._bucket = TokenBucket(qps, burst)
         self._clock = SteadyClock()
@@ -138,6 +142,7 @@ class KubeCluster:
         self._caches: Caches | None = None
         self._elector: Elector | None = None
         self._writer: Writer | None = None
+        self._history: History | None = None
         self._giving_up: asyncio.Task[bool] | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -269,6 +274,15 @@ class KubeCluster:
             settings=self._writes,
             observe=self._observe,
         )
+        if self._history_namespace:
+            self._history = History(
+                client,
+                self._history_namespace,
+                now=ServerTime(client.seconds_ahead).now,
+                fence=self._fence,
+                quiet=writer.idle_within,
+                timeout_seconds=self._writes.timeout_seconds,
+            )
         _log.info("connecting", server=self._connection.server, source=self._connection.description)
         self._ready.set()
         tasks = [
@@ -276,6 +290,7 @@ class KubeCluster:
             asyncio.create_task(self._mirror(caches), name="caches"),
             asyncio.create_task(writer.run(), name="writer"),
             asyncio.create_task(self._lead(client), name="lead"),
+            *([asyncio.create_task(self._history.run(), name="history")] if self._history else []),
         ]
         stop = asyncio.create_task(self._stop_asked.wait(), name="stop")
         all_answered = False
@@ -285,6 +300,8 @@ class KubeCluster:
                 task.result()
                 raise RuntimeError(f"{task.get_name()} has ended")
             all_answered = await writer.drain(self._drain_seconds)
+            if self._history is not None:
+                await self._history.write()
         finally:
             await end([stop, *tasks, *([self._warming] if self._warming else [])])
             await writer.drain(0.0)  # after a failure: nothing may be on its way when the connections close
@@ -358,6 +375,8 @@ class KubeCluster:
     def _submit(self, writer: Writer, actions: Sequence[Action], term: int, known: int) -> None:
         if term == self._term:
             writer.submit(actions, known)
+            if self._history is not None:
+                self._history.note(actions)
             return
         writer.submit([action for action in actions if isinstance(action, GangStatus)])
         self._deliver([WriteDone(a.id, Outcome.TRANSIENT, NOT_LEADING) for a in actions if isinstance(a, Write)])

@@ -134,12 +134,12 @@ class Writer:
         wait for the Lease to expire on account of it. How many writes that were, and how many conditions and Events, is
         logged; the latter are counted as dropped: those that waited as ``abandoned``, those on their way as ``failed``.
         """
-        if await self._idle_within(seconds / 2):
+        if await self.idle_within(seconds / 2):
             return True
         dropped = self._queue.low_waiting
         left = self._queue.clear()
         self._note_queue()
-        over = await self._idle_within(seconds / 2)
+        over = await self.idle_within(seconds / 2)
         dropped += self._queue.low_in_flight
         on_their_way = len(self._sending) - self._queue.low_in_flight
         _log.warning("writes were cancelled", waiting=len(left), on_their_way=on_their_way, reports_dropped=dropped)
@@ -148,7 +148,8 @@ class Writer:
             await end(self._sending)
         return over
 
-    async def _idle_within(self, seconds: float) -> bool:
+    async def idle_within(self, seconds: float) -> bool:
+        """Wait until nothing waits and nothing is on its way, at most so long; whether that came to be."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self.idle:

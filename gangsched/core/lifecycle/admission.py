@@ -74,7 +74,7 @@ def reserved(run: Run, group: Group, verdict: Verdict) -> None:
     note = f"{condition[3]}, wait time since queued was {waited}s"
     for about in _objects(run, group.gangs):
         run.actions.append(report.event(about, "Normal", RESERVED, "Admitting", note))
-        _set(run, about, condition)
+        set_conditions(run, about, condition)
 
 
 def _waits_since(run: Run, group: Group) -> float:
@@ -100,7 +100,7 @@ def admitted(run: Run, group: Group) -> None:
     note = f"Admitted by ClusterQueue {queue}, wait time since reservation was {max(0, int(run.now - since))}s"
     for about in _objects(run, group.gangs):
         run.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
-        _set(run, about, _RUNS)
+        set_conditions(run, about, _RUNS)
 
 
 def taken_over(run: Run) -> None:
@@ -113,7 +113,7 @@ def taken_over(run: Run) -> None:
         if not admission.evicted and managed.tally.runs(uid):
             ours = (gang for gang in managed.gangs_of(uid) if run.world.membership.is_ours(gang))
             for about in _objects(run, ours):
-                _set(run, about, _has_quota(admission.workload.queue), _RUNS)
+                set_conditions(run, about, _has_quota(admission.workload.queue), _RUNS)
 
 
 def pending(run: Run, group: Group) -> None:
@@ -145,7 +145,7 @@ def _waits(run: Run, group: Group, why: str, *, told: bool) -> None:
             group.told[key] = said
         if new:
             run.actions.append(waits(about, why))
-        _set(
+        set_conditions(
             run,
             about,
             (RESERVED, "False", PENDING, why),
@@ -176,7 +176,7 @@ def evicted(run: Run, group: Group, plan: Plan) -> None:
         note = f"{said}; preemptor: {group.name} (priority {workload.priority}, plan {plan.ident})"
         for about in _objects(run, gangs):
             run.actions.append(report.event(about, "Normal", EVICTED, "Preempting", note, asking))
-            _set(run, about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
+            set_conditions(run, about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
 
 
 def drained(run: Run, gangs: Iterable[GangId], stop: Stop) -> None:
@@ -184,7 +184,7 @@ def drained(run: Run, gangs: Iterable[GangId], stop: Stop) -> None:
     note = f"{stop.message}: {stop} is drained; it is admitted again when the queue is open and has room"
     for about in _objects(run, gangs):
         run.actions.append(report.event(about, "Normal", report.EVICTED_DUE_TO + stop.reason, "Draining", note))
-        _set(run, about, ("Evicted", "True", stop.reason, stop.message))
+        set_conditions(run, about, ("Evicted", "True", stop.reason, stop.message))
 
 
 def drain_blocked(run: Run, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
@@ -205,7 +205,7 @@ def _workloads(run: Run, plan: Plan) -> Iterator[tuple[tuple[GangId, ...], str]]
     yield from sorted(found.items())
 
 
-def _set(run: Run, about: report.Reference, *conditions: Condition) -> None:
+def set_conditions(run: Run, about: report.Reference, *conditions: Condition) -> None:
     """Conditions of a Job or JobSet; other objects have none of these."""
     api, kind, namespace, name, uid = about
     if kind in (JOB, JOBSET):

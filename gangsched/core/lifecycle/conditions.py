@@ -152,6 +152,7 @@ def object_status(run: Run, gang: GangId, group: Group | None) -> None:
     spec = run.world.membership.objects.get((gang.family, gang.namespace, gang.name))
     if spec is None or spec.mistake is not None:  # what cannot be read is not written to either
         run.statuses.pop(gang, None)
+        run.evicted.pop(gang, None)
         return
     membership = run.world.membership
     if gang not in membership.members and gang not in run.statuses:
@@ -162,6 +163,7 @@ def object_status(run: Run, gang: GangId, group: Group | None) -> None:
         membership.census(gang),
         group.problem if group else "",
         group.message if group else "",
+        run.evicted.get(gang, ""),
     )
     if run.statuses.get(gang) != found:
         run.statuses[gang] = found

@@ -15,6 +15,7 @@ from gangsched.model.records import Gang, Owner, Pod
 SCHEDULED = "Scheduled"
 FAILED_SCHEDULING = "FailedScheduling"
 PREEMPTED = "Preempted"
+PODS_EVICTED = "PodsEvicted"
 GANG_NOT_READY = "GangNotReady"
 UNSCHEDULABLE = "Unschedulable"
 REFUSED = "InvalidObject"
@@ -115,12 +116,17 @@ def job_resumed(job: JobRef, pods: int, but: str = "") -> Report:
     return Report(pod_reference(job), "Normal", RESUMED, "Resuming", f"{note}; {but}"[:_NOTE_LIMIT] if but else note)
 
 
-def preemptor_evicts(trigger: PodRef, preemptor: str, victims: Iterable[Victim], plan: str) -> Report:
-    """Told on the preemptor: who had to go."""
+def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
+    """Which pods are evicted, and for whom: told on the preemptor, and on the victims' owners."""
     names = sorted(v.key for v in victims)
     shown = ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
     note = f"Preempted {len(names)} pod{'s' if len(names) != 1 else ''} for gang {preemptor} (plan {plan}): {shown}"
-    return Report(pod_reference(trigger), "Normal", PREEMPTED, "Preempting", note[:_NOTE_LIMIT])
+    return note[:_NOTE_LIMIT]
+
+
+def preemptor_evicts(trigger: PodRef, note: str) -> Report:
+    """Told on the preemptor: who had to go."""
+    return Report(pod_reference(trigger), "Normal", PREEMPTED, "Preempting", note)
 
 
 def room_taken(trigger: PodRef, message: str) -> Report:
@@ -167,8 +173,12 @@ def drained(victim: Victim, stop: Stop, workload: str) -> Report:
     return event(pod_reference(ref), "Normal", EVICTED_DUE_TO + stop.reason, "Draining", note)
 
 
-def gang_status(gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str) -> Mapping[str, Any]:
-    """The status of a group object; phases as Koordinator's users know them."""
+def gang_status(
+    gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str, evicted: str
+) -> Mapping[str, Any]:
+    """The status of a group object; phases as Koordinator's users know them. ``evicted`` says of its pods which were
+    evicted last, and for whom.
+    """
     phases = [p.phase for p in pods]
     running, succeeded, failed = (phases.count(x) for x in ("Running", "Succeeded", "Failed"))
     scheduled_now = len(census.bound) + len(census.terminating) + succeeded
@@ -195,4 +205,5 @@ def gang_status(gang: Gang, pods: Iterable[Pod], census: Census, problem: str, m
         "failed": failed,
         "reason": SCHEDULED if done else (GANG_NOT_READY if problem else UNSCHEDULABLE if message else ""),
         "message": "" if done else problem or message,
+        "evicted": evicted,
     }

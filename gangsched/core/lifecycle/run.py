@@ -39,10 +39,10 @@ class Run:
     a gang of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more,
     ``anew`` the keys of groups that were decided after a plan that is withdrawn.
     ``evictions`` are those under way, by the key of their writes. ``ownership`` is what the victims bear. ``statuses``
-    are those of group objects that were told last. ``unsaid`` are bindings that succeeded and that one Event per gang
-    will tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota
-    and do not run yet, by key: the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that
-    know that Kueue admits them as well.
+    are those of group objects that were told last, ``evicted`` what is said there of the last eviction. ``unsaid`` are
+    bindings that succeeded and that one Event per gang will tell of, by the key of the group whose writes they are part
+    of. ``reserved`` are groups that have their quota and do not run yet, by key: the ClusterQueue, and since when.
+    ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as well.
     """
 
     def __init__(self, world: World, options: Options, ids: Iterator[int]) -> None:
@@ -62,6 +62,7 @@ class Run:
         self.losing: set[GangId] = set()
         self._ids = ids
         self.statuses: dict[GangId, object] = {}
+        self.evicted: dict[GangId, str] = {}
         self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
         self.reserved: dict[str, tuple[str, float]] = {}
         self.told_two_admitters: set[str] = set()

@@ -1,0 +1,133 @@
+"""``gangsched history`` and ``why-evicted``: what the record of evictions in a cluster says. They change nothing."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from gangsched.cli import errors
+from gangsched.cli.answers import Contract
+from gangsched.cli.columns import age_of, print_lines
+from gangsched.cli.inputs import add_cluster_arguments, connect
+from gangsched.cli.words import listed
+from gangsched.model.errors import Problem
+from gangsched.model.times import parse_duration, parse_time
+
+if TYPE_CHECKING:
+    from gangsched.cluster.kube.history import Line
+    from gangsched.http.connection import Connection
+    from gangsched.runtime.settings import Configuration
+
+Wanted: TypeAlias = "Callable[[str, str, str], bool]"
+#: So many names of a line are shown on a terminal.
+_NAMES = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("--since", metavar="6h", help="only what happened in this time (default: all on record)")
+    parser.add_argument("-n", "--namespace", metavar="NS", help="only objects of this namespace (default: of all)")
+    add_record_arguments(parser)
+
+
+def add_record_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the record is, and how it is shown."""
+    add_cluster_arguments(parser, "")
+    parser.add_argument(
+        "--config", metavar="FILE", help="a GangSchedulerConfiguration that says in which namespace the Lease is"
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    parser.epilog = (
+        "The record is the ConfigMap gangsched-history in the namespace of the Lease: evictions of the past, the oldest"
+        " are dropped beyond 512 KiB. Exit code: 0, or 2 if nothing is on record that was asked for by name, or the"
+        " record cannot be read."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the record; 2 when it cannot be read."""
+    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _read(args)) is None else errors.OK
+
+
+class Record(NamedTuple):
+    """Lines of the record, the oldest first, at a moment in seconds since the epoch."""
+
+    lines: Sequence[Line]
+    now: float = 0.0
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the contract."""
+        return {"lines": [_entry(line) for line in self.lines]}
+
+    def print(self, _: str = "") -> None:
+        """Print the table, as kubectl does it; on a terminal without most of the names of many objects."""
+        if not self.lines:
+            print("gangsched: nothing is on record", file=sys.stderr)
+            return
+        most = _NAMES if sys.stdout.isatty() else sys.maxsize
+        rows = [("AGE", "REASON", "KIND", "OBJECTS", "MESSAGE")]
+        for line in self.lines:
+            names = [f"{space}/{name}" + (f" ({node})" if node else "") for space, name, node in line.objects]
+            age = age_of(self.now - parse_time(line.time, "time"))
+            rows.append((age, line.reason, line.kind, listed(names, most), line.note))
+        print_lines(rows)
+
+
+CONTRACT: Contract[Record] = Contract("gangsched.dev/history/v1", {"lines": []}, Record.fields, Record.print)
+
+
+def _read(args: argparse.Namespace) -> tuple[Record, list[Problem]]:
+    since = parse_duration(args.since, "--since") if args.since is not None else None
+    lines, _ = read_record(args)
+    now = time.time()
+    recent = [line for line in lines if since is None or parse_time(line.time, "time") >= now - since]
+    return Record(list(only(recent, lambda _, space, __: args.namespace in (None, space))), now), []
+
+
+def only(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
+    """The lines with those of their objects that are ``wanted``, by kind, namespace and name."""
+    for line in lines:
+        objects = [each for each in line.objects if wanted(line.kind, each[0], each[1])]
+        if objects:
+            yield msgspec.structs.replace(line, objects=objects)
+
+
+def read_record(args: argparse.Namespace) -> tuple[list[Line], str]:
+    """The lines of the record, and the namespace of the context.
+
+    Raises :class:`~gangsched.model.errors.UserError` when it cannot be read.
+    """
+    configuration, connection = connect(argparse.Namespace(**vars(args), scheduler_name=None))
+    return asyncio.run(_lines(configuration, connection)), connection.namespace
+
+
+async def _lines(configuration: Configuration, connection: Connection) -> list[Line]:
+    # What talks to a cluster takes long to import; --help does without.
+    from gangsched.cluster.kube.client import ApiError, Client, UnreachableError  # noqa: PLC0415
+    from gangsched.cluster.kube.history import NAME, config_map_path, lines_of  # noqa: PLC0415
+    from gangsched.cluster.kube.retry import TokenBucket  # noqa: PLC0415
+
+    wanted, namespace = configuration.client_connection, configuration.leader_election.resource_namespace
+    client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
+    client.open()
+    try:
+        return list(lines_of(await client.get(config_map_path(namespace))))
+    except ApiError as error:
+        if error.status == 404:
+            return []  # nobody has been evicted yet
+        raise errors.UsageError(f"the ConfigMap {NAME} in namespace {namespace} cannot be read: {error}") from None
+    except UnreachableError as error:
+        raise errors.UsageError(f"{connection} cannot be read: {error}") from None
+    finally:
+        await client.close()
+
+
+def _entry(line: Line) -> dict[str, Any]:
+    objects = [{"namespace": space, "name": name, "node": node or None} for space, name, node in line.objects]
+    return {"time": line.time, "reason": line.reason, "kind": line.kind, "objects": objects, "message": line.note}

@@ -1,0 +1,44 @@
+"""``gangsched why-evicted``: why one pod, or the pods of one owner, had to leave, after they are gone."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from gangsched.cli import errors
+from gangsched.cli.history import CONTRACT, Record, add_record_arguments, only, read_record
+from gangsched.cli.names import add_namespace_argument, named
+from gangsched.model.errors import Problem
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "name", metavar="[KIND/]NAME", help="a pod, or a Job, a ReplicaSet and so on: pods that are called after it"
+    )
+    add_namespace_argument(parser)
+    add_record_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is on record; 2 when nothing is, or the record cannot be read."""
+    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _read(args)) is None else errors.OK
+
+
+def _read(args: argparse.Namespace) -> tuple[Record, list[Problem]]:
+    given, kind, name = named(args.name, args.namespace)
+    lines, of_context = read_record(args)
+    space = given or of_context or "default"
+
+    def wanted(of_kind: str, namespace: str, found: str) -> bool:
+        if namespace != space:
+            return False
+        same = found == name and kind in ("", of_kind)
+        # The pods of a controller are called after it: a Job's, a Deployment's, a StatefulSet's.
+        return same or (of_kind == "Pod" and kind != "Pod" and found.startswith(f"{name}-"))
+
+    record = Record(list(only(lines, wanted)), time.time())
+    if not record.lines:
+        begins = f"begins at {lines[0].time}" if lines else "is empty"
+        raise errors.UsageError(f"no eviction of {kind or 'pod'} {space}/{name} is on record, which {begins}")
+    return record, []
