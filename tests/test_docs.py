@@ -252,7 +252,7 @@ RECIPES = re.findall(
 )
 
 
-assert len(RECIPES) == 2
+assert len(RECIPES) == 3
 
 
 @pytest.mark.parametrize(("name", "members", "text"), RECIPES, ids=[name for name, _, _ in RECIPES])
@@ -272,7 +272,7 @@ def test_recipes_make_a_gang(
     assert answer["warnings"] == []
     (decision,) = answer["decisions"]
     fits = name == "jobset" or cpus == 100
-    assert (decision["kind"], decision["required"]) == ("PodGroup", int(members))
+    assert (decision["kind"], decision["required"]) == ("Job" if name == "owner" else "PodGroup", int(members))
     assert decision["outcome"] == ("bind" if fits else "unschedulable")
     assert len(decision["placements"]) == (int(members) if fits else 0)
 

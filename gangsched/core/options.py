@@ -24,14 +24,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     With ``suspend_jobs`` a Job that would not survive the loss of its pods is suspended instead.
     ``bind_timeout_seconds`` bounds the time in which the volumes of a gang must be bound.
     Without ``quota`` queue objects mean nothing; ``fair_sharing`` weighs queues that borrow by their share.
-    ``owner_wait_seconds`` is how long a pod waits for a Job that has not been seen yet, where queues exist, and a new
+    ``owner_wait_seconds`` is how long a pod waits for a Job that has not been seen yet, and a new
     Job for a Workload of Kueue, where there are some (0: nothing more will be seen). With ``events_per_gang`` the
     members of a gang have one Event for all of them where otherwise each has its own. With ``rollback`` a gang that was
     bound in part, and whose other members have no place, leaves as a whole if its controllers create it again.
     A pod that still terminates ``overdue_after_seconds`` after its grace period is not counted on to leave. A gang that
     would have to wait for more than ``max_wait_seconds`` evicts others if that is quicker.
     A decision has at most ``max_victims`` victims, and ``max_victims_per_member`` for each required member (0: any
-    number). ``profiles`` has the scheduler names whose filters or scores are not the default ones.
+    number). Owners of the kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they,
+    or their namespace, say otherwise. ``profiles`` has the scheduler names whose filters or scores are not the default
+    ones.
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
@@ -60,6 +62,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_wait_seconds: float = 120.0
     max_victims: int = 0
     max_victims_per_member: float = 0.0
+    gang_owners: tuple[str, ...] = ()
     profiles: tuple[tuple[str, PluginSet], ...] = ()
 
     def plugins_of(self, scheduler: str) -> PluginSet:

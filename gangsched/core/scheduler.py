@@ -46,6 +46,7 @@ class Scheduler:
             strict,
             options.fair_sharing,
             options.overdue_after_seconds,
+            options.gang_owners,
         )
         self._late = LateOwners(self.world, options.owner_wait_seconds)
         self.decider = Decider(self.world, options)
@@ -190,17 +191,17 @@ class Scheduler:
                 world.membership.drop_object(family, namespace, name)
                 self._gang_changed(family, namespace, name, gone)
             case ev.JobChanged(job):
-                self._pods_regrouped(world.set_job(job))
+                self._pods_regrouped(world.owner_gangs.set_job(job))
                 self._jobs.update(_with_jobset(job))
             case ev.JobGone(namespace, name):
                 gone_job = world.jobs.get((namespace, name))
-                self._pods_regrouped(world.drop_job(namespace, name))
+                self._pods_regrouped(world.owner_gangs.drop_job(namespace, name))
                 self._jobs.update(_with_jobset(gone_job) if gone_job is not None else [(JOB, namespace, name)])
             case ev.JobSetChanged(jobset):
-                self._pods_regrouped(world.set_jobset(jobset))
+                self._pods_regrouped(world.owner_gangs.set_jobset(jobset))
                 self._jobs.add((JOBSET, jobset.namespace, jobset.name))
             case ev.JobSetGone(namespace, name):
-                self._pods_regrouped(world.drop_jobset(namespace, name))
+                self._pods_regrouped(world.owner_gangs.drop_jobset(namespace, name))
                 self._jobs.add((JOBSET, namespace, name))
             case ev.QueueObjectChanged(queue_object):
                 if not world.managed.quota.knows(queue_object):
@@ -214,9 +215,14 @@ class Scheduler:
 
     def _surroundings_changed(self, event: ev.Event) -> None:
         """No gang in particular is concerned: those that did not fit may fit now, or their victims leave."""
+        about = event.namespace.name if isinstance(event, ev.NamespaceChanged) else ""
+        gangs = self.world.owner_gangs
+        declared = gangs.declared_in(about)
         change = take_in(self.world, event)
         if change is not None:
             self._note(change)
+        if gangs.declared_in(about) != declared:
+            self._pods_regrouped(gangs.renew_all(about))
         if change is not None and change.kind is Hint.VOLUMES:
             self._run.volumes_changed()
         elif isinstance(event, ev.PriorityClassChanged) and change is not None:
@@ -236,7 +242,7 @@ class Scheduler:
         self._run.drains.queues_changed()
 
     def _pod_changed(self, pod: Pod) -> None:
-        pod = self.world.in_its_gang(pod)
+        pod = self.world.owner_gangs.placed(pod)
         earlier = self.world.find(pod.namespace, pod.name)
         if earlier is not None and earlier.uid != pod.uid:
             self._pod_gone(earlier.uid)  # re-created under the same name before its deletion was seen
@@ -269,7 +275,7 @@ class Scheduler:
         """Suspended Jobs wait, or go on."""
         for key in sorted({*self._jobs, *self._late.take_jobs(self._run.now)}):
             renewed = () if self._late.keep_job(key, self._run.now) else suspended.renew(self.world, key)
-            for gang in (*renewed, *self.world.gangs_of_queued(*key)):
+            for gang in (*renewed, *self.world.owner_gangs.of_owner(*key)):
                 self._touch(gang)
             self._dirty.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
             owner = self.world.jobs.find(*key)

@@ -13,6 +13,7 @@ from gangsched.model import children, wire
 from gangsched.model.convert_volumes import pod_volumes
 from gangsched.model.declared_features import required_node_features
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark
+from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.podset_info import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.queues import queue_labels
@@ -266,6 +267,7 @@ class Converter:
             template=self.pod(children.pod(meta, without_flavor)),
             version=meta.resource_version,
             added=directives(added),
+            gang=declared(meta.annotations or {}),
         )
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:

@@ -8,6 +8,7 @@ import msgspec
 
 from gangsched.model import children, wire
 from gangsched.model.convert import SUSPENDED_BY, Converter, owner_of
+from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet, ReplicatedJob
 from gangsched.model.podset_info import WireDirectives, added_by_flavor, directives, without
@@ -50,6 +51,7 @@ def job_set(convert: Converter, raw: WireJobSet) -> JobSet:
         suspended_by=(meta.annotations or {}).get(SUSPENDED_BY, ""),
         version=meta.resource_version,
         owner=owner_of(meta),
+        gang=declared(meta.annotations or {}),
     )
 
 

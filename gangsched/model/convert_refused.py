@@ -15,6 +15,7 @@ import msgspec
 from gangsched.model import wire
 from gangsched.model.convert import MINIMUM_RUN_TIME, PREEMPTION_DELAY, Converter, annotated_duration
 from gangsched.model.convert_jobsets import job_set
+from gangsched.model.dialects.owners import GANG
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet
 from gangsched.model.podset_info import ADDED_BY_FLAVOR
@@ -169,7 +170,7 @@ def _without_template(raw: wire.Job) -> wire.Job:
 
 
 def _plain(meta: wire.ObjectMeta) -> wire.ObjectMeta:
-    notes = {key: text for key, text in (meta.annotations or {}).items() if key != ADDED_BY_FLAVOR}
+    notes = {key: text for key, text in (meta.annotations or {}).items() if key not in (ADDED_BY_FLAVOR, GANG)}
     return msgspec.structs.replace(meta, annotations=notes, creation_timestamp=_time(meta.creation_timestamp))
 
 

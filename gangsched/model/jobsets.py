@@ -30,7 +30,7 @@ class JobSet(Named, frozen=True):
 
     ``in_order`` says that some of its Jobs wait until others run or have finished. ``suspended_by`` is the scheduler
     that has suspended it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has
-    not said so); ``owner`` is its controller.
+    not said so); ``owner`` is its controller, ``gang`` as in a Job.
     """
 
     uid: str = ""
@@ -44,6 +44,7 @@ class JobSet(Named, frozen=True):
     version: str = ""
     owner: Owner | None = None
     suspended_since: float = 0.0
+    gang: bool | None = None
 
     @property
     def template(self) -> Pod | None:

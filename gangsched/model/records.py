@@ -421,7 +421,8 @@ class Job(Named, frozen=True):
     it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has not said so);
     ``owner`` is its controller. ``template`` is what its pods will be, without a name and a UID of
     their own; None for a Job of which nothing more than the counts is known. ``added`` is what its pods get beside
-    that, of the flavor in which it was admitted last.
+    that, of the flavor in which it was admitted last. ``gang`` says whether its pods start
+    together; None: it does not say.
     """
 
     uid: str = ""
@@ -442,6 +443,7 @@ class Job(Named, frozen=True):
     version: str = ""
     added: Directives = NO_DIRECTIVES
     suspended_since: float = 0.0
+    gang: bool | None = None
 
     @property
     def wanted(self) -> int:

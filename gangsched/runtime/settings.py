@@ -14,6 +14,7 @@ import msgspec
 
 from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
+from gangsched.model.dialects.owners import Kind
 from gangsched.model.sections import Duration, NonEmpty, Section, duration_seconds
 from gangsched.model.sections import doc as _doc
 from gangsched.runtime.pluginsets import plugin_set
@@ -257,6 +258,20 @@ class Quota(Section, frozen=True, kw_only=True):
     ] = False
 
 
+class Gangs(Section, frozen=True, kw_only=True):
+    """Gangs that no group object describes."""
+
+    owners: Annotated[
+        tuple[Kind, ...],
+        _doc(
+            """The kinds of owners whose pods start together though they name no group: Job (all pods that it runs at
+            once), JobSet (those of all its Jobs, unless it starts them in order), LeaderWorkerSet (each group). The
+            annotation gangsched.dev/gang on such an object or its pod template overrides this, and so does the label of
+            that name on its namespace where it is "true"."""
+        ),
+    ] = ()
+
+
 class Http(Section, frozen=True, kw_only=True):
     """The server of /healthz, /readyz, /metrics and /configz."""
 
@@ -346,6 +361,7 @@ class Configuration(Section, frozen=True, kw_only=True):
     binding: Annotated[Binding, _doc("How the pods of a gang are bound.")] = Binding()
     volumes: Annotated[Volumes, _doc("How the volumes of a gang are bound before its pods are.")] = Volumes()
     quota: Annotated[Quota, _doc("Queues, cohorts and flavors: objects of the group kueue.x-k8s.io.")] = Quota()
+    gangs: Annotated[Gangs, _doc("Gangs that no group object describes.")] = Gangs()
     http: Annotated[Http, _doc("The server of /healthz, /readyz, /metrics and /configz.")] = Http()
     logging: Annotated[Logging, _doc("What is written to standard error.")] = Logging()
     events: Annotated[Events, _doc("What is written as Events.")] = Events()
@@ -382,6 +398,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             rollback=self.binding.on_failure == "rollback",
             quota=self.quota.mode != "off",
             fair_sharing=self.quota.fair_sharing,
+            gang_owners=self.gangs.owners,
             events_per_gang=self.events.members == "perGang",
             evict_daemonset_pods=self.preemption.evict_daemon_set_pods,
             profiles=tuple((name, plugins) for name, plugins in chosen if plugins != PluginSet()),

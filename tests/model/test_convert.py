@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gangsched.model import wire
 from gangsched.model.convert import Converter
+from gangsched.model.convert_refused import refused_job
 from gangsched.model.errors import FieldError
 from gangsched.model.records import HostPort, LabelSelector, Owner, Requirement, Taint
 from gangsched.model.times import parse_time, render_time
@@ -284,6 +285,28 @@ def test_a_job_is_over_by_its_conditions(status, finished):
     for kind in ("Failed", "Complete"):
         raw = {"metadata": {"name": "j"}, "status": {"conditions": [{"type": kind, "status": status}]}}
         assert Converter().job(msgspec.convert(raw, wire.Job)).finished is finished
+
+
+@pytest.mark.parametrize(("value", "said"), [(None, None), ("true", True), ("false", False)])
+def test_a_job_says_whether_it_is_a_gang(value, said):
+    """By its annotation, which only two words can follow."""
+    notes = {} if value is None else {"gangsched.dev/gang": value}
+    raw = {"metadata": {"name": "j", "annotations": notes}}
+    assert Converter().job(msgspec.convert(raw, wire.Job)).gang is said
+
+
+@pytest.mark.parametrize("value", ["", "yes", "True"])
+def test_another_word_is_refused_on_a_job_and_told_of_a_pod(value):
+    """A Job is refused and its counts are known; a pod is known without what it says wrong."""
+    notes = {"gangsched.dev/gang": value}
+    raw = msgspec.convert({"metadata": {"name": "j", "annotations": notes}, "spec": {"parallelism": 3}}, wire.Job)
+    with pytest.raises(FieldError, match=r"metadata\.annotations\[gangsched\.dev/gang\]: .* is neither true nor false"):
+        Converter().job(raw)
+    counted = refused_job(Converter(), raw)
+    assert (counted.parallelism, counted.gang) == (3, None)
+    found = pod(metadata={"annotations": notes})
+    assert found.remark.field == "metadata.annotations[gangsched.dev/gang]"
+    assert found.remark.message.endswith("is neither true nor false; it counts as not said")
 
 
 def test_job_failure_policy():

@@ -161,12 +161,6 @@ class Jobs:
         job = self.job_of(pod)
         return job if job is None else self.jobset_of(job) or job
 
-    def starts_with(self, job: Job) -> Suspendable:
-        """A Job with a queue, or its JobSet where all Jobs start together and the queue is that of the JobSet."""
-        jobset = self.jobset_of(job)
-        together = jobset is not None and not jobset.in_order and jobset.queue.local_queue
-        return jobset if jobset is not None and together and not job.queue.local_queue else job
-
     # -- labels for quota ----------------------------------------------------------------------------------
 
     def queue_of(self, owner: Suspendable) -> QueueLabels:

@@ -266,7 +266,7 @@ class LateOwners:
 
     def _waits(self, pod: Pod) -> bool:
         world = self._world
-        if not world.managed.active or pod.node or not pod.live or pod.scheduler not in world.membership.ours:
+        if pod.node or not pod.live or pod.scheduler not in world.membership.ours:
             return False
         if pod.owner is None or pod.owner.kind != JOB or pod.gang.family in WITHOUT_PODS:
             return False

@@ -13,25 +13,20 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.quota.cluster_view import Known
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.state.foreign_nominations import ForeignNominations
-from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, Suspendable, gang_of, templates_of
+from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, templates_of
 from gangsched.core.state.kueue import AdmittedByKueue, mark_of
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.observed_times import Sightings
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
+from gangsched.core.world.owner_gangs import OwnerGangs
 from gangsched.model.preemptible import protected
 from gangsched.model.queues import QueueObject
 from gangsched.model.records import (
     JOB,
-    NO_QUEUE,
-    QUEUED_JOB,
-    SINGLE,
     Budget,
-    Gang,
     GangId,
-    Job,
     Node,
     Owner,
     Pod,
@@ -61,6 +56,7 @@ class World:
         strict_order: bool = False,
         fair_sharing: bool = False,
         overdue_after_seconds: float = 30.0,
+        gang_owners: Iterable[str] = (),
     ) -> None:
         self.snapshot = Snapshot()
         self.membership = Membership(ours, self.assumed)
@@ -95,6 +91,9 @@ class World:
                 self._kueue_admits,
             ),
             fair_sharing,
+        )
+        self.owner_gangs = OwnerGangs(
+            self.jobs, self.membership, self.managed, self.pods, self.snapshot.namespaces, gang_owners
         )
         self._evict_daemonset_pods = evict_daemonset_pods
 
@@ -154,7 +153,7 @@ class World:
         """Why these gangs cannot be decided together yet, or never, in words; empty when they can."""
         return self.managed.two_admitters(gangs) or self.membership.problem(gangs)
 
-    # -- Jobs with a queue ---------------------------------------------------------------------------------
+    # -- Jobs and queues -----------------------------------------------------------------------------------
 
     def rooms_of(self, pods: Iterable[Pod]) -> set[str]:
         """Keys of the groups that keep room for these pods, because their Job or JobSet goes on."""
@@ -162,114 +161,17 @@ class World:
         owners = {o.uid for p in pods if (o := self.jobs.owner_of(p)) is not None} if ledger.resumes else ()
         return {made.holder for uid in owners if (made := ledger.kept_for(uid)) is not None}
 
-    def in_its_gang(self, pod: Pod) -> Pod:
-        """A pod of a Job with a queue is a member of that Job unless it names a group of its own, or tries to."""
-        if not self.managed.active or pod.gang.family != SINGLE or pod.owner is None or pod.owner.kind != "Job":
-            return pod
-        if pod.mistake is not None:
-            return pod
-        job = self.jobs.get((pod.namespace, pod.owner.name))
-        if job is None or not self.jobs.queue_of(job).local_queue:
-            return pod
-        whole = self.jobs.starts_with(job)
-        family = QUEUED_JOB if isinstance(whole, Job) else QUEUED_JOBSET
-        return msgspec.structs.replace(pod, gang=GangId(family, whole.namespace, whole.name, pod.scheduler))
-
-    def set_job(self, job: Job) -> list[Pod]:
-        """Insert or replace a Job; returns its pods where they are in another gang because of it."""
-        before = self.jobs.put_job(job)
-        jobset = self.jobs.jobset_of(job)
-        counted = before if before is not None and before.owner == job.owner else _model_of(job, jobset)
-        if counted is None or _at_once(counted) != _at_once(job):  # most of its changes are others
-            self._resize(jobset)
-        return self._regang((job.namespace, job.name), job)
-
-    def drop_job(self, namespace: str, name: str) -> list[Pod]:
-        """Remove a Job; returns its pods where they are in another gang because of it."""
-        gone = self.jobs.drop_job(namespace, name)
-        if gone is not None:
-            self._resize(self.jobs.jobset_of(gone))
-        return self._regang((namespace, name), None)
-
-    def set_jobset(self, jobset: JobSet) -> list[Pod]:
-        """Insert or replace a JobSet; returns its pods where they are in another gang because of it."""
-        before = self.jobs.put_jobset(jobset)
-        if before is not None and _as_gang(before) == _as_gang(jobset):
-            self._resize(jobset)
-            return []  # its status changes all the time
-        return self._regang_jobset(jobset, there=True)
-
-    def drop_jobset(self, namespace: str, name: str) -> list[Pod]:
-        """Remove a JobSet; returns its pods where they are in another gang because of it."""
-        gone = self.jobs.drop_jobset(namespace, name)
-        return self._regang_jobset(gone, there=False) if gone is not None else []
-
-    def _regang_jobset(self, jobset: JobSet, there: bool) -> list[Pod]:
-        if there and self.managed.active and jobset.queue.local_queue and not jobset.in_order:
-            self.membership.set_object(_gang(jobset, self._at_once(jobset)))
-        elif (QUEUED_JOBSET, jobset.namespace, jobset.name) in self.membership.objects:
-            self.membership.drop_object(QUEUED_JOBSET, jobset.namespace, jobset.name)
-        return [p for job in self.jobs.jobs_of(jobset) for p in self._regang((job.namespace, job.name), job)]
-
-    def _resize(self, jobset: JobSet | None) -> None:
-        """What is known of the Jobs of a JobSet that starts as a whole says how many pods that is."""
-        if jobset is not None and (QUEUED_JOBSET, jobset.namespace, jobset.name) in self.membership.objects:
-            self.membership.set_object(_gang(jobset, self._at_once(jobset)))
-
-    def _at_once(self, jobset: JobSet) -> int:
-        """How many pods a JobSet runs at once from now on, of those that :meth:`in_its_gang` makes members of it."""
-        of_name = {each.job.name: each for each in jobset.replicated if self._is_of_gang(each.job)}
-        size = sum(each.replicas * _at_once(each.job) for each in of_name.values())
-        for job in self.jobs.jobs_of(jobset):
-            each = of_name.get(job.name.rpartition("-")[0])
-            if each is not None:
-                size += _at_once(job) - _at_once(each.job)
-        return size
-
-    def gangs_of_queued(self, kind: str, namespace: str, name: str) -> list[GangId]:
-        """The gangs that the pods of a Job or JobSet with a queue start as."""
-        family = QUEUED_JOB if kind == JOB else QUEUED_JOBSET
-        if (family, namespace, name) not in self.membership.objects:
-            return []
-        found = (GangId(family, namespace, name, scheduler) for scheduler in sorted(self.membership.ours))
-        return [gang for gang in found if gang in self.membership.members]
-
-    def _is_of_gang(self, job: Job) -> bool:
-        pod = job.template
-        ours = pod is None or (pod.gang.family == SINGLE and pod.scheduler in self.membership.ours)
-        return ours and not job.queue.local_queue
-
     def put_queue_object(self, record: QueueObject) -> list[Pod]:
         """Insert or replace a queue object; returns the pods of Jobs that are in another gang because of it."""
         was = self.managed.active
         self.managed.put(record)
-        return self._regang_all() if self.managed.active != was else []
+        return self.owner_gangs.renew_all() if self.managed.active != was else []
 
     def drop_queue_object(self, kind: str, namespace: str, name: str) -> list[Pod]:
         """Remove a queue object of this API kind; returns the same."""
         was = self.managed.active
         self.managed.drop(kind, namespace, name)
-        return self._regang_all() if self.managed.active != was else []
-
-    def _regang_all(self) -> list[Pod]:
-        queued = [owner for owner in self.jobs.all() if owner.queue.local_queue]
-        sets = [pod for o in queued if isinstance(o, JobSet) for pod in self._regang_jobset(o, there=True)]
-        return [p for o in queued if isinstance(o, Job) for p in self._regang((o.namespace, o.name), o)] + sets
-
-    def _regang(self, key: tuple[str, str], job: Job | None) -> list[Pod]:
-        queue = self.jobs.queue_of(job) if self.managed.active and job is not None else NO_QUEUE
-        if job is not None and queue.local_queue and self.jobs.starts_with(job) is job:
-            self.membership.set_object(msgspec.structs.replace(_gang(job, _at_once(job)), queue=queue))
-        elif (QUEUED_JOB, *key) in self.membership.objects:
-            self.membership.drop_object(QUEUED_JOB, *key)
-        elif job is None or job.owner is None or job.owner.kind != JOBSET:
-            return []
-        pods = sorted(self.jobs.pods_named(key), key=lambda pod: pod.uid)
-        for gang in {p.gang for p in pods}:
-            self.managed.touch(gang)
-        queued = (QUEUED_JOB, QUEUED_JOBSET)
-        alone = (p if p.gang.family not in queued else msgspec.structs.replace(p, gang=_alone(p)) for p in pods)
-        return [now for was, now in zip(pods, map(self.in_its_gang, alone), strict=True) if now.gang != was.gang]
+        return self.owner_gangs.renew_all() if self.managed.active != was else []
 
     # -- pods ----------------------------------------------------------------------------------------------
 
@@ -421,32 +323,3 @@ def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
     key = group_key(gangs)
     first = key in world.ledger.begun and membership.half_bound(gangs)
     return -priority, -math.inf if first else membership.created(gangs), key
-
-
-def _alone(pod: Pod) -> GangId:
-    return GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
-
-
-def _as_gang(jobset: JobSet) -> tuple[object, ...]:
-    """What the gang of a JobSet with a queue follows from, its size aside."""
-    return jobset.uid, jobset.queue, jobset.in_order
-
-
-def _model_of(job: Job, jobset: JobSet | None) -> Job | None:
-    """What a JobSet says of one of its Jobs."""
-    name = job.name.rpartition("-")[0]
-    return next((each.job for each in jobset.replicated if each.job.name == name), None) if jobset is not None else None
-
-
-def _at_once(job: Job) -> int:
-    """How many pods a Job runs at once from now on. Without a number of completions none is made anew after the first
-    that succeeds.
-    """
-    if job.finished:
-        return 0
-    return job.wanted if job.completions is not None else max(0, job.parallelism - job.succeeded)
-
-
-def _gang(job: Suspendable, members: int) -> Gang:
-    """A Job or JobSet with a queue starts with as many pods as it runs at once."""
-    return gang_of(job, QUEUED_JOB if isinstance(job, Job) else QUEUED_JOBSET, max(1, members))

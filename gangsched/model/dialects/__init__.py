@@ -7,7 +7,7 @@ object, or where there is none the members' own annotations, say about the gang.
 from __future__ import annotations
 
 from gangsched.model import wire
-from gangsched.model.dialects import coscheduling, kai, koordinator, upstream
+from gangsched.model.dialects import coscheduling, kai, koordinator, owners, upstream
 from gangsched.model.errors import Mistake
 from gangsched.model.names import ALLOWED, is_subdomain, shown
 from gangsched.model.records import SINGLE, Gang, GangId, Labels, Pod
@@ -24,6 +24,7 @@ HINT_PREFIXES = (
     "kai.scheduler/",
     "sim.gangsched.dev/",
     "gangsched.dev/",
+    owners.HINT_PREFIX,
 )
 
 
@@ -48,7 +49,8 @@ def remark(gang: GangId, meta: wire.ObjectMeta) -> Mistake | None:
     """What a pod of this gang says about waiting, and what cannot be understood of it: it counts as not said."""
     labels, notes = meta.labels or {}, meta.annotations or {}
     speaks = gang.family == koordinator.FAMILY and not koordinator.needs_object(labels)
-    return (koordinator.remark_of_member(labels, notes) if speaks else None) or kai.remark(notes)
+    own = koordinator.remark_of_member(labels, notes) if speaks else None
+    return own or kai.remark(notes) or owners.remark(notes)
 
 
 def _named(labels: Labels, annotations: Labels, spec: wire.PodSpec) -> tuple[str, str, str]:
@@ -65,11 +67,11 @@ def gang_from_member(pod: Pod) -> Gang | None:
     """What a member's own labels and annotations say about its gang, or None when only an object can say it."""
     if pod.gang.family == koordinator.FAMILY:
         return koordinator.gang_from_member(pod)
-    return None
+    return owners.gang_from_member(pod) if pod.gang.family == owners.FAMILY else None
 
 
 def needs_object(pod: Pod) -> bool:
     """True when the pod's group is described by an object that must exist before the gang can start."""
     if pod.gang.family == koordinator.FAMILY:
         return koordinator.needs_object(pod.labels)
-    return pod.gang.family != SINGLE
+    return pod.gang.family not in (SINGLE, owners.FAMILY)

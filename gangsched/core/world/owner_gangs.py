@@ -1,0 +1,214 @@
+"""Pods that start together because of what owns them: a Job or JobSet that needs quota, and owners declared gangs.
+
+Quota is admitted for a Job or JobSet as a whole. The others are declared by annotation, namespace or setting
+(:mod:`gangsched.model.dialects.owners`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gangsched.core.quota.gang_workloads import Managed
+from gangsched.core.state.jobs import Jobs, Suspendable, family_of, gang_of, templates_of
+from gangsched.core.state.membership import Membership
+from gangsched.model.dialects import owners
+from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
+from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId, Job, Labels, Pod
+
+_FAMILIES = (QUEUED_JOB, QUEUED_JOBSET, owners.FAMILY)
+
+
+class OwnerGangs:
+    """Which pods are in the gang of their owner, and how many of them it needs.
+
+    ``pods`` and ``namespaces`` (the labels of each) are those of the world; ``kinds`` are the kinds of owners that are
+    gangs unless they or their namespace say otherwise.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        membership: Membership,
+        managed: Managed,
+        pods: Mapping[str, Pod],
+        namespaces: Mapping[str, Labels],
+        kinds: Iterable[str],
+    ) -> None:
+        self._jobs = jobs
+        self._membership = membership
+        self._managed = managed
+        self._pods = pods
+        self._namespaces = namespaces
+        self._kinds = frozenset(kinds)
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def placed(self, pod: Pod) -> Pod:
+        """The pod as a member of its owner's gang; as it is where it names a group of its own, or tries to, or starts
+        by itself.
+        """
+        if pod.gang.family != SINGLE or pod.mistake is not None:
+            return pod
+        group = owners.group_of(pod)
+        if group and self._declared(owners.LEADER_WORKER_SET, pod.namespace, owners.said_by(pod)):
+            return msgspec.structs.replace(pod, gang=GangId(owners.FAMILY, pod.namespace, group, pod.scheduler))
+        job = self._jobs.get((pod.namespace, pod.owner.name)) if pod.owner and pod.owner.kind == JOB else None
+        whole = self._starts_with(job) if job is not None else None
+        if whole is None or not self._together(whole):
+            return pod
+        return msgspec.structs.replace(pod, gang=GangId(_family(whole), whole.namespace, whole.name, pod.scheduler))
+
+    def declared_in(self, namespace: str) -> bool:
+        """Does a namespace declare its owners gangs?"""
+        return self._namespaces.get(namespace, {}).get(owners.GANG) == "true"
+
+    def of_owner(self, kind: str, namespace: str, name: str) -> list[GangId]:
+        """The gangs that the pods of a Job or JobSet are in, by scheduler."""
+        family = QUEUED_JOB if kind == JOB else QUEUED_JOBSET
+        if (family, namespace, name) not in self._membership.objects:
+            return []
+        found = (GangId(family, namespace, name, scheduler) for scheduler in sorted(self._membership.ours))
+        return [gang for gang in found if gang in self._membership.members]
+
+    def _together(self, owner: Suspendable) -> bool:
+        """Do all pods of a Job or JobSet start together: because it needs quota, or is declared to be a gang?"""
+        if self._managed.active and self._jobs.queue_of(owner).local_queue:
+            return True
+        above = self._jobs.jobset_of(owner) if isinstance(owner, Job) else None
+        top = above or owner
+        said = top.gang if top.gang is not None else next(map(owners.said_by, templates_of(top)), None)
+        return self._declared(family_of(top), owner.namespace, said)
+
+    def _starts_with(self, job: Job) -> Suspendable:
+        """What the pods of a Job start with if they start together: the Job, or its JobSet where that does not start
+        its Jobs in order, and this one has no queue of its own.
+        """
+        jobset = self._jobs.jobset_of(job)
+        if jobset is None or jobset.in_order or job.queue.local_queue:
+            return job
+        return jobset if self._together(jobset) else job
+
+    def _declared(self, kind: str, namespace: str, said: bool | None) -> bool:
+        """Is an owner of this kind, which says this itself, declared to be a gang?"""
+        if said is not None:
+            return said
+        return kind in self._kinds or self.declared_in(namespace)
+
+    # -- changes: each returns the pods that are in another gang because of it --------------------------------
+
+    def set_job(self, job: Job) -> list[Pod]:
+        """A Job was created or changed."""
+        before = self._jobs.put_job(job)
+        jobset = self._jobs.jobset_of(job)
+        counted = before if before is not None and before.owner == job.owner else _model_of(job, jobset)
+        if counted is None or _at_once(counted) != _at_once(job):  # most of its changes are others
+            self._resize(jobset)
+        return self._renew((job.namespace, job.name), job)
+
+    def drop_job(self, namespace: str, name: str) -> list[Pod]:
+        """A Job is gone."""
+        gone = self._jobs.drop_job(namespace, name)
+        if gone is not None:
+            self._resize(self._jobs.jobset_of(gone))
+        return self._renew((namespace, name), None)
+
+    def set_jobset(self, jobset: JobSet) -> list[Pod]:
+        """A JobSet was created or changed."""
+        before = self._jobs.put_jobset(jobset)
+        if before is not None and _as_gang(before) == _as_gang(jobset):
+            self._resize(jobset)
+            return []  # its status changes all the time
+        return self._renew_jobset(jobset, there=True)
+
+    def drop_jobset(self, namespace: str, name: str) -> list[Pod]:
+        """A JobSet is gone."""
+        gone = self._jobs.drop_jobset(namespace, name)
+        return self._renew_jobset(gone, there=False) if gone is not None else []
+
+    def renew_all(self, namespace: str = "") -> list[Pod]:
+        """Queues count from now on, or no longer; or what the labels of this namespace say has changed."""
+        there = [owner for owner in self._jobs.all() if namespace in ("", owner.namespace)]
+        sets = [pod for o in there if isinstance(o, JobSet) for pod in self._renew_jobset(o, there=True)]
+        jobs = [pod for o in there if isinstance(o, Job) for pod in self._renew((o.namespace, o.name), o)]
+        groups = [p for p in self._pods.values() if p.namespace == namespace and owners.group_of(p)]
+        return jobs + sets + self._moved(groups)
+
+    def _renew_jobset(self, jobset: JobSet, there: bool) -> list[Pod]:
+        if there and not jobset.in_order and self._together(jobset):
+            self._membership.set_object(_gang(jobset, self._size(jobset)))
+        elif (QUEUED_JOBSET, jobset.namespace, jobset.name) in self._membership.objects:
+            self._membership.drop_object(QUEUED_JOBSET, jobset.namespace, jobset.name)
+        return [p for job in self._jobs.jobs_of(jobset) for p in self._renew((job.namespace, job.name), job)]
+
+    def _resize(self, jobset: JobSet | None) -> None:
+        """What is known of the Jobs of a JobSet that starts as a whole says how many pods that is."""
+        if jobset is not None and (QUEUED_JOBSET, jobset.namespace, jobset.name) in self._membership.objects:
+            self._membership.set_object(_gang(jobset, self._size(jobset)))
+
+    def _size(self, jobset: JobSet) -> int:
+        """How many pods a JobSet runs at once from now on, of those that :meth:`placed` makes members of it."""
+        of_name = {each.job.name: each for each in jobset.replicated if self._is_of_gang(each.job)}
+        size = sum(each.replicas * _at_once(each.job) for each in of_name.values())
+        for job in self._jobs.jobs_of(jobset):
+            each = of_name.get(job.name.rpartition("-")[0])
+            if each is not None:
+                size += _at_once(job) - _at_once(each.job)
+        return size
+
+    def _is_of_gang(self, job: Job) -> bool:
+        pod = job.template
+        ours = pod is None or (pod.gang.family == SINGLE and pod.scheduler in self._membership.ours)
+        return ours and not job.queue.local_queue
+
+    def _renew(self, key: tuple[str, str], job: Job | None) -> list[Pod]:
+        if job is not None and self._starts_with(job) is job and self._together(job):
+            queue = self._jobs.queue_of(job)
+            self._membership.set_object(msgspec.structs.replace(_gang(job, _at_once(job)), queue=queue))
+        elif (QUEUED_JOB, *key) in self._membership.objects:
+            self._membership.drop_object(QUEUED_JOB, *key)
+        elif job is None or job.owner is None or job.owner.kind != JOBSET:
+            return []
+        return self._moved(self._jobs.pods_named(key))
+
+    def _moved(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Those of the pods that are in another gang than before."""
+        out = []
+        for pod in sorted(pods, key=lambda pod: pod.uid):
+            self._managed.touch(pod.gang)
+            alone = GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
+            now = self.placed(msgspec.structs.replace(pod, gang=alone) if pod.gang.family in _FAMILIES else pod)
+            if now.gang != pod.gang:
+                out.append(now)
+        return out
+
+
+def _family(owner: Suspendable) -> str:
+    return QUEUED_JOB if isinstance(owner, Job) else QUEUED_JOBSET
+
+
+def _gang(owner: Suspendable, members: int) -> Gang:
+    """A Job or JobSet starts with as many pods as it runs at once."""
+    return gang_of(owner, _family(owner), max(1, members))
+
+
+def _as_gang(jobset: JobSet) -> tuple[object, ...]:
+    """What the gang of a JobSet follows from, its size aside."""
+    said = jobset.gang, *map(owners.said_by, templates_of(jobset))
+    return jobset.uid, jobset.queue, jobset.in_order, said
+
+
+def _model_of(job: Job, jobset: JobSet | None) -> Job | None:
+    """What a JobSet says of one of its Jobs."""
+    name = job.name.rpartition("-")[0]
+    return next((each.job for each in jobset.replicated if each.job.name == name), None) if jobset is not None else None
+
+
+def _at_once(job: Job) -> int:
+    """How many pods a Job runs at once from now on. Without a number of completions none is made anew after the first
+    that succeeds.
+    """
+    if job.finished:
+        return 0
+    return job.wanted if job.completions is not None else max(0, job.parallelism - job.succeeded)

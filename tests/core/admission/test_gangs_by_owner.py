@@ -1,0 +1,181 @@
+"""Pods that name no group and start together all the same, because of what owns them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gangsched.core.events import JobGone, NamespaceChanged, NamespaceGone
+from gangsched.model.dialects.owners import GANG, GROUP_INDEX, NAME, SIZE
+from gangsched.model.records import Job, Namespace, Pod
+from tests.builders import PodBuilder, node, pod
+from tests.core.harness import Built, Cluster, nodes_of, plan
+from tests.core.jobsets import JOBS, MEMBERS, jobs, jobset, waiting
+
+
+def member(index: int, owner: str = "train") -> PodBuilder:
+    """A pod of the Job."""
+    return pod(f"{owner}-{index}").cpu(1).owner("Job", owner)
+
+
+def job(size: int = 2, **fields: object) -> Job:
+    """A Job of so many pods."""
+    template = member(0).obj()
+    made = Job("d", "train", "uid-Job-train", parallelism=size, completions=size, template=template, version="1")
+    return msgspec.structs.replace(made, **fields)
+
+
+def declared(value: str = "true", name: str = "d") -> NamespaceChanged:
+    """A namespace whose label says this."""
+    return NamespaceChanged(Namespace(name, {GANG: value}))
+
+
+def saying(value: str) -> Pod:
+    """What the pods of the Job say."""
+    return member(0).hint(GANG, value).obj()
+
+
+@pytest.mark.parametrize(
+    ("how", "seen", "kinds", "together"),
+    [
+        ("nothing", [job()], (), False),
+        ("the Job", [job(gang=True)], (), True),
+        ("its template", [job(template=saying("true"))], (), True),
+        ("the namespace", [declared(), job()], (), True),
+        ("another namespace", [declared(name="e"), job()], (), False),
+        ("another word", [declared("yes"), job()], (), False),
+        ("the setting", [job()], ("Job",), True),
+        ("a setting for others", [job()], ("JobSet", "LeaderWorkerSet"), False),
+        ("the Job overrides the setting", [job(gang=False)], ("Job",), False),
+        ("its template overrides the namespace", [declared(), job(template=saying("false"))], (), False),
+        ("the Job overrides its template", [job(gang=True, template=saying("false"))], (), True),
+    ],
+)
+def test_what_makes_a_job_a_gang(how: str, seen: list[Built], kinds: tuple[str, ...], *, together: bool) -> None:
+    """Where one of two pods fits, a gang does not start, and two pods do as far as there is room."""
+    cluster = Cluster(node("n1").cpu(1), *seen, member(0), member(1), gang_owners=kinds)
+    assert nodes_of(cluster.run()) == ({} if together else {"train-0": "n1"}), how
+    cluster.show(node("n2").cpu(1))
+    assert len(nodes_of(cluster.pass_time(60))) == (2 if together else 1)
+
+
+def test_the_pods_come_one_by_one() -> None:
+    """The first waits for the second, as in a group."""
+    cluster = Cluster(node("n1").cpu(2), job(gang=True), member(0))
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(member(1))
+    assert nodes_of(cluster.run()) == {"train-0": "n1", "train-1": "n1"}
+
+
+def test_as_many_as_run_at_once() -> None:
+    """Of four completions two at a time start together; when one has succeeded the next joins by itself."""
+    cluster = Cluster(node("n1").cpu(2), job(gang=True, parallelism=2, completions=4), member(0), member(1))
+    assert len(nodes_of(cluster.run())) == 2
+    cluster.change("train-0", phase="Succeeded")
+    cluster.show(job(gang=True, parallelism=2, completions=4, succeeded=1, version="2"), member(2))
+    assert nodes_of(cluster.run()) == {"train-2": "n1"}
+
+
+def test_a_group_of_its_own_counts_instead() -> None:
+    """Pods that name a PodGroup are in that one, whatever their Job says."""
+    pods = [member(i).light_gang("mine", 1) for i in range(2)]
+    cluster = Cluster(node("n1").cpu(1), job(gang=True), *pods)
+    assert nodes_of(cluster.run()) == {"train-0": "n1"}
+
+
+def test_a_job_that_comes_after_its_pods() -> None:
+    """Nobody knows what a pod is before its Job is seen, so it waits for that for some seconds, and no longer."""
+    cluster = Cluster(node("n1").cpu(1), owner_wait_seconds=5.0)
+    cluster.run()
+    cluster.show(member(0))
+    assert nodes_of(cluster.pass_time(4)) == {}
+    cluster.show(job(gang=True))
+    assert nodes_of(cluster.pass_time(60)) == {}
+    cluster.show(member(1), node("n2").cpu(1))
+    assert len(nodes_of(cluster.pass_time(60))) == 2
+    orphan = Cluster(node("n1").cpu(1), owner_wait_seconds=5.0)
+    orphan.run()
+    orphan.show(member(0))
+    assert nodes_of(orphan.pass_time(4)) == {}
+    assert nodes_of(orphan.pass_time(2)) == {"train-0": "n1"}
+
+
+def test_what_is_declared_changes() -> None:
+    """Waiting pods follow the namespace, the Job, and its end."""
+    cluster = Cluster(node("n1").cpu(1), declared(), job(), member(0), member(1))
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(NamespaceChanged(Namespace("d", {})))
+    assert nodes_of(cluster.run()) == {"train-0": "n1"}
+    cluster = Cluster(node("n1").cpu(1), job(gang=True), member(0), member(1))
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(job(version="2"))
+    assert nodes_of(cluster.run()) == {"train-0": "n1"}
+    cluster = Cluster(node("n1").cpu(1), job(gang=True), member(0), member(1))
+    cluster.run()
+    cluster.show(JobGone("d", "train"))
+    assert nodes_of(cluster.run()) == {"train-0": "n1"}
+
+
+def test_a_namespace_that_is_gone_declares_nothing() -> None:
+    """One of the same name does not inherit what the one before said."""
+    cluster = Cluster(node("n1").cpu(1), declared())
+    cluster.run()
+    cluster.show(NamespaceGone("d"))
+    cluster.run()
+    cluster.show(job(), member(0), member(1))
+    assert nodes_of(cluster.run()) == {"train-0": "n1"}
+
+
+def test_the_gang_evicts_as_a_whole() -> None:
+    """It has the priority of its pods, and what it needs leaves for all of them or not at all."""
+    low = [pod(f"low-{i}").cpu(1).on(f"n{i}") for i in range(2)]
+    high = [member(i).priority(10) for i in range(2)]
+    nodes = [node(f"n{i}").cpu(1) for i in range(2)]
+    found = plan(*nodes, *low, *high, job(gang=True))
+    assert [(d.kind, d.outcome, len(d.victims)) for d in found.values()] == [("Job", "preempt", 2)]
+    found = plan(nodes[0], low[0], *high, job(gang=True))
+    assert [d.outcome for d in found.values()] == ["unschedulable"]
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_jobset(*, in_order: bool) -> None:
+    """All of its Jobs start together; each by itself where it starts them in order."""
+    room = JOBS * MEMBERS - 1
+    cluster = Cluster(node("n1").cpu(room), jobset(gang=True, in_order=in_order), *jobs(), *waiting())
+    assert len(nodes_of(cluster.run())) == (MEMBERS if in_order else 0)
+    cluster = Cluster(node("n1").cpu(room + 1), jobset(gang=True, in_order=in_order), *jobs(), *waiting())
+    assert len(nodes_of(cluster.run())) == JOBS * MEMBERS
+
+
+def test_the_setting_for_jobs_is_not_one_for_jobsets() -> None:
+    """What is above a Job decides."""
+    seen = [jobset(), *jobs(), *waiting()]
+    assert len(nodes_of(Cluster(node("n1").cpu(3), *seen, gang_owners=("Job",)).run())) == 3
+    assert len(nodes_of(Cluster(node("n1").cpu(3), *seen, gang_owners=("JobSet",)).run())) == 0
+
+
+def of_lws(index: int, worker: int, size: str = "2") -> PodBuilder:
+    """A pod of a LeaderWorkerSet, as its controller makes it."""
+    made = pod(f"serve-{index}-{worker}").cpu(1).hint(SIZE, size)
+    return made.labels({NAME: "serve", GROUP_INDEX: str(index)})
+
+
+def test_each_group_of_a_leader_worker_set_is_a_gang() -> None:
+    """Two groups of two in room for three: one starts. Without the declaration three pods do."""
+    pods = [of_lws(i, w) for i in range(2) for w in range(2)]
+    assert len(nodes_of(Cluster(node("n1").cpu(3), *pods).run())) == 3
+    cluster = Cluster(node("n1").cpu(3), *pods, gang_owners=("LeaderWorkerSet",))
+    assert nodes_of(cluster.run()) == {"serve-0-0": "n1", "serve-0-1": "n1"}
+    said = [p.hint(GANG, "true") for p in pods]
+    assert len(nodes_of(Cluster(node("n1").cpu(3), *said).run())) == 2
+    cluster = Cluster(node("n1").cpu(3), *[of_lws(i, w) for i in range(2) for w in range(2)])
+    cluster.run()
+    cluster.show(declared(), *[of_lws(2, w) for w in range(2)])
+    assert len(nodes_of(cluster.run())) == 0
+
+
+@pytest.mark.parametrize("size", ["", "0", "two", "1234567"])
+def test_a_size_that_is_no_number_makes_no_group(size: str) -> None:
+    """Such a pod starts by itself."""
+    cluster = Cluster(node("n1").cpu(1), of_lws(0, 0, size), of_lws(0, 1, size), gang_owners=("LeaderWorkerSet",))
+    assert len(nodes_of(cluster.run())) == 1
