@@ -90,7 +90,9 @@ def test_reclaiming_is_told_on_both_sides():
     assert evicted.related[1:4] == ("Job", "d", "new")
     [pod_told] = [r for r in reports(taking, "Preempted") if r.regarding[3] == "old-0"]
     assert "(InCohortReclamation): reclamation within the cohort" in pod_told.note
-    assert conditions(taking, "old") == {
+    of_old = conditions(taking, "old")
+    assert of_old.pop("gangsched.dev/PodsEvicted")[2].endswith("for gang d/new (plan 0-2): d/old-0")
+    assert of_old == {
         "Evicted": ("True", "Preempted", said),
         "Preempted": ("True", "InCohortReclamation", said),
     }

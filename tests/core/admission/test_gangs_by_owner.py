@@ -149,7 +149,7 @@ def test_a_jobset(*, in_order: bool) -> None:
 
 def test_the_setting_for_jobs_is_not_one_for_jobsets() -> None:
     """What is above a Job decides."""
-    seen = [jobset(), *jobs(), *waiting()]
+    seen: list[Built] = [jobset(), *jobs(), *waiting()]
     assert len(nodes_of(Cluster(node("n1").cpu(3), *seen, gang_owners=("Job",)).run())) == 3
     assert len(nodes_of(Cluster(node("n1").cpu(3), *seen, gang_owners=("JobSet",)).run())) == 0
 
