@@ -189,6 +189,7 @@ class Scheduler:
                 self._note(Change(Hint.VICTIMS))
                 gone = world.membership.objects.get((family, namespace, name))
                 world.membership.drop_object(family, namespace, name)
+                self._pods_regrouped(world.owner_gangs.operator_changed(family, gone, None))
                 self._gang_changed(family, namespace, name, gone)
             case ev.JobChanged(job):
                 self._pods_regrouped(world.owner_gangs.set_job(job))
@@ -355,6 +356,7 @@ class Scheduler:
         membership = self.world.membership
         known = membership.objects.get((gang.family, gang.namespace, gang.name))
         membership.set_object(gang)
+        self._pods_regrouped(self.world.owner_gangs.operator_changed(gang.family, known, gang))
         if known is None or rules_of(known) != rules_of(gang):
             self._note(Change(Hint.VICTIMS))
         if gang.remark is not None:

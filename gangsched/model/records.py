@@ -342,7 +342,8 @@ class Gang(Record, frozen=True):
     ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
     ``topology`` lists (node label key, required?) constraints. ``kind`` is the object kind that users know.
     ``queue`` is what the object's own labels say about quota. With a ``mistake`` it is not known what the gang wishes,
-    and it waits; ``remark`` is what else could not be understood.
+    and it waits; ``remark`` is what else could not be understood. ``declared``: an owner of pods says whether it is a
+    gang; None: it does not say.
     """
 
     family: str
@@ -368,6 +369,7 @@ class Gang(Record, frozen=True):
     queue: QueueLabels = NO_QUEUE
     mistake: Mistake | None = None
     remark: Mistake | None = None
+    declared: bool | None = None
 
     @property
     def key(self) -> str:

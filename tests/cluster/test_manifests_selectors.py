@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 
+import pytest
+
 from gangsched.cluster.manifests.loading import Loaded, load
-from gangsched.core.events import PodSelectorChanged
+from gangsched.core.events import GangChanged, PodSelectorChanged
+from gangsched.model.errors import InputError
 from gangsched.model.records import PodSelector
 from tests.builders import selects
 
@@ -44,3 +47,23 @@ def test_a_controller_without_pods_gives_a_warning() -> None:
     assert (warned["object"], warned["field"]) == ("ReplicaSet default/r", "kind")
     assert "no pod of it in the input" in warned["message"]
     assert read(SERVICE, REPLICA_SET, OWNED).warnings == []
+
+
+TORCH = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: r, annotations: {gangsched.dev/gang: "true"}}
+spec: {pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: c}]}}}}}
+"""
+
+
+def test_the_object_of_an_operator_says_how_many_pods_start_together() -> None:
+    """Its pods are not made up either; a field that makes no sense is named."""
+    loaded = read(TORCH)
+    [made] = [e.gang for e in loaded.events if isinstance(e, GangChanged)]
+    assert (made.kind, made.key, made.min_member, made.declared) == ("PyTorchJob", "default/r", 2, True)
+    (warned,) = loaded.warnings
+    assert (warned["object"], warned["field"]) == ("PyTorchJob default/r", "kind")
+    assert read(TORCH, OWNED.replace("ReplicaSet", "PyTorchJob")).warnings == []
+    with pytest.raises(InputError, match=r"PyTorchJob default/r.*spec\.pytorchReplicaSpecs\.Worker\.replicas: -2"):
+        read(TORCH.replace("replicas: 2", "replicas: -2"))

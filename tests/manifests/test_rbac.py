@@ -39,6 +39,8 @@ CLUSTER_RIGHTS = {
     ("batch", "jobs/status"): {"patch"},
     ("jobset.x-k8s.io", "jobsets"): READ | {"patch"},
     ("jobset.x-k8s.io", "jobsets/status"): {"patch"},
+    **{("kubeflow.org", kind): FOLLOW for kind in ("pytorchjobs", "tfjobs", "xgboostjobs", "jaxjobs", "mpijobs")},
+    ("ray.io", "rayclusters"): FOLLOW,
     ("", "persistentvolumes"): READ | {"patch"},
     ("", "persistentvolumeclaims"): READ | {"patch"},
     ("kueue.x-k8s.io", "clusterqueues"): READ,

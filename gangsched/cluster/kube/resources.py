@@ -12,7 +12,7 @@ from gangsched.core import events
 from gangsched.core.events import Event
 from gangsched.model import convert_refused, jobsets, queues, wire, wire_jobsets, wire_queues, wire_volumes
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import coscheduling, koordinator, upstream
+from gangsched.model.dialects import coscheduling, koordinator, operators, upstream
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Owner
 
@@ -208,6 +208,19 @@ def _owners(raw: wire_queues.KueueWorkload) -> tuple[Owner, ...]:
     return tuple(Owner(o.kind, o.name, o.uid) for o in raw.metadata.owner_references or ())
 
 
+def _operator(each: operators.Operator) -> Resource:
+    """The objects of an operator that own pods."""
+    return _served(
+        each.group,
+        each.plural,
+        each.kind,
+        operators.OperatorObject,
+        each.versions,
+        changed=lambda _convert, raw: events.GangChanged(operators.gang_from_object(each.kind, raw)),
+        gone=lambda namespace, name, _uid: events.GangGone(each.family, namespace, name),
+    )
+
+
 #: Kueue's Workloads, of which only is asked who owns them. Nobody else serves a resource of that name.
 KUEUE_WORKLOADS = _served(
     queues.GROUP,
@@ -238,5 +251,6 @@ SERVED_RESOURCES: tuple[Resource, ...] = (
         gone=lambda namespace, name, _uid: events.JobSetGone(namespace, name),
         refused=_refused_jobset,
     ),
+    *map(_operator, operators.OPERATORS.values()),
     KUEUE_WORKLOADS,
 )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gangsched.model import jobsets, queues, wire, wire_queues, wire_volumes
+from gangsched.model.dialects.operators import OPERATORS, OperatorObject
 from gangsched.model.wire_jobsets import JobSet
 
 SIGS, COSCHEDULING, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.x-k8s.io", "scheduling.k8s.io"
@@ -47,6 +48,7 @@ AnyObject = (
     | wire.ReplicaSet
     | wire.StatefulSet
     | JobSet
+    | OperatorObject
     | Workload
     | wire_volumes.PersistentVolume
     | wire_volumes.PersistentVolumeClaim
@@ -114,6 +116,7 @@ KINDS: dict[tuple[str, str], Kind] = {
             namespaced=False,
         ),
         Kind(jobsets.JOBSET, jobsets.GROUP, (jobsets.VERSION,), JobSet),
+        *(Kind(each.kind, each.group, each.versions, OperatorObject) for each in OPERATORS.values()),
     )
 }
 

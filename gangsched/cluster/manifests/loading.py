@@ -23,6 +23,8 @@ from gangsched.model import convert_jobsets, jobsets, wire
 from gangsched.model import wire_volumes as storage
 from gangsched.model.children import SIMULATION
 from gangsched.model.convert import Converter
+from gangsched.model.dialects import operators
+from gangsched.model.dialects.operators import OperatorObject
 from gangsched.model.errors import FieldError, InputError, Place, Problem
 from gangsched.model.records import Job, Labels
 from gangsched.model.times import parse_time
@@ -36,6 +38,7 @@ _WITH_UID = (
     wire.UpstreamPodGroup,
     wire.Job,
     JobSet,
+    OperatorObject,
     storage.PersistentVolumeClaim,
     storage.PersistentVolume,
 )
@@ -185,11 +188,17 @@ class _Loading:
                 _check_workload(raw)
             case wire.ReplicationController() | wire.ReplicaSet() | wire.StatefulSet():
                 self._changed(place, raw)
-                if (each.kind.name, raw.metadata.namespace, raw.metadata.name) not in self._controllers:
-                    text = "no pod of it in the input: pass its pods too"
-                    self._warnings.append(place.warning("kind", text))
+                self._warn_without_pods(each)
+            case OperatorObject():
+                self._add(place, GangChanged(operators.gang_from_object(each.kind.name, raw)))
+                self._warn_without_pods(each)
             case _:
                 self._changed(place, raw)
+
+    def _warn_without_pods(self, each: Found) -> None:
+        meta = each.object.metadata
+        if (each.kind.name, meta.namespace, meta.name) not in self._controllers:
+            self._warnings.append(each.place.warning("kind", "no pod of it in the input: pass its pods too"))
 
     def _changed(self, place: Place, raw: AnyObject) -> None:
         self._add(place, CHANGED[type(raw)](self._convert, raw))

@@ -13,6 +13,7 @@ from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.suspended import LENIENT
+from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.jobsets import QUEUED_JOBSET
 from gangsched.model.records import QUEUED_JOB, SINGLE, GangId
 
@@ -147,7 +148,7 @@ def _spokesman(run: Run, gang: GangId, members: Iterable[PodRef]) -> report.Refe
 
 def object_status(run: Run, gang: GangId, group: Group | None) -> None:
     """The status of the group object, when it changed and is ours to tell."""
-    if gang.family in (SINGLE, QUEUED_JOB, QUEUED_JOBSET, *WITHOUT_PODS):
+    if gang.family in (SINGLE, QUEUED_JOB, QUEUED_JOBSET, *WITHOUT_PODS) or gang.family in FAMILIES:
         return
     spec = run.world.membership.objects.get((gang.family, gang.namespace, gang.name))
     if spec is None or spec.mistake is not None:  # what cannot be read is not written to either

@@ -9,6 +9,7 @@ from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_refe
 from gangsched.core.decision import Placement, Victim
 from gangsched.core.quota.stop_policy import STOPPED, Stop
 from gangsched.core.state.membership import Census
+from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.records import Gang, Owner, Pod
 
 #: Reasons of Events and of the PodScheduled condition.
@@ -56,6 +57,9 @@ def reference(pod: Pod | Placement) -> PodRef:
 
 def group_reference(family: str, kind: str, namespace: str, name: str, uid: str) -> Reference:
     """The object of a gang API (group ``family``; empty: core) that an Event is about."""
+    operator = FAMILIES.get(family)
+    if operator is not None:
+        return (f"{operator.group}/{operator.versions[0]}", kind, namespace, name, uid)
     version = _VERSIONS.get(family)
     return (f"{family}/{version}" if version else family or "v1", kind, namespace, name, uid)
 

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gangsched.core.quota.gang_workloads import Managed
-from gangsched.core.state.jobs import Jobs, Suspendable, family_of, gang_of, templates_of
+from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, Suspendable, family_of, gang_of, templates_of
 from gangsched.core.state.membership import Membership
 from gangsched.model.dialects import owners
+from gangsched.model.dialects.operators import FAMILIES, OPERATORS
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
-from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId, Job, Labels, Pod
+from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId, Job, Labels, Owner, Pod
 
-_FAMILIES = (QUEUED_JOB, QUEUED_JOBSET, owners.FAMILY)
+_FAMILIES = (QUEUED_JOB, QUEUED_JOBSET, owners.FAMILY, *FAMILIES)
 
 
 class OwnerGangs:
@@ -54,11 +55,37 @@ class OwnerGangs:
         group = owners.group_of(pod)
         if group and self._declared(owners.LEADER_WORKER_SET, pod.namespace, owners.said_by(pod)):
             return msgspec.structs.replace(pod, gang=GangId(owners.FAMILY, pod.namespace, group, pod.scheduler))
-        job = self._jobs.get((pod.namespace, pod.owner.name)) if pod.owner and pod.owner.kind == JOB else None
+        owner = pod.owner
+        job = self._jobs.get((pod.namespace, owner.name)) if owner is not None and owner.kind == JOB else None
+        if job is not None and job.owner is not None:
+            owner = job.owner  # the launcher of an MPIJob is the pod of a Job
+        if owner is not None and owner.kind in OPERATORS:
+            return self._of_operator(pod, owner)
         whole = self._starts_with(job) if job is not None else None
         if whole is None or not self._together(whole):
             return pod
         return msgspec.structs.replace(pod, gang=GangId(_family(whole), whole.namespace, whole.name, pod.scheduler))
+
+    def _of_operator(self, pod: Pod, owner: Owner) -> Pod:
+        family = OPERATORS[owner.kind].family
+        known = self._membership.objects.get((family, pod.namespace, owner.name))
+        said = known.declared if known is not None and known.declared is not None else owners.said_by(pod)
+        if not self._declared(owner.kind, pod.namespace, said):
+            return pod
+        return msgspec.structs.replace(pod, gang=GangId(family, pod.namespace, owner.name, pod.scheduler))
+
+    def waits_for_owner(self, pod: Pod) -> bool:
+        """Is it unknown in which gang a pod is, because what owns it has not been seen?"""
+        if pod.owner is None or (pod.gang.family != SINGLE and not self._managed.active):
+            return False
+        if pod.owner.kind in OPERATORS and pod.gang.family == SINGLE:
+            return (OPERATORS[pod.owner.kind].family, pod.namespace, pod.owner.name) not in self._membership.objects
+        if pod.owner.kind != JOB or pod.gang.family in WITHOUT_PODS:
+            return False
+        job = self._jobs.job_of(pod)
+        if job is None:
+            return True
+        return job.owner is not None and job.owner.kind == JOBSET and self._jobs.jobset_of(job) is None
 
     def declared_in(self, namespace: str) -> bool:
         """Does a namespace declare its owners gangs?"""
@@ -134,6 +161,14 @@ class OwnerGangs:
         jobs = [pod for o in there if isinstance(o, Job) for pod in self._renew((o.namespace, o.name), o)]
         groups = [p for p in self._pods.values() if p.namespace == namespace and owners.group_of(p)]
         return jobs + sets + self._moved(groups)
+
+    def operator_changed(self, family: str, before: Gang | None, now: Gang | None) -> list[Pod]:
+        """An object of an operator was created, changed, or is gone."""
+        said = [each.declared if each is not None else None for each in (before, now)]
+        gang = now or before
+        if family not in FAMILIES or gang is None or said[0] == said[1]:
+            return []
+        return self._moved(p for p in self._pods.values() if p.namespace == gang.namespace and p.owner is not None)
 
     def _renew_jobset(self, jobset: JobSet, there: bool) -> list[Pod]:
         if there and not jobset.in_order and self._together(jobset):

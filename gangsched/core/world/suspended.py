@@ -16,9 +16,9 @@ import msgspec
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of
 from gangsched.core.world.world import World
 from gangsched.model.errors import FieldError
-from gangsched.model.jobsets import JOBSET, MAX_WITHOUT_PODS, JobSet, why_it_cannot_wait
+from gangsched.model.jobsets import MAX_WITHOUT_PODS, JobSet, why_it_cannot_wait
 from gangsched.model.podset_info import merged
-from gangsched.model.records import JOB, PREEMPT_LOWER, GangId, Job, Pod, PodVolumes
+from gangsched.model.records import PREEMPT_LOWER, GangId, Job, Pod, PodVolumes
 
 #: Controllers that leave it to others whether what they make is suspended. That of a JobSet, say, would end it at once.
 LENIENT = ("CronJob",)
@@ -266,11 +266,5 @@ class LateOwners:
 
     def _waits(self, pod: Pod) -> bool:
         world = self._world
-        if pod.node or not pod.live or pod.scheduler not in world.membership.ours:
-            return False
-        if pod.owner is None or pod.owner.kind != JOB or pod.gang.family in WITHOUT_PODS:
-            return False
-        job = world.jobs.job_of(pod)
-        if job is None:
-            return True
-        return job.owner is not None and job.owner.kind == JOBSET and world.jobs.jobset_of(job) is None
+        ours = not pod.node and pod.live and pod.scheduler in world.membership.ours
+        return ours and world.owner_gangs.waits_for_owner(pod)

@@ -2,7 +2,8 @@
 
 The annotation ``gangsched.dev/gang`` on a Job, JobSet or LeaderWorkerSet, or on its pod template, says so, else the
 label of that name on the namespace, else the setting ``gangs.owners``. A Job starts with all pods that it runs at once,
-a JobSet with those of all its Jobs unless it starts them in order, and of a LeaderWorkerSet each group by itself.
+a JobSet with those of all its Jobs unless it starts them in order, and of a LeaderWorkerSet each group by itself. What
+the objects of other operators run is in :mod:`gangsched.model.dialects.operators`.
 
 The labels and the annotation of a LeaderWorkerSet are those that its controller puts on every pod of a group
 (https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/).
@@ -17,7 +18,9 @@ from gangsched.model.names import is_subdomain, shown
 from gangsched.model.records import Gang, GangId, Labels, Pod
 
 #: The kinds of owners that can be gangs.
-Kind: TypeAlias = Literal["Job", "JobSet", "LeaderWorkerSet"]
+Kind: TypeAlias = Literal[
+    "Job", "JobSet", "LeaderWorkerSet", "PyTorchJob", "TFJob", "XGBoostJob", "JAXJob", "MPIJob", "RayCluster"
+]
 LEADER_WORKER_SET: Kind = "LeaderWorkerSet"
 
 GANG = "gangsched.dev/gang"

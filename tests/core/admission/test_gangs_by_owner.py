@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.core.events import JobGone, NamespaceChanged, NamespaceGone
+from gangsched.core.actions import GangStatus
+from gangsched.core.events import GangGone, JobGone, NamespaceChanged, NamespaceGone
+from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.dialects.owners import GANG, GROUP_INDEX, NAME, SIZE
-from gangsched.model.records import Job, Namespace, Pod
+from gangsched.model.records import Gang, Job, Namespace, Owner, Pod
 from tests.builders import PodBuilder, node, pod
-from tests.core.harness import Built, Cluster, nodes_of, plan
+from tests.core.harness import Built, Cluster, nodes_of, plan, reports
 from tests.core.jobsets import JOBS, MEMBERS, jobs, jobset, waiting
 
 
@@ -179,3 +181,80 @@ def test_a_size_that_is_no_number_makes_no_group(size: str) -> None:
     """Such a pod starts by itself."""
     cluster = Cluster(node("n1").cpu(1), of_lws(0, 0, size), of_lws(0, 1, size), gang_owners=("LeaderWorkerSet",))
     assert len(nodes_of(cluster.run())) == 1
+
+
+TORCH = OPERATORS["PyTorchJob"]
+
+
+def torch(members: int = 2, **fields: object) -> Gang:
+    """A PyTorchJob of so many pods."""
+    made = Gang(TORCH.family, "d", "train", kind="PyTorchJob", uid="uid-PyTorchJob-train", min_member=members)
+    return msgspec.structs.replace(made, **fields)
+
+
+def replica(index: int) -> PodBuilder:
+    """A pod of it."""
+    return pod(f"train-worker-{index}").cpu(1).owner("PyTorchJob", "train")
+
+
+@pytest.mark.parametrize(
+    ("seen", "kinds", "together"),
+    [
+        ([torch()], (), False),
+        ([torch(declared=True)], (), True),
+        ([torch()], ("PyTorchJob",), True),
+        ([torch()], ("Job", "RayCluster"), False),
+        ([torch(declared=False)], ("PyTorchJob",), False),
+        ([declared(), torch()], (), True),
+        ([declared()], (), True),  # how many it needs is not known yet, so it waits
+    ],
+)
+def test_an_object_of_an_operator(seen: list[Built], kinds: tuple[str, ...], *, together: bool) -> None:
+    """Its pods are a gang where it is declared one."""
+    cluster = Cluster(node("n1").cpu(1), *seen, replica(0), replica(1), gang_owners=kinds)
+    assert nodes_of(cluster.run()) == ({} if together else {"train-worker-0": "n1"})
+    cluster.show(node("n2").cpu(1), torch(declared=together))
+    assert len(nodes_of(cluster.pass_time(60))) == (2 if together else 1)
+
+
+def test_what_an_operators_object_says_changes() -> None:
+    """Its waiting pods follow it, and its end."""
+    cluster = Cluster(node("n1").cpu(1), torch(declared=True), replica(0), replica(1))
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(torch())
+    assert nodes_of(cluster.run()) == {"train-worker-0": "n1"}
+    cluster = Cluster(node("n1").cpu(1), torch(declared=True), replica(0), replica(1))
+    cluster.run()
+    cluster.show(GangGone(TORCH.family, "d", "train"))
+    assert nodes_of(cluster.run()) == {"train-worker-0": "n1"}
+
+
+def test_pods_wait_for_the_object_of_their_operator() -> None:
+    """As for a Job: for some seconds, unless they name a group."""
+    cluster = Cluster(node("n1").cpu(2), owner_wait_seconds=5.0)
+    cluster.run()
+    cluster.show(replica(0), replica(1).light_gang("mine", 1))
+    assert nodes_of(cluster.pass_time(4)) == {"train-worker-1": "n1"}
+    assert nodes_of(cluster.pass_time(2)) == {"train-worker-0": "n1"}
+
+
+def test_the_launcher_of_an_mpi_job_is_one_of_its_members() -> None:
+    """It is the pod of a Job that the MPIJob owns."""
+    mpi = OPERATORS["MPIJob"]
+    whole = Gang(mpi.family, "d", "mpi", kind="MPIJob", uid="u", min_member=2, declared=True)
+    launcher = job(1, name="mpi-launcher", uid="uid-Job-mpi-launcher", owner=Owner("MPIJob", "mpi", "u"))
+    pods = [member(0, "mpi-launcher"), pod("mpi-worker-0").cpu(1).owner("MPIJob", "mpi")]
+    cluster = Cluster(node("n1").cpu(1), whole, launcher, *pods)
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(node("n2").cpu(1))
+    assert len(nodes_of(cluster.pass_time(60))) == 2
+
+
+def test_events_name_the_object_of_the_operator() -> None:
+    """With its API version; its status is its operator's."""
+    cluster = Cluster(node("n1").cpu(1), torch(declared=True), replica(0), replica(1), events_per_gang=True)
+    actions = cluster.run()
+    assert {r.regarding[:4] for r in reports(actions, "FailedScheduling")} == {
+        ("kubeflow.org/v1", "PyTorchJob", "d", "train")
+    }
+    assert not [a for a in actions if isinstance(a, GangStatus)]

@@ -1,0 +1,99 @@
+"""How many pods of an operator's object start together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangsched.model.dialects.operators import OPERATORS, OperatorObject, gang_from_object
+from gangsched.model.errors import FieldError
+from gangsched.model.records import Gang
+
+
+def gang(kind: str, spec: dict[str, Any], **meta: Any) -> Gang:
+    """What an object of this kind says."""
+    raw = {"metadata": {"name": "train", "namespace": "ns", "uid": "u", **meta}, "spec": spec}
+    return gang_from_object(kind, msgspec.convert(raw, OperatorObject))
+
+
+def roles(**counts: int | None) -> dict[str, Any]:
+    """Replica specs as Kubeflow has them."""
+    return {role: {"replicas": n, "template": {"spec": {"containers": [{}]}}} for role, n in counts.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "members"),
+    [
+        ("PyTorchJob", {"pytorchReplicaSpecs": roles(Master=1, Worker=3)}, 4),
+        ("PyTorchJob", {"pytorchReplicaSpecs": roles(Master=None, Worker=3)}, 4),
+        ("PyTorchJob", {"pytorchReplicaSpecs": roles(Worker=4), "elasticPolicy": {"minReplicas": 2}}, 2),
+        ("PyTorchJob", {"pytorchReplicaSpecs": roles(Worker=4), "elasticPolicy": {"minReplicas": 6}}, 4),
+        ("PyTorchJob", {"pytorchReplicaSpecs": roles(Master=1, Worker=4), "elasticPolicy": {"maxReplicas": 9}}, 5),
+        (
+            "PyTorchJob",
+            {"pytorchReplicaSpecs": roles(Worker=4), "runPolicy": {"schedulingPolicy": {"minAvailable": 3}}},
+            3,
+        ),
+        ("PyTorchJob", {"pytorchReplicaSpecs": roles(Worker=4), "runPolicy": {"schedulingPolicy": {"queue": "q"}}}, 4),
+        ("TFJob", {"tfReplicaSpecs": roles(PS=2, Chief=1, Worker=3)}, 6),
+        ("XGBoostJob", {"xgbReplicaSpecs": roles(Master=1, Worker=2)}, 3),
+        ("JAXJob", {"jaxReplicaSpecs": roles(Worker=2)}, 2),
+        ("MPIJob", {"mpiReplicaSpecs": roles(Launcher=1, Worker=2)}, 3),
+        (
+            "MPIJob",
+            {"mpiReplicaSpecs": roles(Launcher=1, Worker=2), "launcherCreationPolicy": "WaitForWorkersReady"},
+            2,
+        ),
+        ("RayCluster", {}, 1),
+        ("RayCluster", {"workerGroupSpecs": [{"replicas": 2, "numOfHosts": 2}, {"replicas": 1, "minReplicas": 0}]}, 6),
+        ("RayCluster", {"workerGroupSpecs": [{"replicas": 2, "suspend": True}, {"minReplicas": 3}]}, 4),
+        ("RayCluster", {"enableInTreeAutoscaling": True, "workerGroupSpecs": [{"replicas": 4, "minReplicas": 1}]}, 2),
+        ("PyTorchJob", {}, 1),
+    ],
+)
+def test_how_many_start_together(kind: str, spec: dict[str, Any], members: int) -> None:
+    """What the operator asks of other gang schedulers for such an object."""
+    found = gang(kind, spec)
+    assert (found.family, found.kind, found.key, found.min_member) == (
+        OPERATORS[kind].family,
+        kind,
+        "ns/train",
+        members,
+    )
+    assert found.declared is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        ("PyTorchJob", {"pytorchReplicaSpecs": roles(Worker=-1)}, "spec.pytorchReplicaSpecs.Worker.replicas"),
+        ("TFJob", {"tfReplicaSpecs": roles(PS=100_001)}, "spec.tfReplicaSpecs.PS.replicas"),
+        ("PyTorchJob", {"pytorchReplicaSpecs": roles(Worker=1), "elasticPolicy": {"minReplicas": -1}}, "minReplicas"),
+        ("MPIJob", {"runPolicy": {"schedulingPolicy": {"minAvailable": -1}}}, "schedulingPolicy.minAvailable"),
+        ("RayCluster", {"workerGroupSpecs": [{}, {"replicas": -2}]}, "spec.workerGroupSpecs[1].replicas"),
+        (
+            "RayCluster",
+            {"workerGroupSpecs": [{"replicas": 1, "numOfHosts": -2}]},
+            "spec.workerGroupSpecs[0].numOfHosts",
+        ),
+    ],
+)
+def test_counts_that_make_no_sense_are_named(kind: str, spec: dict[str, Any], field: str) -> None:
+    """With the path of the field."""
+    with pytest.raises(FieldError, match="is not between 0 and 100000") as caught:
+        gang(kind, spec)
+    assert caught.value.field.endswith(field)
+
+
+def test_a_gang_has_its_limits() -> None:
+    """Many roles at their limits are no more than one."""
+    assert gang("TFJob", {"tfReplicaSpecs": roles(PS=100_000, Worker=100_000)}).min_member == 100_000
+
+
+def test_the_annotation_of_an_object() -> None:
+    """It says whether the object is a gang, and nothing else is accepted."""
+    assert gang("TFJob", {}, annotations={"gangsched.dev/gang": "true"}).declared is True
+    with pytest.raises(FieldError, match="neither true nor false"):
+        gang("TFJob", {}, annotations={"gangsched.dev/gang": "on"})
