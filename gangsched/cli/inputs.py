@@ -61,6 +61,9 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
         required=required,
         help="YAML or JSON manifests: files, folders (with sub-folders), or - for stdin; can be repeated",
     )
+    parser.add_argument(
+        "--skip-invalid", action="store_true", help="leave out objects of -f that cannot be understood, with a warning"
+    )
     _add_configuration_arguments(
         parser,
         "decide the pods with this spec.schedulerName; can be repeated (default: as configured, else"
@@ -139,7 +142,7 @@ def read_either(args: argparse.Namespace) -> Input:
         return read_cluster(args)
     if args.kubeconfig or args.context:
         raise errors.UsageError("-f reads manifests, --kubeconfig and --context a cluster: give one of them")
-    options, loaded = read_options(args), load(args.sources)
+    options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
     return Input(loaded.events, options, loaded.now, "", loaded.warnings)
 
 

@@ -73,11 +73,15 @@ def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:
     if not args.cluster:
         if not args.sources or args.kubeconfig or args.context:
             raise errors.UsageError("give manifests with -f, or --cluster to read a cluster, or both")
-        options, loaded = read_options(args), load(args.sources)
+        options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
         return loaded, options, loaded.now if now is None else now
     found = read_cluster(args)
     above = Loaded([], [], [], 0.0)
     if args.sources:
-        above = load(args.sources, around=Around.of(found.events, found.namespace or "default"))
+        above = load(
+            args.sources,
+            around=Around.of(found.events, found.namespace or "default"),
+            skip_invalid=args.skip_invalid,
+        )
     loaded = Loaded(overlaid(found.events, above.events), [], above.warnings, found.now)
     return loaded, found.options, found.now if now is None else now

@@ -69,7 +69,7 @@ CONTRACT: Contract[Simulation] = Contract(
 def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
     options = read_options(args)
     until_seconds = _until(args.until)
-    loaded = load(args.sources)
+    loaded = load(args.sources, skip_invalid=args.skip_invalid)
     faults = None
     if args.seed is not None:
         faults = SeededFaults(args.seed, write_delay_seconds=_JITTER_SECONDS, watch_delay_seconds=_JITTER_SECONDS)

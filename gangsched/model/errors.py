@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypedDict
+
+#: So many errors are shown.
+_MOST_LINES = 50
 
 
 class Mistake(NamedTuple):
@@ -100,7 +103,7 @@ class Place(NamedTuple):
 
 
 class InputError(UserError):
-    """Input that cannot be understood: the first such place of the input.
+    """A place of the input that cannot be understood.
 
     ``str()`` is one line without control characters, whatever the input held.
     """
@@ -108,6 +111,21 @@ class InputError(UserError):
     def __init__(self, place: Place, field: str, message: str) -> None:
         self.problem: Problem = {**place.warning(field, message), "field": one_line(field) or None}
         super().__init__(told(self.problem))
+
+
+class InvalidInputError(InputError):
+    """All places of the input that cannot be understood; ``problem`` and ``str()`` are those of the first."""
+
+    def __init__(self, found: Sequence[InputError]) -> None:
+        ValueError.__init__(self, str(found[0]))
+        self.problem = found[0].problem
+        self._found = found
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each, but not for thousands."""
+        more = len(self._found) - _MOST_LINES
+        return [str(each) for each in self._found[:_MOST_LINES]] + [f"and {more} more"] * (more > 0)
 
 
 def told(problem: Problem) -> str:

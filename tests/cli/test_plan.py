@@ -71,7 +71,7 @@ def test_job_level_preemption(plan):
     assert sorted(v["pod"] for v in decision["victims"]) == ["default/lp-pod-1", "default/lp-pod-2"]
     assert [v["unit"] for v in decision["victims"]] == [{"kind": "Pod", "name": v["pod"]} for v in decision["victims"]]
     assert sorted(decision["placements"]) == ["default/hp-worker-1", "default/hp-worker-2"]
-    assert sorted(decision["placements"].values()) == ["cn-beijing.1", "cn-beijing.2"]
+    assert sorted(decision["placements"].values()) == ["node-1", "node-2"]
     assert decision["unplaced"] == []
 
 

@@ -64,10 +64,10 @@ def test_the_gang_of_the_koordinator_example_gets_both_nodes(capsys):
     told = [e["verb"] for e in answer["events"] if e["verb"] in phases]
     assert told == [verb for verb in phases for _ in range(2)]
     assert {k: (p["phase"], p["node"]) for k, p in answer["pods"].items()} == {
-        "default/hp-worker-1": ("Running", "cn-beijing.1"),
-        "default/hp-worker-2": ("Running", "cn-beijing.2"),
-        "default/lp-pod-1": ("Deleted", "cn-beijing.1"),
-        "default/lp-pod-2": ("Deleted", "cn-beijing.2"),
+        "default/hp-worker-1": ("Running", "node-1"),
+        "default/hp-worker-2": ("Running", "node-2"),
+        "default/lp-pod-1": ("Deleted", "node-1"),
+        "default/lp-pod-2": ("Deleted", "node-2"),
     }
     assert answer["pods"]["default/lp-pod-1"]["preemptedBy"] == "default/hp-training-job"
 
@@ -255,7 +255,7 @@ def test_the_table_tells_the_story(capsys):
     """People see who was bound where, who left for whom, and the nodes at the end."""
     assert main(["simulate", "-f", KOORDINATOR]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"0:03\.\d+ +scheduler +bind +default/hp-worker-1 +→ cn-beijing.1", text)
+    assert re.search(r"0:03\.\d+ +scheduler +bind +default/hp-worker-1 +→ node-1", text)
     assert re.search(r"default/lp-pod-1 .*Deleted .*for hp-training-job", text)
     assert "3 of 4 CPU" in text
     assert "2 deleted, 2 running; 2 bound, 2 preempted" in text

@@ -22,7 +22,7 @@ from gangsched.core.events import (
     PodChanged,
     PriorityClassChanged,
 )
-from gangsched.model.errors import InputError
+from gangsched.model.errors import InputError, InvalidInputError
 from tests.cluster.manifest_texts import HIGH, POD, many, obj, pod, read, refusal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -374,3 +374,66 @@ def test_any_value_anywhere_is_read_or_named(place, value):
         read("\n".join(map(json.dumps, changed)))
     except InputError as error:
         assert str(error).isprintable()  # noqa: PT017 - both ends are right, a crash is not
+
+
+SOME_WRONG = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {capacity: {cpu: "4", pods: "10"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: typed}
+spec: {containers: [{resources: {requests: {cpu: [1]}}}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: quantity}
+spec: {template: {spec: {containers: [{resources: {requests: {cpu: 1x}}}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: right}
+spec: {containers: [{resources: {requests: {cpu: "1"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: right}
+"""
+
+
+def test_all_objects_that_cannot_be_understood_are_named(tmp_path):
+    """Each has a line; the contract's error is the first one."""
+    file = tmp_path / "some.yaml"
+    file.write_text(SOME_WRONG)
+    with pytest.raises(InvalidInputError) as caught:
+        load([str(file)])
+    assert [line.removeprefix(f"{file}: ").partition(")")[0] for line in caught.value.lines] == [
+        "document 2 (Pod default/typed",
+        "document 5 (Pod default/right",
+        "document 3 (Job default/quantity",
+    ]
+    assert str(caught.value) == caught.value.lines[0]
+    assert caught.value.problem["document"] == 2
+
+
+def test_objects_that_cannot_be_understood_can_be_left_out(tmp_path):
+    """With a warning each; nothing of them is left, and the others are read."""
+    file = tmp_path / "some.yaml"
+    file.write_text(SOME_WRONG)
+    loaded = load([str(file)], skip_invalid=True)
+    assert [type(event).__name__ for event in loaded.events] == ["NodeChanged", "PodChanged"]
+    assert len(loaded.places) == 2
+    assert [each["document"] for each in loaded.warnings if each["message"].startswith("skipped: ")] == [2, 5, 3]
+
+
+@pytest.mark.parametrize(("count", "lines"), [(50, 50), (51, 51), (60, 51)])
+def test_of_thousands_of_errors_some_are_shown(count, lines, tmp_path):
+    """And how many there are beside them."""
+    file = tmp_path / "many.yaml"
+    file.write_text("---\n".join(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {n}.}}\n" for n in range(count)))
+    with pytest.raises(InvalidInputError) as caught:
+        load([str(file)])
+    assert len(caught.value.lines) == lines
+    assert (caught.value.lines[-1] == f"and {count - 50} more") == (count > 50)

@@ -52,8 +52,8 @@ async def start(admin: Client) -> list[Object]:
     await admin.apply([t for t in early if t["kind"] != "Pod"])
     await nodes_ready(admin)
     await admin.apply([t for t in early if t["kind"] == "Pod"])
-    await bystander(admin, "cn-beijing.1")
-    await running(admin, [*VICTIMS, "bystander-cn-beijing.1"])
+    await bystander(admin, "node-1")
+    await running(admin, [*VICTIMS, "bystander-node-1"])
     return late
 
 
@@ -61,10 +61,10 @@ async def tempt(admin: Client) -> None:
     """A further node, full of a pod that would be a cheaper victim than those on the list."""
     early, _ = split(EXAMPLES / "koordinator")
     node = copy.deepcopy(next(t for t in early if t["kind"] == "Node"))
-    node["metadata"]["name"] = node["metadata"]["labels"]["kubernetes.io/hostname"] = "cn-beijing.3"
+    node["metadata"]["name"] = node["metadata"]["labels"]["kubernetes.io/hostname"] = "node-3"
     pod = copy.deepcopy(next(t for t in early if t["kind"] == "Pod"))
     pod["metadata"]["name"] = "cheap"
-    pod["spec"]["nodeName"] = "cn-beijing.3"
+    pod["spec"]["nodeName"] = "node-3"
     del pod["spec"]["priorityClassName"]
     await admin.apply([node])
     await nodes_ready(admin)
@@ -138,7 +138,7 @@ async def test_a_killed_scheduler_finishes_when_it_is_back(
     assert {c.name for c in changes} - {"cheap"} == {*MEMBERS, *VICTIMS}
     for name in before.keys() - {*MEMBERS, *VICTIMS}:
         assert not condition(await admin.get("Pod", name), "DisruptionTarget"), name
-    assert {(await admin.get("Pod", m))["spec"]["nodeName"] for m in MEMBERS} == {"cn-beijing.1", "cn-beijing.2"}
+    assert {(await admin.get("Pod", m))["spec"]["nodeName"] for m in MEMBERS} == {"node-1", "node-2"}
     # A list that was complete is finished under the plan that it was made for.
     assert len(plans(changes)) == (1 if complete else 2)
 

@@ -25,7 +25,7 @@ from gangsched.model.children import SIMULATION
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import operators
 from gangsched.model.dialects.operators import OperatorObject
-from gangsched.model.errors import FieldError, InputError, Place, Problem
+from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.records import Job, Labels
 from gangsched.model.times import parse_time
 from gangsched.model.wire_jobsets import JobSet
@@ -60,38 +60,59 @@ class Loaded(msgspec.Struct, frozen=True):
     group_hints: dict[tuple[str, str, str], Labels] = {}
 
 
-def load(sources: Sequence[str], *, stdin: IO[bytes] | IO[str] | None = None, around: Around | None = None) -> Loaded:
+def load(
+    sources: Sequence[str],
+    *,
+    stdin: IO[bytes] | IO[str] | None = None,
+    around: Around | None = None,
+    skip_invalid: bool = False,
+) -> Loaded:
     """Read files, folders (with their sub-folders) and ``-`` (``stdin``, by default the process's). With ``around``
-    they are to be applied to a cluster, and need not be complete by themselves.
+    they are to be applied to a cluster, and need not be complete by themselves. With ``skip_invalid`` an object that
+    cannot be understood is left out, with a warning.
 
-    Raises :class:`InputError` for the first thing that cannot be understood.
+    Raises :class:`InvalidInputError` with all objects that cannot be understood, and :class:`InputError` for a file
+    that is no YAML or JSON of objects.
     """
     # A dump of a cluster becomes millions of objects that all stay: to look through them for garbage, again and again
     # while they become more, takes a third of the time.
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _load(sources, stdin, around)
+        return _load(sources, stdin, around, skip_invalid=skip_invalid)
     finally:
         if collects:
             gc.enable()
 
 
-def _load(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None, around: Around | None) -> Loaded:
+def _load(
+    sources: Sequence[str], stdin: IO[bytes] | IO[str] | None, around: Around | None, *, skip_invalid: bool
+) -> Loaded:
     warnings: list[Problem] = []
+    refused: list[InputError] = []
     found: list[Found] = []
     places: dict[tuple[str, str, str, str], Place] = {}
     defaults = Defaults(around.namespace if around is not None else "default", itertools.count(1))
     for source in read(sources, stdin):
         for document in parsed(source):
-            for each in objects(document, warnings, defaults):
+            for each in objects(document, warnings, refused, defaults):
                 meta = each.object.metadata
                 key = (each.kind.name, each.kind.group, meta.namespace, meta.name)
                 if key in places:
-                    raise InputError(each.place, "metadata.name", f"was already defined in {places[key]}")
+                    error = InputError(each.place, "metadata.name", f"was already defined in {places[key]}")
+                    refused.append(error)
+                    continue
                 places[key] = each.place
                 found.append(each)
-    return _Loading(found, _without_owners(warnings, found), around).run()
+    loaded = _Loading(found, _without_owners(warnings, found), refused, around).run()
+    if refused and not skip_invalid:
+        raise InvalidInputError(refused)
+    skipped: list[Problem] = [
+        {**error.problem, "field": error.problem["field"] or "", "message": f"skipped: {error.problem['message']}"}
+        for error in refused
+    ]
+    loaded.warnings.extend(skipped)
+    return loaded
 
 
 def _without_owners(warnings: list[Problem], found: Sequence[Found]) -> list[Problem]:
@@ -108,8 +129,11 @@ def _without_owners(warnings: list[Problem], found: Sequence[Found]) -> list[Pro
 class _Loading:
     """The second pass, which knows all objects of the input."""
 
-    def __init__(self, found: list[Found], warnings: list[Problem], around: Around | None) -> None:
+    def __init__(
+        self, found: list[Found], warnings: list[Problem], refused: list[InputError], around: Around | None
+    ) -> None:
         self._found = found
+        self._refused = refused
         self._complete = around is None
         self._warnings = warnings
         self._convert = Converter()
@@ -140,10 +164,14 @@ class _Loading:
 
     def run(self) -> Loaded:
         for each in self._found:
-            meta = each.object.metadata
-            with each.place.named():
-                self._note_time(meta.creation_timestamp, "metadata.creationTimestamp")
-                self._take(each)
+            known = len(self._events)
+            try:
+                with each.place.named():
+                    self._note_time(each.object.metadata.creation_timestamp, "metadata.creationTimestamp")
+                    self._take(each)
+            except InputError as error:
+                self._refused.append(error)
+                del self._events[known:], self._places[known:]
         if self._complete:
             self._warn_of_missing_nodes()
             self._warnings.extend(missing(self._found))

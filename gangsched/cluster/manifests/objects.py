@@ -50,14 +50,20 @@ class Found(NamedTuple):
     object: AnyObject
 
 
-def objects(document: Document, warnings: list[Problem], defaults: Defaults) -> Iterator[Found]:
-    """The objects of one document that are read; what is not read is put into ``warnings``. ``defaults`` is what they
-    get without saying it.
+def objects(
+    document: Document, warnings: list[Problem], refused: list[InputError], defaults: Defaults
+) -> Iterator[Found]:
+    """The objects of one document that are read; what is not read is put into ``warnings``, and what cannot be
+    understood into ``refused``. ``defaults`` is what they get without saying it.
 
-    Raises :class:`InputError` for anything that is no Kubernetes object, or one with a value of a wrong type.
+    Raises :class:`InputError` for anything that is no Kubernetes object.
     """
     for label, raw in _unpacked(document, document.value, ""):
-        found = _object(document, label, raw, warnings, defaults)
+        try:
+            found = _object(document, label, raw, warnings, defaults)
+        except InputError as error:
+            refused.append(error)
+            continue
         if found is not None:
             yield found
 

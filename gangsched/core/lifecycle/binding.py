@@ -44,7 +44,7 @@ def nominate(run: Run, group: Group) -> None:
         text = written(Intent(plan.ident, len(plan.victims), place.node, len(plan.awaited)))
         action = Nominate(run.new_id(), report.reference(place), place.node, plan.ident, text)
         run.actuator.ask(group.key, action)
-    conditions.tell(run, group, report.UNSCHEDULABLE, group.message, report.failed_scheduling)
+    conditions.tell(run, group, report.UNSCHEDULABLE, group.message, report.waiting_on_preemption)
 
 
 def on_record(run: Run, group: Group) -> bool:

@@ -82,7 +82,7 @@ def remove(run: Run, eviction: Eviction) -> list[Victim]:
     strict = run.options.strict_budgets
     for pod in pods:
         ref = report.reference(pod)
-        run.actuator.ask(eviction.key, Remove(run.new_id(), ref, strict, eviction.mark, eviction.reason))
+        run.actuator.ask(eviction.key, Remove(run.new_id(), ref, strict, eviction.mark_on(pod.uid), eviction.reason))
     run.check.add(eviction.key)
     first = bool(leaving) and not eviction.announced
     eviction.announced |= first

@@ -16,6 +16,7 @@ from gangsched.core.actions import MARK_REASON
 from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.events import Outcome
+from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.intent import Owner, Owning
 from gangsched.model.preemptible import protected
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
@@ -107,7 +108,12 @@ class Eviction:
         if victim is not None:
             unit = {"kind": victim.unit.kind, "unit": victim.unit.name}
             owner = msgspec.structs.replace(owner, **unit, partial=victim.partial, method=victim.method)
-        return Owning(owner, self.mark, self.reason, self.priority)
+        return Owning(owner, self.mark_on(uid), self.reason, self.priority)
+
+    def mark_on(self, uid: str) -> str:
+        """The message of the DisruptionTarget condition of this victim."""
+        victim = self.victims.get(uid)
+        return self.mark if victim is None else report.mark_for(self.mark, victim.reason)
 
     def standing(self, world: World) -> list[Pod]:
         """Victims that are still there and not terminating, by name."""

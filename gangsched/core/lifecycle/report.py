@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_reference
 from gangsched.core.decision import Placement, Victim
 from gangsched.core.quota.stop_policy import STOPPED, Stop
+from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.membership import Census
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.records import Gang, Owner, Pod
@@ -15,6 +16,7 @@ from gangsched.model.records import Gang, Owner, Pod
 #: Reasons of Events and of the PodScheduled condition.
 SCHEDULED = "Scheduled"
 FAILED_SCHEDULING = "FailedScheduling"
+WAITING_ON_PREEMPTION = "WaitingOnPreemption"
 PREEMPTED = "Preempted"
 PODS_EVICTED = "PodsEvicted"
 GANG_NOT_READY = "GangNotReady"
@@ -29,6 +31,8 @@ TWO_ADMITTERS = "TwoAdmitters"
 #: Reasons of Events that say that a workload leaves begin so; the reason of the eviction follows.
 EVICTED_DUE_TO = "EvictedDueTo"
 DRAIN_BLOCKED = "DrainBlocked"
+
+_HIGHER = "higher priority pods"
 
 #: Events are cut at this length by the API server.
 _NOTE_LIMIT = 1024
@@ -89,6 +93,11 @@ def failed_scheduling(about: Reference, message: str) -> Report:
     return Report(about, "Warning", FAILED_SCHEDULING, "Scheduling", message[:_NOTE_LIMIT])
 
 
+def waiting_on_preemption(about: Reference, message: str) -> Report:
+    """The pod's gang fits as soon as others have left, who do."""
+    return Report(about, "Normal", WAITING_ON_PREEMPTION, "Scheduling", message[:_NOTE_LIMIT])
+
+
 def scheduler_error(about: Reference, message: str) -> Report:
     """Nothing could be decided about the pod's gang."""
     return Report(about, "Warning", SCHEDULER_ERROR, "Scheduling", message[:_NOTE_LIMIT])
@@ -147,7 +156,12 @@ def rolled_back(victim: Victim, owner: Owner, gang: str, why: str) -> Report:
 
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
-    return f"{scheduler}: preempting to accommodate higher priority pods, preemptor: {preemptor}, triggerpod: {trigger}"
+    return f"{scheduler}: preempting to accommodate {_HIGHER}, preemptor: {preemptor}, triggerpod: {trigger}"
+
+
+def mark_for(mark: str, reason: str) -> str:
+    """That message on a victim that may be taken for this ``reason``: where quota decides, in the words of Kueue."""
+    return mark.replace(_HIGHER, f"a workload due to {REASON_TEXT[reason]}", 1) if reason in REASON_TEXT else mark
 
 
 def rollback_message(scheduler: str, gang: str, trigger: str) -> str:

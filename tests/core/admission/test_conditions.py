@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from gangsched.core.actions import Action, JobStatus, Remove, Report, ResumeJob, SuspendJob
+from gangsched.core.actions import Action, JobStatus, Mark, Remove, Report, ResumeJob, SuspendJob
 from gangsched.core.events import NodeGone, QueueObjectChanged
 from gangsched.core.lifecycle.admission import ADMITTED, EVICTED, PENDING, RESERVED
 from gangsched.model.queues import LocalQueue
@@ -90,6 +90,10 @@ def test_reclaiming_is_told_on_both_sides():
     assert evicted.related[1:4] == ("Job", "d", "new")
     [pod_told] = [r for r in reports(taking, "Preempted") if r.regarding[3] == "old-0"]
     assert "(InCohortReclamation): reclamation within the cohort" in pod_told.note
+    [mark] = [a for a in taking if isinstance(a, Mark)]
+    assert mark.message.startswith(
+        "py-gang-scheduler: preempting to accommodate a workload due to reclamation within the cohort, preemptor: d/new"
+    )
     of_old = conditions(taking, "old")
     assert of_old.pop("gangsched.dev/PodsEvicted")[2].endswith("for gang d/new (plan 0-2): d/old-0")
     assert of_old == {

@@ -132,6 +132,19 @@ def test_writes_say_what_they_are_for() -> None:
     assert (remove.pod.name, remove.pod.uid) == ("v1", "uid-d-v1")
 
 
+def test_a_preemption_that_works_is_no_failure() -> None:
+    """Members wait for their victims; what nobody's leaving helps has failed."""
+    cluster = preempting()
+    cluster.run()
+    told = reports(cluster.log, "WaitingOnPreemption")
+    assert {(r.regarding[3], r.kind, r.note) for r in told} == {
+        (name, "Normal", "2 members can be bound after evicting 2 pods of 2 units") for name in ("m1", "m2")
+    }
+    assert reports(cluster.log, "FailedScheduling") == []
+    cluster.show(pod("large").cpu(99).priority(9))
+    assert [r.regarding[3] for r in reports(cluster.run(), "FailedScheduling")] == ["large"]
+
+
 def test_strict_budgets_evict() -> None:
     """With strict budgets victims leave through the eviction API."""
     cluster = preempting(strict_budgets=True)
