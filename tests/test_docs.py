@@ -18,7 +18,7 @@ from gangsched.cli import main as cli
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Unschedulable
 from gangsched.core.framework.plugins import Plugin, PluginSet
 from gangsched.core.lifecycle import table as lifecycle
-from gangsched.model.dialects import coscheduling, koordinator, upstream
+from gangsched.model.dialects import coscheduling, koordinator, kueue, upstream
 from tests.builders import OURS, gang, node, pod
 from tests.core import harness
 from tests.core.harness import Built, plan
@@ -205,7 +205,7 @@ def test_settings_in_the_text_exist() -> None:
 def test_all_gang_apis_are_named() -> None:
     """The README says for each gang API which versions are read and how a pod names its gang."""
     text = text_of("README.md")
-    keys = [koordinator.GROUP_LABEL, koordinator.NAME, koordinator.GROUPS, coscheduling.GROUP_LABEL]
+    keys = [koordinator.GROUP_LABEL, koordinator.NAME, koordinator.GROUPS, coscheduling.GROUP_LABEL, kueue.GROUP_LABEL]
     families = [koordinator.FAMILY, coscheduling.FAMILY, upstream.FAMILY]
     wanted = [*keys, *families, *upstream.VERSIONS, "spec.schedulingGroup.podGroupName"]
     assert [word for word in wanted if word not in text] == []

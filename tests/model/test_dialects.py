@@ -14,6 +14,7 @@ from gangsched.model.dialects.koordinator import MAX_GROUPS
 from gangsched.model.dialects.upstream import gang_from_object as upstream_gang
 from gangsched.model.errors import FieldError
 
+KUEUE = "kueue.x-k8s.io/pod-group-"
 K = "gang.scheduling.koordinator.sh/"
 LABEL = "pod-group.scheduling.sigs.k8s.io"
 
@@ -46,6 +47,8 @@ def upstream(**spec):
         ({"annotations": {f"{K}name": "g"}}, "scheduling.sigs.k8s.io", "g"),
         ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "scheduling.x-k8s.io", "g"),
         ({"schedulingGroup": {"podGroupName": "g"}}, "scheduling.k8s.io", "g"),
+        ({"labels": {f"{KUEUE}name": "g"}}, "kueue.x-k8s.io", "g"),
+        ({"labels": {f"{KUEUE}name": "g", LABEL: "h"}}, "scheduling.sigs.k8s.io", "h"),
         ({"labels": {LABEL: ""}}, "Pod", "p"),
     ],
 )
@@ -134,6 +137,27 @@ def test_gang_from_the_older_labels():
     gang = gang_from_member(pod(labels={f"{LABEL}/name": "g", f"{LABEL}/min-available": "2"}))
     assert gang is not None
     assert (gang.name, gang.min_member) == ("g", 2)
+
+
+def test_gang_of_a_plain_pod_group():
+    """All of its pods start together."""
+    member = pod(labels={f"{KUEUE}name": "g"}, annotations={f"{KUEUE}total-count": "3"})
+    gang = gang_from_member(member)
+    assert gang is not None
+    assert (gang.key, gang.min_member, gang.mistake, member.mistake) == ("ns/g", 3, None, None)
+    assert not needs_object(member)
+
+
+@pytest.mark.parametrize("raw", [None, "", "0", "-1", "three", "1000001", "12345678", "१"])
+def test_a_plain_pod_group_says_how_many_pods_it_has(raw):
+    """Otherwise it waits, and none of its pods can be spared."""
+    notes = {} if raw is None else {f"{KUEUE}total-count": raw}
+    member = pod(labels={f"{KUEUE}name": "g"}, annotations=notes)
+    gang = gang_from_member(member)
+    assert gang is not None
+    assert gang.mistake is not None
+    assert gang.mistake == member.mistake
+    assert (gang.mistake.field, gang.min_member) == (f"metadata.annotations[{KUEUE}total-count]", 1_000_000)
 
 
 @pytest.mark.parametrize("raw", [None, ""])

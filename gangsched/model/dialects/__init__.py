@@ -7,7 +7,7 @@ object, or where there is none the members' own annotations, say about the gang.
 from __future__ import annotations
 
 from gangsched.model import wire
-from gangsched.model.dialects import coscheduling, kai, koordinator, owners, upstream
+from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream
 from gangsched.model.errors import Mistake
 from gangsched.model.names import ALLOWED, is_subdomain, shown
 from gangsched.model.records import SINGLE, Gang, GangId, Labels, Pod
@@ -25,6 +25,7 @@ HINT_PREFIXES = (
     "sim.gangsched.dev/",
     "gangsched.dev/",
     owners.HINT_PREFIX,
+    kueue.HINT_PREFIX,
 )
 
 
@@ -42,6 +43,8 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
     mistake = None
     if family == koordinator.FAMILY and not koordinator.needs_object(meta.labels or {}):
         mistake = koordinator.mistake_of_member(meta.labels or {}, meta.annotations or {})
+    elif family == kueue.FAMILY:
+        mistake = kueue.mistake_of_member(meta.annotations or {})
     return GangId(family, meta.namespace, name, spec.scheduler_name), mistake
 
 
@@ -60,6 +63,8 @@ def _named(labels: Labels, annotations: Labels, spec: wire.PodSpec) -> tuple[str
     name, field = koordinator.group_name(labels, annotations)
     if name:
         return koordinator.FAMILY, name, field
+    if labels.get(kueue.GROUP_LABEL):
+        return kueue.FAMILY, labels[kueue.GROUP_LABEL], f"metadata.labels[{kueue.GROUP_LABEL}]"
     return coscheduling.FAMILY, coscheduling.group_name(labels), f"metadata.labels[{coscheduling.GROUP_LABEL}]"
 
 
@@ -67,6 +72,8 @@ def gang_from_member(pod: Pod) -> Gang | None:
     """What a member's own labels and annotations say about its gang, or None when only an object can say it."""
     if pod.gang.family == koordinator.FAMILY:
         return koordinator.gang_from_member(pod)
+    if pod.gang.family == kueue.FAMILY:
+        return kueue.gang_from_member(pod)
     return owners.gang_from_member(pod) if pod.gang.family == owners.FAMILY else None
 
 
@@ -74,4 +81,4 @@ def needs_object(pod: Pod) -> bool:
     """True when the pod's group is described by an object that must exist before the gang can start."""
     if pod.gang.family == koordinator.FAMILY:
         return koordinator.needs_object(pod.labels)
-    return pod.gang.family not in (SINGLE, owners.FAMILY)
+    return pod.gang.family not in (SINGLE, kueue.FAMILY, owners.FAMILY)

@@ -7,6 +7,7 @@ import pytest
 
 from gangsched.core.actions import GangStatus
 from gangsched.core.events import GangGone, JobGone, NamespaceChanged, NamespaceGone
+from gangsched.model.dialects.kueue import FAMILY, GROUP_LABEL, TOTAL
 from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.dialects.owners import GANG, GROUP_INDEX, NAME, SIZE
 from gangsched.model.records import Gang, Job, Namespace, Owner, Pod
@@ -181,6 +182,21 @@ def test_a_size_that_is_no_number_makes_no_group(size: str) -> None:
     """Such a pod starts by itself."""
     cluster = Cluster(node("n1").cpu(1), of_lws(0, 0, size), of_lws(0, 1, size), gang_owners=("LeaderWorkerSet",))
     assert len(nodes_of(cluster.run())) == 1
+
+
+def of_kueue(index: int) -> PodBuilder:
+    """A pod of a plain pod group of two."""
+    return pod(f"p{index}").cpu(1).labels({GROUP_LABEL: "g"}).hint(TOTAL, "2").gang("g", FAMILY)
+
+
+def test_a_plain_pod_group_of_kueue() -> None:
+    """While a pod is gated none starts; when Kueue has let all go they start together, where there is room for all."""
+    cluster = Cluster(node("n1").cpu(1), of_kueue(0), of_kueue(1).gated("kueue.x-k8s.io/admission"))
+    assert nodes_of(cluster.run()) == {}
+    cluster.change("p1", gates=())
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(node("n2").cpu(1))
+    assert len(nodes_of(cluster.pass_time(60))) == 2
 
 
 TORCH = OPERATORS["PyTorchJob"]

@@ -1,0 +1,45 @@
+"""Kueue's plain pod groups: pods with a label for their group and an annotation for how many they are.
+
+Kueue itself gates such pods until their quota is reserved, and then ungates all of them; they start together here. Its
+webhook refuses pods without the count. (https://kueue.sigs.k8s.io/docs/tasks/run/plain_pods/#running-a-group-of-pods-to-be-admitted-together)
+"""
+
+from __future__ import annotations
+
+from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.names import shown
+from gangsched.model.records import Gang, Labels, Pod
+
+FAMILY = "kueue.x-k8s.io"
+HINT_PREFIX = "kueue.x-k8s.io/pod-group-"
+GROUP_LABEL, TOTAL = f"{HINT_PREFIX}name", f"{HINT_PREFIX}total-count"
+#: No gang has more members than this.
+_MOST = 1_000_000
+
+
+def mistake_of_member(notes: Labels) -> Mistake | None:
+    """What is wrong with what a member says about its gang."""
+    try:
+        _total(notes)
+    except FieldError as error:
+        return error.mistake
+    return None
+
+
+def gang_from_member(pod: Pod) -> Gang:
+    """All pods of a group start together, those that have succeeded included. With a ``mistake`` none of them can be
+    spared.
+    """
+    mistake = mistake_of_member(pod.hints)
+    total = _total(pod.hints) if mistake is None else _MOST
+    return Gang(FAMILY, pod.namespace, pod.gang.name, created=pod.created, min_member=total, mistake=mistake)
+
+
+def _total(notes: Labels) -> int:
+    raw = notes.get(TOTAL)
+    field = f"metadata.annotations[{TOTAL}]"
+    if raw is None:
+        raise FieldError(field, "is missing: a pod group needs the number of its pods")
+    if not (raw.isascii() and raw.isdecimal() and len(raw) <= 7 and 1 <= int(raw) <= _MOST):
+        raise FieldError(field, f"{shown(raw)} is not a number between 1 and {_MOST}")
+    return int(raw)
