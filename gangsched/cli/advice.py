@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gangsched.cli.what_if import State
-from gangsched.cli.words import are, counted
+from gangsched.cli.words import are
 from gangsched.core.decision import Decision
 from gangsched.core.events import NodeChanged, NodeGone
 from gangsched.core.filters.node import tolerates
 from gangsched.core.quota.workloads import quantity
 from gangsched.model.records import Node, Pod, Taint
 from gangsched.model.selectors import any_node_term_matches
+from gangsched.model.words import counted
 
 #: Taints that the node controller puts on nodes; what they say is said otherwise.
 _OF_NODES = "node.kubernetes.io/"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gangsched.cli.words import are, counted
+from gangsched.cli.words import are
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
+from gangsched.model.words import counted
 
 
 def can_start(decision: Decision) -> str:

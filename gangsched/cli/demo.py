@@ -14,9 +14,9 @@ from rich.console import Console
 from gangsched.cli import errors
 from gangsched.cli.narration import WIDTH, Pause, Teller
 from gangsched.cli.simulation import Simulation, pods_of, simulate, summary_of
-from gangsched.cli.words import counted
 from gangsched.cluster.manifests import load
 from gangsched.core.options import Options
+from gangsched.model.words import counted
 
 
 class Story(msgspec.Struct, frozen=True):

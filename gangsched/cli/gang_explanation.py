@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from gangsched.cli.advice import advice, gathering_advice
 from gangsched.cli.pod_explanation import MANY, Section, choice, conditions, under
 from gangsched.cli.what_if import State
-from gangsched.cli.words import counted, listed
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Pod
+from gangsched.model.words import counted, listed
 
 
 def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterator[Section]:

@@ -11,11 +11,12 @@ from typing import Any
 import yaml
 
 from gangsched.cli import errors
-from gangsched.cli.words import counted
+from gangsched.cli.inputs import add_sources_argument
 from gangsched.cluster.manifests.sources import parsed, read
 from gangsched.core.options import Options
 from gangsched.model.dialects.koordinator import GROUP_LABEL
 from gangsched.model.errors import Place, told
+from gangsched.model.words import counted
 
 _SERVICE = "its pods are replaced one by one; a gang starts together"
 #: Kinds whose pods are no gang of one object, and why.
@@ -32,16 +33,8 @@ _CANNOT = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        dest="sources",
-        metavar="FILE|DIR|-",
-        nargs="+",
-        action="extend",
-        required=True,
-        help="manifests of a Job, JobSet, or another kind with templates of pods",
-    )
+    what = "manifests of a Job, JobSet, or another kind with templates of pods"
+    add_sources_argument(parser, what, required=True)
     parser.add_argument(
         "--scheduler-name",
         metavar="NAME",

@@ -51,15 +51,10 @@ def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """The options of commands that read manifests; ``required``: without -f there is nothing to read."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        dest="sources",
-        metavar="FILE|DIR|-",
-        nargs="+",
-        action="extend",
+    add_sources_argument(
+        parser,
+        "YAML or JSON manifests: files, folders (with sub-folders), or - for stdin; can be repeated",
         required=required,
-        help="YAML or JSON manifests: files, folders (with sub-folders), or - for stdin; can be repeated",
     )
     parser.add_argument(
         "--skip-invalid", action="store_true", help="leave out objects of -f that cannot be understood, with a warning"
@@ -68,6 +63,20 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = Tru
         parser,
         "decide the pods with this spec.schedulerName; can be repeated (default: as configured, else"
         f" {', '.join(Options().scheduler_names)})",
+    )
+
+
+def add_sources_argument(parser: argparse.ArgumentParser, what: str, *, required: bool) -> None:
+    """``-f``: the files that are read."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="sources",
+        metavar="FILE|DIR|-",
+        nargs="+",
+        action="extend",
+        required=required,
+        help=what,
     )
 
 

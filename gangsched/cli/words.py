@@ -1,28 +1,16 @@
-"""How all commands write numbers of things, lists of names, and amounts."""
+"""How all commands write names, times and amounts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from gangsched.model.errors import one_line
 from gangsched.model.quantity import render
 
 
-def counted(number: int, what: str) -> str:
-    """``1 pod``, ``2 pods``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def are(number: int) -> str:
-    """The verb behind :func:`counted`."""
+    """The verb behind :func:`~gangsched.model.words.counted`."""
     return "is" if number == 1 else "are"
-
-
-def listed(names: Sequence[str], most: int) -> str:
-    """The first names, and how many there are beside them."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def natural(name: str) -> list[str | int]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from gangsched.model.records import GangId
+from gangsched.model.words import counted
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -129,7 +130,7 @@ class Gap(msgspec.Struct, frozen=True):
         """As people read it: ``at most 3 pods more than needed at priority 0``."""
         noun = "gang" if self.component == GANGS else "pod"
         where = "beyond PodDisruptionBudgets" if self.component == PDB else f"at priority {self.priority}"
-        return f"at most {self.at_most} {noun}{'' if self.at_most == 1 else 's'} more than needed {where}"
+        return f"at most {counted(self.at_most, noun)} more than needed {where}"
 
 
 class _Decided(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
+from gangsched.model.words import listed
 
 STRICT, BACKFILL = "strict", "backfill"
 
@@ -123,7 +124,7 @@ def kept_nodes(ahead: Iterable[Blocked], sim: Simulation) -> Restriction | None:
             names.append(gang.name)
     if not names:
         return None
-    return Restriction(~kept, ((f"node(s) were kept for {listed(names)}, ahead in the queue", kept),))
+    return Restriction(~kept, ((f"node(s) were kept for {listed(names, 1)}, ahead in the queue", kept),))
 
 
 def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
@@ -133,13 +134,8 @@ def both(one: Restriction | None, other: Restriction | None) -> Restriction | No
     return Restriction(one.allowed & other.allowed, (*one.refused, *other.refused))
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first of the names, and how many more there are."""
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-
-
 def waits_behind(found: Verdict, names: Sequence[str], strict: bool) -> Verdict:
     """The verdict on a gang that would fit but for what is kept for the gangs of these names."""
     why = "under strict queue policy" if strict else "for which room is reserved"
-    message = f"behind {listed(names)} {why}: {found.message}"
+    message = f"behind {listed(names, 1)} {why}: {found.message}"
     return found.but(message=message)

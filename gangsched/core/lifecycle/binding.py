@@ -22,6 +22,7 @@ from gangsched.core.lifecycle import conditions, report, suspension
 from gangsched.core.lifecycle.intent import Intent, written
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.volumes.binding import ClaimBinding, assign, progress
+from gangsched.model.words import listed
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group, Plan
@@ -165,8 +166,7 @@ def forget_claims(run: Run, plan: Plan) -> None:
 
 def _waiting(bindings: list[ClaimBinding]) -> str:
     names = sorted("/".join(b.key) for b in bindings)
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"waiting for volumes of {shown}"
+    return f"waiting for volumes of {listed(names, 5)}"
 
 
 # -- bindings ---------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from gangsched.core.world.suspended import LENIENT
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.jobsets import QUEUED_JOBSET
 from gangsched.model.records import QUEUED_JOB, SINGLE, GangId
+from gangsched.model.words import listed
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group, Plan
@@ -175,8 +176,7 @@ def waits_for(run: Run, group: Group) -> str:
     """What a gang is doing, and which pods it waits for to be gone."""
     uids = run.world.ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
     names = sorted(run.world.pods[uid].key for uid in uids if uid in run.world.pods)
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"{group.message}; still terminating: {shown}" if names else group.message
+    return f"{group.message}; still terminating: {listed(names, 5)}" if names else group.message
 
 
 def room_taken(run: Run, group: Group, plan: Plan, why: str) -> str:

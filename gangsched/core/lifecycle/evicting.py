@@ -226,12 +226,13 @@ def owned(run: Run, gangs: Sequence[GangId], verdict: Verdict) -> tuple[list[Vic
     Then the UIDs of those pods on which it only depends, or that terminate.
     """
     pods, found = run.world.pods, {v.uid: v for v in verdict.victims}
-    for theirs in [*_shared(run, (a.uid for a in verdict.awaiting)), *_the_rest(run, verdict.victims)]:
+    awaited, rests = {a.uid for a in verdict.awaiting}, list(_the_rest(run, verdict.victims))
+    for theirs in [*_shared(run, (a.uid for a in verdict.awaiting)), *rests]:
         whole = [v for v in theirs if v.uid not in found and v.uid in pods and pods[v.uid].live]
         if all(_has_the_right(run, v.uid, gangs) for v in whole):
             found.update((v.uid, v) for v in whole)
-    others = {*(a.uid for a in verdict.awaiting), *(v.uid for rest in _the_rest(run, verdict.victims) for v in rest)}
-    return list(found.values()), sorted(others - found.keys())
+    awaited.update(v.uid for rest in rests for v in rest)
+    return list(found.values()), sorted(awaited - found.keys())
 
 
 def _shared(run: Run, uids: Iterable[str]) -> Iterator[list[Victim]]:

@@ -12,6 +12,7 @@ from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.membership import Census
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.records import Gang, Owner, Pod
+from gangsched.model.words import counted, listed
 
 #: Reasons of Events and of the PodScheduled condition.
 SCHEDULED = "Scheduled"
@@ -81,10 +82,9 @@ def scheduled(pod: PodRef, node: str) -> Report:
 def members_scheduled(about: Reference, bound: Iterable[tuple[PodRef, str]]) -> Report:
     """These members of a gang were bound, each to its node."""
     places = sorted((pod.name, node) for pod, node in bound)
-    shown = ", ".join(f"{name} to {node}" for name, node in places[:_NAMES])
-    more = f" and {len(places) - _NAMES} more" if len(places) > _NAMES else ""
-    pods = f"{len(places)} pod{'' if len(places) == 1 else 's'}"
-    note = f"Successfully assigned {pods} to {len({node for _, node in places})} node(s): {shown}{more}"
+    shown = listed([f"{name} to {node}" for name, node in places], _NAMES)
+    nodes = len({node for _, node in places})
+    note = f"Successfully assigned {counted(len(places), 'pod')} to {nodes} node(s): {shown}"
     return Report(about, "Normal", SCHEDULED, "Binding", note[:_NOTE_LIMIT])
 
 
@@ -125,15 +125,14 @@ def job_suspended(job: JobRef, preemptor: str, trigger: PodRef, priority: int, p
 
 def job_resumed(job: JobRef, pods: int, but: str = "") -> Report:
     """Told on a Job that goes on; ``but`` is what could not be done with it."""
-    note = f"There is room for its {pods} pod{'' if pods == 1 else 's'} again: its suspension has ended"
+    note = f"There is room for its {counted(pods, 'pod')} again: its suspension has ended"
     return Report(pod_reference(job), "Normal", RESUMED, "Resuming", f"{note}; {but}"[:_NOTE_LIMIT] if but else note)
 
 
 def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
     """Which pods are evicted, and for whom: told on the preemptor, and on the victims' owners."""
     names = sorted(v.key for v in victims)
-    shown = ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
-    note = f"Preempted {len(names)} pod{'s' if len(names) != 1 else ''} for gang {preemptor} (plan {plan}): {shown}"
+    note = f"Preempted {counted(len(names), 'pod')} for gang {preemptor} (plan {plan}): {listed(names, _NAMES)}"
     return note[:_NOTE_LIMIT]
 
 

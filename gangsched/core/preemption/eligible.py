@@ -71,9 +71,9 @@ class Eligible:
         rows = table.row[slots]
         takeable = lower & ((flags & (TERMINATING | PROTECTED | ASSUMED)) == 0) & healthy[rows] & self.usable[rows]
         if self.queued:
-            takeable &= ~np.isin(table.gang[slots], np.array([table.gang_number(gang) for gang in self.queued]))
+            takeable &= ~isin(table.gang[slots], [table.gang_number(gang) for gang in self.queued])
         if self.inviolable:
-            takeable &= ~np.isin(slots, np.array(sorted(self.inviolable), dtype=np.int64))
+            takeable &= ~isin(slots, sorted(self.inviolable))
         self.ok: Bools = np.zeros(size, dtype=np.bool_)
         self.ok[slots[takeable]] = True
         #: Those that may be taken, if they have run long enough.
@@ -90,7 +90,7 @@ class Eligible:
         recent = (table.started[slots] + patience.longest > self.now) | ((table.flags[slots] & STARTING) != 0)
         seen = [table.slot_of[uid] for uid in patience.begun_lately(self.now) if uid in table.slot_of]
         if seen:
-            recent |= np.isin(slots, seen)
+            recent |= isin(slots, seen)
         specs: dict[GangId, Gang | None] = {}
         single: list[tuple[float, str, int]] = []
         for slot in slots[recent].tolist():

@@ -18,6 +18,7 @@ from gangsched.core.preemption.units import Units
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.model.records import Job, Pod
 from gangsched.model.times import render_time
+from gangsched.model.words import counted, listed
 
 if TYPE_CHECKING:
     from gangsched.core.world.world import World
@@ -273,10 +274,4 @@ def _budgets(names: Sequence[str]) -> str:
     """``PodDisruptionBudget ns/a allows`` or ``PodDisruptionBudgets ns/a, ns/b allow``; three are named at most."""
     if len(names) == 1:
         return f"PodDisruptionBudget {names[0]} allows"
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"PodDisruptionBudgets {', '.join(names[:3])}{more} allow"
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 pod``, ``2 pods``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"PodDisruptionBudgets {listed(names, 3)} allow"

@@ -10,13 +10,13 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import Spared, UnitRef
 from gangsched.core.options import Options
-from gangsched.core.preemption.explain import counted
 from gangsched.core.preemption.free import FreeRoom, Resources
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodTable
 from gangsched.core.state.simulation import Simulation
 from gangsched.model.preemptible import MARKED, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import GangId, Pod
+from gangsched.model.words import counted
 
 #: So many are named in a message; the plan lists more.
 _NAMED = 3
