@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from gangsched.core.events import BudgetChanged, Event, GangChanged, NodeChanged, PodChanged
+from gangsched.core.events import Changed, Event
 from gangsched.core.options import Options
 from gangsched.model.records import (
     SINGLE,
@@ -54,10 +54,10 @@ class _Generator:
             self._group(f"old-{i}", running=True)
         for i in range(chance.randint(1, 4)):
             self._group(f"new-{i}", running=False)
-        events: list[Event] = [NodeChanged(n) for n in nodes]
-        events += [BudgetChanged(b) for b in self._budgets()]
-        events += [GangChanged(g) for g in self._gangs]
-        events += [PodChanged(p) for p in self._pods]
+        events: list[Event] = [Changed(n) for n in nodes]
+        events += [Changed(b) for b in self._budgets()]
+        events += [Changed(g) for g in self._gangs]
+        events += [Changed(p) for p in self._pods]
         chance.shuffle(events)
         options = Options(
             scheduler_names=(SCHEDULER,),

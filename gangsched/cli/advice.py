@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gangsched.cli.what_if import State
 from gangsched.cli.words import are
 from gangsched.core.decision import Decision
-from gangsched.core.events import NodeChanged, NodeGone
+from gangsched.core.events import Changed, Gone
 from gangsched.core.filters.node import tolerates
 from gangsched.core.quota.workloads import quantity
 from gangsched.model.records import Node, Pod, Taint
@@ -52,9 +52,9 @@ def advice(state: State, decision: Decision) -> Iterator[str]:
 def _nodes(state: State) -> list[Node]:
     found: dict[str, Node] = {}
     for event in state.events:
-        if isinstance(event, NodeChanged):
-            found[event.node.name] = event.node
-        elif isinstance(event, NodeGone):
+        if isinstance(event, Changed) and isinstance(event.record, Node):
+            found[event.record.name] = event.record
+        elif isinstance(event, Gone) and event.kind == "Node":
             found.pop(event.name, None)
     return list(found.values())
 

@@ -21,10 +21,11 @@ from gangsched.cli.plan_view import Plan, decide
 from gangsched.cluster.manifests import Loaded, load
 from gangsched.cluster.manifests.overlay import Around, overlaid
 from gangsched.core.decision import BIND
-from gangsched.core.events import PodChanged
+from gangsched.core.events import records
 from gangsched.core.options import Options
 from gangsched.core.preemption.drained import Leaving
 from gangsched.model.errors import Problem
+from gangsched.model.records import Pod
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +62,7 @@ def _plan(args: argparse.Namespace) -> tuple[Plan, list[Problem]]:
     loaded, options, now = _input(args)
     drained: list[Leaving] = []
     decisions = list(decide(loaded.events, options, now, drained))
-    pods = (e.pod for e in loaded.events if isinstance(e, PodChanged))
+    pods = records(loaded.events, Pod)
     pending = (p.scheduler for p in pods if p.live and not p.node)
     others = Counter(name for name in pending if name not in options.scheduler_names)
     return Plan(decisions, drained, options.scheduler_names, others), loaded.warnings

@@ -17,7 +17,7 @@ from gangsched.cluster.sim.history import DECIDE, SCHEDULER, Cause, Entry, Histo
 from gangsched.cluster.sim.invariants import preemptor_of, violations
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision, Preempt
-from gangsched.core.events import Event, PodChanged
+from gangsched.core.events import Event, records
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import dialects
@@ -95,7 +95,7 @@ def simulate(
     ``start`` is the moment at which the virtual clock begins, in seconds since the epoch. Raises
     :class:`~gangsched.cluster.sim.arrival.InvalidHintError` for annotations of the simulation that are no durations.
     """
-    begins = max([start, *(_deletion_asked(e.pod) for e in events if isinstance(e, PodChanged))])
+    begins = max([start, *map(_deletion_asked, records(events, Pod))])
     world = World(arrivals(events, group_hints, file_order=file_order), start=begins, faults=faults)
     cluster = SimCluster(world, until_seconds=until_seconds)
     seen = _DecisionLog(world.history)

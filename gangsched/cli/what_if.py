@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gangsched.cli.plan_view import decide
 from gangsched.core.decision import Decision
-from gangsched.core.events import Event, GangChanged, PodChanged, PriorityClassChanged
+from gangsched.core.events import Changed, Event
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
 from gangsched.core.preemption.drained import Leaving
@@ -79,8 +79,8 @@ class State:
 
 def _changed(event: Event, change: Callable[[Record], Record]) -> Event:
     match event:
-        case PodChanged(record) | GangChanged(record) | PriorityClassChanged(record):
-            return type(event)(change(record))  # type: ignore[arg-type]  # the same kind of record
+        case Changed(Pod() | Gang() | PriorityClass() as record):
+            return Changed(change(record))  # type: ignore[arg-type]  # the same kind of record
     return event
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from gangsched.model.jobsets import JobSet
-from gangsched.model.queues import QueueObject
+from gangsched.model.queues import KueueWorkload, QueueObject
 from gangsched.model.records import (
     NO_LABELS,
     Budget,
@@ -17,169 +18,52 @@ from gangsched.model.records import (
     Labels,
     Namespace,
     Node,
-    Owner,
     Pod,
     PodSelector,
     PriorityClass,
 )
 from gangsched.model.volumes import StorageObject
 
+R = TypeVar("R")
+
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
     pass
 
 
-class PodChanged(_Event, frozen=True):
-    """A pod was created or changed (the record is its new state)."""
-
-    pod: Pod
-
-
-class PodGone(_Event, frozen=True):
-    """A pod object no longer exists."""
-
-    namespace: str
-    name: str
-    uid: str
-
-
-class NodeChanged(_Event, frozen=True):
-    """A node was created or changed."""
-
-    node: Node
+#: What the core knows of the cluster: one record for each object.
+Record: TypeAlias = (
+    Pod
+    | Node
+    | Gang
+    | Budget
+    | Namespace
+    | PriorityClass
+    | Job
+    | JobSet
+    | PodSelector
+    | StorageObject
+    | QueueObject
+    | KueueWorkload
+)
 
 
-class NodeGone(_Event, frozen=True):
-    """A node object no longer exists."""
+class Changed(_Event, frozen=True):
+    """An object was created or changed: the record is its new state."""
 
-    name: str
-
-
-class GangChanged(_Event, frozen=True):
-    """A group object was created or changed."""
-
-    gang: Gang
+    record: Record
 
 
-class GangGone(_Event, frozen=True):
-    """A group object no longer exists."""
-
-    family: str
-    namespace: str
-    name: str
-
-
-class BudgetChanged(_Event, frozen=True):
-    """A PodDisruptionBudget was created or changed."""
-
-    budget: Budget
-
-
-class BudgetGone(_Event, frozen=True):
-    """A PodDisruptionBudget no longer exists."""
-
-    namespace: str
-    name: str
-
-
-class NamespaceChanged(_Event, frozen=True):
-    """A namespace was created or changed."""
-
-    namespace: Namespace
-
-
-class NamespaceGone(_Event, frozen=True):
-    """A namespace no longer exists."""
-
-    name: str
-
-
-class PriorityClassChanged(_Event, frozen=True):
-    """A PriorityClass was created or changed."""
-
-    priority_class: PriorityClass
-
-
-class PriorityClassGone(_Event, frozen=True):
-    """A PriorityClass no longer exists."""
-
-    name: str
-
-
-class JobChanged(_Event, frozen=True):
-    """A Job was created or changed."""
-
-    job: Job
-
-
-class JobGone(_Event, frozen=True):
-    """A Job no longer exists."""
-
-    namespace: str
-    name: str
-
-
-class JobSetChanged(_Event, frozen=True):
-    """A JobSet was created or changed."""
-
-    jobset: JobSet
-
-
-class JobSetGone(_Event, frozen=True):
-    """A JobSet no longer exists."""
-
-    namespace: str
-    name: str
-
-
-class PodSelectorChanged(_Event, frozen=True):
-    """A Service, ReplicaSet, StatefulSet or ReplicationController was created or changed."""
-
-    pod_selector: PodSelector
-
-
-class PodSelectorGone(_Event, frozen=True):
-    """Such an object no longer exists."""
+class Gone(_Event, frozen=True):
+    """An object no longer exists. ``kind`` is its API kind, ``group`` tells the APIs of PodGroups apart; ``namespace``
+    is empty for what has none. A pod is known by its UID.
+    """
 
     kind: str
     namespace: str
     name: str
-
-
-class StorageChanged(_Event, frozen=True):
-    """A claim, a volume, a storage class or another object of :mod:`gangsched.model.volumes` was created or changed."""
-
-    record: StorageObject
-
-
-class StorageGone(_Event, frozen=True):
-    """Such an object no longer exists; ``kind`` is its API kind, ``namespace`` empty for what has none."""
-
-    kind: str
-    namespace: str
-    name: str
-
-
-class QueueObjectChanged(_Event, frozen=True):
-    """A ClusterQueue, Cohort, LocalQueue, ResourceFlavor or WorkloadPriorityClass was created or changed."""
-
-    record: QueueObject
-
-
-class QueueObjectGone(_Event, frozen=True):
-    """Such an object no longer exists; ``kind`` is its API kind, ``namespace`` empty for what has none."""
-
-    kind: str
-    namespace: str
-    name: str
-
-
-class KueueAdmits(_Event, frozen=True):
-    """Kueue has this Workload for the objects that own it, and admits them itself; no owners: it is gone."""
-
-    namespace: str
-    name: str
-    owners: tuple[Owner, ...] = ()
+    uid: str = ""
+    group: str = ""
 
 
 class ObjectRefused(_Event, frozen=True):
@@ -249,33 +133,31 @@ class LeadershipChanged(_Event, frozen=True):
 
 
 Event: TypeAlias = (
-    PodChanged
-    | PodGone
-    | NodeChanged
-    | NodeGone
-    | GangChanged
-    | GangGone
-    | BudgetChanged
-    | BudgetGone
-    | NamespaceChanged
-    | NamespaceGone
-    | PriorityClassChanged
-    | PriorityClassGone
-    | JobChanged
-    | JobGone
-    | JobSetChanged
-    | JobSetGone
-    | PodSelectorChanged
-    | PodSelectorGone
-    | StorageChanged
-    | StorageGone
-    | QueueObjectChanged
-    | QueueObjectGone
-    | KueueAdmits
-    | ObjectRefused
-    | SearchCancelled
-    | ServerClock
-    | Synced
-    | WriteDone
-    | LeadershipChanged
+    Changed | Gone | ObjectRefused | SearchCancelled | ServerClock | Synced | WriteDone | LeadershipChanged
 )
+
+
+def records(events: Iterable[Event], kind: type[R]) -> Iterator[R]:
+    """The objects of this kind that were created or changed, in the order of the events."""
+    for event in events:
+        if isinstance(event, Changed) and isinstance(event.record, kind):
+            yield event.record
+
+
+def record_of(event: Event) -> Record | None:
+    """The object, if the event is one that was created or changed."""
+    return event.record if isinstance(event, Changed) else None
+
+
+def identity(record: Record) -> tuple[str, str, str, str]:
+    """``(kind, group, namespace, name)`` of an object, as :class:`Gone` has them."""
+    match record:
+        case Gang():
+            return "PodGroup", record.family, record.namespace, record.name
+        case Budget():
+            return "PodDisruptionBudget", "", record.namespace, record.name
+        case PodSelector():
+            return record.kind, "", record.namespace, record.name
+        case KueueWorkload():
+            return "Workload", "", record.namespace, record.name
+    return type(record).__name__, "", getattr(record, "namespace", ""), record.name

@@ -22,9 +22,9 @@ from gangsched.core.world import refusals, suspended
 from gangsched.core.world.surroundings import take_in
 from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World
-from gangsched.model.jobsets import GROUP, JOBSET
-from gangsched.model.queues import QUEUE_KINDS
-from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Pod
+from gangsched.model.jobsets import GROUP, JOBSET, JobSet
+from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject
+from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Namespace, Pod, PriorityClass
 
 #: So many objects that cannot be understood are remembered, lest each is told twice.
 _REFUSED_AT_MOST = 10_000
@@ -153,10 +153,10 @@ class Scheduler:
 
     def _apply(self, event: ev.Event) -> None:
         match event:
-            case ev.PodChanged(pod):
+            case ev.Changed(Pod() as pod):
                 if not (self._synced and self._late.keep(pod, self._run.now)):
                     self._pod_changed(pod)
-            case ev.PodGone(_, _, uid):
+            case ev.Gone("Pod", _, _, uid):
                 self._late.gone(uid)
                 self._pod_gone(uid)
             case ev.WriteDone(action_id, outcome, message):
@@ -174,8 +174,6 @@ class Scheduler:
                     self._late.keep(pod, self._run.now)
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
-            case ev.QueueObjectChanged() | ev.QueueObjectGone() if not self.options.quota:
-                pass
             case _:
                 self._owner_changed(event)
 
@@ -183,40 +181,50 @@ class Scheduler:
         """What gangs are made of has changed, or the quota that they need."""
         world = self.world
         match event:
-            case ev.GangChanged(gang):
+            case ev.Changed(Gang() as gang):
                 self._group_object_changed(gang)
-            case ev.GangGone(family, namespace, name):
+            case ev.Gone("PodGroup", namespace, name, group=family):
                 self._note(Change(Hint.VICTIMS))
                 gone = world.membership.objects.get((family, namespace, name))
                 world.membership.drop_object(family, namespace, name)
                 self._pods_regrouped(world.owner_gangs.operator_changed(family, gone, None))
                 self._gang_changed(family, namespace, name, gone)
-            case ev.JobChanged(job):
+            case ev.Changed(Job() as job):
                 self._pods_regrouped(world.owner_gangs.set_job(job))
                 self._jobs.update(_with_jobset(job))
-            case ev.JobGone(namespace, name):
+            case ev.Gone("Job", namespace, name):
                 gone_job = world.jobs.get((namespace, name))
                 self._pods_regrouped(world.owner_gangs.drop_job(namespace, name))
                 self._jobs.update(_with_jobset(gone_job) if gone_job is not None else [(JOB, namespace, name)])
-            case ev.JobSetChanged(jobset):
+            case ev.Changed(JobSet() as jobset):
                 self._pods_regrouped(world.owner_gangs.set_jobset(jobset))
                 self._jobs.add((JOBSET, jobset.namespace, jobset.name))
-            case ev.JobSetGone(namespace, name):
+            case ev.Gone("JobSet", namespace, name):
                 self._pods_regrouped(world.owner_gangs.drop_jobset(namespace, name))
                 self._jobs.add((JOBSET, namespace, name))
-            case ev.QueueObjectChanged(queue_object):
-                if not world.managed.quota.knows(queue_object):
-                    self._queues_changed(world.put_queue_object(queue_object))
-            case ev.QueueObjectGone(kind, namespace, name):
-                self._queues_changed(world.drop_queue_object(kind, namespace, name))
-            case ev.KueueAdmits(namespace, name, owners):
+            case ev.Changed(KueueWorkload(namespace, name, owners)):
                 self._jobs.update(world.set_workload(namespace, name, owners))
+            case ev.Gone("Workload", namespace, name):
+                self._jobs.update(world.set_workload(namespace, name, ()))
+            case _:
+                self._quota_changed(event)
+
+    def _quota_changed(self, event: ev.Event) -> None:
+        """Without ``quota`` queue objects mean nothing."""
+        world = self.world
+        match event:
+            case ev.Changed(record) if isinstance(record, QueueObject):
+                if self.options.quota and not world.managed.quota.knows(record):
+                    self._queues_changed(world.put_queue_object(record))
+            case ev.Gone(kind, namespace, name) if kind in QUEUE_KINDS:
+                if self.options.quota:
+                    self._queues_changed(world.drop_queue_object(kind, namespace, name))
             case _:
                 self._surroundings_changed(event)
 
     def _surroundings_changed(self, event: ev.Event) -> None:
         """No gang in particular is concerned: those that did not fit may fit now, or their victims leave."""
-        about = event.namespace.name if isinstance(event, ev.NamespaceChanged) else ""
+        about = event.record.name if isinstance(event, ev.Changed) and isinstance(event.record, Namespace) else ""
         gangs = self.world.owner_gangs
         declared = gangs.declared_in(about)
         change = take_in(self.world, event)
@@ -226,7 +234,7 @@ class Scheduler:
             self._pods_regrouped(gangs.renew_all(about))
         if change is not None and change.kind is Hint.VOLUMES:
             self._run.volumes_changed()
-        elif isinstance(event, ev.PriorityClassChanged) and change is not None:
+        elif change is not None and isinstance(ev.record_of(event), PriorityClass):
             self._jobs.update(suspended.standing(self.world))
 
     def _pods_regrouped(self, pods: Sequence[Pod]) -> None:
@@ -392,7 +400,7 @@ class Scheduler:
                 self._queues_changed(self.world.put_queue_object(held))
         known_node = self.world.node(event.name) if event.kind == "Node" else None
         if known_node is not None:
-            self._surroundings_changed(ev.NodeChanged(msgspec.structs.replace(known_node, outdated=True)))
+            self._surroundings_changed(ev.Changed(msgspec.structs.replace(known_node, outdated=True)))
         self._tell(event)
 
     def _tell(self, event: ev.ObjectRefused) -> None:

@@ -18,6 +18,7 @@ from gangsched.model.queues import (
     Cohort,
     FlavorQuota,
     Fungibility,
+    KueueWorkload,
     Limits,
     LocalQueue,
     QueuePreemption,
@@ -25,7 +26,7 @@ from gangsched.model.queues import (
     ResourceGroup,
     WorkloadPriorityClass,
 )
-from gangsched.model.records import Taint, Toleration
+from gangsched.model.records import Owner, Taint, Toleration
 from gangsched.model.selectors import label_selector
 
 _INT32 = 2**31
@@ -59,6 +60,13 @@ def cluster_queue(raw: wire_queues.ClusterQueue) -> ClusterQueue:
         uid=meta.uid,
         generation=meta.generation,
     )
+
+
+def kueue_workload(raw: wire_queues.KueueWorkload) -> KueueWorkload:
+    """Who owns a Workload of Kueue."""
+    meta = raw.metadata
+    owners = tuple(Owner(o.kind, o.name, o.uid) for o in meta.owner_references or ())
+    return KueueWorkload(meta.namespace, meta.name, owners)
 
 
 def cohort(raw: wire_queues.Cohort) -> Cohort:

@@ -16,6 +16,7 @@ from gangsched.model.records import (
     Labels,
     LabelSelector,
     Named,
+    Owner,
     QueueLabels,
     Record,
     Taint,
@@ -154,7 +155,15 @@ class WorkloadPriorityClass(Record, frozen=True):
     value: int = 0
 
 
-#: All records of this module that stand for an object.
+class KueueWorkload(Record, frozen=True):
+    """A Workload that Kueue has for these objects, which it admits itself."""
+
+    namespace: str
+    name: str
+    owners: tuple[Owner, ...] = ()
+
+
+#: The objects of quota: all of this module that is Kueue's, but for its Workloads.
 QueueObject: TypeAlias = ClusterQueue | Cohort | LocalQueue | ResourceFlavor | WorkloadPriorityClass
 QUEUE_KINDS: Mapping[str, type[QueueObject]] = {
     kind.__name__: kind for kind in (ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass)

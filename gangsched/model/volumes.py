@@ -5,7 +5,7 @@ The names are those of the API kinds; ``type(record).__name__`` is the kind.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from gangsched.model.records import NO_LABELS, Labels, LabelSelector, NodeTerm, Record
 
@@ -142,3 +142,5 @@ StorageObject: TypeAlias = (
     | CSIStorageCapacity
     | VolumeAttachment
 )
+#: Their API kinds.
+STORAGE_KINDS = frozenset(kind.__name__ for kind in get_args(StorageObject))

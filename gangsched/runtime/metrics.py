@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from gangsched import __version__
 from gangsched.core.actions import Action, Bind
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Gathering, Preempt, Unschedulable
-from gangsched.core.events import Event, Outcome, PodChanged, PodGone, SearchCancelled, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, SearchCancelled, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer
@@ -173,9 +173,9 @@ class Metrics(Observer):
         for event in events:
             if isinstance(event, WriteDone):
                 self._answered(event, moment)
-            elif isinstance(event, PodChanged):
-                self._pod_changed(event.pod, moment)
-            elif isinstance(event, PodGone):
+            elif isinstance(event, Changed) and isinstance(event.record, Pod):
+                self._pod_changed(event.record, moment)
+            elif isinstance(event, Gone) and event.kind == "Pod":
                 self._forget(event.uid)
         self._asked(actions)
 

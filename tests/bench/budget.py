@@ -28,7 +28,7 @@ from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Action, Bind, PodRef, Report
-from gangsched.core.events import Event, GangChanged, NodeChanged, Outcome, PodChanged, Synced, WriteDone
+from gangsched.core.events import Changed, Event, Outcome, Synced, WriteDone
 from gangsched.core.lifecycle import report
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
@@ -108,14 +108,14 @@ def deciding(count: int, size: int) -> tuple[float, float, float, float, float]:
     make = Maker()
     core = Scheduler(Options())
     core.decider.stopwatch.clock = time.thread_time
-    core.handle([*map(NodeChanged, uniform(NODES, 64_000, make)), Synced()], 0.0)
+    core.handle([*map(Changed, uniform(NODES, 64_000, make)), Synced()], 0.0)
     shape = make.shape({"cpu": 500, "memory": GI})
     gangs = [Gang(SIGS, "default", f"job{n:05d}", min_member=size) for n in range(count // size)] if size > 1 else []
     if size > 1:
         pods = [p for gang in gangs for p in pending(make, gang.name, [shape] * size)]
     else:
         pods = [make.pod(f"pod{n:05d}", shape) for n in range(count)]
-    arriving: list[Event] = [*map(GangChanged, gangs), *map(PodChanged, pods)]
+    arriving: list[Event] = [*map(Changed, gangs), *map(Changed, pods)]
     by_uid = {p.uid: p for p in pods}
     start = time.thread_time()
     binds = bindings(core.handle(arriving, 1.0))
@@ -148,7 +148,7 @@ def answer(core: Scheduler, binds: Sequence[Bind], pods: dict[str, Pod]) -> floa
     events: list[Event] = []
     for bind in binds:
         bound = msgspec.structs.replace(pods[bind.pod.uid], node=bind.node)
-        events += [WriteDone(bind.id, Outcome.OK), PodChanged(bound)]
+        events += [WriteDone(bind.id, Outcome.OK), Changed(bound)]
     start = time.thread_time()
     for first in range(0, len(events), 2 * BATCH):
         core.handle(events[first : first + 2 * BATCH], 1.0)

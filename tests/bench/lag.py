@@ -43,7 +43,7 @@ from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision
-from gangsched.core.events import PodChanged, Synced
+from gangsched.core.events import Changed, Synced
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.http.connection import load_connection
@@ -192,7 +192,7 @@ class Io:
             frames.append(msgspec.json.encode({"type": "MODIFIED", "object": shown}))
         while True:
             for frame in frames[: EVENTS_PER_SECOND // 100]:
-                self.inbox.put([PodChanged(convert.pod(decoder.frame(frame).object))])
+                self.inbox.put([Changed(convert.pod(decoder.frame(frame).object))])
             frames = [*frames[10:], *frames[:10]]
             await asyncio.sleep(0.01)
 

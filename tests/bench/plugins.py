@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from gangsched.core.events import StorageChanged
+from gangsched.core.events import Changed
 from gangsched.core.filters.base import Bools, Filter
 from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.options import Options
@@ -70,18 +70,18 @@ def resident(number: int, nodes: int) -> PodBuilder:
     return made
 
 
-def storage(nodes: int) -> Iterator[StorageChanged]:
+def storage(nodes: int) -> Iterator[Changed]:
     """Every node takes one volume. 500 claims with their volumes, each in a zone; one claim is for one pod only."""
     for i in range(nodes):
-        yield StorageChanged(CSINode(f"n{i:05d}", (("csi", 1),)))
+        yield Changed(CSINode(f"n{i:05d}", (("csi", 1),)))
     for i in range(500):
         zone = f"z{i % 3}"
         mode = "ReadWriteOncePod" if i == 112 else "ReadWriteOnce"
         claim = PersistentVolumeClaim("d", f"c{i}", uid=f"c{i}", volume_name=f"v{i}", access_modes=(mode,))
         volume = PersistentVolume(f"v{i}", labels={ZONE: zone}, claim=ClaimRef("d", f"c{i}", f"c{i}"), phase="Bound")
         reachable = (NodeTerm((Requirement(ZONE, "In", (zone,)),)),)
-        yield StorageChanged(msgspec.structs.replace(claim, bound=True, phase="Bound"))
-        yield StorageChanged(msgspec.structs.replace(volume, node_terms=reachable, driver="csi", handle=f"v{i}"))
+        yield Changed(msgspec.structs.replace(claim, bound=True, phase="Bound"))
+        yield Changed(msgspec.structs.replace(volume, node_terms=reachable, driver="csi", handle=f"v{i}"))
 
 
 def cluster(nodes: int, pods: int) -> Scheduler:

@@ -113,10 +113,10 @@ class Cluster:
         self._coming: list[tuple[float, str, Pod]] = []
         self._ends: list[tuple[float, str]] = []
         self._again = 0
-        self._events: list[Event] = [ev.NamespaceChanged(Namespace(NAMESPACE))]
-        self._events.append(ev.QueueObjectChanged(ResourceFlavor("default")))
+        self._events: list[Event] = [ev.Changed(Namespace(NAMESPACE))]
+        self._events.append(ev.Changed(ResourceFlavor("default")))
         for i in range(-(-self.capacity * 3 // (2 * NODE_CPU))):
-            self._events.append(ev.NodeChanged(_node(f"node-{i:04}")))
+            self._events.append(ev.Changed(_node(f"node-{i:04}")))
         for c in range(cohorts):
             for q in range(queues):
                 self._queue(f"queue-{q:03}-{c}", f"cohort-{c}")
@@ -125,8 +125,8 @@ class Cluster:
         self.report.workloads = len(self._coming)
 
     def _queue(self, name: str, cohort: str) -> None:
-        self._events.append(ev.QueueObjectChanged(cluster_queue(name, cohort)))
-        self._events.append(ev.QueueObjectChanged(LocalQueue(NAMESPACE, name, name)))
+        self._events.append(ev.Changed(cluster_queue(name, cohort)))
+        self._events.append(ev.Changed(LocalQueue(NAMESPACE, name, name)))
         for kind in KINDS:
             shape = PodShape(requests=(("cpu", kind.cpu * 1000),))
             for i in range(kind.count * self._times):
@@ -235,13 +235,13 @@ class Cluster:
 
     def _changed(self, pod: Pod) -> None:
         self.pods[pod.uid] = pod
-        self._events.append(ev.PodChanged(pod))
+        self._events.append(ev.Changed(pod))
 
     def _gone(self, pod: Pod) -> None:
         del self.pods[pod.uid]
         if pod.node:
             self.in_use -= self.kind_of[pod.uid].cpu * 1000
-        self._events.append(ev.PodGone(pod.namespace, pod.name, pod.uid))
+        self._events.append(ev.Gone("Pod", pod.namespace, pod.name, pod.uid))
 
 
 def _with(pod: Pod, **fields: object) -> Pod:

@@ -31,9 +31,9 @@ from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import ARRIVE_AFTER, arrivals
 from gangsched.core.actions import Action
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision
-from gangsched.core.events import Event, GangChanged, NodeChanged, PodChanged, PodGone, SearchCancelled
+from gangsched.core.events import Changed, Event, Gone, SearchCancelled
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.records import Gang, Pod
+from gangsched.model.records import Gang, Node, Pod
 from gangsched.runtime.loop import run_loop
 from gangsched.runtime.memory import raise_thresholds
 from tests.bench import cluster_file, growth_picture
@@ -230,16 +230,16 @@ def measure(nodes: int, large: int = LARGE) -> Figures:
     now = world.clock.now
     running = [p for p in world.store.pods.values() if p.node and p.deleting_since is None and p.name[:3] == "run"]
     running = running[:: max(1, len(running) // (2 * CHANGES))][: 2 * CHANGES]
-    changed = [PodChanged(msgspec.structs.replace(p, started=now)) for p in running[:CHANGES]]
-    gone = [PodGone(p.namespace, p.name, p.uid) for p in running[CHANGES:]]
+    changed = [Changed(msgspec.structs.replace(p, started=now)) for p in running[:CHANGES]]
+    gone = [Gone("Pod", p.namespace, p.name, p.uid) for p in running[CHANGES:]]
     labelled = [
-        NodeChanged(msgspec.structs.replace(node, labels={**node.labels, "rack": "r1"}))
+        msgspec.structs.replace(node, labels={**node.labels, "rack": "r1"})
         for node in list(world.store.nodes.values())[:CHANGES]
     ]
-    pod_us, gone_us, node_us = (one_by_one(core, events, now) for events in (changed, gone, labelled))
+    pod_us, gone_us, node_us = (one_by_one(core, events, now) for events in (changed, gone, [*map(Changed, labelled)]))
     recabled = after_changes(core, "late", labelled, now)
-    nodes_like = [msgspec.structs.replace(c.node, name=f"new-{c.node.name}") for c in labelled]
-    enlarged = after_changes(core, "new", list(map(NodeChanged, nodes_like)), now)
+    nodes_like = [msgspec.structs.replace(node, name=f"new-{node.name}") for node in labelled]
+    enlarged = after_changes(core, "new", nodes_like, now)
     restore()
     return Figures(
         nodes=nodes,
@@ -271,16 +271,16 @@ def one_by_one(core: Timed, events: Iterable[Event], now: float) -> float:
     return 1e6 * median(core.handled[before:])
 
 
-def after_changes(core: Timed, prefix: str, changes: Sequence[NodeChanged], now: float) -> float:
+def after_changes(core: Timed, prefix: str, changes: Sequence[Node], now: float) -> float:
     """Median milliseconds to take in one of these changes and a new gang of 8 and to decide it."""
     make = Maker()
     shape = make.shape({"cpu": 500, "memory": GI})
     times = []
     for number, change in enumerate(changes[:9]):
         name = f"{prefix}{number}"
-        node = msgspec.structs.replace(change.node, labels={**change.node.labels, "rack": f"r{number}"})
-        gang = GangChanged(Gang(SIGS, "default", name, min_member=8))
-        events: list[Event] = [NodeChanged(node), gang, *(PodChanged(p) for p in pending(make, name, [shape] * 8))]
+        node = msgspec.structs.replace(change, labels={**change.labels, "rack": f"r{number}"})
+        gang = Changed(Gang(SIGS, "default", name, min_member=8))
+        events: list[Event] = [Changed(node), gang, *(Changed(p) for p in pending(make, name, [shape] * 8))]
         start = time.thread_time()
         core.handle(events, now)
         while core.has_work(now) and not core.milliseconds(name, BIND):

@@ -10,7 +10,8 @@ import pytest
 
 from gangsched.cli.simulation import simulate
 from gangsched.cluster.manifests import load
-from gangsched.core.events import GangChanged, NodeChanged, PodChanged
+from gangsched.core.events import records
+from gangsched.model.records import Gang, Node, Pod
 from tests.bench import cluster_file, scale
 from tests.builders import pod
 from tests.oracle.case import Case
@@ -42,9 +43,9 @@ def test_a_written_cluster_is_read_as_the_same_one(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     assert cluster_file.write(case, path) == 40 + len(case.gangs) + len(case.pods) + 5
     loaded = load([str(path)])
-    nodes = [e.node for e in loaded.events if isinstance(e, NodeChanged)]
-    gangs = [e.gang for e in loaded.events if isinstance(e, GangChanged)]
-    pods = [e.pod for e in loaded.events if isinstance(e, PodChanged)]
+    nodes = list(records(loaded.events, Node))
+    gangs = list(records(loaded.events, Gang))
+    pods = list(records(loaded.events, Pod))
     assert [(n.name, n.labels, n.allocatable) for n in nodes] == [(n.name, n.labels, n.allocatable) for n in case.nodes]
     assert [(g.key, g.min_member) for g in gangs] == [(g.key, g.min_member) for g in case.gangs]
 

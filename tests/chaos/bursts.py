@@ -8,7 +8,7 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.history import MARK, NOMINATE
-from gangsched.core.events import Event, GangChanged, PodChanged, PodGone
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
 from tests import generators
 from tests.chaos.priorities import as_soon_as
@@ -39,10 +39,10 @@ def part(seed: int, events: list[Event]) -> Part:
                 priority=priority,
                 created=float(number),
             )
-            out.append(PodChanged(made))
+            out.append(Changed(made))
         if size > 1:
             uid = f"gang-{name}"
-            out.append(GangChanged(Gang(generators.FAMILY, generators.NAMESPACE, name, uid=uid, min_member=size)))
+            out.append(Changed(Gang(generators.FAMILY, generators.NAMESPACE, name, uid=uid, min_member=size)))
     troubles = []
     for number in range(chance.randint(0, 3)):
         act = as_soon_as(chance.choice((NOMINATE, MARK)), give_up)
@@ -52,9 +52,9 @@ def part(seed: int, events: list[Event]) -> Part:
 
 
 def _at_once(event: Event) -> Event:
-    if isinstance(event, PodChanged) and _ARRIVAL in event.pod.hints:
-        hints = {name: text for name, text in event.pod.hints.items() if name != _ARRIVAL}
-        return PodChanged(msgspec.structs.replace(event.pod, hints=hints))
+    if isinstance(event, Changed) and isinstance(event.record, Pod) and _ARRIVAL in event.record.hints:
+        hints = {name: text for name, text in event.record.hints.items() if name != _ARRIVAL}
+        return Changed(msgspec.structs.replace(event.record, hints=hints))
     return event
 
 
@@ -63,4 +63,4 @@ def give_up(world: World, chance: random.Random) -> None:
     found = sorted((p for p in world.store.pods.values() if p.nominated_node and not p.node), key=lambda p: p.key)
     if found:
         gone = chance.choice(found)
-        world.store.apply(PodGone(gone.namespace, gone.name, gone.uid), GONE_BY_USER)
+        world.store.apply(Gone("Pod", gone.namespace, gone.name, gone.uid), GONE_BY_USER)

@@ -7,7 +7,7 @@ import random
 import msgspec
 
 from gangsched.cluster.sim import World
-from gangsched.core.events import BudgetChanged, BudgetGone, Event, GangChanged, GangGone
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.model.records import Budget, Gang, LabelSelector, Requirement
 from tests import generators
 from tests.chaos.trouble import CHANGED, CREATED, GONE_BY_USER, Part, some_of
@@ -29,14 +29,14 @@ def recreate_group(world: World, chance: random.Random) -> None:
     gang = _pick_gang(world, chance)
     if gang is None:
         return
-    world.store.apply(GangGone(gang.family, gang.namespace, gang.name), GONE_BY_USER)
+    world.store.apply(Gone("PodGroup", gang.namespace, gang.name, group=gang.family), GONE_BY_USER)
     minimum = max(1, gang.min_member + chance.choice((-1, 0, 0, 1)))
     fresh = msgspec.structs.replace(gang, uid=f"{gang.uid}-again", min_member=minimum, status=None)
 
     def create() -> None:
         if (fresh.family, fresh.namespace, fresh.name) not in world.store.gangs:
             made = msgspec.structs.replace(fresh, created=world.clock.stamp)
-            world.store.apply(GangChanged(made), CREATED)
+            world.store.apply(Changed(made), CREATED)
 
     world.after(chance.choice((0.0, 0.003, 0.5, 5.0)), create)
 
@@ -51,7 +51,7 @@ def move_minimum(world: World, chance: random.Random) -> None:
     def set_to(minimum: int) -> None:
         now = world.store.gangs.get(key)
         if now is not None:
-            world.store.apply(GangChanged(msgspec.structs.replace(now, min_member=minimum)), CHANGED)
+            world.store.apply(Changed(msgspec.structs.replace(now, min_member=minimum)), CHANGED)
 
     set_to(gang.min_member + 1)
     then = max(1, gang.min_member - chance.choice((0, 1)))
@@ -65,9 +65,9 @@ def forbid_disruptions(world: World, chance: random.Random) -> None:
     fresh = Budget(generators.NAMESPACE, f"none-{app}", LabelSelector((Requirement("app", "In", (app,)),)))
     old = chance.choice(budgets) if budgets and chance.random() < 0.7 else None
     strict = msgspec.structs.replace(old or fresh, min_available=None, max_unavailable=0, allowed=0)
-    world.store.apply(BudgetChanged(strict), CHANGED if old is not None else CREATED)
+    world.store.apply(Changed(strict), CHANGED if old is not None else CREATED)
     if chance.random() < 0.7:
-        back = BudgetGone(strict.namespace, strict.name) if old is None else BudgetChanged(old)
+        back = Gone("PodDisruptionBudget", strict.namespace, strict.name) if old is None else Changed(old)
 
         def relent() -> None:
             world.store.apply(back, CHANGED)

@@ -11,7 +11,8 @@ import random
 import msgspec
 
 from gangsched.cluster.sim import World
-from gangsched.core.events import Event, NodeChanged, PodChanged
+from gangsched.core.events import Changed, Event
+from gangsched.model.records import Pod
 from tests.chaos.trouble import CHANGED, FIRST_TROUBLE, LAST_TROUBLE, Part, Trouble, at_random, some_of
 
 HOUR = 3600.0
@@ -38,17 +39,21 @@ def lose_kubelet(world: World, chance: random.Random) -> None:
     if not nodes:
         return
     lost = chance.choice(nodes)
-    world.store.apply(NodeChanged(msgspec.structs.replace(lost, ready=False)), CHANGED)
+    world.store.apply(Changed(msgspec.structs.replace(lost, ready=False)), CHANGED)
 
     def come_back() -> None:
         now = world.store.nodes.get(lost.name)
         if now is not None:
-            world.store.apply(NodeChanged(msgspec.structs.replace(now, ready=True)), CHANGED)
+            world.store.apply(Changed(msgspec.structs.replace(now, ready=True)), CHANGED)
 
     world.after(chance.choice((50.0, 120.0, 200.0)), come_back)
 
 
 def _patient(event: Event, chance: random.Random) -> Event:
-    if not isinstance(event, PodChanged) or event.pod.deleting_since is not None or chance.random() >= 1 / 3:
+    if (
+        not (isinstance(event, Changed) and isinstance(event.record, Pod))
+        or event.record.deleting_since is not None
+        or chance.random() >= 1 / 3
+    ):
         return event
-    return PodChanged(msgspec.structs.replace(event.pod, grace_seconds=chance.choice((60.0, 150.0))))
+    return Changed(msgspec.structs.replace(event.record, grace_seconds=chance.choice((60.0, 150.0))))

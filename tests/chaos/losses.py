@@ -7,7 +7,7 @@ import random
 import msgspec
 
 from gangsched.cluster.sim import World
-from gangsched.core.events import Event, PodGone
+from gangsched.core.events import Event, Gone
 from gangsched.model.records import SINGLE, GangId, Pod
 from tests import generators
 from tests.chaos.trouble import CHANGED, CREATED, GONE_BY_USER, Part, Trouble, at_random
@@ -35,7 +35,7 @@ def lose(world: World, chance: random.Random) -> None:
     world.store.put_pod(msgspec.structs.replace(pod, deleting_since=world.clock.stamp + stays), CHANGED)
 
     def end() -> None:
-        world.store.apply(PodGone(pod.namespace, pod.name, pod.uid), GONE_BY_USER)
+        world.store.apply(Gone("Pod", pod.namespace, pod.name, pod.uid), GONE_BY_USER)
 
     world.after(stays, end)
     for number in range(chance.randint(1, 2)):

@@ -13,7 +13,7 @@ from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.history import Cause
 from gangsched.cluster.sim.writes import reference
 from gangsched.core.actions import Action, PodRef
-from gangsched.core.events import Event, Outcome, PodGone
+from gangsched.core.events import Event, Gone, Outcome
 from tests.chaos.play import Played
 from tests.chaos.scenario import scenario
 from tests.chaos.told import Batch
@@ -56,4 +56,4 @@ def told(run: Played, *objects: Built | Event, asks: Sequence[Action] = (), proc
 
 def deleted(run: Played, name: str) -> None:
     """A user deletes this pod."""
-    run.world.store.apply(PodGone("d", name, about(run, name).uid), Cause(log.USER, log.GONE))
+    run.world.store.apply(Gone("Pod", "d", name, about(run, name).uid), Cause(log.USER, log.GONE))

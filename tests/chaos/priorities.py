@@ -10,7 +10,7 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.history import CHANGE, KUBELET, MARK, NOMINATE, OK, SCHEDULER, Cause, Entry
-from gangsched.core.events import BudgetChanged, Event, GangChanged, PodChanged, PodGone
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, Budget, Gang, GangId, LabelSelector, Pod, Requirement
 from tests import generators
 from tests.chaos.trouble import CHANGED, CREATED, GONE_BY_USER, Act, Part, Trouble, at_random
@@ -27,11 +27,11 @@ def part(seed: int, events: list[Event]) -> Part:
     out: list[Event] = []
     for event in events:
         out.append(event)
-        if not isinstance(event, PodChanged) or event.pod.gang.family == SINGLE:
+        if not (isinstance(event, Changed) and isinstance(event.record, Pod)) or event.record.gang.family == SINGLE:
             continue
-        if mixed.setdefault(event.pod.gang, chance.random() < 0.5) and chance.random() < 0.5:
-            lower = max(0, event.pod.priority - chance.choice(_LOWER))
-            out[-1] = PodChanged(msgspec.structs.replace(event.pod, priority=lower))
+        if mixed.setdefault(event.record.gang, chance.random() < 0.5) and chance.random() < 0.5:
+            lower = max(0, event.record.priority - chance.choice(_LOWER))
+            out[-1] = Changed(msgspec.structs.replace(event.record, priority=lower))
     kinds = (
         join,
         lower_priority,
@@ -108,7 +108,7 @@ def join(world: World, chance: random.Random) -> None:
 
 def _change(world: World, gang: Gang | None, **fields: object) -> None:
     if gang is not None:
-        world.store.apply(GangChanged(msgspec.structs.replace(gang, **fields)), CHANGED)
+        world.store.apply(Changed(msgspec.structs.replace(gang, **fields)), CHANGED)
 
 
 def lower_priority(world: World, chance: random.Random) -> None:
@@ -137,7 +137,7 @@ def forbid(world: World, chance: random.Random) -> None:
         app = chance.choice(some).labels["app"]
         selector = LabelSelector((Requirement("app", "In", (app,)),))
         fresh = Budget(generators.NAMESPACE, f"late-{app}", selector, allowed=0, max_unavailable=0)
-        world.store.apply(BudgetChanged(fresh), CREATED)
+        world.store.apply(Changed(fresh), CREATED)
 
 
 def make_room(world: World, chance: random.Random) -> None:
@@ -148,4 +148,4 @@ def make_room(world: World, chance: random.Random) -> None:
     staying = {pod.uid for pod in victims(world)} if chance.random() < 0.7 else ()
     for pod in list(world.store.pods_on(chance.choice(nodes))):
         if pod.uid not in staying:
-            world.store.apply(PodGone(pod.namespace, pod.name, pod.uid), GONE_BY_USER)
+            world.store.apply(Gone("Pod", pod.namespace, pod.name, pod.uid), GONE_BY_USER)

@@ -10,15 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from gangsched.cluster.sim import World
-from gangsched.core.events import (
-    Event,
-    GangChanged,
-    JobChanged,
-    NamespaceChanged,
-    NodeChanged,
-    PodChanged,
-    QueueObjectChanged,
-)
+from gangsched.core.events import Changed, Event, record_of
 from gangsched.model.queues import (
     QUEUE_LABEL,
     STOP_DRAIN,
@@ -37,6 +29,7 @@ from gangsched.model.records import (
     GangId,
     Job,
     Namespace,
+    Node,
     Owner,
     Pod,
     PodShape,
@@ -70,7 +63,7 @@ def part(seed: int, events: list[Event]) -> Part:
         queue("all", "", group(*(FlavorQuota(f.name, quota) for f in flavors)), within=within),
         *(LocalQueue(generators.NAMESPACE, name, "all") for name in _LOCAL),
     ]
-    made: list[Event] = [NamespaceChanged(Namespace(generators.NAMESPACE)), *map(QueueObjectChanged, objects)]
+    made: list[Event] = [Changed(Namespace(generators.NAMESPACE)), *map(Changed, objects)]
     for number in range(chance.randint(1, 3)):
         make: Callable[..., list[Event]] = chance.choice((_job, _job, _gang, _pod))
         made += make(f"queued-{number}", chance, shapes)
@@ -82,10 +75,11 @@ def _in_pools(seed: int, events: list[Event]) -> list[Event]:
     """The same with every node in one of the pools for which there are flavors."""
     chance, out = random.Random(f"{seed}/pools"), list[Event]()
     for event in events:
-        if isinstance(event, NodeChanged):
-            flavor, node = chance.choice((_SPOT, _STEADY)), event.node
+        node = record_of(event)
+        if isinstance(node, Node):
+            flavor = chance.choice((_SPOT, _STEADY))
             labels, taints = {**node.labels, **flavor.labels}, (*node.taints, *flavor.taints)
-            event = NodeChanged(msgspec.structs.replace(node, labels=labels, taints=taints))
+            event = Changed(msgspec.structs.replace(node, labels=labels, taints=taints))
         out.append(event)
     return out
 
@@ -104,9 +98,9 @@ def stop_queue(world: World, chance: random.Random) -> None:
 
 def _set_stop(world: World, name: str, policy: str) -> None:
     for event in world.store.listing():
-        record = event.record if isinstance(event, QueueObjectChanged) else None
+        record = record_of(event)
         if isinstance(record, ClusterQueue | LocalQueue) and record.name == name:
-            world.store.apply(QueueObjectChanged(msgspec.structs.replace(record, stop=policy)), CHANGED)
+            world.store.apply(Changed(msgspec.structs.replace(record, stop=policy)), CHANGED)
 
 
 def _member(name: str, gang: GangId, chance: random.Random, shapes: list[PodShape], arrives: int) -> Pod:
@@ -144,9 +138,9 @@ def _job(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Event
     )
     names = () if suspended else tuple(f"{name}-{n}" for n in range(size))
     return [
-        JobChanged(job),
+        Changed(job),
         *(
-            PodChanged(msgspec.structs.replace(template, name=n, uid=f"uid-{n}", gang=template.gang._replace(name=n)))
+            Changed(msgspec.structs.replace(template, name=n, uid=f"uid-{n}", gang=template.gang._replace(name=n)))
             for n in names
         ),
     ]
@@ -166,11 +160,11 @@ def _gang(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Even
         queue=QueueLabels(chance.choice(_LOCAL)),
     )
     members = (msgspec.structs.replace(model, name=f"{name}-{n}", uid=f"uid-{name}-{n}") for n in range(size))
-    return [GangChanged(spec), *map(PodChanged, members)]
+    return [Changed(spec), *map(Changed, members)]
 
 
 def _pod(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Event]:
     """A pod with the label of a queue."""
     ident = GangId(SINGLE, generators.NAMESPACE, name, generators.SCHEDULER)
     model = _member(name, ident, chance, shapes, chance.choice((0, 0, 3)))
-    return [PodChanged(msgspec.structs.replace(model, labels={QUEUE_LABEL: chance.choice(_LOCAL)}))]
+    return [Changed(msgspec.structs.replace(model, labels={QUEUE_LABEL: chance.choice(_LOCAL)}))]

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from gangsched.core.events import Event, GangChanged, JobChanged, PodChanged
+from gangsched.core.events import Changed, Event
 from gangsched.model.records import Gang, GangId, Job, Owner, Pod, PodShape
 from tests import generators
 from tests.chaos.refusals import refuse_members
@@ -61,4 +61,4 @@ def _gang(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Even
     if chance.random() < 0.2:
         members.append(msgspec.structs.replace(template, name=f"{name}-alone", uid=f"uid-{name}-alone", owner=None))
         group = msgspec.structs.replace(group, min_member=size + 1)
-    return [JobChanged(job), GangChanged(group), *map(PodChanged, members)]
+    return [Changed(job), Changed(group), *map(Changed, members)]

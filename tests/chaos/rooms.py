@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gangsched.core.actions import Action, Bind, Nominate, WithdrawNomination
-from gangsched.core.events import Event, Outcome, PodChanged, PodGone, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.model.records import SINGLE, GangId, Pod
 from tests.chaos.play import Played
 from tests.chaos.told import AT_ONCE, Told, short_of
@@ -65,9 +65,9 @@ class _Process:
         """Go on to the state after these events. Those of the first list tell of no loss."""
         for event in events:
             match event:
-                case PodChanged(pod):
+                case Changed(Pod() as pod):
                     self._loses(pod.uid, pod, now)
-                case PodGone(_, _, uid):
+                case Gone("Pod", _, _, uid):
                     self._loses(uid, None, now)
                 case WriteDone(action_id, outcome) if outcome in (Outcome.REFUSED, Outcome.CONFLICT):
                     self._refused(action_id)

@@ -13,18 +13,7 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.faults import Faults, NoFaults, SeededFaults
-from gangsched.core.events import (
-    BudgetChanged,
-    Event,
-    GangChanged,
-    GangGone,
-    JobChanged,
-    JobGone,
-    NodeChanged,
-    NodeGone,
-    PodChanged,
-    PodGone,
-)
+from gangsched.core.events import Changed, Event, Gone, records
 from gangsched.core.options import Options
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod, Taint
 from tests import generators
@@ -131,7 +120,7 @@ def _parts(seed: int) -> list[str]:
 def _jobs(seed: int, events: list[Event]) -> list[Event]:
     """Further pods that arrive at the start, owned by Jobs that do not survive the loss of many of them."""
     chance = random.Random(f"{seed}/jobs")
-    shapes = [e.pod.shape for e in events if isinstance(e, PodChanged)]
+    shapes = [e.shape for e in records(events, Pod)]
     out: list[Event] = []
     for number in range(chance.choice((0, 0, 1, 2))):
         name, size = f"job-{number}", chance.randint(1, 4)
@@ -150,7 +139,7 @@ def _jobs(seed: int, events: list[Event]) -> list[Event]:
         )
         limit, completions = chance.choice((0, 1, 2)), chance.choice((size, size + 2))
         out.append(
-            JobChanged(
+            Changed(
                 Job(
                     generators.NAMESPACE,
                     name,
@@ -165,7 +154,7 @@ def _jobs(seed: int, events: list[Event]) -> list[Event]:
         for index in range(size):
             member = f"{name}-{index}"
             ident = GangId(SINGLE, generators.NAMESPACE, member, generators.SCHEDULER)
-            out.append(PodChanged(msgspec.structs.replace(template, name=member, uid=f"uid-{member}", gang=ident)))
+            out.append(Changed(msgspec.structs.replace(template, name=member, uid=f"uid-{member}", gang=ident)))
     return out
 
 
@@ -257,7 +246,7 @@ def _delete_pod(world: World, chance: random.Random) -> None:
 
 def _delete(world: World, pod: Pod) -> None:
     if not pod.node or pod.finished or pod.grace_seconds <= 0:
-        world.store.apply(PodGone(pod.namespace, pod.name, pod.uid), GONE_BY_USER)
+        world.store.apply(Gone("Pod", pod.namespace, pod.name, pod.uid), GONE_BY_USER)
     elif pod.deleting_since is None:
         ends = world.clock.stamp + pod.grace_seconds
         world.store.put_pod(msgspec.structs.replace(pod, deleting_since=ends), CHANGED)
@@ -268,7 +257,7 @@ def _recreate_pod(world: World, chance: random.Random) -> None:
     pod = _pick_pod(world, chance)
     if pod is None:
         return
-    world.store.apply(PodGone(pod.namespace, pod.name, pod.uid), GONE_BY_USER)
+    world.store.apply(Gone("Pod", pod.namespace, pod.name, pod.uid), GONE_BY_USER)
     fresh = msgspec.structs.replace(
         pod,
         uid=f"{pod.uid}-again",
@@ -293,12 +282,12 @@ def _recreate_pod(world: World, chance: random.Random) -> None:
 def _delete_node(world: World, chance: random.Random) -> None:
     node = _pick_node(world, chance)
     if node is not None and len(world.store.nodes) > 1:
-        world.store.apply(NodeGone(node.name), GONE_BY_USER)
+        world.store.apply(Gone("Node", "", node.name), GONE_BY_USER)
 
 
 def _change_node(world: World, node: Node | None, **fields: object) -> None:
     if node is not None:
-        world.store.apply(NodeChanged(msgspec.structs.replace(node, **fields)), CHANGED)
+        world.store.apply(Changed(msgspec.structs.replace(node, **fields)), CHANGED)
 
 
 def _cordon(world: World, chance: random.Random) -> None:
@@ -351,7 +340,7 @@ def _stronger_gang(world: World, chance: random.Random) -> None:
     group = Gang(
         generators.FAMILY, generators.NAMESPACE, name, uid=f"gang-{name}", min_member=size, created=world.clock.stamp
     )
-    world.store.apply(GangChanged(group), CREATED)
+    world.store.apply(Changed(group), CREATED)
     for n in range(size):
         pod = Pod(
             namespace=generators.NAMESPACE,
@@ -370,7 +359,7 @@ def _tighten_budget(world: World, chance: random.Random) -> None:
     budgets = sorted(world.store.budgets.values(), key=lambda b: b.key)
     if budgets:
         changed = msgspec.structs.replace(chance.choice(budgets), allowed=0)
-        world.store.apply(BudgetChanged(changed), CHANGED)
+        world.store.apply(Changed(changed), CHANGED)
 
 
 def _pick_gang(world: World, chance: random.Random) -> Gang | None:
@@ -381,14 +370,14 @@ def _pick_gang(world: World, chance: random.Random) -> Gang | None:
 def _delete_group(world: World, chance: random.Random) -> None:
     gang = _pick_gang(world, chance)
     if gang is not None:
-        world.store.apply(GangGone(gang.family, gang.namespace, gang.name), GONE_BY_USER)
+        world.store.apply(Gone("PodGroup", gang.namespace, gang.name, group=gang.family), GONE_BY_USER)
 
 
 def _change_minimum(world: World, chance: random.Random) -> None:
     gang = _pick_gang(world, chance)
     if gang is not None:
         wanted = max(1, gang.min_member + chance.choice((-1, 1)))
-        world.store.apply(GangChanged(msgspec.structs.replace(gang, min_member=wanted)), CHANGED)
+        world.store.apply(Changed(msgspec.structs.replace(gang, min_member=wanted)), CHANGED)
 
 
 def _pick_job(world: World, chance: random.Random) -> Job | None:
@@ -401,7 +390,7 @@ def _delete_job(world: World, chance: random.Random) -> None:
     job = _pick_job(world, chance)
     if job is None:
         return
-    world.store.apply(JobGone(job.namespace, job.name), GONE_BY_USER)
+    world.store.apply(Gone("Job", job.namespace, job.name), GONE_BY_USER)
     for pod in sorted(world.store.pods.values(), key=lambda p: p.key):
         if pod.owner is not None and pod.owner.uid == job.uid:
             _delete(world, pod)
@@ -427,14 +416,14 @@ def _recreate_job(world: World, chance: random.Random) -> None:
         succeeded=0,
         created=world.clock.stamp,
     )
-    world.store.apply(JobGone(job.namespace, job.name), GONE_BY_USER)
-    world.store.apply(JobChanged(fresh), CREATED)
-    world.store.apply(JobChanged(msgspec.structs.replace(fresh, suspended=False)), CHANGED)
+    world.store.apply(Gone("Job", job.namespace, job.name), GONE_BY_USER)
+    world.store.apply(Changed(fresh), CREATED)
+    world.store.apply(Changed(msgspec.structs.replace(fresh, suspended=False)), CHANGED)
 
 
 def _change_job(world: World, job: Job | None, **fields: object) -> None:
     if job is not None:
-        world.store.apply(JobChanged(msgspec.structs.replace(job, **fields)), CHANGED)
+        world.store.apply(Changed(msgspec.structs.replace(job, **fields)), CHANGED)
 
 
 def _suspend_job(world: World, chance: random.Random) -> None:

@@ -7,8 +7,8 @@ import random
 import msgspec
 
 from gangsched.cluster.sim import World
-from gangsched.core.events import Event, NodeChanged, PodChanged, StorageChanged, StorageGone
-from gangsched.model.records import IN, NodeTerm, Pod, PodVolumes, Requirement
+from gangsched.core.events import Changed, Event, Gone
+from gangsched.model.records import IN, Node, NodeTerm, Pod, PodVolumes, Requirement
 from gangsched.model.volumes import (
     ClaimRef,
     PersistentVolume,
@@ -29,16 +29,16 @@ _ONCE = ("ReadWriteOnce",)
 def part(seed: int, events: list[Event]) -> Part:
     """Most pods that wait have a claim of their own; each node has some volumes, not always enough."""
     chance = random.Random(f"{seed}/volumes")
-    out: list[Event] = [StorageChanged(_LOCAL), StorageChanged(_MADE)]
+    out: list[Event] = [Changed(_LOCAL), Changed(_MADE)]
     for event in events:
         match event:
-            case NodeChanged(node):
-                event = NodeChanged(msgspec.structs.replace(node, labels={**node.labels, _HOST: node.name}))
-                out += [StorageChanged(_volume(f"{node.name}-{n}", node.name)) for n in range(chance.randint(1, 3))]
-            case PodChanged(pod) if _may_have(pod) and chance.random() < 0.7:
+            case Changed(Node() as node):
+                event = Changed(msgspec.structs.replace(node, labels={**node.labels, _HOST: node.name}))
+                out += [Changed(_volume(f"{node.name}-{n}", node.name)) for n in range(chance.randint(1, 3))]
+            case Changed(Pod() as pod) if _may_have(pod) and chance.random() < 0.7:
                 claim = _claim(f"data-{pod.name}", chance.choice((_LOCAL, _LOCAL, _MADE)).name)
-                out.append(StorageChanged(claim))
-                event = PodChanged(msgspec.structs.replace(pod, volumes=PodVolumes((claim.name,))))
+                out.append(Changed(claim))
+                event = Changed(msgspec.structs.replace(pod, volumes=PodVolumes((claim.name,))))
         out.append(event)
     kinds = (take_volume, take_volume, recreate_claim, fail_provisioning, refuse_volumes)
     options = {"bind_timeout_seconds": chance.choice((5.0, 60.0))}
@@ -70,7 +70,7 @@ def _volume(name: str, node: str) -> PersistentVolume:
 
 
 def _put(world: World, record: StorageObject, *, new: bool = False) -> None:
-    world.store.apply(StorageChanged(record), CREATED if new else CHANGED)
+    world.store.apply(Changed(record), CREATED if new else CHANGED)
 
 
 def take_volume(world: World, chance: random.Random) -> None:
@@ -92,7 +92,7 @@ def recreate_claim(world: World, chance: random.Random) -> None:
     if not waiting:
         return
     claim = chance.choice(waiting)
-    world.store.apply(StorageGone("PersistentVolumeClaim", claim.namespace, claim.name), GONE_BY_USER)
+    world.store.apply(Gone("PersistentVolumeClaim", claim.namespace, claim.name), GONE_BY_USER)
     fresh = msgspec.structs.replace(_claim(claim.name, claim.storage_class), uid=f"{claim.uid}-again")
     for volume in world.store.volumes():
         if volume.belongs_to(claim):  # its owner sets it free by hand

@@ -12,7 +12,7 @@ from gangsched.cluster.sim.history import Cause
 from gangsched.cluster.sim.store import describe
 from gangsched.core.actions import Action, Bind, Mark, PodRef, Remove, SelectNode, Unmark
 from gangsched.core.decision import Preempt, UnitRef, Victim
-from gangsched.core.events import Event, NodeChanged, NodeGone, PodChanged
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.model.records import GangId, Job
 from tests import generators
@@ -87,12 +87,12 @@ def test_room_is_kept_from_weaker_pods_for_a_while(refused_at: list[float], boun
 @pytest.mark.parametrize(
     ("change", "excused"),
     [
-        (NodeChanged(node("n1").cordoned().obj()), True),
-        (NodeGone("n1"), True),
-        (NodeChanged(node("n2").cordoned().obj()), False),
-        (PodChanged(pod("thief").on("n1").obj()), True),
-        (PodChanged(pod("thief").on("n2").obj()), False),
-        (PodChanged(pod("waits").obj()), False),
+        (Changed(node("n1").cordoned().obj()), True),
+        (Gone("Node", "", "n1"), True),
+        (Changed(node("n2").cordoned().obj()), False),
+        (Changed(pod("thief").on("n1").obj()), True),
+        (Changed(pod("thief").on("n2").obj()), False),
+        (Changed(pod("waits").obj()), False),
     ],
     ids=["cordoned", "gone", "another node", "a thief", "a thief elsewhere", "takes no room"],
 )
@@ -127,7 +127,7 @@ def test_nobody_is_asleep_over_what_has_only_just_happened() -> None:
     for seconds, found in ((0.1, []), (60.0, ["d/p could bind"])):
         run = played(pod("p").scheduler(generators.SCHEDULER).cpu(1))
         run.world.clock.advance_to(100.0)
-        run.world.apply(NodeChanged(node("n1").obj()), Cause(log.USER, log.CREATE))
+        run.world.apply(Changed(node("n1").obj()), Cause(log.USER, log.CREATE))
         run.world.clock.advance_to(100.0 + seconds)
         assert asleep(run) == found
 

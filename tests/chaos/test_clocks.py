@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gangsched.cluster.sim import World
-from gangsched.core.events import Event, PodChanged
+from gangsched.core.events import Changed, Event
 from gangsched.core.state.observed_times import Sightings
+from gangsched.model.records import Pod
 from tests.chaos.checks import problems
 from tests.chaos.clocks import HOUR
 from tests.chaos.play import play
@@ -36,8 +37,8 @@ class Told:
         assert self.world is not None
         ahead = self.world.clock.server_ahead_seconds
         self.aheads.add(ahead)
-        if isinstance(event, PodChanged) and event.pod.deleting_since is not None:
-            self.at.setdefault(event.pod.uid, (self.world.clock.elapsed_seconds, ahead))
+        if isinstance(event, Changed) and isinstance(event.record, Pod) and event.record.deleting_since is not None:
+            self.at.setdefault(event.record.uid, (self.world.clock.elapsed_seconds, ahead))
 
 
 @pytest.mark.parametrize("first", range(0, 2 * CHUNK, CHUNK))

@@ -10,7 +10,7 @@ import pytest
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
 from gangsched.core.actions import JobRef, Mark, Remove, ResumeJob
-from gangsched.core.events import Event, GangGone, JobGone, Outcome, QueueObjectChanged, StorageChanged, StorageGone
+from gangsched.core.events import Changed, Gone, Outcome
 from gangsched.core.lifecycle.report import rollback_message
 from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue, LocalQueue
 from gangsched.model.records import Job, QueueLabels
@@ -154,7 +154,7 @@ def test_what_was_said_before_a_gang_was_bound_in_part_does_not_count() -> None:
 def stop(run: Played, policy: str, local: bool) -> None:
     """ClusterQueue all, or LocalQueue d/team in front of it, has this policy from now on."""
     queue = LocalQueue("d", "team", "all", stop=policy) if local else ClusterQueue("all", stop=policy)
-    run.world.store.apply(QueueObjectChanged(queue), Cause(log.USER, log.CHANGE))
+    run.world.store.apply(Changed(queue), Cause(log.USER, log.CHANGE))
 
 
 def queued(*objects: Built) -> Played:
@@ -252,12 +252,12 @@ def test_only_a_strict_budget_of_their_own_keeps_pods_in_a_drained_queue(label: 
     assert len(part_checks.left_in_a_drained_queue(run)) == found
 
 
-@pytest.mark.parametrize("gone", [GangGone(SIGS, "d", "g"), JobGone("d", "j")], ids=["group", "Job"])
-def test_who_has_lost_what_named_its_queue_may_stay(gone: Event) -> None:
+@pytest.mark.parametrize("gone", [Gone("PodGroup", "d", "g", group=SIGS), Gone("Job", "d", "j")], ids=["group", "Job"])
+def test_who_has_lost_what_named_its_queue_may_stay(gone: Gone) -> None:
     """A deleted group or Job drains nobody."""
     job, group = Job("d", "j", "uid-Job-j", queue=TEAM), gang("g").min(1).field(queue=TEAM)
-    one = pod("m").gang("g").on("n1") if isinstance(gone, GangGone) else pod("m").owner("Job", "j").on("n1")
-    run = queued(group if isinstance(gone, GangGone) else job, one)
+    one = pod("m").gang("g").on("n1") if gone.kind == "PodGroup" else pod("m").owner("Job", "j").on("n1")
+    run = queued(group if gone.kind == "PodGroup" else job, one)
     stop(run, STOP_DRAIN, local=True)
     run.world.clock.advance_to(200.0)
     assert len(part_checks.left_in_a_drained_queue(run)) == 1
@@ -304,7 +304,7 @@ def test_a_binding_may_be_repeated_although_a_member_has_been_lost_since() -> No
 def test_whoever_deletes_a_claim_disturbs_its_gang() -> None:
     """Its members cannot be bound, and nobody of ours is to blame."""
     run = played(gang("g").min(1), pod("m").gang("g").claims("data"), pod("other").claims("mine"), claim("data"))
-    run.world.store.apply(StorageGone("PersistentVolumeClaim", "d", "data"), Cause(log.USER, log.GONE))
+    run.world.store.apply(Gone("PersistentVolumeClaim", "d", "data"), Cause(log.USER, log.GONE))
     assert disturbed(run.world.history) == {"d/g"}
 
 
@@ -312,6 +312,6 @@ def test_a_pod_that_is_bound_out_of_reach_of_its_volume_is_found() -> None:
     """The volume is on one node."""
     for where, found in (("n1", 0), ("n2", 1)):
         run = played(node("n1"), node("n2"), pod("m").claims("data"), volume("v1", "n1"))
-        run.world.store.apply(StorageChanged(bound_claim("data", "v1")), Cause(log.USER, log.CREATE))
+        run.world.store.apply(Changed(bound_claim("data", "v1")), Cause(log.USER, log.CREATE))
         bound(run, "m", to=where)
         assert len(part_checks.bound_out_of_reach(run.world.history)) == found

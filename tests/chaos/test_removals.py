@@ -7,7 +7,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove
 from gangsched.core.decision import Preempt, UnitRef, Victim
-from gangsched.core.events import GangGone, PodGone
+from gangsched.core.events import Gone
 from gangsched.core.lifecycle.intent import Intent, Owner, owners, written
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.report import mark_message
@@ -93,8 +93,8 @@ def test_a_removal_that_waits_for_its_turn_can_be_recalled(case: str) -> None:
 def test_a_removal_for_a_gang_that_is_gone_is_found() -> None:
     """Without its group nobody knows how many it needs; without its members nobody needs anything."""
     for gone, text in (
-        ([GangGone(SIGS, "d", "g")], "that gang lacks nobody"),
-        ([PodGone("d", "m1", "uid-d-m1")], "nobody is left of that gang"),
+        ([Gone("PodGroup", "d", "g", group=SIGS)], "that gang lacks nobody"),
+        ([Gone("Pod", "d", "m1", "uid-d-m1")], "nobody is left of that gang"),
     ):
         run = marked()
         told(run, *gone)
@@ -111,7 +111,7 @@ def test_the_rest_of_a_unit_goes_though_its_preemptor_is_gone(partial: bool) -> 
     told(run, asks=marks)
     does(run, *marks)
     assert removes(run) == []
-    told(run, PodGone("d", "m1", "uid-d-m1"))
+    told(run, Gone("Pod", "d", "m1", "uid-d-m1"))
     removal = Remove(7, about(run, "w"), mark=FOR_G)
     told(run, asks=[removal])
     does(run, removal)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, WithdrawNomination
-from gangsched.core.events import Event, Outcome, PodGone, WriteDone
+from gangsched.core.events import Event, Gone, Outcome, WriteDone
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle.healing import Losses
 from gangsched.core.lifecycle.report import mark_message
@@ -41,7 +41,7 @@ def nominated(rival: Built = RIVAL, *others: Built, asks: Sequence[Action] = ())
     told(run, *there, victim)
     nominates = Nominate(1, about(run, "m1"), "n1", "p", "plan p: ...")
     told(run, asks=[nominates, Mark(2, about(run, "v"), mark_message(OURS, "d/g", "d/m1")), *asks])
-    told(run, WriteDone(1, Outcome.OK), WriteDone(2, Outcome.OK), PodGone("d", "v", "uid-d-v"))
+    told(run, WriteDone(1, Outcome.OK), WriteDone(2, Outcome.OK), Gone("Pod", "d", "v", "uid-d-v"))
     return run
 
 
@@ -66,7 +66,7 @@ def test_room_of_a_nomination_that_is_withdrawn_is_anybodys() -> None:
     told(run, asks=[WithdrawNomination(3, about(run, "m1"), "Withdrawn", "...")])
     assert binds(run) == []
     run = nominated()
-    told(run, PodGone("d", "m1", "uid-d-m1"))
+    told(run, Gone("Pod", "d", "m1", "uid-d-m1"))
     assert binds(run) == []
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_said_of_the_room_of_gangs_in_queues() -> None:
 
 # -- lost members --------------------------------------------------------------------------------------------------
 
-LOST = PodGone("d", "m2", "uid-d-m2")
+LOST = Gone("Pod", "d", "m2", "uid-d-m2")
 
 
 def running(rival: Built = RIVAL, member: Built | None = None) -> Played:
@@ -133,7 +133,7 @@ def test_room_of_a_lost_member_is_kept_for_half_a_minute(seconds: float, found: 
 
 EXCUSED: dict[str, list[Built | Event]] = {
     "nobody needs it": [LOST, gang("g").min(1)],
-    "nobody is left": [LOST, PodGone("d", "m1", "uid-d-m1")],
+    "nobody is left": [LOST, Gone("Pod", "d", "m1", "uid-d-m1")],
     "its node takes nobody": [LOST, node("n1").cpu(4).cordoned()],
     "it had finished": [pod("m2").gang("g").priority(5).cpu(4).on("n1").phase("Succeeded")],
     "its group is gone": [LOST, gang("g").min(2).group("d/g", "d/h")],

@@ -24,23 +24,9 @@ from gangsched.core.actions import (
     WithdrawNomination,
     Write,
 )
-from gangsched.core.events import (
-    BudgetChanged,
-    BudgetGone,
-    Event,
-    GangChanged,
-    GangGone,
-    JobChanged,
-    JobGone,
-    JobSetChanged,
-    NodeChanged,
-    NodeGone,
-    Outcome,
-    PodChanged,
-    PodGone,
-    WriteDone,
-)
+from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.model import dialects
+from gangsched.model.jobsets import JobSet
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, Job, Node, Pod
 
@@ -89,29 +75,29 @@ class Told(msgspec.Struct):
     def hear(self, event: Event, now: float) -> None:  # noqa: C901, PLR0912
         """Go on to the state after this event, which is told now (seconds from the start)."""
         match event:
-            case PodChanged(pod):
+            case Changed(Pod() as pod):
                 self.pods[pod.uid] = pod
                 self._hear_of(pod, now, live=pod.live)
-            case PodGone(_, _, uid):
+            case Gone("Pod", _, _, uid):
                 if (gone := self.pods.pop(uid, None)) is not None:
                     self._hear_of(gone, now, live=False)
-            case NodeChanged(node):
+            case Changed(Node() as node):
                 self.nodes[node.name] = node
-            case NodeGone(name):
+            case Gone("Node", _, name):
                 self.nodes.pop(name, None)
-            case GangChanged(gang):
+            case Changed(Gang() as gang):
                 self.groups[gang.family, gang.namespace, gang.name] = gang
-            case GangGone(family, namespace, name):
+            case Gone("PodGroup", namespace, name, group=family):
                 self.groups.pop((family, namespace, name), None)
-            case BudgetChanged(budget):
+            case Changed(Budget() as budget):
                 self.budgets[budget.key] = budget
-            case BudgetGone(namespace, name):
+            case Gone("PodDisruptionBudget", namespace, name):
                 self.budgets.pop(f"{namespace}/{name}", None)
-            case JobChanged(job):
+            case Changed(Job() as job):
                 self.jobs[job.namespace, job.name] = job
-            case JobGone(namespace, name):
+            case Gone("Job", namespace, name):
                 self.jobs.pop((namespace, name), None)
-            case JobSetChanged(jobset):
+            case Changed(JobSet() as jobset):
                 self.jobsets.add(jobset.key)
             case WriteDone(action_id, outcome):
                 self._answered(action_id, outcome)

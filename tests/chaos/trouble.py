@@ -11,8 +11,8 @@ import msgspec
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.history import CHANGE, CREATE, GONE, USER, Cause
 from gangsched.core.actions import Action, Mark, Remove, SuspendJob
-from gangsched.core.events import Event, PodChanged
-from gangsched.model.records import PodShape
+from gangsched.core.events import Event, records
+from gangsched.model.records import Pod, PodShape
 
 #: Troubles come between these moments, in seconds from the start: gangs arrive until 20 s.
 FIRST_TROUBLE, LAST_TROUBLE = 0.05, 30.0
@@ -85,6 +85,6 @@ def dies_in_the_middle(seed: str) -> list[Crash]:
 
 def small_shapes(events: Sequence[Event]) -> list[PodShape]:
     """Of the shapes of the pods among these events the half that asks for the least CPU: it fits more often."""
-    shapes = {e.pod.shape.requests: e.pod.shape for e in events if isinstance(e, PodChanged)}
+    shapes = {e.shape.requests: e.shape for e in records(events, Pod)}
     order = sorted(shapes, key=lambda requests: (dict(requests).get("cpu", 0), requests))
     return [shapes[requests] for requests in order[: (len(order) + 1) // 2]]

@@ -8,8 +8,9 @@ import json
 import pytest
 
 from gangsched.cluster.manifests import load
-from gangsched.core.events import PodChanged
+from gangsched.core.events import records
 from gangsched.model.errors import InputError
+from gangsched.model.records import Pod
 
 HIGH = """
 apiVersion: scheduling.k8s.io/v1
@@ -40,7 +41,7 @@ def refusal(text):
 
 def pod(text, name="p"):
     """The record of one pod with this spec."""
-    return next(e.pod for e in read(text).events if isinstance(e, PodChanged) and e.pod.name == name)
+    return next(e for e in records(read(text).events, Pod) if e.name == name)
 
 
 def many(*documents):

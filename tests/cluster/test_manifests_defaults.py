@@ -6,12 +6,8 @@ import json
 
 import pytest
 
-from gangsched.core.events import (
-    GangChanged,
-    JobChanged,
-    NodeChanged,
-    PodChanged,
-)
+from gangsched.core.events import record_of, records
+from gangsched.model.records import Gang, Job, Node, Pod
 from tests.cluster.manifest_texts import HIGH, POD, many, obj, pod, read, refusal
 
 
@@ -45,11 +41,11 @@ def test_the_global_default_class():
     filled = pod(many(default, POD % ("p", "{}")))
     assert (filled.priority, filled.preemption_policy) == (7, "Never")
     group = obj("PodGroup", "scheduling.k8s.io/v1alpha2", spec={})
-    gangs = [e.gang for e in read(many(default, group)).events if isinstance(e, GangChanged)]
+    gangs = list(records(read(many(default, group)).events, Gang))
     assert gangs[0].priority == 7
     lower = default.replace("usual", "lower").replace("7", "-3")
     loaded = read(many(default, lower, POD % ("p", "{}")))
-    assert [e.pod.priority for e in loaded.events if isinstance(e, PodChanged)] == [-3]
+    assert [e.priority for e in records(loaded.events, Pod)] == [-3]
     assert [w["field"] for w in loaded.warnings] == ["globalDefault"]
 
 
@@ -57,7 +53,7 @@ def test_priority_of_upstream_groups():
     """The class gives priority and policy; without class and default the members' priorities count."""
     spec = {"priorityClassName": "high", "schedulingPolicy": {"gang": {"minCount": 2}}}
     text = many(HIGH, *(obj("PodGroup", "scheduling.k8s.io/v1beta1", n, spec=s) for n, s in (("a", spec), ("b", {}))))
-    gangs = [e.gang for e in read(text).events if isinstance(e, GangChanged)]
+    gangs = list(records(read(text).events, Gang))
     assert [(g.priority, g.preemption_policy) for g in gangs] == [(1000, "PreemptLowerPriority"), (None, None)]
 
 
@@ -151,14 +147,14 @@ def job(name="j", **spec):
 
 def pods(text):
     """All pods of one text."""
-    return [e.pod for e in read(text).events if isinstance(e, PodChanged)]
+    return list(records(read(text).events, Pod))
 
 
 def test_a_job_without_pods_gets_them():
     """As its controller would make them, named by index, right behind the Job."""
     loaded = read(many(job(parallelism=3, completions=2, completionMode="Indexed"), obj("Node", "v1", "n")))
-    assert [type(e) for e in loaded.events] == [JobChanged, PodChanged, PodChanged, NodeChanged]
-    made = [e.pod for e in loaded.events if isinstance(e, PodChanged)]
+    assert [type(record_of(e)) for e in loaded.events] == [Job, Pod, Pod, Node]
+    made = list(records(loaded.events, Pod))
     assert [p.key for p in made] == ["default/j-0", "default/j-1"]
     assert dict(made[1].shape.requests) == {"cpu": 1000}
     assert made[1].labels["batch.kubernetes.io/job-name"] == "j"
@@ -240,8 +236,8 @@ def jobset(**spec):
 def test_a_jobset_without_pods_gets_jobs_and_pods():
     """Names, labels and group are those of the JobSet's controller and its template."""
     loaded = read(jobset())
-    assert [e.job.key for e in loaded.events if isinstance(e, JobChanged)] == ["default/js-rj-0", "default/js-rj-1"]
-    made = [e.pod for e in loaded.events if isinstance(e, PodChanged)]
+    assert [e.key for e in records(loaded.events, Job)] == ["default/js-rj-0", "default/js-rj-1"]
+    made = list(records(loaded.events, Pod))
     assert [p.name for p in made] == ["js-rj-0-0", "js-rj-0-1", "js-rj-1-0", "js-rj-1-1"]
     assert {p.gang.key for p in made} == {"default/g"}
     assert made[3].labels["jobset.sigs.k8s.io/jobset-name"] == "js"
@@ -260,7 +256,7 @@ def test_a_jobset_with_pods_or_jobs_is_left_alone(kind):
 def test_a_suspended_jobset_gets_no_pods():
     """Its Jobs are there, suspended."""
     loaded = read(jobset(suspend=True))
-    assert [e.job.suspended for e in loaded.events if isinstance(e, JobChanged)] == [True, True]
+    assert [e.suspended for e in records(loaded.events, Job)] == [True, True]
     assert not pods(jobset(suspend=True))
 
 

@@ -12,17 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.cluster.manifests import load
-from gangsched.core.events import (
-    BudgetChanged,
-    GangChanged,
-    JobChanged,
-    JobSetChanged,
-    NamespaceChanged,
-    NodeChanged,
-    PodChanged,
-    PriorityClassChanged,
-)
+from gangsched.core.events import record_of, records
 from gangsched.model.errors import InputError, InvalidInputError
+from gangsched.model.jobsets import JobSet
+from gangsched.model.records import Budget, Gang, Job, Namespace, Node, Pod, PriorityClass
 from tests.cluster.manifest_texts import HIGH, POD, many, obj, pod, read, refusal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -44,18 +37,18 @@ def test_every_kind_becomes_its_event():
         ("Pod", "v1"),
     ]
     loaded = read(many(*(obj(kind, version) for kind, version in kinds)))
-    assert [type(e) for e in loaded.events] == [
-        NodeChanged,
-        NamespaceChanged,
-        PriorityClassChanged,
-        BudgetChanged,
-        GangChanged,
-        GangChanged,
-        GangChanged,
-        JobChanged,
-        PodChanged,
-        JobSetChanged,
-        PodChanged,
+    assert [type(record_of(e)) for e in loaded.events] == [
+        Node,
+        Namespace,
+        PriorityClass,
+        Budget,
+        Gang,
+        Gang,
+        Gang,
+        Job,
+        Pod,
+        JobSet,
+        Pod,
     ]
     assert loaded.warnings == []
 
@@ -64,7 +57,7 @@ def test_every_kind_becomes_its_event():
 def test_all_versions_of_the_upstream_group(version):
     """The same kind in the shapes of several minor versions."""
     text = obj("PodGroup", f"scheduling.k8s.io/{version}", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
-    assert [e.gang.min_member for e in read(text).events if isinstance(e, GangChanged)] == [3]
+    assert [e.min_member for e in records(read(text).events, Gang)] == [3]
 
 
 def test_lists_are_unpacked():
@@ -153,7 +146,7 @@ def test_nulls_mean_not_given():
 def test_generated_names_are_the_same_every_time():
     """An object for `kubectl create` has a name of the form that it would get, and no two have the same."""
     text = many(*("{apiVersion: v1, kind: Pod, metadata: {generateName: train-}}" for _ in range(2)))
-    assert [e.pod.name for e in read(text).events] == ["train-00001", "train-00002"]
+    assert [e.record.name for e in read(text).events] == ["train-00001", "train-00002"]
 
 
 CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}

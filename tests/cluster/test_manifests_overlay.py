@@ -6,8 +6,9 @@ import io
 
 from gangsched.cluster.manifests import load
 from gangsched.cluster.manifests.overlay import Around, overlaid
-from gangsched.core.events import Event, JobChanged, PodChanged, PodGone, StorageChanged
-from gangsched.model.volumes import PersistentVolumeClaim
+from gangsched.core.events import Changed, Event, Gone, records
+from gangsched.model.records import Job, Pod
+from gangsched.model.volumes import PersistentVolumeClaim, StorageObject
 from tests.cluster.manifest_texts import many, obj
 
 CLASSES = """
@@ -28,7 +29,7 @@ def read(text: str, around: Around | None = None) -> list[Event]:
 
 def pods(events: list[Event]) -> dict[str, tuple[str, int]]:
     """Node and priority by name."""
-    return {e.pod.key: (e.pod.node, e.pod.priority) for e in events if isinstance(e, PodChanged)}
+    return {e.key: (e.node, e.priority) for e in records(events, Pod)}
 
 
 def test_what_the_cluster_has_holds() -> None:
@@ -43,10 +44,14 @@ def test_what_the_cluster_has_holds() -> None:
     loaded = load(["-"], stdin=io.StringIO(text), around=around)
     assert loaded.warnings == []
     assert pods(loaded.events) == {"team/a": ("", 1000), "team/b": ("", 7), "team/c": ("n", 7)}
-    (first,) = [e.pod for e in loaded.events if isinstance(e, PodChanged) and e.pod.name == "a"]
+    (first,) = [e for e in records(loaded.events, Pod) if e.name == "a"]
     assert first.preemption_policy == "Never"
     (claim,) = [
-        e.record for e in loaded.events if isinstance(e, StorageChanged) and isinstance(e.record, PersistentVolumeClaim)
+        e.record
+        for e in loaded.events
+        if isinstance(e, Changed)
+        and isinstance(e.record, StorageObject)
+        and isinstance(e.record, PersistentVolumeClaim)
     ]
     assert (claim.namespace, claim.storage_class) == ("team", "disk")
 
@@ -54,7 +59,7 @@ def test_what_the_cluster_has_holds() -> None:
 def test_the_same_name_replaces() -> None:
     """Of the same kind and namespace; events without an object stay."""
     below = read(many(*(obj("Pod", "v1", name, spec={"nodeName": "old"}) for name in "ab"), obj("Node", "v1", "a")))
-    gone = PodGone("default", "x", "u")
+    gone = Gone("Pod", "default", "x", "u")
     above = read(obj("Pod", "v1", "a", spec={"nodeName": "new"}))
     found = overlaid([*below, gone], above)
     assert pods(found) == {"default/a": ("new", 0), "default/b": ("old", 0)}
@@ -75,4 +80,4 @@ spec: {{nodeName: n}}
     below = read(many(job, running, obj("Pod", "v1", "other")))
     found = overlaid(below, read(job))
     assert set(pods(found)) == {"default/other", "default/train-0"}
-    assert sum(isinstance(event, JobChanged) for event in found) == 1
+    assert sum((isinstance(event, Changed) and isinstance(event.record, Job)) for event in found) == 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gangsched.core.events import PodChanged
+from gangsched.core.events import Changed
+from gangsched.model.records import Pod
 from tests.cluster.manifest_texts import POD, pod, read, refusal
 
 DEFAULT = """
@@ -54,7 +55,7 @@ spec: {minMember: 1, scheduleTimeoutSeconds: -1}
 def test_a_wait_that_counts_as_not_said_is_a_warning() -> None:
     """One for all pods of a template; the input is read all the same."""
     loaded = read(f"{JOB}---{GROUP}")
-    assert sum(isinstance(each, PodChanged) for each in loaded.events) == 3
+    assert sum((isinstance(each, Changed) and isinstance(each.record, Pod)) for each in loaded.events) == 3
     assert [(each["object"], each["field"]) for each in loaded.warnings] == [
         ("Job default/j", "metadata.annotations[kai.scheduler/preemption-delay]"),
         ("PodGroup default/g", "spec.scheduleTimeoutSeconds"),

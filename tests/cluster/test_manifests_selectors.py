@@ -7,9 +7,9 @@ import io
 import pytest
 
 from gangsched.cluster.manifests.loading import Loaded, load
-from gangsched.core.events import GangChanged, PodSelectorChanged
+from gangsched.core.events import Changed, records
 from gangsched.model.errors import InputError
-from gangsched.model.records import PodSelector
+from gangsched.model.records import Gang, PodSelector
 from tests.builders import selects
 
 SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {selector: {app: x}}}"
@@ -36,8 +36,8 @@ def test_selectors_are_read() -> None:
     loaded = read(SERVICE, REPLICA_SET, STATEFUL_SET, CONTROLLER)
     kinds = ("ReplicaSet", "StatefulSet", "ReplicationController")
     assert loaded.events == [
-        PodSelectorChanged(PodSelector("Service", "default", "s", selects(app="x"))),
-        *(PodSelectorChanged(PodSelector(kind, "default", "r", selects(app="x"))) for kind in kinds),
+        Changed(PodSelector("Service", "default", "s", selects(app="x"))),
+        *(Changed(PodSelector(kind, "default", "r", selects(app="x"))) for kind in kinds),
     ]
 
 
@@ -60,7 +60,7 @@ spec: {pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers:
 def test_the_object_of_an_operator_says_how_many_pods_start_together() -> None:
     """Its pods are not made up either; a field that makes no sense is named."""
     loaded = read(TORCH)
-    [made] = [e.gang for e in loaded.events if isinstance(e, GangChanged)]
+    [made] = list(records(loaded.events, Gang))
     assert (made.kind, made.key, made.min_member, made.declared) == ("PyTorchJob", "default/r", 2, True)
     (warned,) = loaded.warnings
     assert (warned["object"], warned["field"]) == ("PyTorchJob default/r", "kind")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.decision import BIND, UNSCHEDULABLE
-from gangsched.core.events import StorageChanged
+from gangsched.core.events import Changed
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
@@ -19,7 +19,7 @@ LATER = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "csi.exampl
 
 def storage(text: str) -> dict[tuple[str, str], StorageObject]:
     """Storage objects of an input by kind and name."""
-    found = [e.record for e in read(text).events if isinstance(e, StorageChanged)]
+    found = [e.record for e in read(text).events if isinstance(e, Changed) and isinstance(e.record, StorageObject)]
     return {(type(r).__name__, r.name): r for r in found}
 
 

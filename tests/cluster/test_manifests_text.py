@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.cluster.manifests import load
-from gangsched.core.events import (
-    NamespaceChanged,
-    NodeChanged,
-)
+from gangsched.core.events import records
 from gangsched.documents import MAX_ALIASED_VALUES
 from gangsched.model.errors import InputError
+from gangsched.model.records import Namespace, Node
 from tests.cluster.manifest_texts import POD, many, obj, pod, read, refusal
 
 
@@ -29,7 +27,7 @@ def test_files_folders_and_stdin_come_in_their_order(tmp_path):
     single = tmp_path / "z.yaml"
     single.write_text(obj("Node", "v1", "z"))
     loaded = load([str(single), str(folder), "-"], stdin=io.BytesIO(obj("Node", "v1", "stdin").encode()))
-    assert [e.node.name for e in loaded.events if isinstance(e, NodeChanged)] == ["z", "a", "b", "c", "stdin"]
+    assert [e.name for e in records(loaded.events, Node)] == ["z", "a", "b", "c", "stdin"]
     assert [Path(p.file).name for p in loaded.places] == ["z.yaml", "a.json", "b.yaml", "c.yml", "stdin"]
 
 
@@ -155,7 +153,7 @@ spec:
 def test_text_stays_as_it_was_written(plain, label):
     """Dates and look-alikes of numbers are text, as in the API."""
     text = f"{{apiVersion: v1, kind: Namespace, metadata: {{name: a, labels: {{k: {plain}}}}}}}"
-    assert next(e.namespace.labels["k"] for e in read(text).events if isinstance(e, NamespaceChanged)) == label
+    assert next(e.labels["k"] for e in records(read(text).events, Namespace)) == label
 
 
 @pytest.mark.parametrize(("plain", "shown"), [("1.10", "1.1"), ("yes", "true"), ("5", "5"), ("0x10", "16")])

@@ -64,19 +64,19 @@ def event(what: Built) -> Event:
         what = what.obj()
     match what:
         case Pod():
-            return ev.PodChanged(what)
+            return ev.Changed(what)
         case Node():
-            return ev.NodeChanged(what)
+            return ev.Changed(what)
         case Gang():
-            return ev.GangChanged(what)
+            return ev.Changed(what)
         case Budget():
-            return ev.BudgetChanged(what)
+            return ev.Changed(what)
         case Job():
-            return ev.JobChanged(what)
+            return ev.Changed(what)
         case JobSet():
-            return ev.JobSetChanged(what)
+            return ev.Changed(what)
     if isinstance(what, StorageObject):
-        return ev.StorageChanged(what)
+        return ev.Changed(what)
     return what
 
 
@@ -131,23 +131,24 @@ class Cluster:
         """These objects are created or changed; the core is told when it next runs."""
         for what in objects:
             made = event(what)
-            if isinstance(made, ev.PodChanged):
-                self.pods[(made.pod.namespace, made.pod.name)] = made.pod
-            elif isinstance(made, ev.PodGone):
-                self.pods.pop((made.namespace, made.name), None)
-            elif isinstance(made, ev.JobChanged):
-                self.jobs[(made.job.namespace, made.job.name)] = made.job
-            elif isinstance(made, ev.JobSetChanged):
-                self.jobsets[(made.jobset.namespace, made.jobset.name)] = made.jobset
-            elif isinstance(made, ev.StorageChanged):
-                self.storage[type(made.record).__name__, made.record.name] = made.record
+            match made:
+                case ev.Changed(Pod() as shown):
+                    self.pods[(shown.namespace, shown.name)] = shown
+                case ev.Gone("Pod", namespace, name):
+                    self.pods.pop((namespace, name), None)
+                case ev.Changed(Job() as job):
+                    self.jobs[(job.namespace, job.name)] = job
+                case ev.Changed(JobSet() as jobset):
+                    self.jobsets[(jobset.namespace, jobset.name)] = jobset
+                case ev.Changed(record) if isinstance(record, StorageObject):
+                    self.storage[type(record).__name__, record.name] = record
             self._events.append(made)
             self._shown.append(made)
 
     def delete(self, name: str, namespace: str = "d") -> None:
         """A pod is gone."""
         found = self.pods[(namespace, name)]
-        self.show(ev.PodGone(namespace, name, found.uid))
+        self.show(ev.Gone("Pod", namespace, name, found.uid))
 
     def pod(self, name: str, namespace: str = "d") -> Pod:
         """The pod as it is now."""
@@ -174,8 +175,12 @@ class Cluster:
         """Another process takes over: it knows what the cluster shows, and nothing else."""
         self.core = Scheduler(Options(**options))
         self.waiting.clear()
-        others = [e for e in self._shown if not isinstance(e, ev.PodChanged | ev.PodGone)]
-        self._events = [*others, *map(ev.PodChanged, self.pods.values()), ev.Synced()]
+        others = [
+            e
+            for e in self._shown
+            if not (isinstance(ev.record_of(e), Pod) or (isinstance(e, ev.Gone) and e.kind == "Pod"))
+        ]
+        self._events = [*others, *map(ev.Changed, self.pods.values()), ev.Synced()]
 
     def alter(self, kind: str, name: str, **fields: object) -> None:
         """Fields of a storage object change."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.events import QueueObjectChanged
+from gangsched.core.events import Changed
 from gangsched.model.jobsets import JobSet, ReplicatedJob
 from gangsched.model.queues import LocalQueue
 from gangsched.model.records import Job, Owner, Pod, QueueLabels
@@ -67,4 +67,4 @@ def nodes() -> list[Built]:
 
 def quota(cpu: int) -> list[Built]:
     """One ClusterQueue with so many cores, used as ``team``."""
-    return [*objects(queue("q", cpu=cpu)), QueueObjectChanged(LocalQueue("d", "team", "q"))]
+    return [*objects(queue("q", cpu=cpu)), Changed(LocalQueue("d", "team", "q"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.core.events import NamespaceChanged, QueueObjectChanged
+from gangsched.core.events import Changed
 from gangsched.model.queues import (
     QUEUE_LABEL,
     LocalQueue,
@@ -28,7 +28,7 @@ def objects(*records: QueueObject) -> list[Built]:
                     out.append(ResourceFlavor(each.flavor))
         if type(record).__name__ == "ClusterQueue":
             out.append(LocalQueue("d", f"q-{record.name}", record.name))
-    return [NamespaceChanged(Namespace("d")), *map(QueueObjectChanged, out)]
+    return [Changed(Namespace("d")), *map(Changed, out)]
 
 
 def queued(name: str, queue_name: str, cpu: float = 1, **fields: Any) -> PodBuilder:

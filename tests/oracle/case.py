@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gangsched.core.decision import Decision
-from gangsched.core.events import BudgetChanged, Event, GangChanged, NodeChanged, PodChanged
+from gangsched.core.events import Changed, Event
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, HostPort, Labels, Node, Pod, PodShape, PodTerm
@@ -31,10 +31,10 @@ class Case(msgspec.Struct):
 
     def events(self) -> list[Event]:
         """The cluster as the core takes it in."""
-        out: list[Event] = [NodeChanged(n) for n in self.nodes]
-        out += [GangChanged(g) for g in self.gangs]
-        out += [BudgetChanged(b) for b in self.budgets]
-        out += [PodChanged(p) for p in self.pods]
+        out: list[Event] = [Changed(n) for n in self.nodes]
+        out += [Changed(g) for g in self.gangs]
+        out += [Changed(b) for b in self.budgets]
+        out += [Changed(p) for p in self.pods]
         return out
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Mark, Nominate, Remove, Write
-from gangsched.core.events import PodChanged
+from gangsched.core.events import record_of
+from gangsched.model.records import Pod
 from tests.core.harness import Cluster, event, plan
 from tests.properties.bursts import Burst, let_leave, play
 
@@ -55,7 +56,7 @@ def test_the_bursts_are_what_they_are_meant_to_be() -> None:
     seen = 0
     for seed in range(60):
         burst = Burst(seed)
-        assert all(isinstance(event(each), PodChanged) for each in burst.come)
+        assert all(isinstance(record_of(event(each)), Pod) for each in burst.come)
         found = plan(*burst.there, *burst.come, **burst.options).values()
         seen += any(a.plan for d in found for a in d.awaiting)
     assert seen > 15

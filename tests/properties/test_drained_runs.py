@@ -17,10 +17,10 @@ from gangsched.cluster.sim.drained import drained_by, drained_while_open
 from gangsched.cluster.sim.faults import SeededFaults
 from gangsched.cluster.sim.history import USER, Cause
 from gangsched.cluster.sim.invariants import violations
-from gangsched.core.events import QueueObjectChanged
+from gangsched.core.events import Changed
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.queues import STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue, LocalQueue
+from gangsched.model.queues import STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue, LocalQueue, QueueObject
 from gangsched.model.records import Job, Pod
 from gangsched.runtime.loop import run_loop
 from tests.properties.job_runs import JOBS, manifests
@@ -41,7 +41,7 @@ def lived(seed: int, folder: Path) -> World:
     loaded = load([str(folder)])
     faults = SeededFaults(seed, write_delay_seconds=0.3, watch_delay_seconds=0.2)
     there = World(arrivals(loaded.events), start=loaded.now, faults=faults)
-    queues = [e.record for e in loaded.events if isinstance(e, QueueObjectChanged)]
+    queues = [e.record for e in loaded.events if isinstance(e, Changed) and isinstance(e.record, QueueObject)]
     stoppable = [q for q in queues if isinstance(q, ClusterQueue | LocalQueue)]
     rng = random.Random(seed)
     stops = sorted(rng.uniform(10, TROUBLE) for _ in range(10))
@@ -81,7 +81,7 @@ def groups(seed: int) -> str:
 
 
 def _at(there: World, seconds: float, queue: ClusterQueue | LocalQueue, policy: str) -> None:
-    changed = QueueObjectChanged(msgspec.structs.replace(queue, stop=policy))
+    changed = Changed(msgspec.structs.replace(queue, stop=policy))
 
     def change() -> None:
         there.store.apply(changed, Cause(USER, log.CHANGE))

@@ -20,10 +20,11 @@ import msgspec
 
 from gangsched.core.actions import Action, Bind, Remove
 from gangsched.core.actuation.actuator import Actuator
-from gangsched.core.events import Event, PodChanged
+from gangsched.core.events import Changed, Event
 from gangsched.core.lifecycle import binding, evicting
 from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.http import pool
+from gangsched.model.records import Pod
 from gangsched.runtime.decision_log import DecisionLog
 
 #: Where a process writes its evidence.
@@ -196,9 +197,14 @@ def _record_decisions(put: Callable[[Entry], None]) -> None:
 
     def on_handled(self: Any, events: Sequence[Event], actions: Sequence[Action], *more: float) -> None:
         for event in events:
-            if isinstance(event, PodChanged) and event.pod.node and event.pod.uid not in told:
-                told.add(event.pod.uid)
-                put(Known(time.time(), event.pod.uid, event.pod.node))
+            if (
+                isinstance(event, Changed)
+                and isinstance(event.record, Pod)
+                and event.record.node
+                and event.record.uid not in told
+            ):
+                told.add(event.record.uid)
+                put(Known(time.time(), event.record.uid, event.record.node))
         bindings(actions)
         handled(self, events, actions, *more)
 

@@ -23,7 +23,7 @@ from gangsched.core.decision import (
     Unplaced,
     Victim,
 )
-from gangsched.core.events import Outcome, PodChanged, PodGone, Synced, WriteDone
+from gangsched.core.events import Changed, Gone, Outcome, Synced, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.model.records import GangId, Pod, PodShape
 from gangsched.runtime.iometrics import IoMetrics
@@ -34,10 +34,10 @@ from tests.builders import decided
 GANG = GangId("scheduling.sigs.k8s.io", "ns", "gang", "ours")
 
 
-def pod(name: str = "a", **changes: object) -> PodChanged:
+def pod(name: str = "a", **changes: object) -> Changed:
     """A pending pod of ours, or what the changes make of it."""
     fields = {"namespace": "ns", "name": name, "uid": f"uid-{name}", "shape": PodShape(), "gang": GANG}
-    return PodChanged(Pod(**{**fields, "scheduler": "ours", **changes}))  # type: ignore[arg-type]
+    return Changed(Pod(**{**fields, "scheduler": "ours", **changes}))  # type: ignore[arg-type]
 
 
 def decision(outcome: str, **changes: Any) -> Decision:
@@ -66,7 +66,7 @@ def test_pods_wait_until_they_are_bound_or_gone() -> None:
     fed = Fed()
     fed.handled(pod("a"), pod("a"), pod("b"), pod("c"), pod("other", scheduler="theirs"), pod("gated", gates=("g",)))
     assert fed['gangsched_pending_pods{profile="ours"}'] == 3
-    fed.handled(pod("a", node="n"), PodGone("ns", "b", "uid-b"), pod("c", deleting_since=1.0))
+    fed.handled(pod("a", node="n"), Gone("Pod", "ns", "b", "uid-b"), pod("c", deleting_since=1.0))
     assert fed['gangsched_pending_pods{profile="ours"}'] == 0
 
 

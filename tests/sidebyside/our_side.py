@@ -13,7 +13,7 @@ from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.core import events as ev
 from gangsched.core.decision import BIND
-from gangsched.core.events import Event
+from gangsched.core.events import Changed, Event
 from gangsched.core.identity import group_key
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.preemption import explain
@@ -112,7 +112,7 @@ class Listed:
         for resource in CORE_RESOURCES:
             if resource.path in self.pages:
                 body = msgspec.json.encode(self.pages[resource.path])
-                seen += [resource.changed(converter, each) for each in _decoders[resource.path].page(body)]
+                seen += [Changed(resource.convert(converter, each)) for each in _decoders[resource.path].page(body)]
         return OurSide(seen, scheduler)
 
     def cluster(self) -> dict[str, list[Object]]:

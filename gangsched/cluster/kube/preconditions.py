@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from gangsched.core.actions import Bind, PodRef
-from gangsched.core.events import Event, PodChanged, PodGone
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.model.records import Pod
 
 K = TypeVar("K")
@@ -49,13 +49,13 @@ class Preconditions:
         """These events are on their way to the decision thread; to be called for every one of them, in order."""
         self._delivered += len(events)
         for event in events:
-            if isinstance(event, PodChanged):
-                pod = event.pod
+            if isinstance(event, Changed) and isinstance(event.record, Pod):
+                pod = event.record
                 if pod.node and pod.uid not in self._bound:
                     self._seen_on_a_node(pod)
                 if pod.disruption is not None or pod.uid in self._marked:
                     self._seen_with_a_mark(pod)
-            elif isinstance(event, PodGone):
+            elif isinstance(event, Gone) and event.kind == "Pod":
                 self._bound.discard(event.uid)
                 self._ours.pop(event.uid, None)
                 self._marked.pop(event.uid, None)

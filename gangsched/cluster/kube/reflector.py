@@ -30,7 +30,7 @@ from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder, Unde
 from gangsched.cluster.kube.measuring import Observe, ignore
 from gangsched.cluster.kube.resources import Resource
 from gangsched.cluster.kube.retry import Backoff
-from gangsched.core.events import Event, ObjectRefused
+from gangsched.core.events import Changed, Event, ObjectRefused
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
 from gangsched.model.records import NO_LABELS
@@ -282,7 +282,7 @@ class Reflector:
             self._refuse(item, FieldError("", item.message), batch)
             return
         try:
-            batch.append(self.resource.changed(self._converter, item))
+            batch.append(Changed(self.resource.convert(self._converter, item)))
         except FieldError as error:
             self._refuse(item, error, batch)
         except Exception as error:  # noqa: BLE001 - no object of somebody else's may end the stream of all others
@@ -303,7 +303,7 @@ class Reflector:
         if self.resource.refused is not None:
             try:
                 counted = self.resource.refused(self._converter, item, error)
-                batch += [counted] if counted is not None else []
+                batch += [Changed(counted)] if counted is not None else []
             except Exception:  # noqa: BLE001 - it has been told; the stream of all others goes on
                 _log.exception("object could not be counted", resource=self.resource.name, object="/".join(key))
 

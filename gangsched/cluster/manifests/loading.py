@@ -9,7 +9,7 @@ from typing import IO
 
 import msgspec
 
-from gangsched.cluster.changes import CHANGED, coscheduling_gang
+from gangsched.cluster.changes import RECORD, coscheduling_gang
 from gangsched.cluster.manifests.admission import PriorityAdmission
 from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
 from gangsched.cluster.manifests.kinds import COSCHEDULING, AnyObject, Workload
@@ -18,7 +18,7 @@ from gangsched.cluster.manifests.objects import Defaults, Found, objects
 from gangsched.cluster.manifests.overlay import Around
 from gangsched.cluster.manifests.sources import parsed, read
 from gangsched.cluster.manifests.storage import StorageAdmission
-from gangsched.core.events import Event, GangChanged, JobChanged, JobSetChanged, NodeChanged, PodChanged
+from gangsched.core.events import Changed, Event, Record, records
 from gangsched.model import convert_jobsets, jobsets, wire
 from gangsched.model import wire_volumes as storage
 from gangsched.model.children import SIMULATION
@@ -26,7 +26,7 @@ from gangsched.model.convert import Converter
 from gangsched.model.dialects import operators
 from gangsched.model.dialects.operators import OperatorObject
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
-from gangsched.model.records import Job, Labels
+from gangsched.model.records import Gang, Job, Labels, Node, Pod
 from gangsched.model.times import parse_time
 from gangsched.model.wire_jobsets import JobSet
 
@@ -180,11 +180,10 @@ class _Loading:
     def _note_time(self, raw: str | None, field: str) -> None:
         self._newest = max(self._newest, parse_time(raw, field))
 
-    def _add(self, place: Place, event: Event) -> None:
-        self._events.append(event)
+    def _add(self, place: Place, record: Record) -> None:
+        self._events.append(Changed(record))
         self._places.append(place)
-        record = event.pod if isinstance(event, PodChanged) else event.gang if isinstance(event, GangChanged) else None
-        if record is not None and record.remark is not None:
+        if isinstance(record, Pod | Gang) and record.remark is not None:
             told = place.warning(*record.remark)
             if self._warnings[-1:] != [told]:  # pods of one template say the same
                 self._warnings.append(told)
@@ -215,33 +214,33 @@ class _Loading:
             case Workload():
                 _check_workload(raw)
             case wire.ReplicationController() | wire.ReplicaSet() | wire.StatefulSet():
-                self._changed(place, raw)
+                self._object(place, raw)
                 self._warn_without_pods(each)
             case OperatorObject():
-                self._add(place, GangChanged(operators.gang_from_object(each.kind.name, raw)))
+                self._add(place, operators.gang_from_object(each.kind.name, raw))
                 self._warn_without_pods(each)
             case _:
-                self._changed(place, raw)
+                self._object(place, raw)
 
     def _warn_without_pods(self, each: Found) -> None:
         meta = each.object.metadata
         if (each.kind.name, meta.namespace, meta.name) not in self._controllers:
             self._warnings.append(each.place.warning("kind", "no pod of it in the input: pass its pods too"))
 
-    def _changed(self, place: Place, raw: AnyObject) -> None:
-        self._add(place, CHANGED[type(raw)](self._convert, raw))
+    def _object(self, place: Place, raw: AnyObject) -> None:
+        self._add(place, RECORD[type(raw)](self._convert, raw))
 
     def _pod(self, place: Place, raw: wire.Pod) -> None:
         """A pod, after the claims of its generic ephemeral volumes."""
         for claim in self._storage.ephemeral(raw):
             _identify(claim.metadata, "PersistentVolumeClaim")
-            self._changed(place, claim)
-        self._changed(place, raw)
+            self._object(place, claim)
+        self._object(place, raw)
 
     def _jobset(self, place: Place, raw: JobSet) -> None:
         record = convert_jobsets.job_set(self._convert, raw)
         _check_size(record)
-        self._add(place, JobSetChanged(record))
+        self._add(place, record)
         if self._owners.is_expanded(raw):
             return
         for job, path in jobs_of(raw):
@@ -261,7 +260,7 @@ class _Loading:
             raise error.under(template.removesuffix(".spec")) from None
         record = self._convert.job(raw)
         _check_size(record)
-        self._add(place, JobChanged(record))
+        self._add(place, record)
         if not expand:
             return
         self._made += count
@@ -301,12 +300,13 @@ class _Loading:
             )
 
     def _warn_of_missing_nodes(self) -> None:
-        known = {e.node.name for e in self._events if isinstance(e, NodeChanged)}
+        known = {node.name for node in records(self._events, Node)}
         for place, event in zip(self._places, self._events, strict=True):
-            if isinstance(event, PodChanged) and event.pod.bound and event.pod.node not in known:
-                known.add(event.pod.node)
-                text = f"no Node {event.pod.node!r} in the input: the pods on it are not looked at"
-                self._warnings.append(place.warning("spec.nodeName", text))
+            for pod in records([event], Pod):
+                if pod.bound and pod.node not in known:
+                    known.add(pod.node)
+                    text = f"no Node {pod.node!r} in the input: the pods on it are not looked at"
+                    self._warnings.append(place.warning("spec.nodeName", text))
 
 
 def _identify(meta: wire.ObjectMeta, kind: str) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from gangsched.core.events import Event, JobChanged, JobSetChanged, PodChanged, PriorityClassChanged, StorageChanged
+from gangsched.core.events import Event, Record, identity, record_of
 from gangsched.model import wire
 from gangsched.model.children import JOBSET_NAME
-from gangsched.model.records import Pod
+from gangsched.model.jobsets import JOBSET
+from gangsched.model.records import JOB, Pod, PriorityClass
 from gangsched.model.volumes import StorageClass
 
 
@@ -28,44 +28,26 @@ class Around(msgspec.Struct, frozen=True):
     def of(cls, events: Iterable[Event], namespace: str) -> Around:
         """That of a cluster with these objects."""
         classes, default = [], ""
-        for event in events:
-            if isinstance(event, PriorityClassChanged):
-                found = event.priority_class
+        for found in map(record_of, events):
+            if isinstance(found, PriorityClass):
                 meta = wire.ObjectMeta(name=found.name)
                 classes.append(wire.PriorityClass(meta, found.value, found.global_default, found.preemption_policy))
-            elif isinstance(event, StorageChanged) and isinstance(event.record, StorageClass) and event.record.default:
-                default = event.record.name
+            elif isinstance(found, StorageClass) and found.default:
+                default = found.name
         return cls(namespace, tuple(classes), default)
 
 
 def overlaid(below: Iterable[Event], above: Sequence[Event]) -> list[Event]:
     """Both, without what is below of an object that is above too, and without the pods of its Jobs and JobSets."""
-    names = {key for event in above if (key := _key(event)) is not None}
-    owners = {
-        (event.job.namespace, "Job", event.job.name)
-        if isinstance(event, JobChanged)
-        else (event.jobset.namespace, "JobSet", event.jobset.name)
-        for event in above
-        if isinstance(event, JobChanged | JobSetChanged)
-    }
-    kept = [
-        event
-        for event in below
-        if _key(event) not in names and not (isinstance(event, PodChanged) and owners & _owners(event.pod))
-    ]
-    return [*kept, *above]
+    names = {identity(record) for record in map(record_of, above) if record is not None}
+    return [*(event for event in below if names.isdisjoint(_names(record_of(event)))), *above]
 
 
-def _key(event: Event) -> tuple[Any, ...] | None:
-    """What tells the object of a change from all others; None for other events."""
-    if not type(event).__name__.endswith("Changed"):
-        return None
-    record = getattr(event, event.__struct_fields__[0])
-    if not hasattr(record, "name"):
-        return None
-    return type(record), *(getattr(record, part, "") for part in ("family", "kind", "namespace", "name"))
-
-
-def _owners(pod: Pod) -> set[tuple[str, str, str]]:
-    found = {(pod.namespace, "JobSet", pod.labels[JOBSET_NAME])} if JOBSET_NAME in pod.labels else set()
-    return found if pod.owner is None else found | {(pod.namespace, pod.owner.kind, pod.owner.name)}
+def _names(record: Record | None) -> Iterator[tuple[str, str, str, str]]:
+    """What tells an object from all others, and for a pod the Job and the JobSet that it is of."""
+    if record is not None:
+        yield identity(record)
+    if isinstance(record, Pod) and JOBSET_NAME in record.labels:
+        yield JOBSET, "", record.namespace, record.labels[JOBSET_NAME]
+    if isinstance(record, Pod) and record.owner is not None and record.owner.kind in (JOB, JOBSET):
+        yield record.owner.kind, "", record.namespace, record.owner.name

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from gangsched.core.events import Event, GangChanged, PodChanged
+from gangsched.core.events import Changed, Event, record_of
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Gang, Labels, Pod
 from gangsched.model.times import duration_seconds
@@ -72,9 +72,9 @@ def arrivals(
     first: dict[GroupKey, float] = {}
     turns: dict[GroupKey, float] = {}
     for position, event in enumerate(known):
-        if not isinstance(event, PodChanged):
+        pod = record_of(event)
+        if not isinstance(pod, Pod):
             continue
-        pod = event.pod
         key = _group_of(pod)
         own = _pod_time(position, pod)
         if pod.node or pod.phase != "Pending":
@@ -90,34 +90,36 @@ def arrivals(
         first[key] = min(after, first.get(key, after))
         out.append(Arrival(after, event))
     for event in known:
-        if isinstance(event, GangChanged):
-            key = _key_of(event.gang)
+        record = record_of(event)
+        if isinstance(record, Gang):
+            key = _key_of(record)
             out.append(Arrival(groups.get(key, first.get(key, 0.0)), event))
-        elif not isinstance(event, PodChanged):
+        elif not isinstance(record, Pod):
             out.append(Arrival(0.0, event))
     order = {id(event): position for position, event in enumerate(known)}
-    return sorted(out, key=lambda a: (a.after_seconds, isinstance(a.event, PodChanged), order[id(a.event)]))
+    return sorted(out, key=lambda a: (a.after_seconds, isinstance(record_of(a.event), Pod), order[id(a.event)]))
 
 
 def created_at(event: Event, now: float) -> Event:
     """The object with ``now`` (seconds since the epoch) as its creation, for one that arrives then."""
     match event:
-        case PodChanged(pod):
-            return PodChanged(msgspec.structs.replace(pod, created=now, started=now))
-        case GangChanged(gang):
-            return GangChanged(msgspec.structs.replace(gang, created=now))
+        case Changed(Pod() as pod):
+            return Changed(msgspec.structs.replace(pod, created=now, started=now))
+        case Changed(Gang() as gang):
+            return Changed(msgspec.structs.replace(gang, created=now))
     return event
 
 
 def _group_times(events: list[Event], group_hints: Mapping[GroupKey, Labels]) -> dict[GroupKey, float]:
     out = {}
     for position, event in enumerate(events):
-        if isinstance(event, GangChanged):
-            key = _key_of(event.gang)
+        gang = record_of(event)
+        if isinstance(gang, Gang):
+            key = _key_of(gang)
             try:
                 seconds = hint_seconds(group_hints.get(key, {}), ARRIVE_AFTER)
             except FieldError as error:
-                raise InvalidHintError(position, f"{event.gang.kind} {event.gang.key}", error) from None
+                raise InvalidHintError(position, f"{gang.kind} {gang.key}", error) from None
             if seconds is not None:
                 out[key] = seconds
     return out

@@ -11,7 +11,7 @@ from gangsched.cluster.sim.clock import VirtualClock
 from gangsched.cluster.sim.history import BUDGET, DISRUPTION_CONTROLLER, GONE, POD_GC, UNMARK, Cause
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
-from gangsched.core.events import BudgetChanged, BudgetGone, Event, NodeGone, PodChanged, PodGone
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.model.records import Budget, Pod
 from gangsched.model.selectors import selector_matches
 
@@ -42,15 +42,15 @@ class DisruptionController:
 
     def _on_change(self, event: Event, old: Any) -> None:
         match event:
-            case PodChanged(pod):
+            case Changed(Pod() as pod):
                 self._pod_changed(pod, old)
                 if _marked(pod) and not (old is not None and _marked(old)):
                     self._clock.after(self._timing.stale_mark_seconds, lambda: self._take_back(pod))
-            case PodGone():
+            case Gone("Pod"):
                 self._pod_changed(old, None)
-            case BudgetChanged(budget):
+            case Changed(Budget() as budget):
                 self._soon((budget.namespace, budget.name))
-            case BudgetGone(namespace, name):
+            case Gone("PodDisruptionBudget", namespace, name):
                 self._expected.pop((namespace, name), None)
 
     def _pod_changed(self, pod: Pod, old: Pod | None) -> None:
@@ -77,7 +77,7 @@ class DisruptionController:
         updated = msgspec.structs.replace(budget, allowed=allowed, disrupted=disrupted)
         if updated != budget:
             detail = {"disruptionsAllowed": allowed, "healthy": healthy, "expected": expected}
-            self._store.apply(BudgetChanged(updated), Cause(DISRUPTION_CONTROLLER, BUDGET, detail))
+            self._store.apply(Changed(updated), Cause(DISRUPTION_CONTROLLER, BUDGET, detail))
 
     def _take_back(self, known: Pod) -> None:
         pod = self._store.pod(known.namespace, known.name, known.uid)
@@ -99,14 +99,14 @@ class PodGarbageCollector:
         store.subscribe(self._on_change)
 
     def _on_change(self, event: Event, old: Any) -> None:
-        if isinstance(event, NodeGone):
+        if isinstance(event, Gone) and event.kind == "Node":
             self._clock.after(self._timing.pod_gc_seconds, lambda: self._collect(event.name))
 
     def _collect(self, node: str) -> None:
         if node in self._store.nodes:
             return
         for pod in list(self._store.pods_on(node)):
-            gone = PodGone(pod.namespace, pod.name, pod.uid)
+            gone = Gone("Pod", pod.namespace, pod.name, pod.uid)
             self._store.apply(gone, Cause(POD_GC, GONE, {"node": node, "reason": "the node is gone"}))
 
 

@@ -15,7 +15,7 @@ from gangsched.cluster.sim.clock import VirtualClock
 from gangsched.cluster.sim.history import COMPLETE, CREATE, DELETE, FAIL, GONE, JOB_CONTROLLER, STATUS, Cause
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
-from gangsched.core.events import Event, JobChanged, PodChanged, PodGone
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.model.podset_info import directed
 from gangsched.model.records import JOB, SINGLE, GangId, Job, Pod
 
@@ -37,12 +37,12 @@ class JobController:
 
     def _on_change(self, event: Event, old: Any) -> None:
         match event:
-            case PodChanged(pod) if pod.owner is not None and pod.owner.kind == JOB:
+            case Changed(Pod() as pod) if pod.owner is not None and pod.owner.kind == JOB:
                 self._pod_changed(pod, old)
-            case PodGone() if isinstance(old, Pod) and old.owner is not None and old.owner.kind == JOB:
+            case Gone("Pod") if isinstance(old, Pod) and old.owner is not None and old.owner.kind == JOB:
                 if old.live:
                     self._pod_lost(old)
-            case JobChanged(job):
+            case Changed(Job() as job):
                 before = (old.suspended, old.finished) if isinstance(old, Job) else (False, job.finished)
                 if (job.suspended, job.finished) != before:
                     if before[0] and not job.suspended:
@@ -72,7 +72,7 @@ class JobController:
         detail = {"succeeded": done.succeeded}
         if over:
             done = msgspec.structs.replace(done, finished=True)
-        self._store.apply(JobChanged(done), Cause(JOB_CONTROLLER, COMPLETE if over else STATUS, detail))
+        self._store.apply(Changed(done), Cause(JOB_CONTROLLER, COMPLETE if over else STATUS, detail))
         self._soon((job.namespace, job.name), self._timing.controller_seconds)
 
     def _pod_lost(self, pod: Pod) -> None:
@@ -88,7 +88,7 @@ class JobController:
         over = job.failed > job.backoff_limit or (disrupted and job.fails_on_disruption)
         detail = {"failed": job.failed, "backoffLimit": job.backoff_limit}
         job = msgspec.structs.replace(job, finished=over)
-        self._store.apply(JobChanged(job), Cause(JOB_CONTROLLER, FAIL if over else STATUS, detail))
+        self._store.apply(Changed(job), Cause(JOB_CONTROLLER, FAIL if over else STATUS, detail))
         pause = 0.0 if over else self._timing.job_backoff_seconds
         self._soon((job.namespace, job.name), max(self._timing.controller_seconds, pause))
 
@@ -116,7 +116,7 @@ class JobController:
 
     def _delete(self, pod: Pod) -> None:
         if not pod.node or pod.grace_seconds <= 0:
-            self._store.apply(PodGone(pod.namespace, pod.name, pod.uid), Cause(JOB_CONTROLLER, GONE))
+            self._store.apply(Gone("Pod", pod.namespace, pod.name, pod.uid), Cause(JOB_CONTROLLER, GONE))
             return
         ends = msgspec.structs.replace(pod, deleting_since=self._clock.stamp + pod.grace_seconds)
         self._store.put_pod(ends, Cause(JOB_CONTROLLER, DELETE, {"node": pod.node}))

@@ -14,7 +14,7 @@ from gangsched.cluster.sim.clock import VirtualClock
 from gangsched.cluster.sim.history import COMPLETE, FAIL, JOBSET_CONTROLLER, RESUME, SUSPEND, Cause
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
-from gangsched.core.events import Event, JobChanged, JobSetChanged
+from gangsched.core.events import Changed, Event
 from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.podset_info import directed, merged
 from gangsched.model.records import Job
@@ -31,9 +31,9 @@ class JobSetController:
 
     def _on_change(self, event: Event, _old: Any) -> None:
         match event:
-            case JobSetChanged(jobset):
+            case Changed(JobSet() as jobset):
                 self._soon(jobset.namespace, jobset.name)
-            case JobChanged(job) if job.owner is not None and job.owner.kind == JOBSET:
+            case Changed(Job() as job) if job.owner is not None and job.owner.kind == JOBSET:
                 self._soon(job.namespace, job.owner.name)
 
     def _soon(self, namespace: str, name: str) -> None:
@@ -47,15 +47,15 @@ class JobSetController:
         failed = [job for job in jobs if job.finished and not _complete(job)]
         if failed or (jobs and all(job.finished for job in jobs)):
             cause = Cause(JOBSET_CONTROLLER, FAIL if failed else COMPLETE, {"jobs": len(jobs), "failed": len(failed)})
-            self._store.apply(JobSetChanged(msgspec.structs.replace(jobset, finished=True)), cause)
+            self._store.apply(Changed(msgspec.structs.replace(jobset, finished=True)), cause)
             for job in jobs:
                 if not job.finished:
-                    self._store.apply(JobChanged(msgspec.structs.replace(job, finished=True)), cause)
+                    self._store.apply(Changed(msgspec.structs.replace(job, finished=True)), cause)
             return
         for job in jobs:
             if not job.finished and job.suspended != jobset.suspended:
                 cause = Cause(JOBSET_CONTROLLER, SUSPEND if jobset.suspended else RESUME)
-                self._store.apply(JobChanged(_as_said(job, jobset)), cause)
+                self._store.apply(Changed(_as_said(job, jobset)), cause)
 
 
 def _as_said(job: Job, jobset: JobSet) -> Job:

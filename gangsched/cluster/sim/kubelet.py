@@ -11,8 +11,8 @@ from gangsched.cluster.sim.clock import VirtualClock
 from gangsched.cluster.sim.history import ADMIT, GONE, KUBELET, REJECT, RUN, SUCCEED, Cause, Detail
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
-from gangsched.core.events import Event, NodeChanged, PodChanged, PodGone
-from gangsched.model.records import Pod
+from gangsched.core.events import Changed, Event, Gone
+from gangsched.model.records import Node, Pod
 
 
 class Kubelet:
@@ -29,15 +29,15 @@ class Kubelet:
 
     def _on_change(self, event: Event, old: Any) -> None:
         match event:
-            case PodChanged(pod):
+            case Changed(Pod() as pod):
                 if pod.deleting_since is not None and pod.uid not in self._asked_at:
                     for_seconds = self._clock.stamp - (pod.deleting_since - pod.grace_seconds)
                     self._asked_at[pod.uid] = self._clock.now - for_seconds
                 self._look_at(pod)
-            case PodGone(uid=uid):
+            case Gone("Pod", uid=uid):
                 self._admitted.discard(uid)
                 self._asked_at.pop(uid, None)
-            case NodeChanged(node):
+            case Changed(Node() as node):
                 for pod in list(self._store.pods_on(node.name)):
                     self._look_at(pod)
 
@@ -73,7 +73,7 @@ class Kubelet:
         if pod is None or not self._works(pod):
             return  # when the node is back, its pods are looked at again
         if what == "stop":
-            self._store.apply(PodGone(pod.namespace, pod.name, pod.uid), Cause(KUBELET, GONE, {"node": pod.node}))
+            self._store.apply(Gone("Pod", pod.namespace, pod.name, pod.uid), Cause(KUBELET, GONE, {"node": pod.node}))
         elif pod.deleting_since is None and not pod.finished:
             {"admit": self._admit, "run": self._run, "finish": self._finish}[what](pod)
 

@@ -15,14 +15,16 @@ from gangsched.cluster.sim.clock import VirtualClock
 from gangsched.cluster.sim.history import BIND_VOLUME, PROVISION, VOLUME_CONTROLLER, Cause
 from gangsched.cluster.sim.store import Store
 from gangsched.cluster.sim.timing import Timing
-from gangsched.core.events import Event, StorageChanged, StorageGone
+from gangsched.core.events import Changed, Event, Gone, record_of
 from gangsched.model.records import IN, NodeTerm, Requirement
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import (
+    STORAGE_KINDS,
     ClaimRef,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    StorageObject,
 )
 
 
@@ -38,7 +40,7 @@ class VolumeController:
         store.subscribe(self._on_change)
 
     def _on_change(self, event: Event, old: Any) -> None:
-        if isinstance(event, StorageChanged | StorageGone) and not self._due:
+        if not self._due and _about_storage(event):
             self._due = True
             self._clock.after(self._timing.controller_seconds, self._look)
 
@@ -71,9 +73,9 @@ class VolumeController:
     def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
         ref = ClaimRef(claim.namespace, claim.name, claim.uid)
         cause = Cause(VOLUME_CONTROLLER, BIND_VOLUME, {"claim": f"{claim.namespace}/{claim.name}"})
-        self._store.apply(StorageChanged(msgspec.structs.replace(volume, claim=ref, phase="Bound")), cause)
+        self._store.apply(Changed(msgspec.structs.replace(volume, claim=ref, phase="Bound")), cause)
         bound = msgspec.structs.replace(claim, volume_name=volume.name, bound=True, phase="Bound")
-        self._store.apply(StorageChanged(bound), Cause(VOLUME_CONTROLLER, BIND_VOLUME, {"volume": volume.name}))
+        self._store.apply(Changed(bound), Cause(VOLUME_CONTROLLER, BIND_VOLUME, {"volume": volume.name}))
 
     def _provision(self, claim: PersistentVolumeClaim) -> None:
         """Make a volume, once a node is selected where that has to be."""
@@ -114,7 +116,12 @@ class VolumeController:
             driver=storage_class.provisioner,
             handle=name,
         )
-        self._store.apply(StorageChanged(volume), Cause(VOLUME_CONTROLLER, PROVISION, {"node": now.selected_node}))
+        self._store.apply(Changed(volume), Cause(VOLUME_CONTROLLER, PROVISION, {"node": now.selected_node}))
+
+
+def _about_storage(event: Event) -> bool:
+    record = record_of(event)
+    return isinstance(record, StorageObject) or (isinstance(event, Gone) and event.kind in STORAGE_KINDS)
 
 
 def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

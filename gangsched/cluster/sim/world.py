@@ -18,7 +18,8 @@ from gangsched.cluster.sim.store import Store, describe
 from gangsched.cluster.sim.timing import Timing
 from gangsched.cluster.sim.volumes import VolumeController
 from gangsched.cluster.sim.writes import ApiServer
-from gangsched.core.events import Event, PodChanged, StorageChanged
+from gangsched.core.events import Changed, Event, record_of
+from gangsched.model.records import Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim
 
 __all__ = ["Timing", "World"]
@@ -83,11 +84,10 @@ class World:
 
 def with_uid(event: Event) -> Event:
     """A pod, claim or volume without a UID gets one that follows from its name: whoever acts on them names UIDs."""
-    if isinstance(event, PodChanged) and not event.pod.uid:
-        return PodChanged(msgspec.structs.replace(event.pod, uid=f"sim:{event.pod.key}"))
-    if isinstance(event, StorageChanged):
-        record = event.record
-        if isinstance(record, PersistentVolume | PersistentVolumeClaim) and not record.uid:
-            kind, name, _ = describe(event)
-            return StorageChanged(msgspec.structs.replace(record, uid=f"sim:{kind}/{name}"))
+    record = record_of(event)
+    if isinstance(record, Pod) and not record.uid:
+        return Changed(msgspec.structs.replace(record, uid=f"sim:{record.key}"))
+    if isinstance(record, PersistentVolume | PersistentVolumeClaim) and not record.uid:
+        kind, name, _ = describe(event)
+        return Changed(msgspec.structs.replace(record, uid=f"sim:{kind}/{name}"))
     return event

@@ -37,16 +37,7 @@ from gangsched.core.actions import (
     WithdrawNomination,
     Write,
 )
-from gangsched.core.events import (
-    BudgetChanged,
-    GangChanged,
-    JobChanged,
-    JobSetChanged,
-    Outcome,
-    PodGone,
-    StorageChanged,
-    WriteDone,
-)
+from gangsched.core.events import Changed, Gone, Outcome, WriteDone
 from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import Condition, Directives, Job, Pod
 from gangsched.model.selectors import selector_matches
@@ -172,7 +163,7 @@ class ApiServer:
             return Verdict(Outcome.CONFLICT, f"persistentvolume {volume.name} has been changed")
         changed = msgspec.structs.replace(volume, claim=ref)
         cause = Cause(SCHEDULER, log.BIND_VOLUME, _said(action))
-        self._store.apply(StorageChanged(changed), cause)
+        self._store.apply(Changed(changed), cause)
         return _OK
 
     def _suspend_or_resume(self, action: SuspendJob | ResumeJob) -> Verdict:
@@ -194,8 +185,7 @@ class ApiServer:
         changed = msgspec.structs.replace(job, suspended=suspend, suspended_by=by, suspended_since=since)
         if isinstance(action, ResumeJob) and action.templates is not None:
             changed = _given(changed, action.templates)
-        event = JobSetChanged(changed) if isinstance(changed, JobSet) else JobChanged(changed)
-        self._store.apply(event, Cause(SCHEDULER, verb_of(action), _said(action)))
+        self._store.apply(Changed(changed), Cause(SCHEDULER, verb_of(action), _said(action)))
         return _OK
 
     def _select_node(self, action: SelectNode) -> Verdict:
@@ -203,7 +193,7 @@ class ApiServer:
         if not isinstance(claim, PersistentVolumeClaim) or claim.uid != action.claim_uid:
             return Verdict(Outcome.GONE, "no claim with this name and UID")
         changed = msgspec.structs.replace(claim, selected_node=action.node)
-        self._store.apply(StorageChanged(changed), Cause(SCHEDULER, log.SELECT_NODE, _said(action)))
+        self._store.apply(Changed(changed), Cause(SCHEDULER, log.SELECT_NODE, _said(action)))
         return _OK
 
     def _write(self, action: PodWrite | SetCondition, pod: Pod) -> Verdict:
@@ -249,7 +239,7 @@ class ApiServer:
     def _delete(self, action: Remove, pod: Pod) -> Verdict:
         """Set the deletionTimestamp; what no kubelet has to stop is gone at once."""
         if not pod.node or pod.finished or pod.grace_seconds <= 0:
-            self._store.apply(PodGone(pod.namespace, pod.name, pod.uid), _cause(action))
+            self._store.apply(Gone("Pod", pod.namespace, pod.name, pod.uid), _cause(action))
             return _OK
         if pod.deleting_since is not None:
             return self._update(action, pod)
@@ -273,7 +263,7 @@ class ApiServer:
             names_ = tuple(sorted({*budget.disrupted, pod.name}))
             spent = msgspec.structs.replace(budget, allowed=budget.allowed - 1, disrupted=names_)
             cause = Cause(log.API_SERVER, log.BUDGET, {"disruptionsAllowed": budget.allowed - 1})
-            self._store.apply(BudgetChanged(spent), cause)
+            self._store.apply(Changed(spent), cause)
         condition = Condition("True", BY_EVICTION, "Eviction API: evicting", self._clock.stamp)
         evicted = msgspec.structs.replace(pod, disruption=condition)
         self._store.put_pod(evicted, Cause(log.API_SERVER, log.CONDITION, {"reason": BY_EVICTION}))
@@ -298,7 +288,7 @@ class ApiServer:
             return _GONE
         changed = msgspec.structs.replace(gang, status=dict(action.status))
         phase = action.status.get("phase")
-        self._store.apply(GangChanged(changed), Cause(SCHEDULER, log.STATUS, {"phase": str(phase)} if phase else {}))
+        self._store.apply(Changed(changed), Cause(SCHEDULER, log.STATUS, {"phase": str(phase)} if phase else {}))
         return _OK
 
     def _report(self, action: Report) -> None:

@@ -5,28 +5,29 @@ from __future__ import annotations
 from gangsched.core import events as ev
 from gangsched.core.hints import Change, Hint
 from gangsched.core.world.world import World
-from gangsched.model.records import Budget, Labels, Node, PriorityClass
+from gangsched.model.records import Budget, Labels, Namespace, Node, PodSelector, PriorityClass
+from gangsched.model.volumes import STORAGE_KINDS, StorageObject
 
 
 def take_in(world: World, event: ev.Event) -> Change | None:
     """What has happened is known from now on. Returns what it may mean to gangs that do not fit, if anything."""
     match event:
-        case ev.NodeChanged(node):
+        case ev.Changed(Node() as node):
             return _node(world, node)
-        case ev.NodeGone(name):
+        case ev.Gone("Node", _, name):
             world.snapshot.drop_node(name)
             return Change(Hint.NODE_GONE, name)
-        case ev.BudgetChanged(budget):
+        case ev.Changed(Budget() as budget):
             return _budget(world, budget.namespace, budget.name, budget)
-        case ev.BudgetGone(namespace, name):
+        case ev.Gone("PodDisruptionBudget", namespace, name):
             return _budget(world, namespace, name, None)
-        case ev.NamespaceChanged(namespace_now):
+        case ev.Changed(Namespace() as namespace_now):
             return _namespace(world, namespace_now.name, namespace_now.labels)
-        case ev.NamespaceGone(name):
+        case ev.Gone("Namespace", _, name):
             return _namespace(world, name, None)
-        case ev.PriorityClassChanged(priority_class):
+        case ev.Changed(PriorityClass() as priority_class):
             return _priority_class(world, priority_class.name, priority_class)
-        case ev.PriorityClassGone(name):
+        case ev.Gone("PriorityClass", _, name):
             return _priority_class(world, name, None)
         case ev.ServerClock(ahead):
             world.sightings.set_server_clock(ahead, world.pods.values(), world.now)
@@ -41,14 +42,14 @@ def _supplied(world: World, event: ev.Event) -> Change | None:
     """
     snapshot = world.snapshot
     match event:
-        case ev.StorageChanged(record):
+        case ev.Changed(record) if isinstance(record, StorageObject):
             return Change(Hint.VOLUMES) if snapshot.volumes.put(record) else None
-        case ev.StorageGone(kind, namespace, name):
+        case ev.Gone(kind, namespace, name) if kind in STORAGE_KINDS:
             snapshot.volumes.drop(kind, namespace, name)
             return Change(Hint.VOLUMES)
-        case ev.PodSelectorChanged(pod_selector):
+        case ev.Changed(PodSelector() as pod_selector):
             snapshot.selectors.set(pod_selector)
-        case ev.PodSelectorGone(kind, namespace, name):
+        case ev.Gone(kind, namespace, name):
             snapshot.selectors.drop(kind, namespace, name)
     return None
 

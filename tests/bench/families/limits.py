@@ -6,10 +6,17 @@ from collections import Counter
 
 import msgspec
 
-from gangsched.core.events import NamespaceChanged, QueueObjectChanged, StorageChanged
+from gangsched.core.events import Changed
 from gangsched.model.queues import QUEUE_LABEL, LocalQueue, ResourceFlavor
 from gangsched.model.records import IN, Gang, Namespace, NodeTerm, Pod, PodShape, PodVolumes, Requirement
-from gangsched.model.volumes import ClaimRef, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from gangsched.model.volumes import (
+    ClaimRef,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageObject,
+)
 from tests.bench.families.domains import in_zones
 from tests.bench.families.known import Cluster, Least, cheapest
 from tests.bench.families.plain import Unsuitable
@@ -49,11 +56,11 @@ def volumes(site: Site) -> Cluster:
         cost += found
     if not cost:
         raise Unsuitable
-    site.more.append(StorageChanged(_CLASS))
+    site.more.append(Changed(_CLASS))
     for zone, nodes in zones.items():
         for kind, copies in nodes:
             for name in site.add(kind, copies, zone=zone):
-                site.more.append(StorageChanged(CSINode(name, ((_DRIVER, kind.allocatable[ATTACH]),))))
+                site.more.append(Changed(CSINode(name, ((_DRIVER, kind.allocatable[ATTACH]),))))
     shape = site.make.shape(wanted)
     site.want([(shape, sum(shares))])
     home = [zone for zone, count in zip(zones, shares, strict=True) for _ in range(count)]
@@ -93,7 +100,7 @@ def _disk(site: Site, pod: Pod, zone: str) -> None:
         f"pv-{name}", uid=f"uid-pv-{name}", storage_class=_CLASS.name, size=GI, access_modes=once, node_terms=terms,
         claim=ClaimRef("default", name, claim.uid), phase="Bound", driver=_DRIVER, handle=f"disk-{name}",
     )  # fmt: skip
-    site.more += [StorageChanged(claim), StorageChanged(disk)]
+    site.more += [Changed(claim), Changed(disk)]
 
 
 def _counted(cluster: Cluster) -> Case:
@@ -101,7 +108,7 @@ def _counted(cluster: Cluster) -> Case:
     limits: dict[str, int] = {}
     zone_of: dict[str, str] = {}
     for event in cluster.more:
-        record = event.record if isinstance(event, StorageChanged) else None
+        record = event.record if isinstance(event, Changed) and isinstance(event.record, StorageObject) else None
         if isinstance(record, CSINode):
             limits[record.name] = record.limits[0][1]
         elif isinstance(record, PersistentVolume) and record.claim is not None and record.node_terms:
@@ -173,10 +180,10 @@ def quota(site: Site) -> Cluster:
     if not leaving:
         raise Unsuitable
     site.want([(site.make.shape(wanted), members)], labels={QUEUE_LABEL: "team"})
-    site.more += [NamespaceChanged(Namespace("default")), QueueObjectChanged(ResourceFlavor("default"))]
+    site.more += [Changed(Namespace("default")), Changed(ResourceFlavor("default"))]
     for name, cpu in (("team", nominal), ("other", used * of.milli)):
         made = queue(name, within="LowerPriority" if name == "team" else "Never", cpu=cpu / 1000, memory=1 << 60)
-        site.more += [QueueObjectChanged(made), QueueObjectChanged(LocalQueue("default", name, name))]
+        site.more += [Changed(made), Changed(LocalQueue("default", name, name))]
     gone = [pod for _, _, _, _, pods in leaving for pod in pods]
     gangs = Counter(h[0] for h in leaving if len(h[4]) > 1)
     pods = Counter(h[0] for h in leaving for _ in h[4])

@@ -10,11 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from gangsched.core.decision import Placement, Victim
-from gangsched.core.events import StorageChanged
+from gangsched.core.events import Changed
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.harm import Harm, Loss, harm
 from gangsched.model.records import SINGLE, GangId, Node, Pod, PodTerm
-from gangsched.model.volumes import CSINode, PersistentVolume
+from gangsched.model.volumes import CSINode, PersistentVolume, StorageObject
 from tests.bench.families.known import Cluster, requests_of
 from tests.oracle.case import NOW, OURS, ZONE
 from tests.oracle.generate import PREEMPTOR_PRIORITY
@@ -45,7 +45,7 @@ class Reading:
         self.attachable: dict[str, int] = {}
         self.disks: dict[str, str] = {}
         for event in cluster.more:
-            record = event.record if isinstance(event, StorageChanged) else None
+            record = event.record if isinstance(event, Changed) and isinstance(event.record, StorageObject) else None
             if isinstance(record, CSINode):
                 self.attachable[record.name] = record.limits[0][1]
             elif isinstance(record, PersistentVolume) and record.claim is not None and record.node_terms:

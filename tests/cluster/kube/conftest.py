@@ -13,7 +13,7 @@ import pytest
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, PodRef
-from gangsched.core.events import Event, LeadershipChanged, WriteDone
+from gangsched.core.events import Changed, Event, Gone, LeadershipChanged, WriteDone
 from gangsched.http.connection import load_connection
 from tests.controlplane import plane
 from tests.controlplane.client import Client
@@ -25,6 +25,7 @@ from tests.faulty_proxy import FaultyProxy
 _PORT: type[Cluster] = KubeCluster
 
 E = TypeVar("E", bound=Event)
+R = TypeVar("R")
 LIMIT_SECONDS = 30.0
 
 
@@ -55,6 +56,21 @@ class Reader:
                 raise AssertionError(f"no such {kind.__name__}; {self.cluster.health()}; the last events:\n{story}")
             _, new = await asyncio.to_thread(self.cluster.wait, self.cluster.now() + 1.0)
             self.events += new
+
+    async def shown(self, kind: type[R], condition: Callable[[R], Any] = lambda _: True, since: int = 0) -> R:
+        """The first object of a kind that is created or changed and fulfils a condition; waits for it."""
+
+        def matches(event: Changed) -> bool:
+            return isinstance(event.record, kind) and bool(condition(event.record))
+
+        found = (await self.until(Changed, matches, since)).record
+        assert isinstance(found, kind)
+        return found
+
+    async def gone(self, kind: str) -> tuple[str, str]:
+        """Namespace and name of the first object of a kind that is gone; waits for it."""
+        found = await self.until(Gone, lambda e: e.kind == kind)
+        return found.namespace, found.name
 
     async def leading(self) -> None:
         """Wait until it leads."""

@@ -10,8 +10,9 @@ import pytest
 from gangsched.cluster.kube import adapter
 from gangsched.cluster.kube.inbox import SteadyClock
 from gangsched.core.actions import Mark, Nominate, Report, SetCondition, pod_reference
-from gangsched.core.events import PodChanged, ServerClock, Synced
+from gangsched.core.events import ServerClock, Synced
 from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
+from gangsched.model.records import Pod
 from gangsched.model.times import parse_time
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
@@ -36,7 +37,7 @@ async def test_what_is_written_bears_the_time_that_is_right_now(
     await reader.do(Nominate(1, pod, "node-0", "p1", "plan p1"), Mark(2, pod, "s: preempting"))
     note = Report(pod_reference(pod), "Warning", "FailedScheduling", "Scheduling", "0/1 nodes")
     reader.cluster.submit([SetCondition(pod, "Unschedulable", "0/1 nodes"), note])
-    record = (await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.scheduled_condition)).pod
+    record = await reader.shown(Pod, lambda e: e.uid == pod.uid and e.scheduled_condition)
     conditions = (record.intent, record.disruption, record.scheduled_condition)
     assert [c is not None and abs(c.since - began) < HOUR for c in conditions] == [True] * 3
 

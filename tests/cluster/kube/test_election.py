@@ -13,7 +13,8 @@ import pytest
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Bind
-from gangsched.core.events import LeadershipChanged, Outcome, PodChanged, Synced, WriteDone
+from gangsched.core.events import LeadershipChanged, Outcome, Synced, WriteDone, records
+from gangsched.model.records import Pod
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy
@@ -70,7 +71,7 @@ async def test_released_lease_is_taken_at_once(
     one.cluster.stop()
     await two.leading()  # long before ten minutes have passed
     leads_at = next(i for i, e in enumerate(two.events) if isinstance(e, LeadershipChanged))
-    known = [e.pod for e in two.events[:leads_at] if isinstance(e, PodChanged) and e.pod.uid == pod.uid]
+    known = [e for e in records(two.events[:leads_at], Pod) if e.uid == pod.uid]
     assert known[-1].node == "node-0"
     assert (await record(admin))["leaseTransitions"] == 1
 

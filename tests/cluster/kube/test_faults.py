@@ -14,8 +14,9 @@ import pytest
 from gangsched.cluster.kube.adapter import DEAD_AFTER_SECONDS, Health, KubeCluster
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Bind, PodRef
-from gangsched.core.events import Event, Outcome, PodChanged, PodGone, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.http.connection import load_connection
+from gangsched.model.records import Pod
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy
@@ -47,11 +48,11 @@ def replay(events: list[Event], namespace: str) -> dict[str, tuple[str, str]]:
     """What a core would know of a namespace's pods: name -> (uid, value of label x); checks the stream on the way."""
     known: dict[str, tuple[str, str]] = {}
     for event in events:
-        if isinstance(event, PodChanged) and event.pod.namespace == namespace:
-            before = known.get(event.pod.name)
-            assert before is None or before[0] == event.pod.uid, "a new pod came before the end of the old one"
-            known[event.pod.name] = (event.pod.uid, event.pod.labels.get("x", ""))
-        elif isinstance(event, PodGone) and event.namespace == namespace:
+        if isinstance(event, Changed) and isinstance(event.record, Pod) and event.record.namespace == namespace:
+            before = known.get(event.record.name)
+            assert before is None or before[0] == event.record.uid, "a new pod came before the end of the old one"
+            known[event.record.name] = (event.record.uid, event.record.labels.get("x", ""))
+        elif isinstance(event, Gone) and event.kind == "Pod" and event.namespace == namespace:
             assert known[event.name][0] == event.uid, "a pod ended that was not there"
             del known[event.name]
     return known

@@ -16,7 +16,7 @@ from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Bind, PodRef
-from gangsched.core.events import Event, NodeChanged, Outcome, PodChanged, PodGone, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.model.records import Pod
 from tests.builders import node, pod
 
@@ -27,14 +27,14 @@ def bind(name: str = "a", to: str = "n1", number: int = 1) -> Bind:
     return Bind(number, PodRef(found.namespace, name, found.uid), to)
 
 
-def seen(name: str, on: str = "n1") -> PodChanged:
+def seen(name: str, on: str = "n1") -> Changed:
     """The watch shows a pod on a node."""
-    return PodChanged(pod(name).on(on).obj())
+    return Changed(pod(name).on(on).obj())
 
 
-def gone(found: Pod) -> PodGone:
+def gone(found: Pod) -> Gone:
     """The watch shows that a pod is gone."""
-    return PodGone(found.namespace, found.name, found.uid)
+    return Gone("Pod", found.namespace, found.name, found.uid)
 
 
 def test_only_what_the_decision_has_not_been_told_overtakes_it() -> None:
@@ -43,7 +43,7 @@ def test_only_what_the_decision_has_not_been_told_overtakes_it() -> None:
     preconditions.delivered([seen("x")])
     assert preconditions.overtakes(bind(), 0) == "d/x has been bound to n1 since this was decided"
     assert preconditions.overtakes(bind(), 1) == ""
-    preconditions.delivered([NodeChanged(node("n1").obj()), seen("y")])
+    preconditions.delivered([Changed(node("n1").obj()), seen("y")])
     assert "d/y" in preconditions.overtakes(bind(), 2)
     assert preconditions.overtakes(bind(to="n2"), 0) == ""
     assert preconditions.overtakes(bind(), 3) == ""
@@ -52,11 +52,11 @@ def test_only_what_the_decision_has_not_been_told_overtakes_it() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        PodChanged(pod("x").obj()),
-        PodChanged(pod("x").on("n1").phase("Succeeded").obj()),
-        PodChanged(pod("x").on("n1").phase("Failed").obj()),
+        Changed(pod("x").obj()),
+        Changed(pod("x").on("n1").phase("Succeeded").obj()),
+        Changed(pod("x").on("n1").phase("Failed").obj()),
         gone(pod("x").on("n1").obj()),
-        NodeChanged(node("n1").obj()),
+        Changed(node("n1").obj()),
     ],
     ids=["pending", "succeeded", "failed", "gone", "node"],
 )
@@ -71,7 +71,7 @@ def test_a_pod_is_news_once() -> None:
     """Later changes of a pod that was on the node before say nothing new; another incarnation does."""
     preconditions = Preconditions()
     preconditions.delivered([seen("x")])
-    preconditions.delivered([seen("x"), PodChanged(pod("x").on("n1").label(a="b").obj())])
+    preconditions.delivered([seen("x"), Changed(pod("x").on("n1").label(a="b").obj())])
     assert preconditions.overtakes(bind(), 1) == ""
     preconditions.delivered([gone(pod("x").obj()), seen("x")])
     assert preconditions.overtakes(bind(), 3) != ""

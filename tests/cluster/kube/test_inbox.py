@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.inbox import MOST_SECONDS, Inbox, SteadyClock
-from gangsched.core.events import NodeGone, Synced
+from gangsched.core.events import Gone, Synced
 from gangsched.http.connection import Connection
 
 
@@ -58,10 +58,10 @@ def test_whoever_waits_for_long_keeps_the_clock_going(until: float | None) -> No
 def test_events_arrive_in_one_batch_and_in_order() -> None:
     """What was put before is fetched at once; the next poll is empty."""
     inbox = Inbox(SteadyClock())
-    inbox.put([NodeGone("a"), NodeGone("b")])
-    inbox.put([NodeGone("c")])
+    inbox.put([Gone("Node", "", "a"), Gone("Node", "", "b")])
+    inbox.put([Gone("Node", "", "c")])
     now, events = inbox.wait(None)
-    assert events == [NodeGone("a"), NodeGone("b"), NodeGone("c")]
+    assert events == [Gone("Node", "", "a"), Gone("Node", "", "b"), Gone("Node", "", "c")]
     later, nothing = inbox.poll()
     assert nothing == []
     assert later >= now
@@ -86,12 +86,12 @@ def test_put_and_close_wake_a_waiting_thread() -> None:
 
     thread = threading.Thread(target=fetch)
     thread.start()
-    inbox.put([NodeGone("a")])
+    inbox.put([Gone("Node", "", "a")])
     inbox.close()
     thread.join(10.0)
     assert not thread.is_alive()
-    assert got == [NodeGone("a"), ()]
-    inbox.put([NodeGone("late")])
+    assert got == [Gone("Node", "", "a"), ()]
+    inbox.put([Gone("Node", "", "late")])
     assert inbox.poll()[1] == []
 
 

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import ResumeJob, SuspendJob
-from gangsched.core.events import JobChanged, Outcome
+from gangsched.core.events import Outcome
 from gangsched.model.convert import PREEMPTED_BY, SUSPENDED_BY
+from gangsched.model.records import Job
 from tests.cluster.kube.jobs import US, Make, make_job, reference, resume, suspend
 from tests.controlplane.client import Client
 
@@ -24,10 +25,10 @@ async def test_suspend_and_resume(make_cluster: Make, admin: Client, namespace: 
     assert found["spec"]["suspend"] is True
     assert found["metadata"]["annotations"][SUSPENDED_BY] == US
     assert found["metadata"]["annotations"][PREEMPTED_BY] == "ns/vip, plan p-1"
-    seen = await reader.until(JobChanged, lambda e: e.job.suspended and e.job.namespace == namespace)
-    assert (seen.job.suspended_by, seen.job.wanted) == (US, 2)
-    assert seen.job.template is not None
-    assert seen.job.template.scheduler == "nobody"
+    seen = await reader.shown(Job, lambda e: e.suspended and e.namespace == namespace)
+    assert (seen.suspended_by, seen.wanted) == (US, 2)
+    assert seen.template is not None
+    assert seen.template.scheduler == "nobody"
     for number in (3, 4):
         [answer] = await reader.do(resume(job, number))
         assert answer.outcome == Outcome.OK, answer

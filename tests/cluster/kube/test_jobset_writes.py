@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gangsched.core.actions import SuspendJob
-from gangsched.core.events import JobSetChanged, JobSetGone, ObjectRefused, Outcome, Synced
+from gangsched.core.events import ObjectRefused, Outcome, Synced
 from gangsched.model.convert import PREEMPTED_BY, SUSPENDED_BY
-from gangsched.model.jobsets import JOBSET
+from gangsched.model.jobsets import JOBSET, JobSet
 from tests.cluster.kube.conftest import Reader
 from tests.cluster.kube.jobsets import US, make_jobset, reference, resume
 from tests.controlplane.client import Client, Object
@@ -38,7 +38,7 @@ async def test_suspend_and_resume(make_cluster: Make, admin: Client, namespace: 
     assert found["spec"]["suspend"] is True
     assert found["metadata"]["annotations"][SUSPENDED_BY] == US
     assert found["metadata"]["annotations"][PREEMPTED_BY] == "ns/vip, plan p-1"
-    seen = (await reader.until(JobSetChanged, lambda e: e.jobset.suspended)).jobset
+    seen = await reader.shown(JobSet, lambda e: e.suspended)
     assert (seen.key, seen.suspended_by, seen.wanted) == (f"{namespace}/js", US, 6)
     assert seen.queue.local_queue == "q"
     for number in (3, 4):
@@ -48,7 +48,7 @@ async def test_suspend_and_resume(make_cluster: Make, admin: Client, namespace: 
     assert found["spec"]["suspend"] is False
     assert not {SUSPENDED_BY, PREEMPTED_BY} & found["metadata"].get("annotations", {}).keys()
     await admin.delete(KIND, "js", namespace)
-    assert await reader.until(JobSetGone) == JobSetGone(namespace, "js")
+    assert await reader.gone("JobSet") == (namespace, "js")
 
 
 async def test_what_is_suspended_is_resumed_by_whom_it_concerns(

@@ -13,8 +13,8 @@ from gangsched.cluster.kube.client import Client as KubeClient
 from gangsched.cluster.kube.preconditions import MOST, Preconditions
 from gangsched.cluster.kube.verdicts import UNMARKED, SeenPod, Verdicts
 from gangsched.core.actions import Bind, Mark, PodRef, Remove, Spare, Unmark
-from gangsched.core.events import BudgetChanged, Outcome, PodChanged, PodGone, WriteDone
-from gangsched.model.records import Condition
+from gangsched.core.events import Changed, Gone, Outcome, WriteDone
+from gangsched.model.records import Budget, Condition, Pod
 from tests.builders import pod
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
@@ -46,7 +46,7 @@ async def marked(make: Make, make_nodes: MakeNodes, admin: Client, namespace: st
     reader = await make()
     await reader.leading()
     await reader.do(Bind(1, pod, "node-0"))
-    await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.phase == "Running")
+    await reader.shown(Pod, lambda e: e.uid == pod.uid and e.phase == "Running")
     assert await reader.do(Mark(2, pod, TEXT)) == [WriteDone(2, Outcome.OK)]
     return reader, pod
 
@@ -96,7 +96,7 @@ async def test_the_watch_tells_the_newest_version(
     """An eviction that the server refuses for its version has used the budget up: what changes is followed."""
     reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
     await admin.patch("Pod", "a", {"metadata": {"labels": {"app": "x"}}}, namespace)
-    await reader.until(PodChanged, lambda e: e.pod.labels.get("app") == "x")
+    await reader.shown(Pod, lambda e: e.labels.get("app") == "x")
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -104,7 +104,7 @@ async def test_the_watch_tells_the_newest_version(
         "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "x"}}},
     }
     await admin.create(budget, namespace)
-    await reader.until(BudgetChanged, lambda e: e.budget.allowed == 1)
+    await reader.shown(Budget, lambda e: e.allowed == 1)
     assert await reader.do(Remove(3, pod, True, TEXT)) == [WriteDone(3, Outcome.OK)]
     assert len(removals(proxy)) == 1
 
@@ -214,11 +214,11 @@ def test_an_answer_without_a_version_is_no_version(answer: bytes) -> None:
     assert preconditions.marked_version(pod) == ""
 
 
-def shown(version: str, status: str = "True", **fields: Any) -> PodChanged:
+def shown(version: str, status: str = "True", **fields: Any) -> Changed:
     """The watch shows a pod with a mark."""
     condition = Condition(status, "PreemptionByScheduler", TEXT)
     changed = pod("a").uid("u").on("n").field(version=version, disruption=condition, **fields).obj()
-    return PodChanged(changed)
+    return Changed(changed)
 
 
 def test_what_the_watch_shows_of_a_mark() -> None:
@@ -236,9 +236,9 @@ def test_what_the_watch_shows_of_a_mark() -> None:
 
 
 @pytest.mark.parametrize(
-    "last", [PodGone("d", "a", "u"), shown("7", phase="Succeeded"), shown("7", deleting_since=1.0)], ids=repr
+    "last", [Gone("Pod", "d", "a", "u"), shown("7", phase="Succeeded"), shown("7", deleting_since=1.0)], ids=repr
 )
-def test_nothing_is_known_of_a_pod_that_leaves(last: PodChanged | PodGone) -> None:
+def test_nothing_is_known_of_a_pod_that_leaves(last: Changed | Gone) -> None:
     """What is kept is bounded by the pods that are there."""
     preconditions, _ = books()
     preconditions.delivered([shown("6"), last])

@@ -11,21 +11,10 @@ from gangsched.cluster.kube.client import Client as ApiClient
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.core.events import (
-    Event,
-    GangChanged,
-    GangGone,
-    JobChanged,
-    NamespaceChanged,
-    NodeChanged,
-    ObjectRefused,
-    PodChanged,
-    PodGone,
-    PriorityClassChanged,
-    Synced,
-)
+from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Synced, records
 from gangsched.http.connection import load_connection
 from gangsched.model.convert import Converter
+from gangsched.model.records import Gang, Job, Namespace, Node, Pod, PriorityClass
 from tests.cluster.kube.conftest import Reader, make_pod, pod_body
 from tests.cluster.kube.deep import stored
 from tests.controlplane.client import Client, wait_until
@@ -56,11 +45,11 @@ async def test_first_lists_come_before_synced(
     reader = await make_cluster()
     await reader.until(Synced)
     before = reader.events[: next(i for i, e in enumerate(reader.events) if isinstance(e, Synced))]
-    assert any(isinstance(e, NodeChanged) and e.node.name == "node-0" for e in before)
-    assert any(isinstance(e, NamespaceChanged) and e.namespace.name == namespace for e in before)
-    assert any(isinstance(e, PriorityClassChanged) and e.priority_class.value == 7 for e in before)
-    assert any(isinstance(e, JobChanged) and e.job.parallelism == 2 and e.job.suspended for e in before)
-    assert any(isinstance(e, PodChanged) and e.pod.name == "before" for e in before)
+    assert any(e.name == "node-0" for e in records(before, Node))
+    assert any(e.name == namespace for e in records(before, Namespace))
+    assert any(e.value == 7 for e in records(before, PriorityClass))
+    assert any(e.parallelism == 2 and e.suspended for e in records(before, Job))
+    assert any(e.name == "before" for e in records(before, Pod))
 
 
 async def test_changes_are_watched(make_cluster: Make, admin: Client, namespace: str) -> None:
@@ -68,11 +57,11 @@ async def test_changes_are_watched(make_cluster: Make, admin: Client, namespace:
     reader = await make_cluster()
     await reader.until(Synced)
     pod = await make_pod(admin, namespace, "a")
-    await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid)
+    await reader.shown(Pod, lambda e: e.uid == pod.uid)
     await admin.patch("Pod", "a", {"metadata": {"labels": {"x": "y"}}}, namespace)
-    await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.labels.get("x") == "y")
+    await reader.shown(Pod, lambda e: e.uid == pod.uid and e.labels.get("x") == "y")
     await admin.delete("Pod", "a", namespace, grace_seconds=0)
-    assert (await reader.until(PodGone)) == PodGone(namespace, "a", pod.uid)
+    assert await reader.until(Gone, lambda e: e.kind == "Pod") == Gone("Pod", namespace, "a", pod.uid)
 
 
 async def test_pods_that_are_too_deep_are_read_like_all_others(
@@ -85,12 +74,12 @@ async def test_pods_that_are_too_deep_are_read_like_all_others(
         await reader.until(Synced)
         async with stored(admins, path, pod_body("watched")) as watched:
             for uid in (listed, watched):
-                found = await reader.until(PodChanged, lambda e, uid=uid: e.pod.uid == uid)  # type: ignore[misc]
-                assert dict(found.pod.shape.requests)["cpu"] == 100
-            await reader.until(PodChanged, lambda e: e.pod.uid == watched)
-        await reader.until(PodGone, lambda e: e.uid == watched)
+                found = await reader.shown(Pod, lambda e, uid=uid: e.uid == uid)  # type: ignore[misc]
+                assert dict(found.shape.requests)["cpu"] == 100
+            await reader.shown(Pod, lambda e: e.uid == watched)
+        await reader.until(Gone, lambda e: e.uid == watched)
     pod = await make_pod(admin, namespace, "after")
-    await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid)
+    await reader.shown(Pod, lambda e: e.uid == pod.uid)
     assert not any(isinstance(e, ObjectRefused) for e in reader.events)
 
 
@@ -100,8 +89,8 @@ async def test_finished_pod_is_delivered(make_cluster: Make, admin: Client, name
     reader = await make_cluster()
     await reader.until(Synced)
     await admin.patch("Pod", "a", {"status": {"phase": "Succeeded"}}, namespace, subresource="status")
-    done = await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.phase == "Succeeded")
-    assert done.pod.finished
+    done = await reader.shown(Pod, lambda e: e.uid == pod.uid and e.phase == "Succeeded")
+    assert done.finished
 
 
 async def test_difference_after_a_broken_watch(
@@ -112,7 +101,7 @@ async def test_difference_after_a_broken_watch(
     old = await make_pod(admin, namespace, "again")
     lost = await make_pod(admin, namespace, "lost")
     reader = await make_cluster()
-    await reader.until(PodChanged, lambda e: e.pod.uid == kept.uid)
+    await reader.shown(Pod, lambda e: e.uid == kept.uid)
     await reader.until(Synced)
 
     # No watch gets through, and the first one that does is told that its version is too old.
@@ -128,14 +117,18 @@ async def test_difference_after_a_broken_watch(
     status = b'{"kind":"Status","status":"Failure","message":"too old resource version","reason":"Expired","code":410}'
     expired = proxy.fail(Fault(path=PODS_PATH, watch=True, status=410, body=status))
 
-    await reader.until(PodChanged, lambda e: e.pod.uid == new.uid, since)
-    await reader.until(PodGone, lambda e: e.uid == lost.uid, since)
+    await reader.shown(Pod, lambda e: e.uid == new.uid, since)
+    await reader.until(Gone, lambda e: e.uid == lost.uid, since)
     assert expired.hits == 1
-    news = [e for e in reader.events[since:] if isinstance(e, PodChanged | PodGone)]
-    gone_at = news.index(PodGone(namespace, "again", old.uid))
-    born_at = next(i for i, e in enumerate(news) if isinstance(e, PodChanged) and e.pod.uid == new.uid)
+    news = [e for e in reader.events[since:] if isinstance(e, Changed | Gone)]
+    gone_at = news.index(Gone("Pod", namespace, "again", old.uid))
+    born_at = next(
+        i
+        for i, e in enumerate(news)
+        if isinstance(e, Changed) and isinstance(e.record, Pod) and e.record.uid == new.uid
+    )
     assert gone_at < born_at
-    assert not any(isinstance(e, PodChanged) and e.pod.uid == kept.uid for e in news)
+    assert not any(e.uid == kept.uid for e in records(news, Pod))
 
 
 async def test_error_frame_expires_the_version(
@@ -152,7 +145,7 @@ async def test_error_frame_expires_the_version(
     await wait_until(lambda: expired.hits == 1)
     await wait_until(lambda: len(proxy.select(lambda s: s.path == "/api/v1/pods" and not s.watch)) > lists)
     pod = await make_pod(admin, namespace, "after")
-    await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid)
+    await reader.shown(Pod, lambda e: e.uid == pod.uid)
 
 
 async def test_watch_resumes_where_it_was_cut(
@@ -164,7 +157,7 @@ async def test_watch_resumes_where_it_was_cut(
     await reader.until(Synced)
     pods = [await make_pod(admin, namespace, f"p{i}") for i in range(12)]
     for pod in pods:
-        await reader.until(PodChanged, lambda e, uid=pod.uid: e.pod.uid == uid)  # type: ignore[misc]
+        await reader.shown(Pod, lambda e, uid=pod.uid: e.uid == uid)  # type: ignore[misc]
     assert len(proxy.select(lambda s: s.path == "/api/v1/pods" and not s.watch)) == 1
     assert len(proxy.select(lambda s: s.path == "/api/v1/pods" and s.watch)) >= 4
 
@@ -183,7 +176,7 @@ async def test_silent_watch_is_given_up(
     try:
         await wait_until(lambda: stalled.hits == 1)
         pod = await make_pod(admin, namespace, "unheard")
-        await wait_until(lambda: any(isinstance(e, PodChanged) and e.pod.uid == pod.uid for e in events))
+        await wait_until(lambda: any(e.uid == pod.uid for e in records(events, Pod)))
         assert len(proxy.select(lambda s: s.path == "/api/v1/pods" and not s.watch)) == 1
     finally:
         running.cancel()
@@ -216,7 +209,7 @@ async def test_refresh_delivers_the_difference_only(
     assert cluster._caches is not None
     done = asyncio.run_coroutine_threadsafe(cluster._caches.refresh(), cluster._loop)
     await asyncio.wait_for(asyncio.wrap_future(done), 30.0)
-    changed = [e.pod.uid for e in reader.fetch() if isinstance(e, PodChanged)]
+    changed = [e.uid for e in records(reader.fetch(), Pod)]
     assert changed.count(old.uid) == 1
     assert changed.count(new.uid) == 1
 
@@ -229,7 +222,7 @@ async def test_lists_are_paged(
     uids = {(await make_pod(admin, namespace, f"p{i}")).uid for i in range(8)}
     reader = await make_cluster()
     await reader.until(Synced)
-    assert uids <= {e.pod.uid for e in reader.events if isinstance(e, PodChanged)}
+    assert uids <= {e.uid for e in records(reader.events, Pod)}
     assert len(proxy.select(lambda s: s.path == "/api/v1/pods" and not s.watch)) >= 3
 
 
@@ -257,10 +250,10 @@ async def test_crd_installed_later(make_cluster: Make, admin: Client, namespace:
 
     await apply_manifests_crds(admin)
     await admin.create(sigs_group("g", minMember=3), namespace)
-    found = await reader.until(GangChanged, lambda e: e.gang.name == "g")
-    assert (found.gang.family, found.gang.min_member) == ("scheduling.sigs.k8s.io", 3)
+    found = await reader.shown(Gang, lambda e: e.name == "g")
+    assert (found.family, found.min_member) == ("scheduling.sigs.k8s.io", 3)
     await admin.delete("scheduling.sigs.k8s.io/v1alpha1/PodGroup", "g", namespace)
-    await reader.until(GangGone, lambda e: e.name == "g")
+    await reader.until(Gone, lambda e: (e.kind, e.name) == ("PodGroup", "g"))
 
 
 async def _absent(admin: Client, kind: str) -> bool:
@@ -288,8 +281,8 @@ async def test_upstream_groups(make_cluster: Make, admin: Client, namespace: str
     }
     await admin.create(group, namespace)
     reader = await make_cluster()
-    found = await reader.until(GangChanged, lambda e: e.gang.name == "g")
-    assert (found.gang.family, found.gang.min_member, found.gang.disruption) == ("scheduling.k8s.io", 4, "gang")
+    found = await reader.shown(Gang, lambda e: e.name == "g")
+    assert (found.family, found.min_member, found.disruption) == ("scheduling.k8s.io", 4, "gang")
 
 
 async def test_refused_object_does_not_stop_the_others(
@@ -307,8 +300,8 @@ async def test_refused_object_does_not_stop_the_others(
         "scheduling.sigs.k8s.io/v1alpha1/PodGroup", "bad", {"metadata": {"labels": {"a": "b"}}}, namespace
     )
     await admin.create(sigs_group("good", minMember=2), namespace)
-    await reader.until(GangChanged, lambda e: e.gang.name == "good")
+    await reader.shown(Gang, lambda e: e.name == "good")
     assert sum(isinstance(e, ObjectRefused) for e in reader.fetch()) == 1
     repaired = {"metadata": {"annotations": {"gang.scheduling.koordinator.sh/groups": None}}}
     await admin.patch("scheduling.sigs.k8s.io/v1alpha1/PodGroup", "bad", repaired, namespace)
-    await reader.until(GangChanged, lambda e: e.gang.name == "bad")
+    await reader.shown(Gang, lambda e: e.name == "bad")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.events import KueueAdmits, ObjectRefused, QueueObjectChanged, QueueObjectGone, Synced
-from gangsched.model.queues import ClusterQueue, LocalQueue
+from gangsched.core.events import Changed, ObjectRefused, Synced, records
+from gangsched.model.queues import ClusterQueue, KueueWorkload, LocalQueue, QueueObject
 from gangsched.model.records import Owner
 from tests.cluster.kube.conftest import Reader
 from tests.cluster.kube.kueue import GROUP, WORKLOADS, serve
@@ -44,7 +44,7 @@ def cluster_queue(name: str, version: str, **spec: Any) -> Object:
 
 def of(reader: Reader, kind: type[Any]) -> set[str]:
     """Names of the queue objects of a kind that were read."""
-    changed = (e.record for e in reader.events if isinstance(e, QueueObjectChanged))
+    changed = (e.record for e in reader.events if isinstance(e, Changed) and isinstance(e.record, QueueObject))
     return {r.name for r in changed if isinstance(r, kind)}
 
 
@@ -58,12 +58,11 @@ async def test_both_versions_are_read(make_cluster: Make, admin: Client, namespa
     reader = await make_cluster()
     await reader.until(Synced)
     assert (of(reader, ClusterQueue), of(reader, LocalQueue)) == ({"old", "new"}, {"q"})
-    changed = (e.record for e in reader.events if isinstance(e, QueueObjectChanged))
-    assert {r.cohort for r in changed if isinstance(r, ClusterQueue)} == {"co"}
+    assert {queue.cohort for queue in records(reader.events, ClusterQueue)} == {"co"}
     await admin.patch(f"{GROUP}/v1beta2/ClusterQueue", "old", {"spec": {"stopPolicy": "Hold"}})
-    await reader.until(QueueObjectChanged, lambda e: getattr(e.record, "stop", "") == "Hold")
+    await reader.shown(ClusterQueue, lambda queue: queue.stop == "Hold")
     await admin.delete(f"{GROUP}/v1beta2/LocalQueue", "q", namespace)
-    assert await reader.until(QueueObjectGone) == QueueObjectGone("LocalQueue", namespace, "q")
+    assert await reader.gone("LocalQueue") == (namespace, "q")
 
 
 async def test_what_contradicts_itself_is_refused(make_cluster: Make, admin: Client, queue_kinds: None) -> None:
@@ -113,8 +112,8 @@ async def test_what_kueue_admits_itself(
     await admin.create({"apiVersion": f"{GROUP}/v1beta2", "kind": "Workload", "metadata": meta}, namespace)
     reader = await make_cluster(quota_mode=mode)
     await reader.until(Synced)
-    found = [e for e in reader.events if isinstance(e, KueueAdmits)]
-    assert found == ([KueueAdmits(namespace, "job-train", (Owner("Job", "train", uid),))] if read else [])
+    found = list(records(reader.events, KueueWorkload))
+    assert found == ([KueueWorkload(namespace, "job-train", (Owner("Job", "train", uid),))] if read else [])
     if read:
         await admin.delete(kind, "job-train", namespace)
-        await reader.until(KueueAdmits, lambda e: e == KueueAdmits(namespace, "job-train"))
+        assert await reader.gone("Workload") == (namespace, "job-train")

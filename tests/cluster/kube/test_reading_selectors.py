@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.events import PodSelectorChanged, PodSelectorGone, Synced
+from gangsched.core.events import Gone, Synced
 from gangsched.model.records import PodSelector
 from tests.builders import selects
 from tests.cluster.kube.conftest import Reader
@@ -39,6 +39,6 @@ async def test_selectors_are_followed(
     await reader.until(Synced)
     await admin.create({"apiVersion": version, "kind": kind, "metadata": {"name": "s"}, "spec": spec}, namespace)
     wanted = PodSelector(kind, namespace, "s", selects(app="x"))
-    await reader.until(PodSelectorChanged, lambda e: e.pod_selector == wanted)
+    await reader.shown(PodSelector, lambda e: e == wanted)
     await admin.delete(kind, "s", namespace)
-    await reader.until(PodSelectorGone, lambda e: (e.kind, e.namespace, e.name) == (kind, namespace, "s"))
+    await reader.until(Gone, lambda e: (e.kind, e.namespace, e.name) == (kind, namespace, "s"))

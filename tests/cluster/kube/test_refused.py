@@ -13,17 +13,10 @@ from gangsched.cluster.kube.client import Client, ListMeta, Page
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_RESOURCES
 from gangsched.core.actions import Remove, ResumeJob
-from gangsched.core.events import (
-    BudgetChanged,
-    Event,
-    GangGone,
-    JobSetChanged,
-    ObjectRefused,
-    PodChanged,
-    QueueObjectChanged,
-)
+from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Record, record_of, records
 from gangsched.model.convert import Converter
-from gangsched.model.records import LabelSelector, Owner, Requirement
+from gangsched.model.jobsets import JobSet
+from gangsched.model.records import Budget, LabelSelector, Owner, Pod, Requirement
 from tests.builders import OURS, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts
 from tests.core.queues import big, objects
@@ -100,7 +93,7 @@ async def test_a_pod_that_is_bound_while_it_cannot_be_read_takes_room() -> None:
     waiting = runs(2, "1e30") | {"status": {"phase": "Pending"}}
     waiting["spec"] = waiting["spec"] | {"nodeName": ""}
     events = await events_of("pods", waiting, runs(3, "1e30"), runs(4, "1"))
-    assert [e.pod.node for e in events if isinstance(e, PodChanged)] == ["", "n1", "n1"]
+    assert [e.node for e in records(events, Pod)] == ["", "n1", "n1"]
     assert sum(isinstance(event, ObjectRefused) for event in events) == 1
     cluster = Cluster(node("n1"), pod("big").cpu(3), *events)
     cluster.run()
@@ -148,7 +141,7 @@ async def test_a_group_that_cannot_be_read_any_more_holds_its_gang(family: str) 
     cluster.run()
     assert nodes_of(cluster.log) == {}
     assert "was refused" in texts(cluster.log, "m")[-1][1]
-    cluster.show(GangGone(family, "d", "g"), gang("g").family(family).min(1))
+    cluster.show(Gone("PodGroup", "d", "g", group=family), gang("g").family(family).min(1))
     cluster.run()
     assert nodes_of(cluster.log) == {"m": "n1"}
 
@@ -185,9 +178,7 @@ async def test_a_budget_protects_only_what_it_selects() -> None:
     """As long as that can be read."""
     wrong = seen("PodDisruptionBudget", "b", 2, BUDGET | {"maxUnavailable": "all"})
     events = await events_of("poddisruptionbudgets", wrong)
-    assert [e.budget.selector for e in events if isinstance(e, BudgetChanged)] == [
-        LabelSelector((Requirement("app", "In", ("x",)),))
-    ]
+    assert [e.selector for e in records(events, Budget)] == [LabelSelector((Requirement("app", "In", ("x",)),))]
 
 
 @pytest.mark.parametrize("what", ["minimum-run-time", "preemption-delay"])
@@ -249,7 +240,7 @@ async def test_pods_of_a_job_that_cannot_be_read_start_as_one_gang_with_its_quot
     cluster = Cluster(big(), *objects(queue("a", cpu=1)), *await events_of("jobs", wrong), *members)
     cluster.pass_time(60)
     assert nodes_of(cluster.log) == {}
-    cluster.show(QueueObjectChanged(queue("a", cpu=2)))
+    cluster.show(Changed(queue("a", cpu=2)))
     cluster.pass_time(60)
     assert nodes_of(cluster.log).keys() == {"j-1", "j-2"}
 
@@ -263,7 +254,7 @@ async def test_a_jobset_that_cannot_be_read_keeps_its_size_and_does_not_go_on(wr
     made = seen("JobSet", "s", 2, {"replicatedJobs": parts, "suspend": True})
     made = made | {"metadata": made["metadata"] | {"annotations": notes}}
     events = await events_of("jobsets.jobset.x-k8s.io", made, made)
-    [first, second] = [e.jobset for e in events if isinstance(e, JobSetChanged)]
+    [first, second] = list(records(events, JobSet))
     assert first == second
     assert (first.wanted, first.template, first.suspended) == (8, None, True)
     assert sum(isinstance(e, ObjectRefused) for e in events) == 1
@@ -286,5 +277,6 @@ async def test_of_each_kind_an_object_without_readable_metadata_is_told(resource
     """Nothing of it is forgotten, and only what would be less safe by what was known before is shown as well."""
     wrong = {"metadata": {"name": "x", "uid": "u", "resourceVersion": "2", "labels": "none"}}
     events = await events_of(resource, wrong, wrong)
-    shown: dict[str, type[Event]] = {"pods": PodChanged, "poddisruptionbudgets": BudgetChanged}
-    assert [type(e) for e in events] == [ObjectRefused, *[each for name, each in shown.items() if name == resource] * 2]
+    shown: dict[str, type[Record]] = {"pods": Pod, "poddisruptionbudgets": Budget}
+    told = [type(record_of(e) or e) for e in events]
+    assert told == [ObjectRefused, *[each for name, each in shown.items() if name == resource] * 2]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.core.actions import ResumeJob
-from gangsched.core.events import JobChanged, JobSetChanged, Outcome
-from gangsched.model.jobsets import JOBSET
+from gangsched.core.events import Outcome
+from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.podset_info import ADDED_BY_FLAVOR
-from gangsched.model.records import Directives, Toleration
+from gangsched.model.records import Directives, Job, Toleration
 from tests.cluster.kube.jobs import Make, make_job, reference, resume, suspend
 from tests.cluster.kube.jobsets import make_jobset
 from tests.cluster.kube.jobsets import resume as resume_jobset
@@ -48,14 +48,14 @@ async def test_a_job_goes_on_in_one_flavor_and_later_in_another(
     [answer] = await reader.do(in_flavor(resume(job), STEADY, number=4))
     assert (answer.outcome, answer.message) == (Outcome.OK, "")
     second = await admin.get("Job", "j", namespace)
-    seen = await reader.until(JobChanged, lambda e: e.job.added == STEADY and e.job.namespace == namespace)
+    seen = await reader.shown(Job, lambda e: e.added == STEADY and e.namespace == namespace)
     assert spec_of(first)["nodeSelector"] == {"kind": "spot"}
     assert [(t["key"], t["tolerationSeconds"]) for t in spec_of(first)["tolerations"]] == [("spot", 60)]
     assert (first["spec"]["suspend"], second["spec"]["suspend"]) == (False, False)
     assert spec_of(second)["nodeSelector"] == {"kind": "steady"}
     assert not spec_of(second).get("tolerations")
-    assert seen.job.template is not None
-    assert not seen.job.template.shape.node_selector
+    assert seen.template is not None
+    assert not seen.template.shape.node_selector
 
 
 async def test_a_template_that_is_refused_does_not_keep_a_job_from_going_on(
@@ -103,7 +103,7 @@ async def test_the_templates_of_a_jobset(make_cluster: Make, admin: Client, name
     [answer] = await reader.do(in_flavor(resume_jobset(made), SPOT, held=True))
     assert (answer.outcome, answer.message) == (Outcome.OK, "")
     found = await admin.get(KIND, "js", namespace)
-    seen = (await reader.until(JobSetChanged, lambda e: not e.jobset.suspended)).jobset
+    seen = await reader.shown(JobSet, lambda e: not e.suspended)
     spec = found["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert spec.pop("nodeSelector") == {"kind": "spot"}
     assert [t["key"] for t in spec.pop("tolerations")] == ["spot"]

@@ -10,8 +10,8 @@ import pytest
 
 from gangsched.cluster.kube import bodies
 from gangsched.core.actions import BindVolume, PodRef, SelectNode
-from gangsched.core.events import ObjectRefused, Outcome, StorageChanged, StorageGone
-from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
+from gangsched.core.events import ObjectRefused, Outcome, record_of
+from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass, StorageObject
 from tests.cluster.kube.conftest import Reader
 from tests.controlplane.client import Client, Object
 from tests.e2e.volumes import claim, storage_class, volume
@@ -105,12 +105,11 @@ async def test_storage_is_watched(make_cluster: Make, admin: Client) -> None:
     found, _ = await made(admin)
     reader = await make_cluster()
     await reader.leading()
-    seen = {type(e.record): e.record for e in reader.fetch() if isinstance(e, StorageChanged)}
+    seen = {type(record): record for record in map(record_of, reader.fetch()) if isinstance(record, StorageObject)}
     assert {PersistentVolume, PersistentVolumeClaim, StorageClass} <= set(seen)
     record = seen[PersistentVolume]
     assert isinstance(record, PersistentVolume)
     assert (record.uid, record.size, record.driver) == (found["metadata"]["uid"], 5 << 30, "")
     await admin.delete("StorageClass", "local")
-    gone = await reader.until(StorageGone)
-    assert (gone.kind, gone.name) == ("StorageClass", "local")
+    assert await reader.gone("StorageClass") == ("", "local")
     assert not [e for e in reader.events if isinstance(e, ObjectRefused)]

@@ -27,8 +27,9 @@ from gangsched.core.actions import (
     WithdrawNomination,
     pod_reference,
 )
-from gangsched.core.events import Outcome, PodChanged, PodGone, WriteDone
+from gangsched.core.events import Gone, Outcome, WriteDone
 from gangsched.http.connection import load_connection
+from gangsched.model.records import Pod
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy
@@ -71,7 +72,7 @@ async def test_a_binding_is_not_sent_when_another_has_become_known(
     reader = await make_cluster()
     await reader.leading()
     for pod in pods:
-        await reader.until(PodChanged, lambda e, pod=pod: e.pod.uid == pod.uid)  # type: ignore[misc]
+        await reader.shown(Pod, lambda e, pod=pod: e.uid == pod.uid)  # type: ignore[misc]
     await make_pod(admin, namespace, "theirs", nodeName="node-0", schedulerName="another")
     await wait_until(lambda: len(reader.cluster._inbox) > 0)
     reader.cluster.submit([Bind(1, pods[0], "node-0"), Bind(2, pods[1], "node-1")])
@@ -135,8 +136,8 @@ async def test_status_writes(make_cluster: Make, admin: Client, namespace: str) 
     )
     assert (one.outcome, two.outcome) == (Outcome.OK, Outcome.OK)
     reader.cluster.submit([SetCondition(pod, "Unschedulable", "0/1 nodes")])
-    changed = await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.scheduled_condition)
-    record = changed.pod
+    changed = await reader.shown(Pod, lambda e: e.uid == pod.uid and e.scheduled_condition)
+    record = changed
     assert record.nominated_node == "node-0"
     assert record.intent is not None
     assert (record.intent.status, record.intent.message) == ("True", "plan p1")
@@ -174,7 +175,7 @@ async def test_remove_keeps_the_grace_period(
     metadata = (await admin.get("Pod", "a", namespace))["metadata"]
     assert metadata["deletionGracePeriodSeconds"] == 7
     await admin.patch("Pod", "a", {"metadata": {"finalizers": None}}, namespace)
-    await reader.until(PodGone, lambda e: e.uid == pod.uid)
+    await reader.until(Gone, lambda e: e.uid == pod.uid)
 
 
 async def test_eviction_is_blocked_by_a_budget(
@@ -195,7 +196,7 @@ async def test_eviction_is_blocked_by_a_budget(
     reader = await make_cluster()
     await reader.leading()
     await reader.do(Bind(1, pod, "node-0"))
-    await reader.until(PodChanged, lambda e: e.pod.uid == pod.uid and e.pod.phase == "Running")
+    await reader.shown(Pod, lambda e: e.uid == pod.uid and e.phase == "Running")
     await reader.do(Mark(4, pod, "ours"))
     [answer] = await reader.do(Remove(2, pod, evict=True, mark="ours"))
     assert answer.outcome == Outcome.BLOCKED

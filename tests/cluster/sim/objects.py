@@ -11,16 +11,7 @@ from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import Arrival
 from gangsched.cluster.sim.faults import Faults
 from gangsched.core.actions import Action, PodRef
-from gangsched.core.events import (
-    BudgetChanged,
-    Event,
-    GangChanged,
-    JobChanged,
-    NodeChanged,
-    Outcome,
-    PodChanged,
-    WriteDone,
-)
+from gangsched.core.events import Changed, Event, Outcome, WriteDone, records
 from gangsched.model.records import (
     SINGLE,
     Budget,
@@ -77,14 +68,14 @@ def event(record: Node | Pod | Gang | Budget | Job) -> Event:
     """The event that brings a record."""
     match record:
         case Node():
-            return NodeChanged(record)
+            return Changed(record)
         case Pod():
-            return PodChanged(record)
+            return Changed(record)
         case Gang():
-            return GangChanged(record)
+            return Changed(record)
         case Job():
-            return JobChanged(record)
-    return BudgetChanged(record)
+            return Changed(record)
+    return Changed(record)
 
 
 def world(*records: Node | Pod | Gang | Budget | Job, faults: Faults | None = None) -> World:
@@ -94,7 +85,7 @@ def world(*records: Node | Pod | Gang | Budget | Job, faults: Faults | None = No
 
 def pods_in(events: Iterable[Event]) -> list[Pod]:
     """The pods that were created or changed, in the order of the events."""
-    return [e.pod for e in events if isinstance(e, PodChanged)]
+    return list(records(events, Pod))
 
 
 def ref(of: Pod | str, uid: str | None = None) -> PodRef:

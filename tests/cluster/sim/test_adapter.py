@@ -3,26 +3,21 @@ import pytest
 from gangsched.cluster.sim import SimCluster
 from gangsched.cluster.sim.adapter import StuckError
 from gangsched.core.actions import Bind, Remove
-from gangsched.core.events import LeadershipChanged, NodeChanged, PodChanged, PodGone, Synced
+from gangsched.core.events import Changed, Gone, LeadershipChanged, Synced, record_of
+from gangsched.model.records import Node
 from tests.cluster.sim.objects import event, gang, get, node, pod, pods_in, ref, world
 
 
 def test_a_connection_begins_with_everything_there_is():
     """First all objects, then Synced, then leadership."""
     _, events = SimCluster(world(node("n1"), gang("g", 1), pod("a"))).poll()
-    assert [type(e).__name__ for e in events] == [
-        "NodeChanged",
-        "GangChanged",
-        "PodChanged",
-        "Synced",
-        "LeadershipChanged",
-    ]
+    assert [type(record_of(e) or e).__name__ for e in events] == ["Node", "Gang", "Pod", "Synced", "LeadershipChanged"]
 
 
 def test_a_standby_is_not_told_that_it_leads():
     """Without leadership only the objects come."""
     _, events = SimCluster(world(node("n1")), leading=False).poll()
-    assert [type(e) for e in events] == [NodeChanged, Synced]
+    assert [type(record_of(e) or e) for e in events] == [Node, Synced]
     assert not any(isinstance(e, LeadershipChanged) for e in events)
 
 
@@ -121,5 +116,5 @@ def test_the_end_of_a_pod_is_seen():
     seen = []
     while not cluster.stopped:
         seen += cluster.wait(None)[1]
-    kinds = [type(e) for e in seen if isinstance(e, PodChanged | PodGone)]
-    assert kinds == [PodChanged, PodGone]
+    kinds = [type(e) for e in seen if isinstance(e, Changed | Gone)]
+    assert kinds == [Changed, Gone]

@@ -2,7 +2,8 @@ import pytest
 
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import InvalidHintError, arrivals
-from gangsched.core.events import GangChanged, PodChanged
+from gangsched.core.events import record_of
+from gangsched.model.records import Gang, Pod
 from gangsched.model.times import duration_seconds
 from tests.cluster.sim.objects import FAMILY, event, gang, node, pod, pods_in
 
@@ -27,11 +28,8 @@ def test_what_is_no_duration(text):
 def times(*records, **options):
     """Arrival seconds by name of the object."""
     events = [event(r) for r in records]
-    return {
-        (a.event.pod.name if isinstance(a.event, PodChanged) else a.event.gang.name): a.after_seconds
-        for a in arrivals(events, **options)
-        if isinstance(a.event, PodChanged | GangChanged)
-    }
+    found = ((record_of(a.event), a.after_seconds) for a in arrivals(events, **options))
+    return {record.name: seconds for record, seconds in found if isinstance(record, Pod | Gang)}
 
 
 def test_a_pods_own_annotation_counts_most():
@@ -48,11 +46,7 @@ def test_a_group_object_comes_with_its_first_member():
         for r in (pod("a", gang="g", hints={AFTER: "5s"}), gang("g", 1), pod("b", gang="g", hints={AFTER: "9s"}))
     ]
     found = arrivals(events)
-    assert [(a.after_seconds, type(a.event)) for a in found] == [
-        (5.0, GangChanged),
-        (5.0, PodChanged),
-        (9.0, PodChanged),
-    ]
+    assert [(a.after_seconds, type(record_of(a.event))) for a in found] == [(5.0, Gang), (5.0, Pod), (9.0, Pod)]
 
 
 def test_bound_pods_are_there_from_the_start():

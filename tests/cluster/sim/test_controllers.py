@@ -2,7 +2,7 @@ import pytest
 
 from gangsched.cluster.sim.controllers import desired_healthy
 from gangsched.core.actions import Mark, Remove
-from gangsched.core.events import BudgetChanged, Outcome, PodChanged
+from gangsched.core.events import Changed, Outcome
 from tests.cluster.sim.objects import budget, changed, condition, get, node, outcomes, pod, ref, world
 
 WEB = {"app": "web"}
@@ -50,7 +50,7 @@ def test_a_budget_shrinks_when_a_pod_goes_and_does_not_recover_by_itself():
     there.clock.advance_to(60.0)
     assert ("ns", "a") not in there.store.pods
     assert allowed(there) == 0
-    there.apply(PodChanged(pod("a2", node="n1", labels=WEB)))
+    there.apply(Changed(pod("a2", node="n1", labels=WEB)))
     there.clock.advance_to(61.0)
     assert allowed(there) == 1
 
@@ -74,7 +74,7 @@ def test_a_status_without_a_spec_is_left_alone():
 def test_a_new_budget_is_computed_after_a_moment():
     """A budget that is created later gets its status from the controller."""
     there = world(node("n1"), *(pod(n, node="n1", labels=WEB) for n in "abc"))
-    there.apply(BudgetChanged(budget("pdb", "web", min_available=2)))
+    there.apply(Changed(budget("pdb", "web", min_available=2)))
     assert allowed(there) is None
     there.clock.advance_to(there.timing.controller_seconds)
     assert allowed(there) == 1
@@ -104,7 +104,7 @@ def test_a_mark_that_was_renewed_lives_from_then():
     there = world(node("n1"), pod("a", node="n1"))
     outcomes(there, Mark(1, ref("a"), "m"))
     there.clock.advance_to(60.0)
-    there.apply(PodChanged(changed(get(there, "a"), disruption=None)))
+    there.apply(Changed(changed(get(there, "a"), disruption=None)))
     outcomes(there, Mark(2, ref("a"), "m"))
     there.clock.advance_to(130.0)
     assert condition(there, "a").status == "True"

@@ -12,7 +12,7 @@ from gangsched.cluster.sim.disrupted import broken_gangs, overspent_budgets
 from gangsched.cluster.sim.history import DECIDE, DELETE, GONE, SCHEDULER, USER, Cause
 from gangsched.cluster.sim.invariants import violations
 from gangsched.core.actions import Mark, Remove
-from gangsched.core.events import PodGone
+from gangsched.core.events import Gone
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.options import Options
 from tests import builders
@@ -58,7 +58,7 @@ def test_a_gang_whose_pods_go_one_by_one_is_not_judged() -> None:
 
 def user_deletes(there: Any, name: str) -> None:
     """The pod is gone at once."""
-    there.store.apply(PodGone("ns", name, f"uid-{name}"), Cause(USER, GONE))
+    there.store.apply(Gone("Pod", "ns", name, f"uid-{name}"), Cause(USER, GONE))
 
 
 def test_what_its_user_deletes_breaks_no_gang() -> None:

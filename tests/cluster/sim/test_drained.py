@@ -10,7 +10,7 @@ from gangsched.cluster.sim.drained import drained_before_marked, drained_while_o
 from gangsched.cluster.sim.history import CHANGE, USER, Cause
 from gangsched.cluster.sim.invariants import unplanned_removals, unplanned_suspensions, violations
 from gangsched.core.actions import JobRef, Mark, Remove, SuspendJob, Unmark
-from gangsched.core.events import QueueObjectChanged, QueueObjectGone
+from gangsched.core.events import Changed, Gone
 from gangsched.model.queues import STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue
 from gangsched.model.records import Job, Owner, Pod
 from tests.cluster.sim.objects import event, node, outcomes, pod, ref, world
@@ -31,7 +31,7 @@ def cluster(policy: str = STOP_DRAIN) -> World:
 
 def stop(there: World, policy: str) -> None:
     """Queue a has this policy from now on."""
-    there.store.apply(QueueObjectChanged(ClusterQueue("a", stop=policy)), Cause(USER, CHANGE))
+    there.store.apply(Changed(ClusterQueue("a", stop=policy)), Cause(USER, CHANGE))
 
 
 def test_a_good_drain_violates_nothing() -> None:
@@ -64,7 +64,7 @@ def test_a_removal_for_an_open_queue_is_found(policy: str) -> None:
 def test_a_removal_for_a_queue_that_is_gone_is_found() -> None:
     """A deleted queue drains nobody, nor does one that has never been there."""
     there = cluster()
-    there.store.apply(QueueObjectGone("ClusterQueue", "", "a"), Cause(USER, CHANGE))
+    there.store.apply(Gone("ClusterQueue", "", "a"), Cause(USER, CHANGE))
     there.clock.advance_to(5.0)
     other = TEXT.replace("Queue a", "Queue b")
     outcomes(there, MARK_X, REMOVE_X, Mark(6, ref("y"), other), Remove(7, ref("y"), mark=other))

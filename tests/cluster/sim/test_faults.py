@@ -1,11 +1,12 @@
 from gangsched.cluster.sim import SimCluster
 from gangsched.cluster.sim.faults import AFTER, BEFORE, NO_FAULT, SeededFaults, WriteFault
 from gangsched.core.actions import Bind, Mark
-from gangsched.core.events import Outcome, PodChanged, WriteDone
+from gangsched.core.events import Changed, Outcome, WriteDone, records
+from gangsched.model.records import Pod
 from tests.cluster.sim.objects import get, node, outcomes, pod, ref, world
 
 BIND = Bind(1, ref("a"), "n1")
-EVENT = PodChanged(pod("a"))
+EVENT = Changed(pod("a"))
 
 
 class Scripted:
@@ -19,7 +20,11 @@ class Scripted:
         return self.writes.get(getattr(action, "id", None), NO_FAULT)
 
     def watch_delay_seconds(self, event):
-        return self.delays.get(event.pod.name, 0.0) if isinstance(event, PodChanged) else 0.0
+        return (
+            self.delays.get(event.record.name, 0.0)
+            if isinstance(event, Changed) and isinstance(event.record, Pod)
+            else 0.0
+        )
 
 
 def test_a_write_that_fails_before_it_takes_effect():
@@ -73,7 +78,7 @@ def test_a_late_watch_event_holds_up_those_after_it():
     seen: list[tuple[str, float]] = []
     while len(seen) < 2:
         now, events = cluster.wait(100.0)
-        seen += [(e.pod.name, now) for e in events if isinstance(e, PodChanged)]
+        seen += [(e.name, now) for e in records(events, Pod)]
     assert [name for name, _ in seen] == ["a", "b"]
     assert seen[0][1] == seen[1][1] > 4.0
 

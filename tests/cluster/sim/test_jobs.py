@@ -10,7 +10,7 @@ import pytest
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.history import CREATE, USER, Cause
 from gangsched.core.actions import JobRef, Mark, Remove, ResumeJob, SuspendJob
-from gangsched.core.events import Outcome, PodChanged
+from gangsched.core.events import Changed, Outcome
 from gangsched.model.records import Directives, Job, Owner, Pod, Toleration
 from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod, ref, world
 
@@ -123,7 +123,7 @@ def test_success_is_counted_until_the_job_is_complete() -> None:
     found = there(2, completions=3)
     for name in ("j-0", "j-1", "j-2"):
         done = found.store.pods["ns", name]
-        found.apply(PodChanged(msgspec.structs.replace(done, phase="Succeeded")))
+        found.apply(Changed(msgspec.structs.replace(done, phase="Succeeded")))
         found.clock.advance_to(found.clock.now + 1.0)
     assert (known(found).succeeded, known(found).finished) == (3, True)
     assert live(found) == []
@@ -161,6 +161,6 @@ def test_a_pod_that_fails_by_itself_counts() -> None:
     """Whoever made it fail; its end afterwards is not counted again."""
     found = there(1)
     failed: Pod = msgspec.structs.replace(found.store.pods["ns", "j-0"], phase="Failed")
-    found.apply(PodChanged(failed))
+    found.apply(Changed(failed))
     outcomes(found, Remove(1, ref("j-0")))
     assert known(found).failed == 1

@@ -8,7 +8,7 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
-from gangsched.core.events import JobChanged, JobSetChanged, NodeChanged, Outcome, PodChanged
+from gangsched.core.events import Changed, Outcome
 from gangsched.model.jobsets import JOBSET, JobSet, ReplicatedJob
 from gangsched.model.records import Directives, Job, Owner
 from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod
@@ -19,13 +19,13 @@ REF = JobRef("ns", "js", "js-uid", JOBSET)
 
 def there(**fields: Any) -> World:
     """A JobSet of two Jobs of two pods, all of which run."""
-    found: list[Any] = [NodeChanged(node("n1", cpu=16)), JobSetChanged(JobSet("ns", "js", "js-uid", **fields))]
+    found: list[Any] = [Changed(node("n1", cpu=16)), Changed(JobSet("ns", "js", "js-uid", **fields))]
     for name in ("js-a-0", "js-b-0"):
         owner = Owner("Job", name, f"uid-{name}")
         template = pod(name, uid="", owner=owner, grace_seconds=2.0)
         known: dict[str, Any] = {"parallelism": 2, "completions": 2, "backoff_limit": 0, "template": template}
-        found.append(JobChanged(Job("ns", name, owner.uid, owner=OWNER, **known)))
-        found += [PodChanged(pod(f"{name}-{i}", node="n1", owner=owner, grace_seconds=2.0)) for i in range(2)]
+        found.append(Changed(Job("ns", name, owner.uid, owner=OWNER, **known)))
+        found += [Changed(pod(f"{name}-{i}", node="n1", owner=owner, grace_seconds=2.0)) for i in range(2)]
     return World.of(found)
 
 
@@ -102,7 +102,7 @@ def test_a_failed_job_ends_the_jobset_and_its_other_jobs() -> None:
     """Without a failure policy one failure is the end, of all pods too."""
     found = there()
     lost = next(p for p in found.store.pods.values() if p.name == "js-a-0-0")
-    found.apply(PodChanged(msgspec.structs.replace(lost, phase="Failed")))
+    found.apply(Changed(msgspec.structs.replace(lost, phase="Failed")))
     found.clock.advance_to(20.0)
     assert known(found).finished
     assert [j.finished for j in jobs(found)] == [True, True]
@@ -114,7 +114,7 @@ def test_it_is_complete_when_all_its_jobs_are() -> None:
     found = there()
     for name, finished in (("js-a-0", False), ("js-b-0", True)):
         for each in [p for p in found.store.pods.values() if p.name.startswith(name)]:
-            found.apply(PodChanged(msgspec.structs.replace(each, phase="Succeeded")))
+            found.apply(Changed(msgspec.structs.replace(each, phase="Succeeded")))
         found.clock.advance_to(found.clock.now + 10.0)
         assert known(found).finished is finished
 

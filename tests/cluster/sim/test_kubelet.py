@@ -1,7 +1,7 @@
 import pytest
 
 from gangsched.core.actions import Bind, Remove
-from gangsched.core.events import NodeChanged, NodeGone, Outcome
+from gangsched.core.events import Changed, Gone, Outcome
 from tests.cluster.sim.objects import changed, get, node, outcomes, pod, ref, world
 
 
@@ -99,7 +99,7 @@ def test_nothing_happens_on_a_node_that_is_not_ready():
     there.clock.advance_to(60.0)
     assert get(there, "a").phase == "Pending"
     assert get(there, "b").deleting_since is not None
-    there.apply(NodeChanged(node("n1")))
+    there.apply(Changed(node("n1")))
     there.clock.advance_to(62.0)
     assert get(there, "a").phase == "Running"
     assert ("ns", "b") not in there.store.pods
@@ -116,8 +116,8 @@ def test_a_pod_on_a_node_that_does_not_exist_waits():
 def test_pods_of_a_node_that_is_gone_are_collected():
     """Some time after a node was removed its pods are, if it has not come back."""
     there = world(node("n1"), node("n2"), pod("a", node="n1"), pod("b", node="n2"))
-    there.apply(NodeGone("n1"))
-    there.apply(NodeGone("n2"))
-    there.apply(NodeChanged(node("n2")))
+    there.apply(Gone("Node", "", "n1"))
+    there.apply(Gone("Node", "", "n2"))
+    there.apply(Changed(node("n2")))
     there.clock.advance_to(there.timing.pod_gc_seconds)
     assert sorted(there.store.pods) == [("ns", "b")]

@@ -1,7 +1,7 @@
 import pytest
 
 from gangsched.cluster.sim.history import Cause
-from gangsched.core.events import NodeGone, PodChanged, PodGone, Synced
+from gangsched.core.events import Changed, Gone, Synced
 from tests.cluster.sim.objects import changed, get, node, pod, pods_in, world
 
 BY_TEST = Cause("test", "change")
@@ -11,8 +11,8 @@ def test_every_change_has_a_newer_version():
     """Versions grow with every change of any object."""
     there = world(node("n1"), pod("a"), pod("b"))
     first = int(get(there, "a").version)
-    there.apply(PodChanged(changed(get(there, "b"), priority=1)), BY_TEST)
-    there.apply(PodChanged(changed(get(there, "a"), priority=1)), BY_TEST)
+    there.apply(Changed(changed(get(there, "b"), priority=1)), BY_TEST)
+    there.apply(Changed(changed(get(there, "a"), priority=1)), BY_TEST)
     assert first < int(get(there, "b").version) < int(get(there, "a").version)
 
 
@@ -22,7 +22,7 @@ def test_a_change_that_changes_nothing_is_told_to_nobody():
     seen = []
     there.store.subscribe(lambda event, old: seen.append(event))
     before = get(there, "a")
-    assert not there.apply(PodChanged(changed(before, version="other")), BY_TEST)
+    assert not there.apply(Changed(changed(before, version="other")), BY_TEST)
     assert seen == []
     assert get(there, "a") == before
 
@@ -32,16 +32,16 @@ def test_listeners_see_the_new_event_and_the_old_record():
     there = world(pod("a"))
     seen = []
     there.store.subscribe(lambda event, old: seen.append((pods_in([event])[0].priority, old.priority)))
-    there.apply(PodChanged(changed(get(there, "a"), priority=7)), BY_TEST)
+    there.apply(Changed(changed(get(there, "a"), priority=7)), BY_TEST)
     assert seen == [(7, 0)]
 
 
 def test_removing_another_incarnation_removes_nothing():
-    """PodGone with the UID of an earlier pod of that name leaves the pod alone."""
+    """The end of a pod with the UID of an earlier pod of that name leaves the pod alone."""
     there = world(pod("a", uid="new"))
-    assert not there.apply(PodGone("ns", "a", "old"), BY_TEST)
+    assert not there.apply(Gone("Pod", "ns", "a", "old"), BY_TEST)
     assert get(there, "a").uid == "new"
-    assert there.apply(PodGone("ns", "a", "new"), BY_TEST)
+    assert there.apply(Gone("Pod", "ns", "a", "new"), BY_TEST)
     assert there.store.pods == {}
 
 
@@ -49,7 +49,7 @@ def test_every_change_is_in_the_history():
     """The history names who did what to which object, and how the object was afterwards."""
     there = world(node("n1"))
     there.clock.advance_to(3.0)
-    there.apply(NodeGone("n1"), Cause("test", "unplug"))
+    there.apply(Gone("Node", "", "n1"), Cause("test", "unplug"))
     first, last = there.history.entries
     assert (first.kind, first.record.name) == ("Node", "n1")
     assert (last.at_seconds, last.actor, last.verb, last.object, last.record) == (3.0, "test", "unplug", "n1", None)

@@ -10,7 +10,7 @@ import pytest
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.timing import Timing
-from gangsched.core.events import StorageChanged
+from gangsched.core.events import Changed
 from tests.cluster.sim.volume_story import EXPECTED, STORY, live, outcome, world
 
 VICTIM = """
@@ -98,7 +98,7 @@ def test_a_node_that_is_taken_off_a_claim_ends_its_provisioning(tmp_path: Path, 
 
     def select(node: str) -> None:
         claim = next(c for c in there.store.claims() if c.name == "logs")
-        changed = StorageChanged(msgspec.structs.replace(claim, selected_node=node))
+        changed = Changed(msgspec.structs.replace(claim, selected_node=node))
         there.store.apply(changed, log.Cause(log.USER, log.CHANGE))
 
     for moment, node in ((0.0, "n1"), (1.0, ""), (1.5, later)):

@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.cluster.sim import World, invariants
 from gangsched.cluster.sim import history as log
-from gangsched.core.events import PodChanged, PodGone
+from gangsched.core.events import Changed, Gone
 from gangsched.model.records import Pod
 from tests.builders import pod
 from tests.cluster.sim.volume_story import EXPECTED, STORY, live, outcome, world
@@ -24,7 +24,7 @@ def test_the_gang_is_whole_in_the_end_with_the_same_volumes(tmp_path: Path, tent
     path.write_text(STORY)
     there = world(path, seed)
     strong = pod("strong", "default").cpu(3).priority(99).obj()
-    there.create_after(tenths / 10, PodChanged(strong))
+    there.create_after(tenths / 10, Changed(strong))
     there.after(60.0, lambda: _gone(there, strong))
     live(there)
     pods, volumes = outcome(there)
@@ -36,4 +36,4 @@ def test_the_gang_is_whole_in_the_end_with_the_same_volumes(tmp_path: Path, tent
 
 
 def _gone(there: World, strong: Pod) -> None:
-    there.store.apply(PodGone(strong.namespace, strong.name, strong.uid), log.Cause(log.USER, log.GONE))
+    there.store.apply(Gone("Pod", strong.namespace, strong.name, strong.uid), log.Cause(log.USER, log.GONE))

@@ -12,7 +12,8 @@ from gangsched.core.actions import (
     Unmark,
     WithdrawNomination,
 )
-from gangsched.core.events import Outcome, PodChanged, PodGone, WriteDone
+from gangsched.core.events import Gone, Outcome, WriteDone, record_of
+from gangsched.model.records import Pod
 from tests.cluster.sim.objects import budget, condition, gang, get, node, outcomes, pod, ref, world
 
 NOMINATE = Nominate(1, ref("a"), "n1", "p1", "plan p1: n1")
@@ -207,12 +208,12 @@ def test_answers_come_after_the_effect():
     cluster.poll()
     cluster.submit([Bind(1, ref("a"), "n1")])
     _, events = cluster.wait(None)
-    assert [type(e) for e in events[:2]] == [PodChanged, WriteDone]
+    assert [type(record_of(e) or e) for e in events[:2]] == [Pod, WriteDone]
 
 
 def test_a_pod_that_is_gone():
     """A write to a pod that has been removed is answered with gone."""
     there = world(node("n1"), pod("a"))
-    there.apply(PodGone("ns", "a", "uid-a"))
+    there.apply(Gone("Pod", "ns", "a", "uid-a"))
     assert outcomes(there, Bind(1, ref("a"), "n1")) == [Outcome.GONE]
     assert [(e.verb, e.outcome) for e in there.history.of("bind")] == [("bind", Outcome.GONE)]

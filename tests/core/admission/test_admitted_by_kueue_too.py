@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.core.actions import Action, ResumeJob
-from gangsched.core.events import JobGone, KueueAdmits, LeadershipChanged, QueueObjectGone, Synced
+from gangsched.core.events import Changed, Gone, LeadershipChanged, Synced
 from gangsched.core.lifecycle.report import TWO_ADMITTERS
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.kueue import AdmittedByKueue
 from gangsched.core.world.suspended import standing
+from gangsched.model.queues import KueueWorkload
 from gangsched.model.records import Job, Owner, Pod, QueueLabels
 from tests.builders import OURS, PodBuilder, gang, pod
 from tests.core.harness import Built, Cluster, event, nodes_of, plan, reports, writes
@@ -42,9 +43,9 @@ def suspended(name: str, cpu: float = 1, **fields: object) -> Job:
     return msgspec.structs.replace(job(name, "a", cpu), suspended=True, **fields)
 
 
-def workload(name: str, *owners: Owner) -> KueueAdmits:
+def workload(name: str, *owners: Owner) -> Changed:
     """Kueue's Workload of these objects."""
-    return KueueAdmits("d", name, owners)
+    return Changed(KueueWorkload("d", name, owners))
 
 
 def told(actions: Iterable[Action]) -> list[tuple[str, str]]:
@@ -121,7 +122,7 @@ def test_a_suspended_job_with_a_workload_is_not_resumed(by: str, *, first: bool)
     assert writes(actions) == []
     assert told(actions) == [("Job", "x")]
     assert "Kueue (Workload d/job-x)" in reports(actions, TWO_ADMITTERS)[0].note
-    cluster.show(KueueAdmits("d", "job-x"))
+    cluster.show(Gone("Workload", "d", "job-x"))
     assert [a.job.name for a in cluster.run() if isinstance(a, ResumeJob)] == ["x"]
 
 
@@ -244,7 +245,7 @@ def test_a_new_job_that_is_gone_is_not_waited_for() -> None:
     other = workload("w", Owner("Job", "y", "uid-Job-y"))
     cluster = Cluster(big(), *objects(queue("a", cpu=4)), other, suspended("x"), owner_wait_seconds=5.0)
     cluster.run()
-    cluster.show(JobGone("d", "x"))
+    cluster.show(Gone("Job", "d", "x"))
     assert cluster.pass_time(60) == []
     assert cluster.core.wake_at() is None
 
@@ -258,7 +259,7 @@ def test_jobsets(*, held: bool) -> None:
     actions = cluster.run()
     assert writes(actions) == []
     assert told(actions) == [("JobSet", "train")]
-    cluster.show(KueueAdmits("d", "w"))
+    cluster.show(Gone("Workload", "d", "w"))
     assert len(writes(cluster.run())) == (1 if held else 8)
 
 
@@ -282,7 +283,7 @@ def test_the_last_queue_goes() -> None:
     """What was left alone is placed when there is no ClusterQueue here any more."""
     cluster = Cluster(big(), *objects(queue("a", cpu=4)), of_kueue("x"))
     assert nodes_of(cluster.run()) == {}
-    cluster.show(QueueObjectGone("ClusterQueue", "", "a"))
+    cluster.show(Gone("ClusterQueue", "", "a"))
     assert nodes_of(cluster.run()) == {"x": "n1"}
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Action, JobStatus, Mark, Remove, Report, ResumeJob, SuspendJob
-from gangsched.core.events import NodeGone, QueueObjectChanged
+from gangsched.core.events import Changed, Gone
 from gangsched.core.lifecycle.admission import ADMITTED, EVICTED, PENDING, RESERVED
 from gangsched.model.queues import LocalQueue
 from gangsched.model.records import Job, QueueLabels
@@ -130,7 +130,7 @@ def test_jobsets_have_the_same_conditions():
 def test_a_jobset_that_gives_its_quota_back_says_so():
     """Evicted and Preempted with the reason, then that it waits; all on the JobSet."""
     lent = objects(queue("a", "co", cpu=8, reclaim="Any"), queue("q", "co", cpu=0))
-    team = QueueObjectChanged(LocalQueue("d", "team", "q"))
+    team = Changed(LocalQueue("d", "team", "q"))
     cluster = Cluster(*nodes(), *lent, team, jobset(queue=TEAM), *jobs(), *running(), queued("owner", "a", 4))
     taking = conditions(cluster.run(), "train")
     assert taking["Evicted"][:2] == ("True", "Preempted")
@@ -225,7 +225,7 @@ def test_a_plan_that_is_made_anew_says_nothing_new():
     first = cluster.run()
     assert told(first) == [(PENDING, "PodGroup", "g")]
     lost = cluster.pod("m").nominated_node
-    cluster.show(NodeGone(lost))
+    cluster.show(Gone("Node", "", lost))
     again = cluster.pass_time(60)
     assert cluster.pod("m").nominated_node not in ("", lost)
     assert told(again) == []

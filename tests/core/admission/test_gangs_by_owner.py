@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import GangStatus
-from gangsched.core.events import GangGone, JobGone, NamespaceChanged, NamespaceGone
+from gangsched.core.events import Changed, Gone
 from gangsched.model.dialects.kueue import FAMILY, GROUP_LABEL, TOTAL
 from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.dialects.owners import GANG, GROUP_INDEX, NAME, SIZE
@@ -28,9 +28,9 @@ def job(size: int = 2, **fields: object) -> Job:
     return msgspec.structs.replace(made, **fields)
 
 
-def declared(value: str = "true", name: str = "d") -> NamespaceChanged:
+def declared(value: str = "true", name: str = "d") -> Changed:
     """A namespace whose label says this."""
-    return NamespaceChanged(Namespace(name, {GANG: value}))
+    return Changed(Namespace(name, {GANG: value}))
 
 
 def saying(value: str) -> Pod:
@@ -107,7 +107,7 @@ def test_what_is_declared_changes() -> None:
     """Waiting pods follow the namespace, the Job, and its end."""
     cluster = Cluster(node("n1").cpu(1), declared(), job(), member(0), member(1))
     assert nodes_of(cluster.run()) == {}
-    cluster.show(NamespaceChanged(Namespace("d", {})))
+    cluster.show(Changed(Namespace("d", {})))
     assert nodes_of(cluster.run()) == {"train-0": "n1"}
     cluster = Cluster(node("n1").cpu(1), job(gang=True), member(0), member(1))
     assert nodes_of(cluster.run()) == {}
@@ -115,7 +115,7 @@ def test_what_is_declared_changes() -> None:
     assert nodes_of(cluster.run()) == {"train-0": "n1"}
     cluster = Cluster(node("n1").cpu(1), job(gang=True), member(0), member(1))
     cluster.run()
-    cluster.show(JobGone("d", "train"))
+    cluster.show(Gone("Job", "d", "train"))
     assert nodes_of(cluster.run()) == {"train-0": "n1"}
 
 
@@ -123,7 +123,7 @@ def test_a_namespace_that_is_gone_declares_nothing() -> None:
     """One of the same name does not inherit what the one before said."""
     cluster = Cluster(node("n1").cpu(1), declared())
     cluster.run()
-    cluster.show(NamespaceGone("d"))
+    cluster.show(Gone("Namespace", "", "d"))
     cluster.run()
     cluster.show(job(), member(0), member(1))
     assert nodes_of(cluster.run()) == {"train-0": "n1"}
@@ -241,7 +241,7 @@ def test_what_an_operators_object_says_changes() -> None:
     assert nodes_of(cluster.run()) == {"train-worker-0": "n1"}
     cluster = Cluster(node("n1").cpu(1), torch(declared=True), replica(0), replica(1))
     cluster.run()
-    cluster.show(GangGone(TORCH.family, "d", "train"))
+    cluster.show(Gone("PodGroup", "d", "train", group=TORCH.family))
     assert nodes_of(cluster.run()) == {"train-worker-0": "n1"}
 
 

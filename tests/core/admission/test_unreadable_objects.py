@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Remove
-from gangsched.core.events import ObjectRefused, QueueObjectChanged
+from gangsched.core.events import Changed, ObjectRefused
 from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.queues import QUEUE_LABEL, ClusterQueue, LocalQueue, QueueObject, ResourceFlavor
 from tests.builders import SIGS, PodBuilder, gang, node, pod
@@ -80,7 +80,7 @@ def test_a_queue_that_is_refused_admits_nobody(
     assert nodes_of(cluster.log).keys() == {"runs", "free"}
     assert names(cluster, Remove) == set()
     assert len(reports(cluster.log, REFUSED)) == 1
-    cluster.show(QueueObjectChanged(mended))
+    cluster.show(Changed(mended))
     cluster.pass_time(60)
     assert nodes_of(cluster.log).keys() == {"runs", "free", "new"}
 
@@ -90,19 +90,19 @@ def test_a_queue_that_nobody_has_read_yet_admits_nobody(kind: str) -> None:
     """Even if it is the only one: a restart opens nothing."""
     local, flavor = LocalQueue("d", "a", "a"), ResourceFlavor("default")
     known: dict[str, QueueObject] = {"ClusterQueue": QUEUE, "LocalQueue": local, "ResourceFlavor": flavor}
-    shown = [QueueObjectChanged(each) for of, each in known.items() if of != kind]
+    shown = [Changed(each) for of, each in known.items() if of != kind]
     mine: PodBuilder = pod("new").cpu(1).labels({QUEUE_LABEL: "a"})
     cluster = Cluster(big(), *shown, refused(kind, "default" if kind == "ResourceFlavor" else "a"), mine)
     cluster.run()
     assert nodes_of(cluster.log) == {}
-    cluster.show(QueueObjectChanged(known[kind]))
+    cluster.show(Changed(known[kind]))
     cluster.pass_time(60)
     assert nodes_of(cluster.log) == {"new": "n1"}
 
 
 def test_a_cohort_that_is_refused_stays_as_it_was() -> None:
     """Its quota goes on to be shared, and it is told."""
-    cluster = Cluster(big(), *objects(queue("a", "co", cpu=0)), QueueObjectChanged(cohort("co", cpu=2)))
+    cluster = Cluster(big(), *objects(queue("a", "co", cpu=0)), Changed(cohort("co", cpu=2)))
     cluster.show(refused("Cohort", "co"), queued("new", "a", 2))
     cluster.run()
     assert nodes_of(cluster.log) == {"new": "n1"}

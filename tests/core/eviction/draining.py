@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.events import QueueObjectChanged
+from gangsched.core.events import Changed
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE, LocalQueue
 from gangsched.model.records import Job, QueueLabels
 from tests.builders import PodBuilder, pod
@@ -19,15 +19,15 @@ from tests.core.quota.world import queue
 SHARED = (queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=4))
 
 
-def stopped(kind: str = "ClusterQueue", policy: str = STOP_DRAIN, name: str = "a") -> QueueObjectChanged:
+def stopped(kind: str = "ClusterQueue", policy: str = STOP_DRAIN, name: str = "a") -> Changed:
     """Queue ``name``, or the LocalQueue in front of it, with this stop policy."""
     known = next(q for q in SHARED if q.name == name)
     if kind == "ClusterQueue":
-        return QueueObjectChanged(msgspec.structs.replace(known, stop=policy))
-    return QueueObjectChanged(LocalQueue("d", f"q-{name}", name, stop=policy))
+        return Changed(msgspec.structs.replace(known, stop=policy))
+    return Changed(LocalQueue("d", f"q-{name}", name, stop=policy))
 
 
-def opened(kind: str = "ClusterQueue", name: str = "a") -> QueueObjectChanged:
+def opened(kind: str = "ClusterQueue", name: str = "a") -> Changed:
     """The same without one."""
     return stopped(kind, STOP_NONE, name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
-from gangsched.core.events import GangGone, Outcome
+from gangsched.core.events import Gone, Outcome
 from gangsched.core.lifecycle.healing import HOLD_SECONDS
 from tests.builders import SIGS, PodBuilder, gang, node, pdb, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
@@ -195,7 +195,7 @@ def test_a_group_that_is_deleted_in_the_middle(phase: type[Write]) -> None:
     """Nobody knows any more what the gang needs: it gives everything back, says so, and evicts nobody further."""
     cluster = stopped_in(phase)
     before = names(cluster, Remove)
-    cluster.show(GangGone(SIGS, "d", "g"))
+    cluster.show(Gone("PodGroup", "d", "g", group=SIGS))
     go_on(cluster)
     assert names(cluster, Remove) == before
     assert cluster.core.states() == {G: "Gathering"}

@@ -9,7 +9,8 @@ import pytest
 
 from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark
 from gangsched.core.decision import UnitRef
-from gangsched.core.events import KueueAdmits, Outcome
+from gangsched.core.events import Changed, Outcome
+from gangsched.model.queues import KueueWorkload
 from gangsched.model.records import Owner, Pod, PodTerm, QueueLabels
 from tests.builders import OURS, gang, node, pdb, pod, selects
 from tests.core.eviction.jobs import MEMBERS, job, member, methods, nodes, running, wide
@@ -100,7 +101,7 @@ def test_a_job_that_kueue_has_admitted_too_is_not_suspended(seen: str) -> None:
     pods: list[Any] = [*running()]
     mark = {"kueue.x-k8s.io/podset": "main"}
     if seen == "a Workload":
-        pods.append(KueueAdmits("d", "job-train", (Owner("Job", "train", theirs.uid),)))
+        pods.append(Changed(KueueWorkload("d", "job-train", (Owner("Job", "train", theirs.uid),))))
     elif seen == "a label on a pod":
         pods[-1] = msgspec.structs.replace(pods[-1], labels={**pods[-1].labels, **mark})
     elif seen == "a label on the template":

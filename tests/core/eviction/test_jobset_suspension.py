@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import ResumeJob, SuspendJob
-from gangsched.core.events import JobGone, JobSetGone, QueueObjectChanged
+from gangsched.core.events import Changed, Gone
 from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.jobsets import QUEUED_JOBSET, JobSet, ReplicatedJob
 from gangsched.model.queues import QUEUE_LABEL
@@ -172,7 +172,7 @@ def test_jobs_that_are_not_there_yet_are_planned_from_the_jobset() -> None:
 
 def test_the_end_of_the_jobset_ends_its_wait() -> None:
     """Deleted or finished, before and after it is let go on: nothing is held, and nothing decided any more."""
-    for ending in (JobSetGone("d", "train"), jobset(finished=True)):
+    for ending in (Gone("JobSet", "d", "train"), jobset(finished=True)):
         for starting in (False, True):
             cluster = preempted()
             if starting:
@@ -303,7 +303,7 @@ def test_pods_that_outlive_their_jobset_are_on_their_own() -> None:
     cluster = Cluster(*nodes(), jobset(queue=TEAM), *jobs(), *waiting(), *quota(7))
     cluster.run()
     cluster.pass_time(60)
-    cluster.show(JobSetGone("d", "train"))
+    cluster.show(Gone("JobSet", "d", "train"))
     cluster.run()
     assert {p.gang.family for p in cluster.core.world.pods.values()} == {SINGLE}
 
@@ -322,7 +322,7 @@ def test_a_jobset_that_was_created_suspended_is_held_until_its_queue_has_room() 
     cluster = Cluster(*nodes(), jobset(queue=TEAM, suspended=True), *quota(7))
     assert writes(cluster.run()) == []
     assert "insufficient quota" in cluster.decisions[-1].message
-    cluster.show(QueueObjectChanged(queue("q", cpu=8)))
+    cluster.show(Changed(queue("q", cpu=8)))
     actions = cluster.run()
     assert [(a.job.key, a.held) for a in actions if isinstance(a, ResumeJob)] == [("d/train", True)]
     cluster.show(*jobs())
@@ -335,7 +335,7 @@ def test_a_job_that_was_created_suspended_is_held_too() -> None:
     one = msgspec.structs.replace(jobs(suspended=True)[0], queue=TEAM, owner=None)
     cluster = Cluster(*nodes(), one, *quota(3))
     assert writes(cluster.run()) == []
-    cluster.show(QueueObjectChanged(queue("q", cpu=4)))
+    cluster.show(Changed(queue("q", cpu=4)))
     assert [(a.job.kind, a.job.key, a.held) for a in cluster.run() if isinstance(a, ResumeJob)] == [
         ("Job", "d/train-w-0", True)
     ]
@@ -378,7 +378,7 @@ def test_a_jobset_goes_on_although_one_of_its_jobs_is_gone_before_its_pods() -> 
     cluster.run()
     cluster.show(*leaving)
     cluster.run()
-    cluster.show(JobGone("d", "train-w-0"))
+    cluster.show(Gone("Job", "d", "train-w-0"))
     cluster.run()
     for each in leaving:
         cluster.delete(each.name)

@@ -12,10 +12,10 @@ from gangsched.cluster.sim.invariants import violations
 from gangsched.cluster.sim.replay import moment
 from gangsched.core.actions import Mark, Remove
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
-from gangsched.core.events import BudgetChanged, LeadershipChanged, Outcome, PodChanged
+from gangsched.core.events import Changed, LeadershipChanged, Outcome, records
 from gangsched.core.options import Options
 from gangsched.core.preemption.drained import budgets_of
-from gangsched.model.records import PodTerm
+from gangsched.model.records import Pod, PodTerm
 from tests.builders import gang, node, pdb, pod, selects
 from tests.core.harness import Built, Cluster, event, nodes_of, plan, writes
 
@@ -47,7 +47,7 @@ def simulated(objects: Sequence[Built], **options: Any) -> set[str]:
     """The pods that are gone in the end when the same is simulated."""
     run = simulate([event(o) for o in objects], Options(**options), until_seconds=600.0)
     assert violations(run.history, run.options) == []
-    return {p.name for p in (made.pod for made in map(event, objects) if isinstance(made, PodChanged))} - {
+    return {p.name for p in (made for made in records(map(event, objects), Pod))} - {
         p.name for p in moment(run.history, len(run.history)).pods.values()
     }
 
@@ -327,9 +327,9 @@ def allowed_after(*steps: str) -> int:
                 cluster.answer()
                 cluster.run()
             case "status":
-                cluster.handle(BudgetChanged(keep.allows(1).obj()))
+                cluster.handle(Changed(keep.allows(1).obj()))
             case "named":
-                cluster.handle(BudgetChanged(keep.allows(1).field(disrupted=("web",)).obj()))
+                cluster.handle(Changed(keep.allows(1).field(disrupted=("web",)).obj()))
             case "gone":
                 cluster.leave()
                 cluster.run()

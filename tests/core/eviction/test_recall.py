@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Mark, Nominate, Remove, Spare, SuspendJob, Unmark, Write
-from gangsched.core.events import GangGone, Outcome
+from gangsched.core.events import Gone, Outcome
 from gangsched.model.records import Job
 from tests.builders import SIGS, gang, node, pdb, pod
 from tests.core.eviction.draining import cluster as cluster_of_queues
@@ -66,7 +66,7 @@ def forsake(cluster: Cluster) -> None:
 
 REST = {f"v{i}" for i in range(1, COUNT)}
 CHANGES: dict[str, Callable[[Cluster], object]] = {
-    "gang deleted": lambda c: c.show(GangGone(SIGS, "d", "g")),
+    "gang deleted": lambda c: c.show(Gone("PodGroup", "d", "g", group=SIGS)),
     "members deleted": forsake,
     "priority raised": lambda c: c.change("v3", priority=7),
     "protected": lambda c: protect(c, "v3"),
@@ -131,7 +131,7 @@ def test_a_removal_that_has_left_keeps_its_mark_until_it_is_answered() -> None:
     """Recalled too late: nobody knows yet whether it will take effect."""
     cluster = removing()
     cluster.sent = True
-    cluster.show(GangGone(SIGS, "d", "g"))
+    cluster.show(Gone("PodGroup", "d", "g", group=SIGS))
     cluster.run()
     assert recalled(cluster) == REST
     assert names(cluster, Unmark) == set()
@@ -206,7 +206,7 @@ def test_a_suspension_is_recalled_as_well() -> None:
     cluster.slow = lambda write: isinstance(write, SuspendJob)
     cluster.run()
     assert [write.pod.name for write in cluster.waiting] == ["j"]
-    cluster.show(GangGone(SIGS, "d", "g"))
+    cluster.show(Gone("PodGroup", "d", "g", group=SIGS))
     cluster.run()
     assert recalled(cluster) == {"j"}
     assert not cluster.jobs["d", "j"].suspended

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, ResumeJob, SuspendJob
-from gangsched.core.events import JobGone, Outcome, PriorityClassChanged
+from gangsched.core.events import Changed, Gone, Outcome
 from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, PriorityClass, QueueLabels
 from tests.builders import OURS, gang, node, pod
@@ -114,7 +114,7 @@ def test_the_end_of_the_job_ends_its_wait(gone: bool) -> None:
             cluster.delete("vip")
             cluster.run()
         over = msgspec.structs.replace(cluster.jobs["d", "train"], finished=True)
-        cluster.show(JobGone("d", "train") if gone else over)
+        cluster.show(Gone("Job", "d", "train") if gone else over)
         cluster.run()
         assert cluster.core.states() == {}
         assert not cluster.core.world.ledger.holders()
@@ -185,7 +185,7 @@ def test_the_priority_of_a_template_is_that_of_its_class() -> None:
     cluster = Cluster(*nodes(), job(suspended=True, suspended_by=OURS, template=template), low)
     cluster.run()
     assert cluster.decisions[-1].priority == 0
-    cluster.show(PriorityClassChanged(PriorityClass("high", 100)))
+    cluster.show(Changed(PriorityClass("high", 100)))
     cluster.run()
     assert (cluster.decisions[-1].priority, victims(cluster.decisions[-1])) == (100, ["low"])
 
@@ -205,7 +205,7 @@ def test_the_preemption_policy_of_a_template_is_that_of_its_class(policy: str) -
     """Whatever it says itself."""
     other = PREEMPT_NEVER if policy == PREEMPT_LOWER else PREEMPT_LOWER
     template = msgspec.structs.replace(member(0).uid("").obj(), priority_class="high", preemption_policy=other)
-    high = PriorityClassChanged(PriorityClass("high", 100, preemption_policy=policy))
+    high = Changed(PriorityClass("high", 100, preemption_policy=policy))
     low = pod("low").cpu(4).on("n1")
     cluster = Cluster(*nodes(), job(suspended=True, suspended_by=OURS, template=template), high, low)
     cluster.run()
@@ -237,7 +237,7 @@ def test_a_job_whose_pods_would_make_a_mistake_is_refused_once(fields: dict[str,
     """Nobody leaves for it: its pods, which name their gang as no gang can be called, would wait for ever."""
     wrong = member(0).uid("").light_gang("no name", 8).obj()
     low = pod("low").cpu(4).on("n1")
-    high = PriorityClassChanged(PriorityClass("high", 100, global_default=True))
+    high = Changed(PriorityClass("high", 100, global_default=True))
     cluster = Cluster(*nodes(), *objects(queue("a", cpu=8)), low, high, job(suspended=True, template=wrong, **fields))
     cluster.pass_time(60)
     assert writes(cluster.log) == []

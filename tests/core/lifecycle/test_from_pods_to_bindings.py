@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, Report, SetCondition, WithdrawNomination, Write
-from gangsched.core.events import NodeGone, Outcome, WriteDone
+from gangsched.core.events import Gone, Outcome, WriteDone
 from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, reports, writes
@@ -349,7 +349,7 @@ def test_a_lost_node_withdraws_what_was_nominated_to_it() -> None:
     cluster = preempting()
     cluster.slow = lambda write: isinstance(write, Mark)
     cluster.run()
-    cluster.show(NodeGone("n2"))
+    cluster.show(Gone("Node", "", "n2"))
     cluster.run()
     cluster.answer()
     cluster.run()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.events import NamespaceChanged, PodSelectorChanged
+from gangsched.core.events import Changed
 from gangsched.core.filters.base import Filter
 from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
 from gangsched.core.filters.node import NodePorts
@@ -123,7 +123,7 @@ def test_namespace_selectors_follow_the_labels_of_namespaces() -> None:
     chosen = PodTerm(ZONE, selects(app="x"), (), selects(team="t"))
     other = pod("x", "e").label(app="x").on("b1")
     assert passing(InterPodAffinity(), near(pod("p"), chosen), other) == []
-    labelled = NamespaceChanged(Namespace("e", {"team": "t"}))
+    labelled = Changed(Namespace("e", {"team": "t"}))
     assert passing(InterPodAffinity(), near(pod("p"), chosen), other, labelled) == ["b1"]
     every = PodTerm(ZONE, selects(app="x"), (), LabelSelector())
     assert passing(InterPodAffinity(), near(pod("p"), every), other) == ["b1"]
@@ -415,7 +415,7 @@ def test_a_node_fails_the_first_constraint_that_it_fails() -> None:
 def test_default_constraints_hold_for_pods_of_a_service() -> None:
     """A configured hard default filters pods without constraints of their own, if something selects them."""
     rule = PodTopologySpread(SpreadDefaults("List", (SpreadConstraint(ZONE, 1, None, True),)))
-    service = PodSelectorChanged(PodSelector("Service", "d", "s", selects(app="x")))
+    service = Changed(PodSelector("Service", "d", "s", selects(app="x")))
     assert passing(rule, pod("p").label(app="x"), *ONE_IN_A) == ALL
     assert passing(rule, pod("p").label(app="x"), service, *ONE_IN_A) == ["b1"]
     assert passing(rule, pod("p").label(app="z"), service, *ONE_IN_A) == ALL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.core.events import PodSelectorChanged, PodSelectorGone
+from gangsched.core.events import Changed, Gone
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.spreading import DEFAULTS, SelectorIndex, SpreadDefaults, constraints_of
 from gangsched.model.records import LabelSelector, Owner, Pod, PodSelector, Requirement, SpreadConstraint
@@ -81,7 +81,7 @@ def test_objects_that_change_and_go_change_the_answer() -> None:
 
 def class_of(known: list[PodSelector], asked: Pod) -> PodClass:
     """The class of a pod in a cluster with these objects."""
-    core = world(*(PodSelectorChanged(k) for k in known))
+    core = world(*(Changed(k) for k in known))
     return core.world.snapshot.class_of(asked)
 
 
@@ -95,11 +95,11 @@ def test_only_pending_pods_without_constraints_have_a_default_selector() -> None
 
 def test_pods_of_different_services_are_of_different_classes() -> None:
     """They are spread over different pods; those of one Service are alike."""
-    core = world(PodSelectorChanged(service("s", app="x")), PodSelectorChanged(service("t", app="y")))
+    core = world(Changed(service("s", app="x")), Changed(service("t", app="y")))
     snapshot = core.world.snapshot
     idents = [snapshot.class_of(pod(n).label(app=a, index=n).obj()).ident for n, a in ("1x", "2x", "3y", "4z", "5w")]
     assert idents[0] == idents[1] != idents[2]
-    core.handle([PodSelectorGone("Service", "d", "s")], 1.0)
+    core.handle([Gone("Service", "d", "s")], 1.0)
     assert snapshot.class_of(pod("6").label(app="x").obj()).spread_selector is None
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
-from gangsched.core.events import NodeGone
+from gangsched.core.events import Gone
 from gangsched.core.framework.arguments import NodeResourcesFitArgs
 from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.placement import placer
@@ -200,7 +200,7 @@ def test_a_crowd_is_placed_and_taken_back_like_its_members() -> None:
 def test_lifting_a_pod_of_a_node_that_is_gone_frees_nothing() -> None:
     """A Job that leaves as a whole may have pods on nodes that no longer exist: no other node gets their room."""
     core = world(node("n1"), node("n2"), pod("here").cpu(1).on("n1"), pod("lost").cpu(2).on("n2"))
-    core.handle([NodeGone("n2")], 0.0)
+    core.handle([Gone("Node", "", "n2")], 0.0)
     sim = Simulation(core.world.snapshot)
     free = sim.free.copy()
     slots = [core.world.snapshot.table.slot_of[f"uid-d-{name}"] for name in ("lost", "here")]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.events import NodeChanged, PodSelectorChanged
+from gangsched.core.events import Changed
 from gangsched.core.filters.node import NodeResourcesFit
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.placement.placer import Placer, Want
@@ -215,7 +215,7 @@ def test_hard_constraints_are_not_scored() -> None:
     assert scored(PodTopologySpread(), hard, *NODES, on("x", "a1")) is None
 
 
-SERVICE = PodSelectorChanged(PodSelector("Service", "d", "s", selects(app="x")))
+SERVICE = Changed(PodSelector("Service", "d", "s", selects(app="x")))
 REAL = [
     node("a1").label(**{REAL_ZONE: "a"}),
     node("a2").label(**{REAL_ZONE: "a"}),
@@ -249,10 +249,10 @@ def test_configured_defaults_ask_for_all_labels() -> None:
     assert scored(nothing, pod("p").label(app="x"), *REAL, SERVICE, on("x", "a1")) is None
 
 
-def with_images(builder: NodeBuilder, **sizes_mb: int) -> NodeChanged:
+def with_images(builder: NodeBuilder, **sizes_mb: int) -> Node:
     """A node that has images ``name:latest``."""
     images = tuple(sorted((f"{name}:latest", size * MB) for name, size in sizes_mb.items()))
-    return NodeChanged(msgspec.structs.replace(builder.obj(), images=images))
+    return msgspec.structs.replace(builder.obj(), images=images)
 
 
 def wanting(*images: str, volumes: tuple[str, ...] = ()) -> PodBuilder:
@@ -262,7 +262,7 @@ def wanting(*images: str, volumes: tuple[str, ...] = ()) -> PodBuilder:
     )
 
 
-IMAGES = [with_images(node("n1"), app=600, big=4000), with_images(node("n2"), app=600), NodeChanged(node("n3").obj())]
+IMAGES = [with_images(node("n1"), app=600, big=4000), with_images(node("n2"), app=600), node("n3").obj()]
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_images_come_and_go_with_nodes() -> None:
     rule, wanted = ImageLocality(), wanting("app").obj()
     snapshot = Snapshot()
     for change in IMAGES:
-        snapshot.set_node(change.node)
+        snapshot.set_node(change)
 
     def scores() -> list[float]:
         sim = Simulation(snapshot)
@@ -299,7 +299,7 @@ def test_images_come_and_go_with_nodes() -> None:
         return list(rule.values(rule.prepare(made, sim, np.ones(snapshot.size, dtype=np.bool_))))
 
     assert scores() == [38, 38, 0]
-    snapshot.set_node(with_images(node("n3"), app=600).node)
+    snapshot.set_node(with_images(node("n3"), app=600))
     assert scores() == [59, 59, 59]
     snapshot.set_node(node("n1").obj())
     assert scores() == [0, 38, 38]

@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 from gangsched.core.decision import BIND, PREEMPT
-from gangsched.core.events import GangChanged, NodeChanged, PodChanged
+from gangsched.core.events import records
 from gangsched.core.options import Options
 from gangsched.core.preemption.harm import Harm
+from gangsched.model.records import Gang, Node, Pod
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, event, plan
 from tests.core.queues import objects, queued
@@ -221,9 +222,9 @@ def judged(case: Table, mode: str) -> Problem:
     made = [event(o) for o in case.objects()]
     return read(
         Case(
-            [e.node for e in made if isinstance(e, NodeChanged)],
-            [e.pod for e in made if isinstance(e, PodChanged)],
-            [e.gang for e in made if isinstance(e, GangChanged)],
+            list(records(made, Node)),
+            list(records(made, Pod)),
+            list(records(made, Gang)),
             [],
             Options(gang_mode=mode),
         )

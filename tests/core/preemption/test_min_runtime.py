@@ -16,9 +16,9 @@ from tests.core.harness import Built, Cluster, placed, plan, victims, writes
 WAITS = 600.0
 
 
-def cls(name: str, run: float | None = None, delay: float | None = None) -> ev.PriorityClassChanged:
+def cls(name: str, run: float | None = None, delay: float | None = None) -> ev.Changed:
     """A PriorityClass with these annotations."""
-    return ev.PriorityClassChanged(
+    return ev.Changed(
         PriorityClass(name, minimum_run_time_seconds=run, preemption_delay_seconds=delay),
     )
 
@@ -95,7 +95,7 @@ def test_a_class_that_is_gone_counts_no_more() -> None:
     """What a deleted PriorityClass said is forgotten."""
     objects = (cls("c", run=WAITS), node("n1"), of(low("a", "n1", 100), "c"), high())
     assert victims(decided(*objects, now=200)) == []
-    assert victims(decided(*objects, ev.PriorityClassGone("c"), now=200)) == ["a"]
+    assert victims(decided(*objects, ev.Gone("PriorityClass", "", "c"), now=200)) == ["a"]
 
 
 def test_a_pod_that_has_not_started_runs_since_it_was_bound() -> None:

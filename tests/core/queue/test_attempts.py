@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from gangsched.core.actions import GangStatus
-from gangsched.core.events import GangGone, NamespaceChanged, NamespaceGone, Outcome
+from gangsched.core.events import Changed, Gone, Outcome
 from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS
 from gangsched.model.records import Namespace, PodTerm
 from tests.builders import OTHERS, gang, node, pod, selects
@@ -74,7 +74,7 @@ def test_a_gang_group_that_falls_apart_leaves_each_gang_with_its_own_story() -> 
     cluster = Cluster(node("n1"), gang("a").group(*pair).min(2), gang("b").group(*pair),
                       pod("a1").gang("a"), pod("b1").gang("b"))  # fmt: skip
     cluster.run()
-    cluster.show(GangGone("scheduling.sigs.k8s.io", "d", "b"))
+    cluster.show(Gone("PodGroup", "d", "b", group="scheduling.sigs.k8s.io"))
     cluster.run()
     assert cluster.core.states() == {"d/a": "Gathering", "d/b": "Gathering"}
     assert texts(cluster.log, "a1")[-1][1].startswith("gang d/b of the GangGroup does not exist yet")
@@ -278,7 +278,7 @@ def test_a_conflict_with_other_pods_that_ends_is_noticed(change: str) -> None:
     """A gang that keeps away from pods is tried again when they, or their namespace, are no longer meant."""
     away = PodTerm("kubernetes.io/hostname", selects(app="x"), (), selects(team="a"))
     cluster = Cluster(
-        NamespaceChanged(Namespace("d", {"team": "a"})),
+        Changed(Namespace("d", {"team": "a"})),
         node("n1").label(**{"kubernetes.io/hostname": "n1"}),
         pod("x").label(app="x").on("n1"),
         pod("p").shape(anti_affinity=(away,)).never(),
@@ -289,6 +289,6 @@ def test_a_conflict_with_other_pods_that_ends_is_noticed(change: str) -> None:
     if change == "labels":
         cluster.change("x", labels={"app": "y"})
     else:
-        news = NamespaceChanged(Namespace("d", {"team": "b"})) if change == "namespace" else NamespaceGone("d")
+        news = Changed(Namespace("d", {"team": "b"})) if change == "namespace" else Gone("Namespace", "", "d")
         cluster.show(news)
     assert nodes_of(cluster.run()) == {"p": "n1"}

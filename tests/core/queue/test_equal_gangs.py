@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.events import PodGone
+from gangsched.core.events import Gone
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.model.records import GangId, PodTerm
 from tests.builders import gang, node, pod, selects
@@ -251,7 +251,7 @@ def test_nobody_sleeps_who_could_be_placed(seed: int) -> None:
         there = sorted(p.name for p in cluster.pods.values() if p.node)
         if there:
             gone = there[i % len(there)]
-            cluster.show(PodGone("d", gone, cluster.pod(gone).uid))
+            cluster.show(Gone("Pod", "d", gone, cluster.pod(gone).uid))
         cluster.show(*chance.pending(f"q{i}", 100.0 + i))
         cluster.pass_time(40.0)
         assert sleeping_in_vain(cluster.core, cluster.now) == []

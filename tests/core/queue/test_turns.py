@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, UNSCHEDULABLE
-from gangsched.core.events import GangGone, NodeGone, Outcome
+from gangsched.core.events import Gone, Outcome
 from gangsched.core.framework.arguments import NodeResourcesFitArgs
 from gangsched.core.framework.plugins import PluginSet
 from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, required_affinity, volume
@@ -195,7 +195,7 @@ def test_a_reservation_ends_with_its_reason(how: str) -> None:
     cluster.pass_time(20)
     assert not cluster.pod("s").node
     if how == "deleted":
-        cluster.show(GangGone("scheduling.sigs.k8s.io", "d", "big"))
+        cluster.show(Gone("PodGroup", "d", "big", group="scheduling.sigs.k8s.io"))
         cluster.delete("big0")
         cluster.delete("big1")
     elif how == "bound":
@@ -215,7 +215,7 @@ def test_a_reservation_moves_when_its_node_is_lost() -> None:
     )  # fmt: skip
     cluster.pass_time(20)
     assert [p.node for pods in reserved(cluster).values() for p in pods] == ["n1"]
-    cluster.show(NodeGone("n1"))
+    cluster.show(Gone("Node", "", "n1"))
     cluster.run()
     assert [p.node for pods in reserved(cluster).values() for p in pods] == ["n2"]
 

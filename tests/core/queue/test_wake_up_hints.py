@@ -125,15 +125,15 @@ class Chance:
         if kind == 13:
             return pdb("budget").selects(app=pick.choice("xyz")).allows(pick.choice((0, 1, 2, None)))
         if kind == 14:
-            return ev.PriorityClassChanged(PriorityClass("p", minimum_run_time_seconds=float(pick.randrange(60))))
+            return ev.Changed(PriorityClass("p", minimum_run_time_seconds=float(pick.randrange(60))))
         if kind == 15:
-            return ev.NamespaceChanged(Namespace("d", {"team": pick.choice("tu")}))
-        return ev.PodGone("d", name, found.uid)
+            return ev.Changed(Namespace("d", {"team": pick.choice("tu")}))
+        return ev.Gone("Pod", "d", name, found.uid)
 
     def about_nodes(self, kind: int) -> Built:
         """Something happens to a node."""
         name = f"n{self.random.randrange(6)}"
-        return ev.NodeGone(name) if kind == 0 else self.node(name)
+        return ev.Gone("Node", "", name) if kind == 0 else self.node(name)
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -203,15 +203,15 @@ TAINTED = node("n1").label(zone="a", disk="ssd").taint("x")
         (pod("p").cpu(3), TAINTED, 0),
         (pod("p").cpu(3), node("n1").cpu(8).label(zone="a", disk="ssd"), 1),
         (pod("p").cpu(5), node("n1").cpu(4.5).label(zone="a", disk="ssd"), 0),
-        (pod("p").cpu(3), ev.PodGone("d", "on-n1", "uid-d-on-n1"), 1),
-        (pod("p").cpu(5), ev.PodGone("d", "on-n1", "uid-d-on-n1"), 0),
+        (pod("p").cpu(3), ev.Gone("Pod", "d", "on-n1", "uid-d-on-n1"), 1),
+        (pod("p").cpu(5), ev.Gone("Pod", "d", "on-n1", "uid-d-on-n1"), 0),
         (pod("p").cpu(3), pod("on-n1").cpu(2).priority(5).label(app="x").on("n1"), 0),
         (pod("p").cpu(3), pod("on-n1").cpu(1).priority(5).label(app="x").on("n1"), 1),
         (pod("p").cpu(3), pod("late").cpu(1).on("small"), 0),
         (pod("p").cpu(3), RELABELLED, 0),
         (pod("p").cpu(3), pdb("b").allows(1), 0),
-        (pod("p").cpu(3), ev.NamespaceChanged(Namespace("d", {"team": "t"})), 0),
-        (pod("p").cpu(3), ev.NodeGone("small"), 0),
+        (pod("p").cpu(3), ev.Changed(Namespace("d", {"team": "t"})), 0),
+        (pod("p").cpu(3), ev.Gone("Node", "", "small"), 0),
         (pod("p").cpu(0.5).shape(affinity=(near("y"),)), RELABELLED, 1),
         (pod("p").cpu(0.5).shape(affinity=(near("z"),)), RELABELLED, 0),
         (pod("p").cpu(0.5).shape(affinity=(near("y"),)), pod("late").label(app="y").on("small"), 1),
@@ -227,8 +227,8 @@ def test_events_and_whom_they_wake(waiting: PodBuilder, event: Built, expected: 
 def test_a_port_becomes_free_only_with_its_holder() -> None:
     """A pod without that port may leave the node as it likes."""
     cluster = Cluster(node("n1"), pod("a").port(80).on("n1"), pod("b").on("n1"), pod("p").port(80))
-    assert tries(cluster, ev.PodGone("d", "b", "uid-d-b")) == 0
-    assert tries(cluster, ev.PodGone("d", "a", "uid-d-a")) == 1
+    assert tries(cluster, ev.Gone("Pod", "d", "b", "uid-d-b")) == 0
+    assert tries(cluster, ev.Gone("Pod", "d", "a", "uid-d-a")) == 1
     assert cluster.pod("p").node == "n1"
 
 
@@ -240,8 +240,8 @@ def test_a_pod_that_counts_for_the_spread_helps_wherever_it_was() -> None:
         pod("x").label(app="x").on("n1"), pod("y").label(app="y").on("n1"),
         pod("p").cpu(2).label(app="x").shape(spread=(rule,)),
     )  # fmt: skip
-    assert tries(cluster, ev.PodGone("d", "y", "uid-d-y")) == 0
-    assert tries(cluster, ev.PodGone("d", "x", "uid-d-x")) == 1
+    assert tries(cluster, ev.Gone("Pod", "d", "y", "uid-d-y")) == 0
+    assert tries(cluster, ev.Gone("Pod", "d", "x", "uid-d-x")) == 1
     assert cluster.pod("p").node == "n2"
 
 
@@ -259,8 +259,8 @@ def test_a_pod_that_may_leave_does_not_count_as_in_the_way() -> None:
         pod("keep").cpu(3).priority(9).on("n1"), pod("low").cpu(1).on("n1"),
         pod("keep2").cpu(3).priority(9).on("n2"), pod("p").cpu(2).priority(5),
     )  # fmt: skip
-    assert tries(cluster, ev.PodGone("d", "low", "uid-d-low")) == 0
-    assert tries(cluster, ev.PodGone("d", "keep", "uid-d-keep")) == 1
+    assert tries(cluster, ev.Gone("Pod", "d", "low", "uid-d-low")) == 0
+    assert tries(cluster, ev.Gone("Pod", "d", "keep", "uid-d-keep")) == 1
 
 
 def test_a_gang_bound_elsewhere_can_be_evicted_from_now_on() -> None:
@@ -281,4 +281,4 @@ def test_any_pod_counts_for_a_selector_that_is_empty() -> None:
     """An empty selector means every pod of the namespace."""
     term = PodTerm(HOST, LabelSelector(), ("d",))
     cluster = Cluster(node("n1"), pod("a").on("n1"), pod("p").shape(anti_affinity=(term,)))
-    assert tries(cluster, ev.PodGone("d", "a", "uid-d-a")) == 1
+    assert tries(cluster, ev.Gone("Pod", "d", "a", "uid-d-a")) == 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.actions import Mark, Remove, Unmark
 from gangsched.core.decision import UNSCHEDULABLE
-from gangsched.core.events import NamespaceChanged, PodGone, QueueObjectChanged
+from gangsched.core.events import Changed, Gone
 from gangsched.core.lifecycle.failures import Cause
 from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL, ResourceFlavor
 from gangsched.model.records import Job, Namespace, QueueLabels, Toleration
@@ -48,8 +48,8 @@ def test_who_only_lacks_quota_is_not_asked_about_nodes():
     """A node comes, a pod without a queue leaves: nothing of this gives anybody quota."""
     cluster = Cluster(big(), *objects(queue("a", cpu=1)), pod("other").cpu(1).on("n1"), *line(3))
     cluster.run()
-    assert decided(cluster, big("n2"), PodGone("d", "other", "uid-d-other")) == []
-    assert decided(cluster, QueueObjectChanged(queue("a", cpu=2))) == ["w0", "w1"]
+    assert decided(cluster, big("n2"), Gone("Pod", "d", "other", "uid-d-other")) == []
+    assert decided(cluster, Changed(queue("a", cpu=2))) == ["w0", "w1"]
 
 
 def test_quota_wakes_its_own_tree_only():
@@ -57,7 +57,7 @@ def test_quota_wakes_its_own_tree_only():
     rules = objects(queue("a", "one", cpu=2), queue("b", "two", cpu=0))
     cluster = Cluster(big(), *rules, queued("old", "a", 2), queued("x", "a", 2), queued("y", "b", 1))
     cluster.run()
-    assert decided(cluster, PodGone("d", "old", "uid-d-old")) == ["x"]
+    assert decided(cluster, Gone("Pod", "d", "old", "uid-d-old")) == ["x"]
 
 
 def test_one_of_those_that_are_alike_is_tried():
@@ -65,8 +65,8 @@ def test_one_of_those_that_are_alike_is_tried():
     old = [queued(f"old{i}", "a", 1).on("n1") for i in range(6)]
     cluster = Cluster(big(), *objects(queue("a", cpu=6)), *old, *line(5))
     cluster.run()
-    assert decided(cluster, PodGone("d", "old0", "uid-d-old0")) == ["w0"]
-    gone = [PodGone("d", f"old{i}", f"uid-d-old{i}") for i in range(1, 5)]
+    assert decided(cluster, Gone("Pod", "d", "old0", "uid-d-old0")) == ["w0"]
+    gone = [Gone("Pod", "d", f"old{i}", f"uid-d-old{i}") for i in range(1, 5)]
     assert decided(cluster, *gone) == ["w0", "w1", "w2"]
     assert [cluster.pod(f"w{i}").node for i in range(3)] == ["n1", "n1", ""]
 
@@ -84,7 +84,7 @@ def test_only_gangs_of_equal_members_speak_for_others(members: list[tuple[float,
     gangs = [made for i, sizes in enumerate(members) for made in _gang(f"g{i}", i, sizes)]
     cluster = Cluster(big(), *objects(queue("a", cpu=1)), queued("old", "a", 1).on("n1"), *gangs)
     cluster.run()
-    assert decided(cluster, PodGone("d", "old", "uid-d-old")) == expected
+    assert decided(cluster, Gone("Pod", "d", "old", "uid-d-old")) == expected
 
 
 def _gang(name: str, age: int, sizes: tuple[float, ...]) -> list[Built]:
@@ -123,8 +123,8 @@ def test_the_next_follows_when_the_first_is_gone():
     cluster = Cluster(big(), *objects(queue("a", cpu=2)), queued("old", "a", 2).on("n1"), *line(2))
     cluster.run()
     cluster.pass_time(20)
-    cluster.handle(PodGone("d", "old", "uid-d-old"))
-    cluster.show(PodGone("d", "w0", "uid-d-w0"))
+    cluster.handle(Gone("Pod", "d", "old", "uid-d-old"))
+    cluster.show(Gone("Pod", "d", "w0", "uid-d-w0"))
     assert nodes_of(cluster.run()) == {"w1": "n1"}
 
 
@@ -132,7 +132,7 @@ def test_a_namespace_with_other_labels_wakes():
     """The selector of the ClusterQueue may select it now."""
     cluster = Cluster(big(), *objects(queue("a", cpu=2)), queued("x", "a", 3))
     cluster.run()
-    assert decided(cluster, NamespaceChanged(Namespace("d", {"team": "t"}))) == ["x"]
+    assert decided(cluster, Changed(Namespace("d", {"team": "t"}))) == ["x"]
 
 
 def test_a_job_that_starts_wakes_nobody():
@@ -150,7 +150,7 @@ def test_a_job_that_starts_wakes_nobody():
     assert decided(cluster, member) == ["j"]
     assert cluster.pod("j-0").node == "n1"
     ended = msgspec.structs.replace(job, suspended=False, finished=True)
-    assert decided(cluster, PodGone("d", "j-0", member.uid), ended) == ["x", "y"]
+    assert decided(cluster, Gone("Pod", "d", "j-0", member.uid), ended) == ["x", "y"]
 
 
 def test_a_promise_that_makes_a_queue_borrow_wakes_those_who_may_reclaim():
@@ -170,7 +170,7 @@ def test_room_on_a_tainted_node_of_a_flavor_wakes():
     other = pod("other").cpu(4).tolerates("spot", "Exists").priority(5).on("s1")
     cluster = Cluster(spot("s1"), *rules, other, queued("x", "a", 1))
     cluster.run()
-    assert decided(cluster, PodGone("d", "other", "uid-d-other")) == ["x"]
+    assert decided(cluster, Gone("Pod", "d", "other", "uid-d-other")) == ["x"]
     assert cluster.pod("x").node == "s1"
 
 
@@ -196,14 +196,14 @@ class Chance:
         self.random = random.Random(seed)
         self.count = 0
 
-    def queue(self, name: str) -> QueueObjectChanged:
+    def queue(self, name: str) -> Changed:
         """A queue somewhere in two cohorts, one below the other."""
         pick = self.random.choice
         cpu = own(pick((0, 2, 4)), pick((None, None, 2)), pick((None, None, 0)))
         flavors = [flavor(cpu=cpu), flavor("spot", cpu=pick((2, 8)))][: pick((1, 2))]
         if pick((True, False)):
             flavors.reverse()
-        return QueueObjectChanged(
+        return Changed(
             queue(
                 name, pick(("top", "low", "low")), group(*flavors), within=pick(("Never", "LowerPriority")),
                 reclaim=pick(POLICIES), borrow=pick(("Never", "LowerPriority")),
@@ -243,7 +243,7 @@ class Chance:
         there = sorted(p.name for p in cluster.pods.values())
         if kind < 4 and there:
             name = self.random.choice(there)
-            return [PodGone("d", name, cluster.pod(name).uid)]
+            return [Gone("Pod", "d", name, cluster.pod(name).uid)]
         if kind < 5:
             return [self.queue(self.random.choice("abcd"))]
         if kind < 6:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Remove, ResumeJob
-from gangsched.core.events import Outcome, PriorityClassChanged, QueueObjectChanged
+from gangsched.core.events import Changed, Outcome
 from gangsched.model.jobsets import JobSet, ReplicatedJob
 from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import Directives, Job, Owner, PriorityClass, QueueLabels, Taint, Toleration
@@ -131,7 +131,7 @@ def test_a_preempted_job_is_planned_without_its_first_flavor() -> None:
     assert resumed(cluster) == [(IN_SPOT,)]
     back = msgspec.structs.replace(cluster.jobs["d", "train"], suspended=True, suspended_by="py-gang-scheduler")
     flavors = group(flavor("spot", cpu=0), flavor("steady", cpu=4))
-    cluster.show(QueueObjectChanged(queue("a", "", flavors)), back)
+    cluster.show(Changed(queue("a", "", flavors)), back)
     cluster.pass_time(600)
     assert [a.templates for a in cluster.log if isinstance(a, ResumeJob)][1:] == [(IN_STEADY,)]
     assert [kind for kind, _ in writes(cluster.log)] == ["ResumeJob"] * 2
@@ -144,7 +144,7 @@ def two_pools() -> list[Built]:
     return [
         node("n-first").cpu(4).label(pool="first"),
         node("n-second").cpu(4).label(pool="second"),
-        PriorityClassChanged(PriorityClass("high", 10)),
+        Changed(PriorityClass("high", 10)),
         *objects(queue("a", "", flavors, within="LowerPriority"), first, second),
         *(queued(name, "a", 2, priority=0).on("n-first") for name in ("old", "old2")),
         queued("busy", "a", 4, priority=100).on("n-second"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.core.events import Event, JobGone, QueueObjectChanged, QueueObjectGone
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.model.queues import QUEUE_LABEL, LocalQueue
 from gangsched.model.records import QUEUED_JOB, Job, Owner, QueueLabels
@@ -64,7 +64,7 @@ def test_a_promise_that_comes_to_nothing_wakes_those_who_wait():
     cluster.show(queued("new", "a", 4), queued("other", "b", 4))
     assert writes(cluster.run()) == [("Nominate", "new"), ("Mark", "low"), ("Remove", "low")]
     rules = queue("a", "co", cpu=own(0, borrowing=0)), queue("b", "co", cpu=4)
-    cluster.show(*map(QueueObjectChanged, rules))
+    cluster.show(*map(Changed, rules))
     assert nodes_of(cluster.run()) == {}
     cluster.pass_time(60)
     cluster.leave()
@@ -76,9 +76,9 @@ def test_more_quota_wakes_and_so_does_a_new_queue():
     cluster = Cluster(big(), *objects(queue("a", cpu=1)), queued("x", "a", 2), pod("y").labels({QUEUE_LABEL: "late"}))
     assert nodes_of(cluster.run()) == {}
     cluster.pass_time(60)
-    cluster.show(QueueObjectChanged(queue("a", cpu=2)))
+    cluster.show(Changed(queue("a", cpu=2)))
     assert nodes_of(cluster.run()) == {"x": "n1"}
-    cluster.show(QueueObjectChanged(LocalQueue("d", "late", "a")))
+    cluster.show(Changed(LocalQueue("d", "late", "a")))
     assert nodes_of(cluster.run()) == {"y": "n1"}
 
 
@@ -87,7 +87,7 @@ def test_without_its_last_queue_nobody_waits_for_quota():
     cluster = Cluster(big(), *objects(queue("a", cpu=1)), queued("x", "a", 2))
     assert nodes_of(cluster.run()) == {}
     cluster.pass_time(60)
-    cluster.show(QueueObjectGone("ClusterQueue", "", "a"))
+    cluster.show(Gone("ClusterQueue", "", "a"))
     assert nodes_of(cluster.run()) == {"x": "n1"}
 
 
@@ -130,7 +130,7 @@ def test_pods_of_a_job_with_a_queue_start_together():
         cluster = Cluster(big(), *objects(queue("a", cpu=5)), *things)
         assert nodes_of(cluster.run()) == {}
         assert {g.family for g in cluster.core.world.membership.members} == {QUEUED_JOB}
-        cluster.show(QueueObjectChanged(queue("a", cpu=6)))
+        cluster.show(Changed(queue("a", cpu=6)))
         cluster.pass_time(10)
         assert len(nodes_of(cluster.log)) == 3
 
@@ -149,10 +149,10 @@ def test_the_status_of_a_queue_is_no_news():
     cluster.run()
     cluster.pass_time(60)
     before = len(cluster.decisions)
-    cluster.show(QueueObjectChanged(full))
+    cluster.show(Changed(full))
     cluster.run()
     assert len(cluster.decisions) == before
-    cluster.show(QueueObjectChanged(queue("a", cpu=2)))
+    cluster.show(Changed(queue("a", cpu=2)))
     assert nodes_of(cluster.run()) == {"x": "n1"}
 
 
@@ -174,12 +174,12 @@ def test_a_queue_that_begins_to_borrow_wakes_its_reclaimers():
 
 @pytest.mark.parametrize(
     "change",
-    [QueueObjectChanged(LocalQueue("d", "q-a", "a", stop="Hold")), QueueObjectGone("LocalQueue", "d", "q-a")],
+    [Changed(LocalQueue("d", "q-a", "a", stop="Hold")), Gone("LocalQueue", "d", "q-a")],
     ids=["stopped", "gone"],
 )
 def test_what_runs_keeps_its_quota_without_its_local_queue(change: Event):
     """Nobody enters by a LocalQueue that is stopped or gone; what it has let in holds its quota until it ends."""
-    cluster = Cluster(big(), *objects(queue("a", cpu=4)), QueueObjectChanged(LocalQueue("d", "q-b", "a")))
+    cluster = Cluster(big(), *objects(queue("a", cpu=4)), Changed(LocalQueue("d", "q-b", "a")))
     cluster.show(queued("old", "a", 4))
     assert nodes_of(cluster.run()) == {"old": "n1"}
     cluster.show(change, queued("same", "a", 1), queued("other", "b", 4))
@@ -205,7 +205,7 @@ def test_pods_wait_for_their_job():
     assert nodes_of(cluster.run()) == {}
     assert cluster.core.queue_counts()["unschedulable"] == 1
     assert nodes_of(cluster.pass_time(4)) == {"orphan": "n1"}
-    cluster.show(QueueObjectChanged(queue("a", cpu=6)))
+    cluster.show(Changed(queue("a", cpu=6)))
     assert len(nodes_of(cluster.pass_time(10))) == 3
 
 
@@ -246,6 +246,6 @@ def test_nothing_is_remembered_of_what_is_gone():
     cluster.run()
     cluster.show(msgspec.structs.replace(job, finished=True))
     cluster.run()
-    cluster.show(JobGone("d", "j"))
+    cluster.show(Gone("Job", "d", "j"))
     cluster.run()
     assert remembered(managed) == before

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement
-from gangsched.core.events import QueueObjectChanged
+from gangsched.core.events import Changed
 from gangsched.core.identity import group_key
 from gangsched.model.queues import (
     PRIORITY_LABEL,
@@ -61,7 +61,7 @@ def test_labels_mean_nothing_without_queues():
 )
 def test_a_queue_that_is_not_there(label: str, text: str):
     """With ClusterQueues, a label that leads nowhere makes the pod wait, and says so."""
-    others = QueueObjectChanged(LocalQueue("d", "q-gone", "gone"))
+    others = Changed(LocalQueue("d", "q-gone", "gone"))
     found = plan(big(), *objects(queue("a", cpu=4)), others, pod("x").cpu(1).labels({QUEUE_LABEL: label}))
     assert (outcome(found, "x"), found["d/x"].message) == ("unschedulable", text)
 

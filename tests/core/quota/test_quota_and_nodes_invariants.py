@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, PREEMPT, WAIT
-from gangsched.core.events import PodChanged, QueueObjectChanged
+from gangsched.core.events import Changed
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.queues import QUEUE_LABEL, ClusterQueue
+from gangsched.model.queues import QUEUE_LABEL, ClusterQueue, QueueObject
 from gangsched.model.records import GangId, Pod
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pod
 from tests.core.harness import Built, verdict, world
@@ -87,7 +87,7 @@ def may_evict(ident: GangId, victims: set[str], built: list[Built]) -> bool:
     [own_queue] = [
         b.record
         for b in built
-        if isinstance(b, QueueObjectChanged) and isinstance(b.record, ClusterQueue)
+        if isinstance(b, Changed) and isinstance(b.record, QueueObject) and isinstance(b.record, ClusterQueue)
         if b.record.name == name
     ]
     left = [p for p in pods if p.node and p.uid not in victims and of_queue(p) == name]
@@ -174,7 +174,7 @@ def test_what_is_kept_equals_what_is_computed_afresh(built: list[Built], data: s
     core = world(*built)
     pods = [p for p in core.world.pods.values() if p.node]
     for leaving in data.draw(st.lists(st.sampled_from(pods), unique_by=lambda p: p.uid)) if pods else ():
-        core.handle([PodChanged(msgspec.structs.replace(leaving, phase="Succeeded"))], 1.0)
+        core.handle([Changed(msgspec.structs.replace(leaving, phase="Succeeded"))], 1.0)
         built = [b for b in built if not (isinstance(b, PodBuilder) and b.obj().uid == leaving.uid)]
     core.world.managed.settle()
     fresh = world(*built).world.managed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangsched.core.events import NamespaceChanged, QueueObjectChanged
+from gangsched.core.events import Changed
 from gangsched.core.quota import assignment
 from gangsched.model.queues import QUEUE_LABEL, LocalQueue, QueueObject, ResourceFlavor
 from gangsched.model.records import Namespace
@@ -21,8 +21,8 @@ def test_shapes_are_forgotten_when_there_are_many(monkeypatch):
         LocalQueue("d", "q", "q"),
     ]
     cluster = Harness(
-        NamespaceChanged(Namespace("d")),
-        *map(QueueObjectChanged, objects),
+        Changed(Namespace("d")),
+        *map(Changed, objects),
         node("other").cpu(100),
         node("right").cpu(100).label(pool="a"),
     )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, Verdict
-from gangsched.core.events import QueueObjectChanged
+from gangsched.core.events import Changed
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning import cycle
 from gangsched.core.planning.cycle import one_of_many
@@ -64,7 +64,7 @@ def life(seed: int) -> bytes:
             case 0:
                 cluster.delete(chance.choice(sorted(name for _, name in cluster.pods)))
             case 1:
-                cluster.show(QueueObjectChanged(rules(chance, chance.choice("ab"))))
+                cluster.show(Changed(rules(chance, chance.choice("ab"))))
             case 2:
                 cluster.show(node(f"f{chance.randrange(4)}").cpu(6).label(tier="firm"))
         cluster.run()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.core.actions import QueueStatus
-from gangsched.core.events import QueueObjectChanged, QueueObjectGone
+from gangsched.core.events import Changed, Gone
 from gangsched.core.quota.status import Tally
 from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import LocalQueue
@@ -92,8 +92,8 @@ def test_a_job_that_goes_on_is_one_workload():
 
 def test_active_says_why_not():
     """A queue whose flavor is missing is inactive, and so is every name for it; a name without a queue is, too."""
-    cluster = Cluster(big(), *objects(queue("a", cpu=1)), QueueObjectChanged(LocalQueue("d", "lost", "nowhere")))
-    cluster.show(QueueObjectChanged(LocalQueue("d", "held", "a", stop="Hold")))
+    cluster = Cluster(big(), *objects(queue("a", cpu=1)), Changed(LocalQueue("d", "lost", "nowhere")))
+    cluster.show(Changed(LocalQueue("d", "held", "a", stop="Hold")))
     cluster.run()
     active = {key: s.status["active"][:2] for key, s in told(cluster).items()}
     assert active == {
@@ -102,7 +102,7 @@ def test_active_says_why_not():
         ("localqueues", "held"): ("False", "Stopped"),
         ("localqueues", "lost"): ("False", "ClusterQueueDoesNotExist"),
     }
-    cluster.show(QueueObjectGone("ResourceFlavor", "", "default"))
+    cluster.show(Gone("ResourceFlavor", "", "default"))
     cluster.run()
     changed = {key: s.status["active"] for key, s in told(cluster).items()}
     assert changed == {
@@ -118,8 +118,8 @@ def test_active_says_why_not():
 def test_shares_are_told_with_fair_sharing():
     """Queues and Cohort objects have their share of what is lent, and hear of it when what is used below changes."""
     things = objects(queue("a", "co", cpu=0, weight=2.0), queue("b", "co", cpu=4))
-    top = QueueObjectChanged(cohort("top", cpu=4))
-    cluster = Cluster(big(), *things, top, QueueObjectChanged(cohort("co", "top")), fair_sharing=True)
+    top = Changed(cohort("top", cpu=4))
+    cluster = Cluster(big(), *things, top, Changed(cohort("co", "top")), fair_sharing=True)
     cluster.run()
     told(cluster)
     cluster.show(queued("w", "a", 6))

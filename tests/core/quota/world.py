@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gangsched.core.decision import Decision
-from gangsched.core.events import NamespaceChanged, QueueObjectChanged, QueueObjectGone
+from gangsched.core.events import Changed, Gone
 from gangsched.core.quota.flavors import Assignment
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.workloads import PodSet, Workload
@@ -134,7 +134,7 @@ class World:
     """
 
     def __init__(self, *objects: QueueObject, fair: bool = False) -> None:
-        self.cluster = Cluster(NamespaceChanged(Namespace("d")), fair_sharing=fair)
+        self.cluster = Cluster(Changed(Namespace("d")), fair_sharing=fair)
         self.cluster.now = 1000.0
         self._labels: dict[str, str] = {}
         self._known: set[str] = set()
@@ -151,11 +151,11 @@ class World:
             if isinstance(each, ResourceFlavor):
                 self._labels.update(each.labels)
         plenty = dict.fromkeys(("cpu", "memory", "nvidia.com/gpu", "pods", "a", "b"), 2**50)
-        self.cluster.handle(node("n").room(**plenty).label(**self._labels), *map(QueueObjectChanged, made))
+        self.cluster.handle(node("n").room(**plenty).label(**self._labels), *map(Changed, made))
 
     def drop(self, kind: str, name: str) -> None:
         """An object is gone."""
-        self.cluster.handle(QueueObjectGone(kind, "", name))
+        self.cluster.handle(Gone(kind, "", name))
 
     @property
     def quota(self) -> Quota:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
-from gangsched.core.events import NodeGone
+from gangsched.core.events import Gone
 from tests.builders import OTHERS, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, texts, writes
 from tests.core.stories import PHASES, G, assert_clean, evicted, go_on, names, preempting, stopped_in
@@ -127,7 +127,7 @@ def test_a_node_lost_before_removal_costs_nobody(phase: type[Write], how: str) -
     """The plan is broken before anybody died: everything is taken back."""
     cluster = stopped_in(phase)
     lost = {"cordoned": node("n2").cordoned(), "shrunk": node("n2").cpu(2), "deleting": node("n2").deleting()}
-    cluster.show(NodeGone("n2") if how == "gone" else lost[how])
+    cluster.show(Gone("Node", "", "n2") if how == "gone" else lost[how])
     go_on(cluster)
     assert names(cluster, Remove) == set()
     assert cluster.core.states()[G] == "Backoff"
@@ -138,7 +138,7 @@ def test_a_node_lost_after_removal_is_replaced() -> None:
     """The gang is planned anew and uses what was freed elsewhere."""
     cluster = preempting()
     cluster.run()
-    cluster.show(NodeGone("n2"), node("n3"))
+    cluster.show(Gone("Node", "", "n2"), node("n3"))
     cluster.run()
     cluster.leave()
     cluster.run()
@@ -167,7 +167,7 @@ def test_nominations_stand_while_marks_and_removals_are_on_their_way(phase: type
     """A plan that is given up keeps its record until the last of its writes has been answered."""
     cluster = stopped_in(phase)
     cluster.sent = True
-    cluster.show(NodeGone("n2"))
+    cluster.show(Gone("Node", "", "n2"))
     cluster.run()
     assert not names(cluster, WithdrawNomination)
     go_on(cluster)
@@ -224,7 +224,7 @@ def test_rounds_that_end_otherwise_count_too() -> None:
     cluster = preempting(max_rounds=1)
     cluster.run()
     assert names(cluster, Remove) == {"v1", "v2"}
-    cluster.show(pod("v3").cpu(3).priority(1).on("n3"), node("n3"), NodeGone("n2"))
+    cluster.show(pod("v3").cpu(3).priority(1).on("n3"), node("n3"), Gone("Node", "", "n2"))
     cluster.run()
     assert names(cluster, Remove) == {"v1", "v2"}
 

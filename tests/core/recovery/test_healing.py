@@ -154,7 +154,7 @@ def _all_go(cluster: Cluster) -> None:
 
 
 def _group_goes(cluster: Cluster) -> None:
-    cluster.show(ev.GangGone(SIGS, "d", "g"))
+    cluster.show(ev.Gone("PodGroup", "d", "g", group=SIGS))
 
 
 def _needs_less(cluster: Cluster) -> None:
@@ -175,8 +175,8 @@ def test_a_gang_that_lacks_nothing_any_more_gives_the_room_back(then: Callable[[
 
 
 NO_PLACE: dict[str, Callable[[str], ev.Event]] = {
-    "gone": ev.NodeGone,
-    "cordoned": lambda name: ev.NodeChanged(node(name).cordoned().obj()),
+    "gone": lambda name: ev.Gone("Node", "", name),
+    "cordoned": lambda name: ev.Changed(node(name).cordoned().obj()),
     "refused": lambda name: ev.ObjectRefused("Node", "", name, f"uid-{name}", "spec.taints[0].effect", "is none"),
 }
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Remove, Report
-from gangsched.core.events import BudgetChanged, LeadershipChanged, NodeGone, ObjectRefused, PodGone
+from gangsched.core.events import Changed, Gone, LeadershipChanged, ObjectRefused
 from gangsched.core.lifecycle import conditions
 from gangsched.core.state.membership import Membership
 from gangsched.model.records import Budget, Labels
@@ -82,12 +82,12 @@ def come_and_go(cluster: Cluster, pods: Iterable[PodBuilder], nodes: Iterable[st
     """What a standby sees of pods that another process binds, and of nodes that come and go."""
     for builder, name in zip(pods, nodes, strict=True):
         made = builder.obj()
-        cluster.handle(node(name), made, BudgetChanged(Budget("d", "b", None, allowed=1)))
+        cluster.handle(node(name), made, Changed(Budget("d", "b", None, allowed=1)))
         running = msgspec.structs.replace(made, node="big", phase="Running", scheduled_condition=None)
         cluster.handle(running)
         cluster.handle(msgspec.structs.replace(running, labels=_CHANGED))
         cluster.handle(msgspec.structs.replace(running, deleting_since=9.0))
-        cluster.handle(PodGone("d", made.name, made.uid), NodeGone(name))
+        cluster.handle(Gone("Pod", "d", made.name, made.uid), Gone("Node", "", name))
 
 
 @pytest.mark.parametrize("kind", KINDS)
