@@ -398,7 +398,7 @@ class Scheduler:
             held = refusals.queue_object(event, self.world.managed.quota)
             if held is not None:
                 self._queues_changed(self.world.put_queue_object(held))
-        known_node = self.world.node(event.name) if event.kind == "Node" else None
+        known_node = self.world.snapshot.node(event.name) if event.kind == "Node" else None
         if known_node is not None:
             self._surroundings_changed(ev.Changed(msgspec.structs.replace(known_node, outdated=True)))
         self._tell(event)

@@ -19,7 +19,6 @@ BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _CLASS = "volume.beta.kubernetes.io/storage-class"
 _STORAGE = "storage"
-_DISKS = ("gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi")
 
 
 def pod_volumes(pod_name: str, raw: list[wire.Volume] | None) -> PodVolumes | None:

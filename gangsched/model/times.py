@@ -51,7 +51,12 @@ def duration_seconds(text: str) -> float | None:
     parts = _PART.findall(text) if len(text) <= _MAX_TEXT else []
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return seconds_of(text)
+
+
+def seconds_of(text: str) -> float:
+    """The same of a text that is known to be a duration."""
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
 
 
 def parse_duration(raw: str, field: str) -> float:

@@ -18,7 +18,8 @@ from msgspec import inspect
 from gangsched.core.framework.arguments import ARGUMENTS
 from gangsched.documents import Document, DocumentError, located
 from gangsched.model.errors import UserError, one_line
-from gangsched.model.sections import Section, duration_seconds
+from gangsched.model.sections import Section
+from gangsched.model.times import seconds_of
 from gangsched.runtime import pluginsets
 from gangsched.runtime.profiles import PluginConfig, nearest
 from gangsched.runtime.settings import Configuration
@@ -100,7 +101,7 @@ def check(configuration: Configuration) -> Iterator[Problem]:
     """What is wrong with values that are right one by one and wrong together."""
     election = configuration.leader_election
     lease, renew, retry = (
-        duration_seconds(text) for text in (election.lease_duration, election.renew_deadline, election.retry_period)
+        seconds_of(text) for text in (election.lease_duration, election.renew_deadline, election.retry_period)
     )
     if not retry > 0:
         yield ("leaderElection", "retryPeriod"), "must be longer than zero"
@@ -114,7 +115,7 @@ def check(configuration: Configuration) -> Iterator[Problem]:
     elif not renew < lease:
         yield ("leaderElection", "leaseDuration"), f"{election.lease_duration} is not longer than renewDeadline"
     connection = configuration.client_connection
-    timeout = duration_seconds(connection.request_timeout)
+    timeout = seconds_of(connection.request_timeout)
     if not 0 < timeout <= MAX_REQUEST_TIMEOUT_SECONDS:
         yield (
             ("clientConnection", "requestTimeout"),
@@ -126,11 +127,11 @@ def check(configuration: Configuration) -> Iterator[Problem]:
             f"{connection.request_timeout} does not fit between renewDeadline and leaseDuration",
         )
     queue = configuration.queue
-    if not duration_seconds(queue.backoff_initial) > 0:
+    if not seconds_of(queue.backoff_initial) > 0:
         yield ("queue", "backoffInitial"), "must be longer than zero"
-    if duration_seconds(queue.backoff_max) < duration_seconds(queue.backoff_initial):
+    if seconds_of(queue.backoff_max) < seconds_of(queue.backoff_initial):
         yield ("queue", "backoffMax"), f"{queue.backoff_max} is shorter than backoffInitial"
-    if not duration_seconds(configuration.preemption.gang_timeout) > 0:
+    if not seconds_of(configuration.preemption.gang_timeout) > 0:
         yield ("preemption", "gangTimeout"), "must be longer than zero"
     yield from _check_profiles(configuration)
 

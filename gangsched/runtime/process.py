@@ -24,7 +24,7 @@ from gangsched.core.events import Event
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.http.connection import Connection
-from gangsched.model.sections import duration_seconds
+from gangsched.model.times import seconds_of
 from gangsched.runtime.connecting import StartError, cannot_listen, free_port, probe_host
 from gangsched.runtime.deadline import FACTOR, Deadline
 from gangsched.runtime.decision_log import DecisionLog
@@ -98,7 +98,7 @@ class Process:
             dry_run=dry_run,
             qps=wanted.qps,
             burst=wanted.burst,
-            writes=WriteSettings(timeout_seconds=duration_seconds(wanted.request_timeout)),
+            writes=WriteSettings(timeout_seconds=seconds_of(wanted.request_timeout)),
             controller=configuration.profiles[0].scheduler_name,
             on_gang_status=self._sink.post if self._sink else None,
             observe=IoMetrics(self._metrics.registry),
@@ -256,10 +256,10 @@ def _lease(configuration: Configuration) -> LeaseSettings | None:
         namespace=election.resource_namespace,
         name=election.resource_name,
         identity=unique_identity(),
-        duration_seconds=duration_seconds(election.lease_duration),
-        renew_deadline_seconds=duration_seconds(election.renew_deadline),
-        retry_period_seconds=duration_seconds(election.retry_period),
-        takeover_wait_seconds=duration_seconds(configuration.client_connection.request_timeout),
+        duration_seconds=seconds_of(election.lease_duration),
+        renew_deadline_seconds=seconds_of(election.renew_deadline),
+        retry_period_seconds=seconds_of(election.retry_period),
+        takeover_wait_seconds=seconds_of(configuration.client_connection.request_timeout),
     )
 
 

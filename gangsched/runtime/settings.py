@@ -15,8 +15,9 @@ import msgspec
 from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.model.dialects.owners import Kind
-from gangsched.model.sections import Duration, NonEmpty, Section, duration_seconds
+from gangsched.model.sections import Duration, NonEmpty, Section
 from gangsched.model.sections import doc as _doc
+from gangsched.model.times import seconds_of
 from gangsched.runtime.pluginsets import plugin_set
 from gangsched.runtime.profiles import Profile
 
@@ -383,18 +384,18 @@ class Configuration(Section, frozen=True, kw_only=True):
             search_steps=self.preemption.budget_milliseconds * STEPS_PER_MILLISECOND,
             suspend_jobs=self.preemption.jobs == "suspend",
             max_rounds=self.preemption.max_rounds,
-            timeout_seconds=duration_seconds(self.preemption.gang_timeout),
-            overdue_after_seconds=duration_seconds(self.preemption.overdue_after),
-            max_wait_seconds=duration_seconds(self.preemption.max_wait),
+            timeout_seconds=seconds_of(self.preemption.gang_timeout),
+            overdue_after_seconds=seconds_of(self.preemption.overdue_after),
+            max_wait_seconds=seconds_of(self.preemption.max_wait),
             max_victims=self.preemption.max_victims,
             max_victims_per_member=self.preemption.max_victims_per_member,
-            minimum_run_time_seconds=duration_seconds(self.preemption.minimum_run_time),
-            preemption_delay_seconds=duration_seconds(self.preemption.delay),
-            backoff_initial_seconds=duration_seconds(self.queue.backoff_initial),
-            backoff_max_seconds=duration_seconds(self.queue.backoff_max),
+            minimum_run_time_seconds=seconds_of(self.preemption.minimum_run_time),
+            preemption_delay_seconds=seconds_of(self.preemption.delay),
+            backoff_initial_seconds=seconds_of(self.queue.backoff_initial),
+            backoff_max_seconds=seconds_of(self.queue.backoff_max),
             queue_policy=self.queue.policy,
-            starvation_seconds=duration_seconds(self.queue.starvation_after),
-            bind_timeout_seconds=duration_seconds(self.volumes.bind_timeout),
+            starvation_seconds=seconds_of(self.queue.starvation_after),
+            bind_timeout_seconds=seconds_of(self.volumes.bind_timeout),
             rollback=self.binding.on_failure == "rollback",
             quota=self.quota.mode != "off",
             fair_sharing=self.quota.fair_sharing,

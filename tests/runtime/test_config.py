@@ -14,7 +14,7 @@ from gangsched.cli import main as cli
 from gangsched.core.framework.arguments import NodeResourcesFitArgs, ScoringStrategy
 from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
-from gangsched.model.sections import duration_seconds
+from gangsched.model.times import seconds_of
 from gangsched.runtime import config
 from gangsched.runtime.defaults import defaults_text
 from gangsched.runtime.settings import Configuration
@@ -258,7 +258,7 @@ events: {members: perGang}
 )
 def test_durations(text: str, seconds: float) -> None:
     """Durations mean what they mean to Kubernetes."""
-    assert duration_seconds(text) == seconds
+    assert seconds_of(text) == seconds
 
 
 def test_schema_accepts_what_the_scheduler_accepts() -> None:

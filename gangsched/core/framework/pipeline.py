@@ -11,8 +11,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import Reason
 from gangsched.core.filters.base import Filter
-from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
-from gangsched.core.filters.node import NodePorts, NodeResourcesFit
+from gangsched.core.filters.node import NodeResourcesFit
 from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.filters.volumes import VolumeFilter
 from gangsched.core.framework.guard import GuardedFilter, GuardedScore
@@ -143,10 +142,6 @@ class Pipeline:
             return [rule for rule in self._watching if rule.applies(pod, sim)]
         rules = (rule for rule in self.filters if rule.sees_pods and rule.applies(pod, sim))
         return [rule for rule in rules if not (isinstance(rule, VolumeFilter) and rule.settled(pod, sim))]
-
-    def knows_company(self) -> bool:
-        """Are all filters in use that keep pods apart? Shortcuts that read terms and ports of pods rely on them."""
-        return {NodePorts.name, InterPodAffinity.name, PodTopologySpread.name} <= {rule.name for rule in self.filters}
 
     def only_counts(self, pod: PodClass, sim: Simulation) -> bool:
         """True when nothing but free resources limits how many pods of the class a passing node takes."""

@@ -45,7 +45,7 @@ def _new_use(run: Run, group: Group, verdict: Verdict) -> QuotaUse | None:
     if use is None or world.managed.pods_of(group.key):
         return None
     pods = (p for gang in group.gangs for p in world.membership.pods(gang))
-    return None if world.rooms_of(pods) else use
+    return None if world.managed.rooms_of(pods) else use
 
 
 def preempting(run: Run, group: Group, verdict: Verdict) -> None:

@@ -192,7 +192,7 @@ class Losses:
 
     def _takes(self, name: str) -> bool:
         """May a successor go to this node at all?"""
-        node = self._world.node(name)
+        node = self._world.snapshot.node(name)
         return node is not None and node.ready and not (node.unschedulable or node.deleting or node.outdated)
 
     def _forget(self, gangs: Iterable[GangId]) -> None:

@@ -75,7 +75,7 @@ class SchedulingContext:
         self.wants = [self._want(g) for g in self.gangs if self.needs[g]]
         self.required = sum(self.needs.values())
         #: Keys of the groups that hold room for these gangs: their own, and those of Jobs that have just gone on.
-        self._mine = {group, *world.rooms_of(p for c in self.census.values() for p in c.pending)}
+        self._mine = {group, *world.managed.rooms_of(p for c in self.census.values() for p in c.pending)}
         self.topology = Topology(self.world.snapshot, self._constraints(), self._bound())
         #: Where the gang is being tried; None while that is not settled or is the whole cluster.
         self.domain: Domain | None = None

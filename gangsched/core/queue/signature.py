@@ -67,7 +67,7 @@ def signature_of(world: World, gangs: Sequence[GangId], key: str, *, apart: bool
     bound = any(found.bound for found in census) and (any(needs) or any(topology))
     gated = any(found.gated for found in census)
     held = key in world.ledger.holders() or any(p.nominated_node for p in pending)
-    own = apart or bound or gated or held or world.rooms_of(pending)
+    own = apart or bound or gated or held or world.managed.rooms_of(pending)
     return Signature(
         tuple(tuple(map(class_of, found.pending)) for found in census),
         needs,

@@ -14,13 +14,17 @@ import msgspec
 
 from gangsched.core.actions import QueueStatus
 from gangsched.core.identity import group_key, names_of
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.quota.admitted_workloads import Holder
-from gangsched.core.quota.cluster_view import Known
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
 from gangsched.core.quota.usage import Flavors, PodFlavors, gave_back, holds_less, used
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Place, Workload, pod_sets, workload_priority
+from gangsched.core.state.jobs import Jobs
+from gangsched.core.state.kueue import AdmittedByKueue
+from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
+from gangsched.core.state.snapshot import Snapshot
 from gangsched.model.queues import QUEUE_KINDS, QUEUE_LABEL, STRICT_FIFO, ClusterQueue, QueueObject, queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,
@@ -51,15 +55,27 @@ class Managed:
     Whoever changes a pod of a gang calls :meth:`touch`; what that means is worked out when something is asked.
     """
 
-    def __init__(self, known: Known, fair_sharing: bool = False) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        membership: Membership,
+        jobs: Jobs,
+        kueue: AdmittedByKueue,
+        ledger: Ledger,
+        fair_sharing: bool = False,
+    ) -> None:
         self.quota = Quota(fair_sharing)
         self.tally = Tally()
         self._statuses = QueueStatuses(self.quota, self.tally)
-        self._known = known
+        self._snapshot = snapshot
+        self._membership = membership
+        self._jobs = jobs
+        self._kueue = kueue
+        self._ledger = ledger
         self._dirty: set[GangId] = set()
         self._key_of: dict[GangId, str] = {}
         self._gangs_of: dict[str, tuple[GangId, ...]] = {}
-        self._flavors = PodFlavors(self.quota.flavors, known.node)
+        self._flavors = PodFlavors(self.quota.flavors, snapshot.node)
         self._promised: dict[str, tuple[str, ...]] = {}
         self._pending: dict[str, list[tuple[Place, str]]] = {}
         self._place: dict[str, tuple[str, Place]] = {}
@@ -75,6 +91,10 @@ class Managed:
         return bool(self.quota.queues)
 
     # -- what happens --------------------------------------------------------------------------------------
+
+    def intend(self, ledger: Ledger) -> None:
+        """From now on room is kept by this ledger."""
+        self._ledger = ledger
 
     def put(self, item: QueueObject) -> None:
         """A queue object was created or changed."""
@@ -92,7 +112,7 @@ class Managed:
         self._statuses.objects_changed()
         self.shapes.clear()
         if self.active:
-            self._dirty.update(self._known.membership.members)
+            self._dirty.update(self._membership.members)
             self._flavors.forget_found()
         elif was_active:
             for key in list(self._gangs_of):
@@ -105,7 +125,7 @@ class Managed:
         """Something about a gang has changed: its pods, its object, where its members run. One that has come and gone
         since it was looked at need not be.
         """
-        if gang in self._key_of or gang in self._known.membership.members:
+        if gang in self._key_of or gang in self._membership.members:
             if self.quota.queues:
                 self._dirty.add(gang)
         else:
@@ -136,17 +156,17 @@ class Managed:
         """What :meth:`written_labels` says while there is a ClusterQueue; nothing of what Kueue admits as well: its
         quota is counted there.
         """
-        return self.written_labels(gangs) if self.active and not self._known.kueue_admits(gangs) else NO_QUEUE
+        return self.written_labels(gangs) if self.active and not self._kueue.admits(gangs, self._jobs) else NO_QUEUE
 
     def written_labels(self, gangs: Sequence[GangId]) -> QueueLabels:
         """The first labels that say anything: of a group object, of the Job (or its JobSet) that owns a member, of
         a member.
         """
-        membership = self._known.membership
+        membership = self._membership
         for gang in gangs:
             if gang.family == SINGLE:
                 continue  # nothing but its pod stands for it
-            found = self._known.queue_of_gang(gang)
+            found = self._jobs.queue_of_gang(gang)
             if found.local_queue:
                 return found
             spec = membership.objects.get((gang.family, gang.namespace, gang.name))
@@ -154,7 +174,7 @@ class Managed:
                 return spec.queue
         for gang in gangs:
             for pod in membership.pods(gang):
-                found = self._known.queue_of_pod(pod)
+                found = self._jobs.queue_of_pod(pod)
                 if found.local_queue:
                     return found
                 found = queue_labels(pod.labels)
@@ -162,9 +182,15 @@ class Managed:
                     return found
         return NO_QUEUE
 
+    def rooms_of(self, pods: Iterable[Pod]) -> set[str]:
+        """Keys of the groups that keep room for these pods, because their Job or JobSet goes on."""
+        ledger = self._ledger
+        owners = {o.uid for p in pods if (o := self._jobs.owner_of(p)) is not None} if ledger.resumes else ()
+        return {made.holder for uid in owners if (made := ledger.kept_for(uid)) is not None}
+
     def two_admitters(self, gangs: Sequence[GangId]) -> str:
         """What is wrong with gangs that have a queue here and are admitted by Kueue as well; empty for all others."""
-        mark = self._known.kueue_admits(gangs) if self.active else ""
+        mark = self._kueue.admits(gangs, self._jobs) if self.active else ""
         if not mark or not self.written_labels(gangs).local_queue:
             return ""
         return (
@@ -184,7 +210,7 @@ class Managed:
 
     def _priority(self, gangs: Sequence[GangId], labels: QueueLabels) -> tuple[int, str]:
         """That of managed gangs with these labels, and what is wrong with it."""
-        own = self._known.membership.preemptor_priority(gangs)
+        own = self._membership.preemptor_priority(gangs)
         return workload_priority(labels.priority_class, self.quota.priority_classes, own)
 
     def queue_of(self, gangs: Sequence[GangId]) -> ClusterQueue | None:
@@ -213,7 +239,7 @@ class Managed:
 
     def _workload(self, gangs: Sequence[GangId], labels: QueueLabels, pods: Sequence[Pod]) -> tuple[Workload, str]:
         """The workload that these pods of a managed gang are, and what is wrong with it."""
-        membership = self._known.membership
+        membership = self._membership
         namespace = gangs[0].namespace
         queue, problem = self.quota.queue_of(namespace, labels.local_queue)
         priority, missing = self._priority(gangs, labels)
@@ -239,17 +265,17 @@ class Managed:
         if not labels.local_queue:
             return None
         self.settle()
-        pods = [p for gang in gangs for p in self._known.membership.pods(gang)]
-        self._set_aside({group_key(gangs), *self._known.rooms_of(pods)})
+        pods = [p for gang in gangs for p in self._membership.pods(gang)]
+        self._set_aside({group_key(gangs), *self.rooms_of(pods)})
         self.quota.holders.promised = frozenset(uid for uid in self._promised if not self.pods_of(uid))
-        membership = self._known.membership
+        membership = self._membership
         members: list[Pod] = []
         for gang in gangs:
             census = membership.census(gang)
             members += census.pending[: membership.required(gang, census)]
         workload, problem = self._workload(gangs, labels, members)
         if not problem:
-            labels_there = self._known.namespaces.get(workload.namespace, NO_LABELS)
+            labels_there = self._snapshot.namespaces.get(workload.namespace, NO_LABELS)
             problem = self.quota.problem(workload, {NAMESPACE_NAME: workload.namespace, **labels_there})
         return Claim(workload, tuple(members), problem or self._turn(workload))
 
@@ -285,8 +311,8 @@ class Managed:
 
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that hold a workload's quota on nodes, terminating ones included, in name order."""
-        pods = (p for gang in self._gangs_of.get(uid, ()) for p in self._known.membership.pods(gang))
-        return [p for p in pods if p.bound or self._known.assumed(p.uid)]
+        pods = (p for gang in self._gangs_of.get(uid, ()) for p in self._membership.pods(gang))
+        return [p for p in pods if p.bound or p.uid in self._ledger.assumed]
 
     def gangs_of(self, uid: str) -> tuple[GangId, ...]:
         """The gangs of a workload that is known."""
@@ -294,7 +320,7 @@ class Managed:
 
     def promised_flavors(self, uid: str) -> dict[str, Flavors]:
         """By UID of the pod the flavors in which the members of this workload are promised quota, as far as known."""
-        found = ((place.uid, self._flavors.given(place.uid)) for place in self._known.promised(uid))
+        found = ((place.uid, self._flavors.given(place.uid)) for place in self._ledger.pods_of(uid))
         return {pod: flavors for pod, flavors in found if flavors is not None}
 
     def flavors_at(self, queue: ClusterQueue, pod: Pod, node: str) -> Flavors:
@@ -326,9 +352,9 @@ class Managed:
         aside: dict[str, Admission | None] = {}
         if not but:
             aside, self._aside = self._aside, {}
-        promised = sorted({*self._promised, *self._known.holders()})
+        promised = sorted({*self._promised, *self._ledger.holders()})
         for key in promised:
-            now = tuple(p.uid for p in self._known.promised(key)) if key not in but else ()
+            now = tuple(p.uid for p in self._ledger.pods_of(key)) if key not in but else ()
             if now != self._promised.get(key, ()):
                 self._dirty.update(self._gangs_of.get(key, ()))
                 if now:
@@ -341,11 +367,11 @@ class Managed:
                 self._settle(key)
         if aside:
             self._changed.update(map(self._root, gave_back(aside, self.quota.admissions)))
-        self._flavors.keep(p for key in self._known.holders() for p in self._known.promised(key))
+        self._flavors.keep(p for key in self._ledger.holders() for p in self._ledger.pods_of(key))
 
     def _group_of(self, gang: GangId) -> str:
         """The key of the group that a gang is in now; where it was in another before, that one is taken apart."""
-        gangs, _ = self._known.membership.group(gang)
+        gangs, _ = self._membership.group(gang)
         key = group_key(gangs)
         for each in gangs:
             before = self._key_of.get(each)
@@ -367,7 +393,7 @@ class Managed:
 
     def _forget_empty(self, key: str, gangs: Sequence[GangId]) -> None:
         """A group without pods to which nothing is promised is not remembered: it may never come back."""
-        if not any(g in self._known.membership.members for g in gangs) and not self._known.promised(key):
+        if not any(g in self._membership.members for g in gangs) and not self._ledger.pods_of(key):
             self._forget(key)
 
     def _settle(self, key: str) -> None:
@@ -382,8 +408,8 @@ class Managed:
         pods = self.pods_of(key)
         there = {p.uid for p in pods}
         ours = self._promised.get(key, ())
-        promised = [p for p in self._known.promised(key) if p.uid in ours and p.uid not in there]
-        asking = [p for gang in gangs for p in self._known.membership.pods(gang) if p.uid not in there]
+        promised = [p for p in self._ledger.pods_of(key) if p.uid in ours and p.uid not in there]
+        asking = [p for gang in gangs for p in self._membership.pods(gang) if p.uid not in there]
         before = self.quota.admissions.get(key)
         if promised and not asking and not pods and before is not None:
             workload, problem = before.workload, ""  # a Job that goes on has no pods for a moment
@@ -394,7 +420,7 @@ class Managed:
         waiting = None if problem else self._waiting(gangs, workload)
         self._wait(key, waiting)
         # Pods of a Job that goes on are no second workload beside it: their quota is promised to the Job.
-        self.tally.waits(key, None if self._known.rooms_of(asking) else waiting)
+        self.tally.waits(key, None if self.rooms_of(asking) else waiting)
         if not (pods or promised) or workload.queue not in self.quota.queues:
             self._release(key)
             self._forget_empty(key, gangs)
@@ -403,7 +429,7 @@ class Managed:
 
     def _waiting(self, gangs: Sequence[GangId], workload: Workload) -> Workload | None:
         """The workload, if it waits for its turn."""
-        membership = self._known.membership
+        membership = self._membership
         if not any(membership.is_ours(g) for g in gangs) or self.two_admitters(gangs) or membership.problem(gangs):
             return None
         if self._promised.get(workload.uid) or workload.uid in self._aside:
@@ -445,7 +471,7 @@ class Managed:
         for shape, flavors in holding:
             for cell, units in used(shape, flavors):
                 usage[cell] = usage.get(cell, 0) + units
-        evicted = not promised and all(p.deleting_since is not None or self._known.leaves(p.uid) for p in pods)
+        evicted = not promised and all(p.deleting_since is not None or p.uid in self._ledger.condemned for p in pods)
         amounts: Amounts = tuple(sorted((c, u) for c, u in usage.items() if u))
         admission = Admission(workload, amounts, min(since, default=0.0), evicted)
         before = self.quota.admissions.get(workload.uid)

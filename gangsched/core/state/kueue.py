@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gangsched.core.state.jobs import Jobs, templates_of
 from gangsched.model.queues import KUEUE_LABELS, KUEUE_PREFIX
 from gangsched.model.records import GangId, Owner, Pod
 
@@ -53,6 +54,20 @@ class AdmittedByKueue:
     def mark_on(self, gang: GangId) -> str:
         """What on a pod of the gang says that Kueue admits it; empty if nothing does."""
         return min(self._marks.get(gang, {}).values(), default="")
+
+    def admits(self, gangs: Iterable[GangId], jobs: Jobs) -> str:
+        """How it is known that Kueue admits these gangs, in words; empty if it is not. A mark on a template will be one
+        on each pod.
+        """
+        for gang in gangs:
+            mark = self.mark_on(gang)
+            owner = None if mark else jobs.of_gang(gang)
+            if owner is not None:
+                mark = self.workload_of(owner.uid, owner.owner.uid if owner.owner is not None else "")
+                mark = mark or next(filter(None, map(mark_of, templates_of(owner))), "")
+            if mark:
+                return mark
+        return ""
 
     def workload_set(self, key: str, owners: tuple[Owner, ...]) -> Iterable[Owner]:
         """A Workload was created or changed, or is gone (without owners); returns those for which that is news."""

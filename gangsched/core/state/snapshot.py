@@ -191,6 +191,12 @@ class Snapshot:
         if row >= 0:
             self._charge(pod, row, +1.0)
 
+    def node(self, name: str) -> Node | None:
+        """The node of that name."""
+        self.settle()
+        row = self.row_of.get(name)
+        return self.nodes[row] if row is not None else None
+
     def node_of(self, uid: str) -> str:
         """The node on which the pod takes room; empty for one that takes none."""
         slot = self.table.slot_of.get(uid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gangsched.core.arrays import Counts, Ints, distinct, isin
+from gangsched.core.arrays import Counts, Ints, distinct
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.termcounts import Carried, Selection, selection_of
@@ -66,17 +66,6 @@ def includes(sim: Simulation, selection: Selection, pod: PodClass) -> bool:
 def against(sim: Simulation, shape: PodShape, pod: PodClass) -> list[PodTerm]:
     """The terms by which pods of this shape keep those of the class off."""
     return [term for term in shape.anti_affinity if includes(sim, selection_of(term), pod)]
-
-
-def selected_slots(sim: Simulation, selection: Selection, *, lifted: bool = False) -> Ints:
-    """Slots of the bound pods that a selection includes; those lifted in the simulation only when asked for."""
-    slots = sim.snapshot.terms.among(sim.snapshot.table.occupied(), (selection,))
-    return slots if lifted else without(slots, sim.lifted())
-
-
-def without(slots: Ints, lifted: Ints) -> Ints:
-    """Slots that are not among the lifted ones."""
-    return slots[~isin(slots, lifted)] if len(lifted) else slots
 
 
 def rows_of(sim: Simulation, *selections: Selection, leaving: bool) -> tuple[Ints, Counts]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from gangsched.core.identity import Order, group_key
 from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.quota.cluster_view import Known
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.state.foreign_nominations import ForeignNominations
-from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, templates_of
-from gangsched.core.state.kueue import AdmittedByKueue, mark_of
+from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey
+from gangsched.core.state.kueue import AdmittedByKueue
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.observed_times import Sightings
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
@@ -27,7 +26,6 @@ from gangsched.model.records import (
     JOB,
     Budget,
     GangId,
-    Node,
     Owner,
     Pod,
     PriorityClass,
@@ -76,46 +74,17 @@ class World:
         self.pods: dict[str, Pod] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
         self._told_apart = 0
-        self.managed = Managed(
-            Known(
-                self.membership,
-                self.jobs.queue_of_gang,
-                self.jobs.queue_of_pod,
-                self.node,
-                self.snapshot.namespaces,
-                self._holders,
-                self._promised,
-                self.assumed,
-                self._leaves,
-                self.rooms_of,
-                self._kueue_admits,
-            ),
-            fair_sharing,
-        )
+        self.managed = Managed(self.snapshot, self.membership, self.jobs, self.kueue, self.ledger, fair_sharing)
         self.owner_gangs = OwnerGangs(
             self.jobs, self.membership, self.managed, self.pods, self.snapshot.namespaces, gang_owners
         )
         self._evict_daemonset_pods = evict_daemonset_pods
 
-    def node(self, name: str) -> Node | None:
-        """The node of that name."""
-        self.snapshot.settle()
-        row = self.snapshot.row_of.get(name)
-        return self.snapshot.nodes[row] if row is not None else None
-
-    def _holders(self) -> Collection[str]:
-        return self.ledger.holders()
-
-    def _promised(self, holder: str) -> Sequence[Phantom]:
-        return self.ledger.pods_of(holder)
-
-    def _leaves(self, uid: str) -> bool:
-        return uid in self.ledger.condemned
-
     def intend(self, ledger: Ledger) -> None:
         """From now on this is what is intended, and nothing that was before."""
         before, self.ledger = self.ledger, ledger
         self.turns = Turns(self.turns.strict, ledger)
+        self.managed.intend(ledger)
         for uid in before.assumed:
             if uid in self.pods:
                 self._assumed_changed(self.pods[uid])
@@ -135,31 +104,11 @@ class World:
                 out += [(JOB, namespace, job.name) for job in self.jobs.jobs_of(found)]
         return out
 
-    def _kueue_admits(self, gangs: Sequence[GangId]) -> str:
-        """How it is known that Kueue admits these gangs, in words; empty if it is not. A mark on a template will be one
-        on each pod.
-        """
-        for gang in gangs:
-            mark = self.kueue.mark_on(gang)
-            owner = None if mark else self.jobs.of_gang(gang)
-            if owner is not None:
-                mark = self.kueue.workload_of(owner.uid, owner.owner.uid if owner.owner is not None else "")
-                mark = mark or next(filter(None, map(mark_of, templates_of(owner))), "")
-            if mark:
-                return mark
-        return ""
-
     def problem(self, gangs: Sequence[GangId]) -> str:
         """Why these gangs cannot be decided together yet, or never, in words; empty when they can."""
         return self.managed.two_admitters(gangs) or self.membership.problem(gangs)
 
     # -- Jobs and queues -----------------------------------------------------------------------------------
-
-    def rooms_of(self, pods: Iterable[Pod]) -> set[str]:
-        """Keys of the groups that keep room for these pods, because their Job or JobSet goes on."""
-        ledger = self.ledger
-        owners = {o.uid for p in pods if (o := self.jobs.owner_of(p)) is not None} if ledger.resumes else ()
-        return {made.holder for uid in owners if (made := ledger.kept_for(uid)) is not None}
 
     def put_queue_object(self, record: QueueObject) -> list[Pod]:
         """Insert or replace a queue object; returns the pods of Jobs that are in another gang because of it."""
