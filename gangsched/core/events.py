@@ -70,8 +70,8 @@ class ObjectRefused(_Event, frozen=True):
     """An object of the cluster could not be understood; it is reported once.
 
     ``kind`` is the API kind, with its group after a dot. A group object like this makes its gang wait, a queue admits
-    nobody, and a node takes no new pods (:mod:`gangsched.core.world.refusals`). Pods, budgets, PriorityClasses, Jobs
-    and JobSets are shown as well, as what they are counted as (:mod:`gangsched.model.convert_refused`).
+    nobody, and a node takes no new pods (:mod:`gangsched.core.world.surroundings`). Pods, budgets, PriorityClasses,
+    Jobs and JobSets are shown as well, as what they are counted as (:mod:`gangsched.model.convert_refused`).
     """
 
     kind: str

@@ -8,7 +8,7 @@ from gangsched.core.decision import Decision, Fits, Unschedulable, Victim
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.identity import group_key, names_of
-from gangsched.core.ledger.reservations import Kind, Reservation
+from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict, gathering
 from gangsched.core.planning.outcomes import said_of

@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.identity import group_key, names_of
-from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
+from gangsched.core.lifecycle.eviction import Eviction, Phase
 from gangsched.core.lifecycle.failures import Failures
+from gangsched.core.lifecycle.ownership import Cause
 from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queue.signature import Signature
 from gangsched.core.state.jobs import WITHOUT_PODS

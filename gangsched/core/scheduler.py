@@ -18,7 +18,7 @@ from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.state.jobs import OwnerKey, family_of
 from gangsched.core.state.membership import rules_of
-from gangsched.core.world import refusals, suspended
+from gangsched.core.world import surroundings, suspended
 from gangsched.core.world.surroundings import take_in
 from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World
@@ -390,12 +390,12 @@ class Scheduler:
     def _object_refused(self, event: ev.ObjectRefused) -> None:
         kind, membership = event.kind.partition(".")[0], self.world.membership
         if kind == "PodGroup":
-            family = refusals.family_of(event)
-            gang = refusals.group(event, membership.objects.get((family, event.namespace, event.name)))
+            family = surroundings.family_of(event)
+            gang = surroundings.group(event, membership.objects.get((family, event.namespace, event.name)))
             membership.set_object(gang)
             self._gang_changed(family, event.namespace, event.name, gang)
         if kind in QUEUE_KINDS and self.options.quota:
-            held = refusals.queue_object(event, self.world.managed.quota)
+            held = surroundings.queue_object(event, self.world.managed.quota)
             if held is not None:
                 self._queues_changed(self.world.put_queue_object(held))
         known_node = self.world.snapshot.node(event.name) if event.kind == "Node" else None

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from gangsched.core.decision import BIND
 from gangsched.core.forecast import _leave
 from gangsched.core.identity import group_key
-from gangsched.core.ledger.reservations import Kind, Reservation
+from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.options import Options
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import Gang, GangId

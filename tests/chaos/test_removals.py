@@ -8,7 +8,7 @@ import pytest
 from gangsched.core.actions import Bind, Mark, Nominate, Remove
 from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import Gone
-from gangsched.core.lifecycle.intent import Intent, Owner, owners, written
+from gangsched.core.lifecycle.ownership import Intent, Owner, owners, written
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.state.membership import Membership

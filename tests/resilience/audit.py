@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.lifecycle.eviction import Cause
-from gangsched.core.lifecycle.intent import read_intent, read_owners
+from gangsched.core.lifecycle.ownership import Cause, read_intent, read_owners
 from gangsched.model.convert import INTENT_CONDITION, OWNERS_CONDITION
 
 NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (

@@ -100,7 +100,7 @@ def render(verdicts: list[Verdict]) -> str:
 
 
 _BUDGETS = "gangsched/core/preemption/budgets.py"
-_CONDEMNED = "gangsched/core/ledger/condemned.py"
+_CONDEMNED = "gangsched/core/ledger/ledger.py"
 _ACTUATOR = "gangsched/core/actuation/actuator.py"
 _EVICTING = "gangsched/core/lifecycle/evicting.py"
 _EXECUTOR = "gangsched/core/lifecycle/executor.py"

@@ -20,8 +20,7 @@ from gangsched.cluster.sim.drained import (
 )
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.replay import Moment, ends_object, minimum_of, moment, removal, rolled_back_for
-from gangsched.core.lifecycle.eviction import Cause
-from gangsched.core.lifecycle.intent import read_owners
+from gangsched.core.lifecycle.ownership import Cause, read_owners
 from gangsched.core.options import Options
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.jobsets import JobSet

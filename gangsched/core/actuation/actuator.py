@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Removal, Spare, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Outcome
+from gangsched.model.records import Pod
 
 #: What can be kept up.
 Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark
@@ -302,3 +303,13 @@ class Actuator:
     def wake_at(self) -> float | None:
         """When :meth:`due` will have something; None: never."""
         return min((wish.due for wish in self._later if wish.due is not None), default=None)
+
+
+def no_longer_nominated(pods: Iterable[Pod], asked: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Pod]:
+    """Those of these pods that are nominated to a node (by UID in ``asked``, or else as their record says) to which
+    they are not ``wanted`` to be: to another one, or to none.
+    """
+    for pod in pods:
+        node = asked.get(pod.uid, pod.nominated_node if pod.on_record else None)
+        if node is not None and wanted.get(pod.uid) != node:
+            yield pod

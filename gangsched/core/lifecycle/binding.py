@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import Bind, BindVolume, Nominate, PodRef, SelectNode, WithdrawNomination
-from gangsched.core.actuation import desired
-from gangsched.core.actuation.actuator import Aspect, Failure
+from gangsched.core.actuation.actuator import Aspect, Failure, no_longer_nominated
 from gangsched.core.decision import Placement
 from gangsched.core.events import Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import conditions, report, suspension
-from gangsched.core.lifecycle.intent import Intent, written
+from gangsched.core.lifecycle.ownership import Intent, written
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.volumes.binding import ClaimBinding, assign, progress
 from gangsched.model.words import listed
@@ -70,7 +69,7 @@ def clear(run: Run, group: Group, wanted: Mapping[str, str], text: str) -> None:
     """
     asked = group.plan.nominated if group.plan is not None else {}
     pods = (*run.unplaced(group), *_mistaken(run, group))
-    for pod in desired.no_longer_nominated(pods, asked, wanted):
+    for pod in no_longer_nominated(pods, asked, wanted):
         if pod.uid not in run.actuator.kept(Aspect.NOMINATION):
             action = WithdrawNomination(run.new_id(), report.reference(pod), "Withdrawn", text)
             run.actuator.keep_up(action, after=group.key)

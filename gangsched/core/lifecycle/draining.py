@@ -18,9 +18,9 @@ from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
 from gangsched.core.identity import names_of
 from gangsched.core.lifecycle import admission, evicting, report, suspension
-from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
+from gangsched.core.lifecycle.eviction import Eviction, Phase
 from gangsched.core.lifecycle.gangs import Gangs
-from gangsched.core.lifecycle.ownership import owners_of
+from gangsched.core.lifecycle.ownership import Cause, owners_of
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.preemption.budgets import Budgets

@@ -18,10 +18,10 @@ from gangsched.core.actions import Action, Removal, Remove, SuspendJob, Unmark
 from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import Verdict, Victim
 from gangsched.core.hints import Change, Hint
-from gangsched.core.ledger.condemned import NO_PLAN
+from gangsched.core.ledger.ledger import NO_PLAN
 from gangsched.core.lifecycle import report, suspension
 from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave, unit_of
-from gangsched.core.lifecycle.intent import Owner
+from gangsched.core.lifecycle.ownership import Owner
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.preemption.removal import SUSPEND
 from gangsched.model.records import SINGLE, GangId, Pod

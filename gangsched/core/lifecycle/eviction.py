@@ -17,7 +17,7 @@ from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.intent import Owner, Owning
+from gangsched.core.lifecycle.ownership import Cause, Owner, Owning
 from gangsched.model.preemptible import protected
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 #: So often a list is marked again of which others have taken back marks.
 _CONFLICTS = 3
 _DIFFERS = frozenset({Outcome.TRANSIENT, Outcome.OUTDATED})
-
-
-class Cause(enum.Enum):
-    """Why pods are made to leave."""
-
-    PREEMPTION = "preemption"  # a gang of higher priority, or with a right to their quota, needs their room
-    DRAIN = "drain"  # their queue is stopped
-    ROLLBACK = "rollback"  # their own gang is bound in part and cannot be whole
 
 
 class Phase(enum.Enum):

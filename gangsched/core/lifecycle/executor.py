@@ -11,15 +11,14 @@ from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Unschedulable
 from gangsched.core.groups import Group, Outlook, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import Order
-from gangsched.core.ledger.condemned import NO_PLAN
-from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.ledger.ledger import NO_PLAN, Ledger
 from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
 from gangsched.core.lifecycle.draining import Drains
-from gangsched.core.lifecycle.eviction import Cause, Phase
+from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.nominated import NominatedGangs
-from gangsched.core.lifecycle.ownership import owners_of
+from gangsched.core.lifecycle.ownership import Cause, owners_of
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.recovery import Recovery
 from gangsched.core.lifecycle.rollback import evicts_from, other_nodes

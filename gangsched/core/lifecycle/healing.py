@@ -17,7 +17,7 @@ import msgspec
 from gangsched.core.actions import MARK_REASON
 from gangsched.core.groups import Group, group_key
 from gangsched.core.hints import Change, Hint
-from gangsched.core.ledger.reservations import Kind
+from gangsched.core.ledger.ledger import Kind
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
 from gangsched.core.quota.stop_policy import STOPPED

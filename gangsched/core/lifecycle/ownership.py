@@ -1,18 +1,108 @@
-"""Who makes a victim leave. Every eviction that needs it to stands on the victim by name, whatever the cause.
+"""What this scheduler writes down on pods for a process that comes after: as data with a schema, not as sentences.
 
-The condition ``gangsched.dev/EvictedFor`` names them all, as data; the message of ``DisruptionTarget`` is that of the
-strongest, in words. Both are written with one PATCH. A process that starts anew reads from it which pods are the
-victims of which plan.
+On a nominated member the message of ``gangsched.dev/Nominated`` is an :class:`Intent`. Every eviction that needs a
+victim to leave stands on it by name, whatever the cause: the condition ``gangsched.dev/EvictedFor`` names every
+:class:`Owner`, the message of ``DisruptionTarget`` is that of the strongest, in words. Both are written with one PATCH.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import enum
+import re
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
 
-from gangsched.core.actions import Mark
-from gangsched.core.lifecycle import intent, report, sentences
-from gangsched.core.lifecycle.intent import Intent, Owner, Owning
-from gangsched.model.records import Pod
+import msgspec
+
+from gangsched.core.actions import MARK_REASON, Mark
+from gangsched.core.lifecycle import report
+from gangsched.core.quota.stop_policy import CLUSTER_QUEUE, LOCAL_QUEUE
+from gangsched.model.records import Condition, Pod
+
+#: The version of both schemas.
+VERSION: Literal[1] = 1
+
+
+class Cause(enum.Enum):
+    """Why pods are made to leave."""
+
+    PREEMPTION = "preemption"  # a gang of higher priority, or with a right to their quota, needs their room
+    DRAIN = "drain"  # their queue is stopped
+    ROLLBACK = "rollback"  # their own gang is bound in part and cannot be whole
+
+
+class Intent(msgspec.Struct, frozen=True, order=True):
+    """The plan by which a member was nominated to a node: its id, how many victims it had when it was made, and how
+    many pods it waits for besides. Of a node that is empty nothing is known.
+    """
+
+    plan: str
+    victims: int
+    node: str = ""
+    awaited: int = 0
+    version: Literal[1] = VERSION
+
+
+class Owner(msgspec.Struct, frozen=True, rename={"name": "for", "unit": "unitName", "kind": "unitKind"}):
+    """An eviction that makes a pod leave: the id of its plan, its cause, the scheduler that decided it, the gang
+    (``ns/name``, joined by commas for a GangGroup) or queue for which the pod leaves, the pod that speaks for the gang,
+    the unit with which it leaves, whether live members of that stay, and by which method.
+    """
+
+    plan: str
+    cause: str
+    scheduler: str
+    name: str
+    trigger: str = ""
+    kind: str = ""
+    unit: str = ""
+    partial: bool = False
+    method: str = "delete"
+
+
+class Owning(NamedTuple):
+    """An owner, with what the victim's DisruptionTarget says if it is the strongest."""
+
+    owner: Owner
+    mark: str
+    reason: str
+    priority: float
+
+
+class Owners(msgspec.Struct, frozen=True):
+    """All of them."""
+
+    owners: tuple[Owner, ...]
+    version: Literal[1] = VERSION
+
+
+_intent, _owners = msgspec.json.Decoder(Intent), msgspec.json.Decoder(Owners)
+
+
+def written(what: Intent | Owners) -> str:
+    """The message of the condition."""
+    return msgspec.json.encode(what).decode()
+
+
+def read_intent(message: str) -> Intent | None:
+    """What :func:`written` has written; None for other texts, and for schemas that are not known here."""
+    try:
+        return _intent.decode(message)
+    except msgspec.MsgspecError:
+        return None
+
+
+def read_owners(message: str) -> tuple[Owner, ...] | None:
+    """The same for a victim."""
+    try:
+        return _owners.decode(message).owners
+    except msgspec.MsgspecError:
+        return None
+
+
+def owners(found: Iterable[Owner]) -> Owners:
+    """These, in the order in which they are written."""
+    return Owners(tuple(sorted(found, key=lambda owner: (owner.name, owner.plan))))
 
 
 def owners_of(pod: Pod) -> tuple[Owner, ...]:
@@ -20,10 +110,10 @@ def owners_of(pod: Pod) -> tuple[Owner, ...]:
     if pod.disruption is None or not pod.disruption_target:
         return ()
     said = pod.evicted_for
-    found = intent.read_owners(said.message) if said is not None and said.status == "True" else None
+    found = read_owners(said.message) if said is not None and said.status == "True" else None
     if found is not None:
         return found
-    old = sentences.owner(pod.disruption)
+    old = _owner_in_words(pod.disruption)
     return (old,) if old is not None else ()
 
 
@@ -32,7 +122,7 @@ def intent_of(pod: Pod) -> Intent | None:
     said = pod.intent
     if said is None or not pod.on_record or not pod.nominated_node:
         return None
-    return intent.read_intent(said.message) or sentences.intent(said.message)
+    return read_intent(said.message) or _intent_in_words(said.message)
 
 
 class Ownership:
@@ -72,5 +162,35 @@ class Ownership:
         """What a pod that has owners is to bear."""
         owning = self._of[pod.uid].values()
         strongest = max(owning, key=lambda each: each.priority)
-        data = intent.written(intent.owners(each.owner for each in owning))
+        data = written(owners(each.owner for each in owning))
         return Mark(action_id, report.reference(pod), strongest.mark, strongest.reason, data)
+
+
+# -- in sentences, as version 0.1 wrote; understood for those who upgrade, to be removed in 0.3 --------------
+
+_PREEMPTION = re.compile(
+    r"(\S+): preempting to accommodate higher priority pods, preemptor: (\S+), triggerpod: ([^\s,]+)"
+)
+_ROLLBACK = re.compile(r"(\S+): rolling back a gang that is bound in part: (\S+), triggerpod: ([^\s,]+)")
+_DRAIN = re.compile(rf"(\S+): draining ((?:{CLUSTER_QUEUE}|{LOCAL_QUEUE}) \S+), which is stopped: (\S+) leaves")
+_INTENT = re.compile(r"plan (\S+): nominated to (\S+); waiting for ([0-9]+) victims")
+
+
+def _owner_in_words(mark: Condition) -> Owner | None:
+    """For whom a pod leaves that bears this DisruptionTarget condition, by an unknown plan; None if others wrote it."""
+    if mark.status != "True":
+        return None
+    drain = _DRAIN.fullmatch(mark.message)
+    if drain is not None:
+        return Owner("", Cause.DRAIN.value, drain[1], drain[2])
+    for cause, pattern in ((Cause.PREEMPTION, _PREEMPTION), (Cause.ROLLBACK, _ROLLBACK)):
+        found = pattern.fullmatch(mark.message) if mark.reason == MARK_REASON else None
+        if found is not None:
+            return Owner("", cause.value, found[1], found[2], found[3])
+    return None
+
+
+def _intent_in_words(message: str) -> Intent | None:
+    """The intent record of a nominated member."""
+    found = _INTENT.match(message)
+    return Intent(found[1], int(found[3]), found[2]) if found else None

@@ -19,10 +19,11 @@ from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
 from gangsched.core.lifecycle.draining import Drains
-from gangsched.core.lifecycle.eviction import Cause, Eviction, Phase
+from gangsched.core.lifecycle.eviction import Eviction, Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.nominated import NominatedGangs
+from gangsched.core.lifecycle.ownership import Cause
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.planning.decider import Decider

@@ -14,9 +14,8 @@ import msgspec
 from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.identity import names_of
-from gangsched.core.lifecycle.eviction import Cause, may_leave
-from gangsched.core.lifecycle.intent import Intent, Owner
-from gangsched.core.lifecycle.ownership import intent_of, owners_of
+from gangsched.core.lifecycle.eviction import may_leave
+from gangsched.core.lifecycle.ownership import Cause, Intent, Owner, intent_of, owners_of
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
 from gangsched.core.preemption.drained import budgets_of

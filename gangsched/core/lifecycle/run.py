@@ -19,7 +19,7 @@ from gangsched.core.decision import Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.ledger.reservations import Kind, Reservation
+from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.core.lifecycle.failures import Cause as Failed

@@ -10,7 +10,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.ledger.backfill import both, kept_nodes
-from gangsched.core.ledger.reservations import Turn
+from gangsched.core.ledger.ledger import Turn
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
 from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gangsched.core.arrays import Ints, distinct
-from gangsched.core.ledger.condemned import Charge
+from gangsched.core.ledger.ledger import Charge
 from gangsched.core.state.podtable import PodTable
 from gangsched.model.records import Budget, Labels, Pod
 from gangsched.model.selectors import selector_matches

@@ -17,7 +17,7 @@ from gangsched.core.arrays import Ints, isin
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.identity import group_key, names_of
 from gangsched.core.ledger.backfill import Blocked
-from gangsched.core.ledger.reservations import Kind, Reservation
+from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.quota.assignment import forms
 from gangsched.core.state.podclass import PodClass

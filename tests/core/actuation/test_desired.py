@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.actuation.desired import no_longer_nominated
+from gangsched.core.actuation.actuator import no_longer_nominated
 from gangsched.model.records import Pod
 from tests.builders import pod
 
