@@ -8,14 +8,13 @@ import msgspec
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, QueueStatus
-from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
-from gangsched.core.groups import Group
+from gangsched.core.decision import Decision
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.lifecycle.executor import Executor, Ids
-from gangsched.core.lifecycle.table import Signal, State
+from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
-from gangsched.core.planning.decider import Decider, Verdict
+from gangsched.core.planning.decider import Decider
 from gangsched.core.state.jobs import OwnerKey, family_of
 from gangsched.core.state.membership import rules_of
 from gangsched.core.world import surroundings, suspended
@@ -52,7 +51,6 @@ class Scheduler:
         self.decider = Decider(self.world, options)
         self._ids = Ids()
         self._run = self._begin()
-        self._dirty: set[GangId] = set()
         self._jobs: set[OwnerKey] = set()
         self._synced = False
         self._leading = not options.wait_for_leadership
@@ -60,7 +58,6 @@ class Scheduler:
         self._refused: set[tuple[str, str, str]] = set()
         self._untold: list[ev.ObjectRefused] = []
         self._fresh: list[Decision] = []
-        self._ended_at = 0
 
     def _begin(self) -> Executor:
         """Nothing is intended yet."""
@@ -82,7 +79,7 @@ class Scheduler:
             self._pod_changed(pod)
         self._renew_jobs()
         if not self._acts:
-            self._dirty.clear()  # all gangs are looked at when it takes over
+            self._run.touched.clear()  # all gangs are looked at when it takes over
             return []
         untold, self._untold = self._untold, []
         for refused in untold:
@@ -90,10 +87,8 @@ class Scheduler:
         if not self._taken_over:
             self._taken_over = True
             self._look_at_all()
-            self._refresh()
             self._run.take_over()
-        self._settle()
-        return self._run.take_actions()
+        return self._run.settle()
 
     def has_work(self, now: float) -> bool:
         """True when a gang is ready to be decided now."""
@@ -105,17 +100,8 @@ class Scheduler:
         group = self._run.head()
         if group is None or not self._acts:
             return []
-        self.decider.watchdog.begin()
-        if group.holding:
-            self._fresh.extend(self._run.look_again(group))
-            self._ended_at = self.decider.watchdog.finish()
-        else:
-            verdict = self._run.decide(group)
-            self._ended_at = self.decider.watchdog.finish()
-            self._fresh.extend(verdict.decisions)
-            self._act(group, verdict)
-        self._settle()
-        return self._run.take_actions()
+        self._fresh.extend(self._run.decide(group))
+        return self._run.settle()
 
     def wake_at(self) -> float | None:
         """When :meth:`handle` must be called even without events (backoff over, timeout); None: never."""
@@ -128,7 +114,8 @@ class Scheduler:
 
     def cancelled(self) -> ev.SearchCancelled | None:
         """What must be told before the last decision for it to come out the same again; None: nothing."""
-        return ev.SearchCancelled(self._ended_at) if self._ended_at else None
+        ended_at = self.decider.watchdog.ended_at
+        return ev.SearchCancelled(ended_at) if ended_at else None
 
     def drain_decisions(self) -> list[Decision]:
         """Decisions made since the last call, oldest first."""
@@ -257,7 +244,7 @@ class Scheduler:
             self._pod_gone(earlier.uid)  # re-created under the same name before its deletion was seen
         old = self.world.pods.get(pod.uid)
         if old is not None and old.gang != pod.gang:
-            self._dirty.add(old.gang)
+            self._run.touched.add(old.gang)
             self._note(Change(Hint.VICTIMS))
         assumed_on = self.world.assumed_on(pod.uid)
         told = pod.live and self.world.membership.is_ours(pod.gang)
@@ -286,7 +273,7 @@ class Scheduler:
             renewed = () if self._late.keep_job(key, self._run.now) else suspended.renew(self.world, key)
             for gang in (*renewed, *self.world.owner_gangs.of_owner(*key)):
                 self._touch(gang)
-            self._dirty.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
+            self._run.touched.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
             owner = self.world.jobs.find(*key)
             problem = suspended.refusal(self.world, owner) if owner is not None else None
             if problem is not None and owner is not None:
@@ -356,9 +343,9 @@ class Scheduler:
 
     def _look_at_all(self) -> None:
         """Every gang must be looked at again, those of suspended Jobs without stand-ins too: why they wait is told."""
-        self._dirty.update(self.world.membership.members)
+        self._run.touched.update(self.world.membership.members)
         for key in suspended.with_queue(self.world):
-            self._dirty.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
+            self._run.touched.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
 
     def _group_object_changed(self, gang: Gang) -> None:
         membership = self.world.membership
@@ -384,7 +371,7 @@ class Scheduler:
 
     def _touch(self, gang: GangId) -> None:
         """The gang must be looked at again."""
-        self._dirty.add(gang)
+        self._run.touched.add(gang)
         self.world.managed.touch(gang)
 
     def _object_refused(self, event: ev.ObjectRefused) -> None:
@@ -419,47 +406,6 @@ class Scheduler:
             # Another process may write from now on: nothing that was under way here is ours any more.
             self._run = self._begin()
             self._taken_over = False
-
-    # -- consequences --------------------------------------------------------------------------------------
-
-    def _refresh(self) -> None:
-        """Look again at every gang that was touched, and at those that share a GangGroup with one."""
-        dirty, self._dirty = self._dirty, set()
-        specs = {gang: self.world.membership.spec(gang) for gang in dirty if gang.family != SINGLE}
-        for (family, _, _, scheduler), spec in specs.items():
-            names = (key.partition("/") for key in (spec.group if spec is not None else ()))
-            dirty.update(GangId(family, namespace, name, scheduler) for namespace, _, name in names)
-        self._run.gangs.refresh_all(dirty)
-
-    def _settle(self) -> None:
-        """Follow up on everything that has changed until nothing is left to follow up."""
-        while True:
-            self._refresh()
-            self._run.look_at_losing()
-            self._run.plans_at_risk()
-            self._run.drains.follow()
-            self._run.time_passed()
-            self._run.phases.over()
-            self._run.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
-            self._run.noted += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
-            changes = self._run.take_changes()
-            if changes:
-                self._run.wake(changes)
-            if not self._dirty and not self._run.unsettled():
-                return
-
-    def _act(self, group: Group, verdict: Verdict) -> None:
-        group.decisions = verdict.decisions
-        group.message = verdict.message
-        if self._run.roll_back(group, verdict):
-            return
-        match verdict.first:
-            case Fits():
-                self._run.adopt(group, verdict, Signal.FITS)
-            case FitsWhenFreed() | Preempt():
-                self._run.adopt(group, verdict, Signal.EVICT)
-            case Unschedulable() as why:
-                self._run.no_fit(group, verdict, why)
 
 
 #: The API groups of what is suspended.

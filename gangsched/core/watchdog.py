@@ -18,14 +18,15 @@ class Watchdog:
         self._under_way = False
         self._cancelled = 0
         self._questions = 0
+        #: At which question the search of the last decision was ended; 0 if it was not.
         self._end_at = self._next_end_at = 0
-        self._ended_at = 0
+        self.ended_at = 0
 
     def begin(self) -> None:
         """A decision begins: whatever was said of earlier ones is over."""
         self.decision += 1
         self._under_way = True
-        self._questions = self._ended_at = 0
+        self._questions = self.ended_at = 0
         self._end_at, self._next_end_at = self._next_end_at, 0
 
     def cancel(self, decision: int) -> None:
@@ -41,11 +42,11 @@ class Watchdog:
         if not self._under_way:
             return False
         self._questions += 1
-        if not self._ended_at and (self._cancelled == self.decision or self._questions == self._end_at):
-            self._ended_at = self._questions
-        return self._ended_at > 0
+        if not self.ended_at and (self._cancelled == self.decision or self._questions == self._end_at):
+            self.ended_at = self._questions
+        return self.ended_at > 0
 
     def finish(self) -> int:
         """The decision is over; at which question its search was ended, 0 if it was not."""
         self._under_way = False
-        return self._ended_at
+        return self.ended_at

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
-from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Unschedulable
+from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
 from gangsched.core.groups import Group, Outlook, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import Order
@@ -30,6 +30,7 @@ from gangsched.core.planning.outcomes import said_of
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
 from gangsched.core.world.world import World, queue_order
+from gangsched.model.records import SINGLE, GangId
 
 
 class Ids:
@@ -46,10 +47,10 @@ class Executor:
     It is all that is intended, with the ledger, which begins with it: a process that loses its leadership goes on with
     a new one. ``ids`` are the numbers of writes and plans, of which none is used twice in the life of a process.
 
-    ``nodes_changed``, ``nodes_fuller`` and ``noted`` are filled by the caller too: nodes that are not what they were,
-    nodes on which pods take room that we have not put there, and events that may help a gang. ``gangs`` is told
-    of every gang and pod that is touched, ``phases`` of every answer to a write; ``groups`` has the gangs under way, by
-    key.
+    ``nodes_changed``, ``nodes_fuller``, ``noted`` and ``touched`` are filled by the caller too: nodes that are not what
+    they were, nodes on which pods take room that we have not put there, events that may help a gang, and gangs that
+    must be looked at again. ``gangs`` is told of every pod that is touched, ``phases`` of every answer to a write;
+    ``groups`` has the gangs under way, by key.
     """
 
     def __init__(self, world: World, decider: Decider, options: Options, ids: Ids) -> None:
@@ -66,6 +67,7 @@ class Executor:
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
         self.noted: list[Change] = []
+        self.touched: set[GangId] = set()
         self._restless: set[str] = set()
         self._plans = ids.plans
 
@@ -87,21 +89,49 @@ class Executor:
 
     # -- the outside ---------------------------------------------------------------------------------------
 
-    def take_actions(self) -> list[Action]:
-        """What is to be done since the last call."""
-        out, self.run.actions = self.run.actions, []
+    def settle(self) -> list[Action]:
+        """Follow up on everything that has changed until nothing is left to follow up; what is to be done for that."""
+        run = self.run
+        while True:
+            self._refresh()
+            self._look_at_losing()
+            self._plans_at_risk()
+            self.drains.follow()
+            self._time_passed()
+            self.phases.over()
+            self.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
+            changes = self._take_changes()
+            if changes:
+                # Something happened that may help parked gangs, or save victims of others.
+                self.gangs.rechecks.noted(changes)
+                self._nominated.noted(changes)
+                self.gangs.unschedulable.wake(changes, self.now)
+            left = run.check or run.changes or run.taken_from or run.losing or run.spared or run.anew
+            if not (self.touched or left or self.gangs.losses.unsettled()):
+                break
+        out, run.actions = run.actions, []
         return out
 
-    def take_changes(self) -> list[Change]:
+    def _refresh(self) -> None:
+        """Look again at every gang that was touched, and at those that share a GangGroup with one."""
+        touched, self.touched = self.touched, set()
+        specs = {gang: self.world.membership.spec(gang) for gang in touched if gang.family != SINGLE}
+        for (family, _, _, scheduler), spec in specs.items():
+            names = (key.partition("/") for key in (spec.group if spec is not None else ()))
+            touched.update(GangId(family, namespace, name, scheduler) for namespace, _, name in names)
+        self.gangs.refresh_all(touched)
+
+    def _take_changes(self) -> list[Change]:
         """Helpful events, those that followed from our own steps last."""
         noted, self.noted = self.noted, []
+        noted += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
         out, self.run.changes = self.run.changes, []
         if any(change.kind is Hint.VOLUMES for change in out):
             self.volumes_changed()  # somebody else may have counted on what has been given up
         return noted + out
 
     def head(self) -> Group | None:
-        """The gang to be decided next, or to be looked at again while it waits for room (see :meth:`look_again`)."""
+        """The gang to be decided next, or to be looked at again while it waits for room (see :meth:`decide`)."""
         head, helped = self._head(), self._nominated.first()
         if helped is None or self._restless_before(helped[0]):
             return head
@@ -130,12 +160,6 @@ class Executor:
             self._restless.add(head)
         return None
 
-    def unsettled(self) -> bool:
-        """Is there anything left to follow up?"""
-        run = self.run
-        left = run.check or run.changes or run.taken_from or run.losing or run.spared or run.anew
-        return bool(left or self.gangs.losses.unsettled())
-
     def wake_at(self) -> float | None:
         """The next moment at which something is due."""
         run = self.run
@@ -159,7 +183,7 @@ class Executor:
 
     # -- what follows from changes -------------------------------------------------------------------------
 
-    def look_at_losing(self) -> None:
+    def _look_at_losing(self) -> None:
         """Gangs whose members somebody has begun to evict, or evicts no more, are looked at again, and the room of
         members that are lost is held.
         """
@@ -168,7 +192,7 @@ class Executor:
         self.gangs.losses.nodes_changed(self.nodes_changed)
         self.gangs.losses.follow(self.groups, self.drains.holds)
 
-    def plans_at_risk(self) -> None:
+    def _plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again; those that have counted on a pod which stays are made anew."""
         self._counted_on_in_vain()
         self._after_withdrawn()
@@ -220,7 +244,7 @@ class Executor:
         """Gangs that wait for their volumes are looked at again."""
         self.run.check.update(self.gangs.prebinding)
 
-    def time_passed(self) -> None:
+    def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
         for group in self.gangs.clock.due("deadline", self.now):
             if group.state is State.STARTING:
@@ -243,15 +267,31 @@ class Executor:
                 self.gangs.unschedulable.due(key)
                 self._signal(self.groups[key], Signal.WAKE)
 
-    def wake(self, changes: Sequence[Change]) -> None:
-        """Something happened that may help parked gangs, or save victims of others."""
-        self.gangs.rechecks.noted(changes)
-        self._nominated.noted(changes)
-        self.gangs.unschedulable.wake(changes, self.now)
-
     # -- decisions -----------------------------------------------------------------------------------------
 
-    def decide(self, group: Group) -> Verdict:
+    def decide(self, group: Group) -> Sequence[Decision]:
+        """Decide a gang that :meth:`head` has named, and start on what follows from that."""
+        watchdog = self.decider.watchdog
+        watchdog.begin()
+        if group.holding:
+            decisions = self._look_again(group)
+            watchdog.finish()
+            return decisions
+        verdict = self._decided(group)
+        watchdog.finish()
+        group.decisions = verdict.decisions
+        group.message = verdict.message
+        if not self._roll_back(group, verdict):
+            match verdict.first:
+                case Fits():
+                    self._adopt(group, verdict, Signal.FITS)
+                case FitsWhenFreed() | Preempt():
+                    self._adopt(group, verdict, Signal.EVICT)
+                case Unschedulable() as why:
+                    self._no_fit(group, verdict, why)
+        return verdict.decisions
+
+    def _decided(self, group: Group) -> Verdict:
         """Decide a queued gang, or one that would sit out its backoff although nothing else is to be decided."""
         self._signal(group, Signal.WAKE)
         since = self.now if group.waiting_since is None else group.waiting_since
@@ -279,7 +319,7 @@ class Executor:
         apart = apart or group.failures.matter
         return signature_of(self.world, group.gangs, group.key, apart=apart)
 
-    def look_again(self, group: Group) -> Sequence[Decision]:
+    def _look_again(self, group: Group) -> Sequence[Decision]:
         """A gang that waits for room is bound if it fits now: what has not begun for it is taken back. One that was
         stopped before its victims left goes on without them, or is decided anew.
         """
@@ -295,13 +335,13 @@ class Executor:
             group.message = verdict.message
             self.phases.give_up_victims(group, plan, verdict)
             if verdict.outcome != BIND:
-                self.adopt(group, verdict, Signal.EVICT)
+                self._adopt(group, verdict, Signal.EVICT)
             return verdict.decisions
         if stopped:
             self._signal(group, Signal.BROKEN)
         return ()
 
-    def no_fit(self, group: Group, verdict: Verdict, why: Unschedulable) -> None:
+    def _no_fit(self, group: Group, verdict: Verdict, why: Unschedulable) -> None:
         """A decided group does not fit, and neither do those that are equal to it and behind it, unless it has been
         refused for what concerns it alone.
         """
@@ -313,7 +353,7 @@ class Executor:
 
     # -- plans ---------------------------------------------------------------------------------------------
 
-    def adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
+    def _adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
         tell = admission.preempting if signal is Signal.EVICT else admission.reserved
         tell(self.run, group, verdict)
@@ -340,7 +380,7 @@ class Executor:
     def _new_ident(self) -> str:
         return f"{int(self.now * 1000):x}-{next(self._plans)}"
 
-    def roll_back(self, group: Group, verdict: Verdict) -> bool:
+    def _roll_back(self, group: Group, verdict: Verdict) -> bool:
         """If a decided gang is to leave as a whole, because it is bound in part and cannot be whole, start on that."""
         if self.drains.holds(group.key):
             return False  # it leaves as a whole already, and what is removed bears the marks of its queue
@@ -360,6 +400,7 @@ class Executor:
 
     def take_over(self) -> None:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
+        self._refresh()
         self.gangs.losses.begin()
         found = Recovery(self.world, self.decider, self.now)
         completed_first = self._begun()
