@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gangsched.cluster.changes import RECORD, ToRecord, coscheduling_gang
+from gangsched.cluster.kinds import KINDS, STORAGE, UPSTREAM, Kind, ToRecord
 from gangsched.cluster.kube.decode import Undecodable
 from gangsched.core.events import Gone, Record
-from gangsched.model import convert_refused, jobsets, queues, wire, wire_jobsets, wire_queues, wire_volumes
+from gangsched.model import convert_queues, convert_refused, jobsets, queues, wire, wire_queues
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import coscheduling, koordinator, operators, upstream
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Budget, Job, Pod, PriorityClass
 
@@ -20,8 +19,8 @@ from gangsched.model.records import Budget, Job, Pod, PriorityClass
 class Resource:
     """One resource of the API: ``plural`` of the API group ``group`` in ``version``.
 
-    ``convert`` makes the record of a decoded object (raises :class:`~gangsched.model.errors.FieldError`), that of its
-    type unless given. ``optional`` resources may be absent or forbidden without holding up the first decision.
+    ``convert`` makes the record of a decoded object (raises :class:`~gangsched.model.errors.FieldError`).
+    ``optional`` resources may be absent or forbidden without holding up the first decision.
     ``metadata_only``: nothing else is asked for. ``refused`` makes the record of an object that could not be understood
     for a reason and must be counted all the same, beside the event that tells of it; without one what was known of it
     stays. With ``versions`` the resource is watched only where it is served, in the first of them that is. Each object
@@ -32,8 +31,8 @@ class Resource:
     plural: str
     kind: str
     wire_type: type[Any]
+    convert: ToRecord
     version: str = "v1"
-    convert: ToRecord = lambda convert, raw: RECORD[type(raw)](convert, raw)
     optional: bool = False
     metadata_only: bool = False
     refused: Callable[[Converter, Any, FieldError], Record | None] | None = None
@@ -95,88 +94,61 @@ def _refused_jobset(convert: Converter, raw: Any, _error: FieldError) -> jobsets
     return None if isinstance(raw, Undecodable) else convert_refused.refused_jobset(convert, raw)
 
 
-def _optional(group: str, plural: str, wire_type: type[Any]) -> Resource:
-    """Objects without which little is lost: of selectors the default spreading, of storage pods with volumes."""
-    return Resource(group, plural, wire_type.__name__, wire_type, optional=True)
+def _read(name: str, group: str = "", told: str = "", **more: Any) -> Resource:
+    """All objects of a kind; ``told`` is what it is called where one of them is refused."""
+    kind = KINDS[name, group]
+    return Resource(group, kind.plural, told or name, kind.type, kind.record, **more)
 
 
-_STORAGE = "storage.k8s.io"
+def _served(kind: Kind, **more: Any) -> Resource:
+    """What is watched where it is served."""
+    told, versions = f"{kind.name}.{kind.group}", kind.versions
+    more |= {"version": versions[0], "versions": versions, "optional": True, "family": kind.family}
+    return Resource(kind.group, kind.plural, told, kind.type, kind.record, **more)
+
 
 CORE_RESOURCES: tuple[Resource, ...] = (
-    Resource("", "namespaces", "Namespace", wire.Namespace),
-    Resource("scheduling.k8s.io", "priorityclasses", "PriorityClass", wire.PriorityClass, refused=_refused_class),
-    Resource("", "nodes", "Node", wire.Node),
-    Resource(
-        "policy",
-        "poddisruptionbudgets",
-        "PodDisruptionBudget.policy",
-        wire.PodDisruptionBudget,
-        refused=_refused_budget,
-    ),
-    Resource("batch", "jobs", "Job.batch", wire.Job, refused=_refused_job),
-    _optional("", "services", wire.Service),
-    _optional("", "replicationcontrollers", wire.ReplicationController),
-    _optional("apps", "replicasets", wire.ReplicaSet),
-    _optional("apps", "statefulsets", wire.StatefulSet),
-    _optional("", "persistentvolumes", wire_volumes.PersistentVolume),
-    _optional("", "persistentvolumeclaims", wire_volumes.PersistentVolumeClaim),
-    _optional(_STORAGE, "storageclasses", wire_volumes.StorageClass),
-    _optional(_STORAGE, "csinodes", wire_volumes.CSINode),
-    _optional(_STORAGE, "csidrivers", wire_volumes.CSIDriver),
-    _optional(_STORAGE, "csistoragecapacities", wire_volumes.CSIStorageCapacity),
-    _optional(_STORAGE, "volumeattachments", wire_volumes.VolumeAttachment),
+    _read("Namespace"),
+    _read("PriorityClass", UPSTREAM, refused=_refused_class),
+    _read("Node"),
+    _read("PodDisruptionBudget", "policy", "PodDisruptionBudget.policy", refused=_refused_budget),
+    _read("Job", "batch", "Job.batch", refused=_refused_job),
+    # Without these little is lost: of selectors the default spreading, of storage pods with volumes.
+    _read("Service", optional=True),
+    _read("ReplicationController", optional=True),
+    _read("ReplicaSet", "apps", optional=True),
+    _read("StatefulSet", "apps", optional=True),
+    _read("PersistentVolume", optional=True),
+    _read("PersistentVolumeClaim", optional=True),
+    _read("StorageClass", STORAGE, optional=True),
+    _read("CSINode", STORAGE, optional=True),
+    _read("CSIDriver", STORAGE, optional=True),
+    _read("CSIStorageCapacity", STORAGE, optional=True),
+    _read("VolumeAttachment", STORAGE, optional=True),
     # Finished pods too: a member that has succeeded counts towards its gang's minimum, and one that is created again
     # after a failure must not wait for it.
-    Resource("", "pods", "Pod", wire.Pod, refused=_refused_pod),
+    _read("Pod", refused=_refused_pod),
 )
-
-
-def _served(
-    group: str, plural: str, kind: str, wire_type: type[Any], versions: tuple[str, ...], **more: Any
-) -> Resource:
-    """What is watched where it is served."""
-    full = f"{kind}.{group}"
-    return Resource(group, plural, full, wire_type, version=versions[0], versions=versions, optional=True, **more)
-
-
-def _group_api(family: str, versions: tuple[str, ...], wire_type: type[Any], **more: Any) -> Resource:
-    """The PodGroups of a gang API."""
-    return _served(family, "podgroups", "PodGroup", wire_type, versions, **more)
-
-
-def _queue_api(plural: str, wire_type: type[Any]) -> Resource:
-    """A kind of queue object."""
-    return _served(queues.GROUP, plural, wire_type.__name__, wire_type, queues.VERSIONS)
-
-
-def _operator(each: operators.Operator) -> Resource:
-    """The objects of an operator that own pods."""
-    return _served(
-        each.group,
-        each.plural,
-        each.kind,
-        operators.OperatorObject,
-        each.versions,
-        convert=lambda _convert, raw: operators.gang_from_object(each.kind, raw),
-        family=each.family,
-    )
-
 
 #: Kueue's Workloads, of which only is asked who owns them. Nobody else serves a resource of that name.
 KUEUE_WORKLOADS = _served(
-    queues.GROUP, "workloads", "Workload", wire_queues.KueueWorkload, queues.VERSIONS, metadata_only=True
+    Kind(
+        "Workload",
+        queues.GROUP,
+        "workloads",
+        wire_queues.KueueWorkload,
+        lambda _, raw: convert_queues.kueue_workload(raw),
+        queues.VERSIONS,
+    ),
+    metadata_only=True,
 )
 
+_KNOWN = {(each.group, each.plural) for each in CORE_RESOURCES}
 SERVED_RESOURCES: tuple[Resource, ...] = (
-    _group_api(upstream.FAMILY, upstream.VERSIONS, wire.UpstreamPodGroup),
-    _group_api(koordinator.FAMILY, ("v1alpha1",), wire.SigsPodGroup),
-    _group_api(coscheduling.FAMILY, ("v1alpha1",), wire.SigsPodGroup, convert=coscheduling_gang),
-    _queue_api("resourceflavors", wire_queues.ResourceFlavor),
-    _queue_api("cohorts", wire_queues.Cohort),
-    _queue_api("clusterqueues", wire_queues.ClusterQueue),
-    _queue_api("localqueues", wire_queues.LocalQueue),
-    _queue_api("workloadpriorityclasses", wire_queues.WorkloadPriorityClass),
-    _served(jobsets.GROUP, "jobsets", jobsets.JOBSET, wire_jobsets.JobSet, (jobsets.VERSION,), refused=_refused_jobset),
-    *map(_operator, operators.OPERATORS.values()),
+    *(
+        _served(kind, refused=_refused_jobset if kind.name == jobsets.JOBSET else None)
+        for kind in KINDS.values()
+        if (kind.group, kind.plural) not in _KNOWN
+    ),
     KUEUE_WORKLOADS,
 )

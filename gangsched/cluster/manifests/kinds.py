@@ -1,18 +1,16 @@
-"""Which kinds of objects are read, and which are known to say nothing to a scheduler."""
+"""Kinds that only manifests have, or that say nothing to a scheduler, and the keys that objects may have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from gangsched.model import jobsets, queues, wire, wire_queues, wire_volumes
-from gangsched.model.dialects.operators import OPERATORS, OperatorObject
-from gangsched.model.wire_jobsets import JobSet
-
-SIGS, COSCHEDULING, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.x-k8s.io", "scheduling.k8s.io"
-STORAGE = "storage.k8s.io"
+from gangsched.cluster import kinds
+from gangsched.cluster.kinds import COSCHEDULING, SIGS, UPSTREAM, Kind
+from gangsched.model import queues, wire, wire_queues
+from gangsched.model.dialects import upstream
 
 
 class PodGroupTemplate(wire.Wire):
@@ -34,90 +32,17 @@ class Workload(wire.Object):
     spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
 
 
-AnyObject = (
-    wire.Pod
-    | wire.Node
-    | wire.Namespace
-    | wire.PriorityClass
-    | wire.PodDisruptionBudget
-    | wire.SigsPodGroup
-    | wire.UpstreamPodGroup
-    | wire.Job
-    | wire.Service
-    | wire.ReplicationController
-    | wire.ReplicaSet
-    | wire.StatefulSet
-    | JobSet
-    | OperatorObject
-    | Workload
-    | wire_volumes.PersistentVolume
-    | wire_volumes.PersistentVolumeClaim
-    | wire_volumes.StorageClass
-    | wire_volumes.CSINode
-    | wire_volumes.CSIDriver
-    | wire_volumes.CSIStorageCapacity
-    | wire_volumes.VolumeAttachment
-    | wire_queues.ClusterQueue
-    | wire_queues.Cohort
-    | wire_queues.LocalQueue
-    | wire_queues.ResourceFlavor
-    | wire_queues.WorkloadPriorityClass
-)
+def _no_record(_convert: Any, _raw: Any) -> Any:
+    """It says nothing by itself: PodGroups that name it are checked against it."""
+    raise AssertionError("a Workload has no record")
 
 
-class Kind(msgspec.Struct, frozen=True):
-    """One kind that is read. ``group`` is empty for the core API."""
-
-    name: str
-    group: str
-    versions: tuple[str, ...]
-    type: type[AnyObject]
-    namespaced: bool = True
-
-    @property
-    def api_versions(self) -> str:
-        """What ``apiVersion`` may be, for messages."""
-        return " or ".join(f"{self.group}/{v}" if self.group else v for v in self.versions)
-
-
-KINDS: dict[tuple[str, str], Kind] = {
-    (k.name, k.group): k
-    for k in (
-        Kind("Pod", "", ("v1",), wire.Pod),
-        Kind("Node", "", ("v1",), wire.Node, namespaced=False),
-        Kind("Namespace", "", ("v1",), wire.Namespace, namespaced=False),
-        Kind("PriorityClass", UPSTREAM, ("v1",), wire.PriorityClass, namespaced=False),
-        Kind("PodDisruptionBudget", "policy", ("v1",), wire.PodDisruptionBudget),
-        Kind("PodGroup", SIGS, ("v1alpha1",), wire.SigsPodGroup),
-        Kind("PodGroup", COSCHEDULING, ("v1alpha1",), wire.SigsPodGroup),
-        Kind("PodGroup", UPSTREAM, ("v1beta1", "v1alpha3", "v1alpha2"), wire.UpstreamPodGroup),
-        Kind("Workload", UPSTREAM, ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"), Workload),
-        Kind("Job", "batch", ("v1",), wire.Job),
-        Kind("Service", "", ("v1",), wire.Service),
-        Kind("ReplicationController", "", ("v1",), wire.ReplicationController),
-        Kind("ReplicaSet", "apps", ("v1",), wire.ReplicaSet),
-        Kind("StatefulSet", "apps", ("v1",), wire.StatefulSet),
-        Kind("PersistentVolume", "", ("v1",), wire_volumes.PersistentVolume, namespaced=False),
-        Kind("PersistentVolumeClaim", "", ("v1",), wire_volumes.PersistentVolumeClaim),
-        Kind("StorageClass", STORAGE, ("v1",), wire_volumes.StorageClass, namespaced=False),
-        Kind("CSINode", STORAGE, ("v1",), wire_volumes.CSINode, namespaced=False),
-        Kind("CSIDriver", STORAGE, ("v1",), wire_volumes.CSIDriver, namespaced=False),
-        Kind("CSIStorageCapacity", STORAGE, ("v1",), wire_volumes.CSIStorageCapacity),
-        Kind("VolumeAttachment", STORAGE, ("v1",), wire_volumes.VolumeAttachment, namespaced=False),
-        Kind("ClusterQueue", queues.GROUP, queues.VERSIONS, wire_queues.ClusterQueue, namespaced=False),
-        Kind("Cohort", queues.GROUP, queues.VERSIONS, wire_queues.Cohort, namespaced=False),
-        Kind("LocalQueue", queues.GROUP, queues.VERSIONS, wire_queues.LocalQueue),
-        Kind("ResourceFlavor", queues.GROUP, queues.VERSIONS, wire_queues.ResourceFlavor, namespaced=False),
-        Kind(
-            "WorkloadPriorityClass",
-            queues.GROUP,
-            queues.VERSIONS,
-            wire_queues.WorkloadPriorityClass,
-            namespaced=False,
-        ),
-        Kind(jobsets.JOBSET, jobsets.GROUP, (jobsets.VERSION,), JobSet),
-        *(Kind(each.kind, each.group, each.versions, OperatorObject) for each in OPERATORS.values()),
-    )
+#: By name and group, the kinds that are read from manifests.
+KINDS: Mapping[tuple[str, str], Kind] = {
+    **kinds.KINDS,
+    ("Workload", UPSTREAM): Kind(
+        "Workload", UPSTREAM, "workloads", Workload, _no_record, (*upstream.VERSIONS, "v1alpha1")
+    ),
 }
 
 #: Controllers whose pods a manifest does not have yet: worth saying that they are not made up here.

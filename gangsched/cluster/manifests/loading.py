@@ -9,10 +9,9 @@ from typing import IO
 
 import msgspec
 
-from gangsched.cluster.changes import RECORD, coscheduling_gang
 from gangsched.cluster.manifests.admission import PriorityAdmission
 from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
-from gangsched.cluster.manifests.kinds import COSCHEDULING, AnyObject, Workload
+from gangsched.cluster.manifests.kinds import Workload
 from gangsched.cluster.manifests.missing import missing
 from gangsched.cluster.manifests.objects import Defaults, Found, objects
 from gangsched.cluster.manifests.overlay import Around
@@ -23,7 +22,7 @@ from gangsched.model import convert_jobsets, jobsets, wire
 from gangsched.model import wire_volumes as storage
 from gangsched.model.children import SIMULATION
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import operators
+from gangsched.model.convert_volumes import claim as claim_record
 from gangsched.model.dialects.operators import OperatorObject
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.records import Gang, Job, Labels, Node, Pod
@@ -42,6 +41,9 @@ _WITH_UID = (
     storage.PersistentVolumeClaim,
     storage.PersistentVolume,
 )
+
+
+_OWNERS_OF_PODS = (wire.ReplicationController, wire.ReplicaSet, wire.StatefulSet, OperatorObject)
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -205,37 +207,28 @@ class _Loading:
         match raw:
             case wire.Pod():
                 self._pod(place, raw)
-            case wire.SigsPodGroup() if each.kind.group == COSCHEDULING:
-                self._add(place, coscheduling_gang(self._convert, raw))
             case wire.Job():
                 self._job(place, raw, "spec", not self._owners.has_pods(raw))
             case JobSet():
                 self._jobset(place, raw)
             case Workload():
                 _check_workload(raw)
-            case wire.ReplicationController() | wire.ReplicaSet() | wire.StatefulSet():
-                self._object(place, raw)
-                self._warn_without_pods(each)
-            case OperatorObject():
-                self._add(place, operators.gang_from_object(each.kind.name, raw))
-                self._warn_without_pods(each)
             case _:
-                self._object(place, raw)
+                self._add(place, each.kind.record(self._convert, raw))
+                if isinstance(raw, _OWNERS_OF_PODS):
+                    self._warn_without_pods(each)
 
     def _warn_without_pods(self, each: Found) -> None:
         meta = each.object.metadata
         if (each.kind.name, meta.namespace, meta.name) not in self._controllers:
             self._warnings.append(each.place.warning("kind", "no pod of it in the input: pass its pods too"))
 
-    def _object(self, place: Place, raw: AnyObject) -> None:
-        self._add(place, RECORD[type(raw)](self._convert, raw))
-
     def _pod(self, place: Place, raw: wire.Pod) -> None:
         """A pod, after the claims of its generic ephemeral volumes."""
         for claim in self._storage.ephemeral(raw):
             _identify(claim.metadata, "PersistentVolumeClaim")
-            self._object(place, claim)
-        self._object(place, raw)
+            self._add(place, claim_record(claim))
+        self._add(place, self._convert.pod(raw))
 
     def _jobset(self, place: Place, raw: JobSet) -> None:
         record = convert_jobsets.job_set(self._convert, raw)

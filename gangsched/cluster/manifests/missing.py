@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gangsched.cluster.manifests.kinds import COSCHEDULING, SIGS, UPSTREAM
+from gangsched.cluster.kinds import COSCHEDULING, SIGS, UPSTREAM
 from gangsched.cluster.manifests.objects import Found
 from gangsched.model import jobsets, queues, wire
 from gangsched.model.dialects import coscheduling, koordinator

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.cluster.manifests.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, TEMPLATED, UNREAD, AnyObject, Kind
+from gangsched.cluster.kinds import Kind
+from gangsched.cluster.manifests.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, TEMPLATED, UNREAD
 from gangsched.documents import Document
 from gangsched.model import wire
 from gangsched.model.errors import FieldError, InputError, Place, Problem
@@ -47,7 +48,7 @@ class Found(NamedTuple):
 
     place: Place
     kind: Kind
-    object: AnyObject
+    object: wire.Object
 
 
 def objects(
@@ -121,7 +122,7 @@ def _object(
     return Found(place, kind, found)
 
 
-def _converted(kind: Kind, raw: dict[str, Any]) -> AnyObject:
+def _converted(kind: Kind, raw: dict[str, Any]) -> wire.Object:
     try:
         # A null where it may stand means "not given" already; elsewhere it is taken away, which costs a copy.
         return msgspec.convert(raw, kind.type)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gangsched.cluster.manifests.kinds import AnyObject
 from gangsched.model import wire
 from gangsched.model.convert_volumes import BIND_COMPLETED, is_default_class
 from gangsched.model.errors import FieldError
@@ -34,7 +33,7 @@ class _Template(wire.Object):
 class StorageAdmission:
     """Completes claims and volumes of the input; ``found`` are all of its objects, ``default`` a default class."""
 
-    def __init__(self, found: Iterable[AnyObject], default: str = "") -> None:
+    def __init__(self, found: Iterable[wire.Object], default: str = "") -> None:
         known = list(found)
         defaults = [o.metadata for o in known if isinstance(o, StorageClass) and is_default_class(o)]
         newest = max((m.creation_timestamp or "" for m in defaults), default="")

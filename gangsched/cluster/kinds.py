@@ -1,0 +1,117 @@
+"""The kinds of objects that are read, wherever they come from, a watch or a manifest, and what record each becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from gangsched.core.events import Record
+from gangsched.model import (
+    convert_jobsets,
+    convert_queues,
+    convert_volumes,
+    jobsets,
+    queues,
+    wire,
+    wire_jobsets,
+    wire_queues,
+    wire_volumes,
+)
+from gangsched.model.convert import Converter, pod_selector
+from gangsched.model.dialects import coscheduling, koordinator, operators, upstream
+
+SIGS, COSCHEDULING, UPSTREAM = koordinator.FAMILY, coscheduling.FAMILY, upstream.FAMILY
+STORAGE = "storage.k8s.io"
+
+#: Makes the record of a decoded object; raises :class:`~gangsched.model.errors.FieldError`.
+ToRecord: TypeAlias = Callable[[Converter, Any], Record]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One kind, as which objects of a ``type`` are decoded that become a ``record``. ``group`` is empty for the core
+    API; of ``versions`` the first that is served is read. Each object of a ``family`` is a gang.
+    """
+
+    name: str
+    group: str
+    plural: str
+    type: type[wire.Object]
+    record: ToRecord
+    versions: tuple[str, ...] = ("v1",)
+    namespaced: bool = True
+    family: str = ""
+
+    @property
+    def api_versions(self) -> str:
+        """What ``apiVersion`` may be, for messages."""
+        return " or ".join(f"{self.group}/{v}" if self.group else v for v in self.versions)
+
+
+def _plain(convert: Callable[[Any], Record]) -> ToRecord:
+    """Of what needs nothing that is known of other objects."""
+    return lambda _, raw: convert(raw)
+
+
+def _selector(group: str, plural: str, kind: type[wire.Object]) -> Kind:
+    return Kind(kind.__name__, group, plural, kind, _plain(pod_selector))
+
+
+def _storage(
+    group: str, plural: str, kind: type[wire.Object], convert: Callable[[Any], Record], *, namespaced: bool = False
+) -> Kind:
+    return Kind(kind.__name__, group, plural, kind, _plain(convert), namespaced=namespaced)
+
+
+def _queue(plural: str, kind: type[wire.Object], convert: Callable[[Any], Record], *, namespaced: bool = False) -> Kind:
+    return Kind(kind.__name__, queues.GROUP, plural, kind, _plain(convert), queues.VERSIONS, namespaced)
+
+
+def _operator(each: operators.Operator) -> Kind:
+    convert = _plain(lambda raw: operators.gang_from_object(each.kind, raw))
+    decoded = operators.OperatorObject
+    return Kind(each.kind, each.group, each.plural, decoded, convert, each.versions, family=each.family)
+
+
+def _kinds() -> Iterator[Kind]:
+    yield Kind("Namespace", "", "namespaces", wire.Namespace, Converter.namespace, namespaced=False)
+    yield Kind(
+        "PriorityClass", UPSTREAM, "priorityclasses", wire.PriorityClass, Converter.priority_class, namespaced=False
+    )
+    yield Kind("Node", "", "nodes", wire.Node, Converter.node, namespaced=False)
+    yield Kind("PodDisruptionBudget", "policy", "poddisruptionbudgets", wire.PodDisruptionBudget, Converter.budget)
+    yield Kind("Job", "batch", "jobs", wire.Job, Converter.job)
+    yield Kind("Pod", "", "pods", wire.Pod, Converter.pod)
+    yield _selector("", "services", wire.Service)
+    yield _selector("", "replicationcontrollers", wire.ReplicationController)
+    yield _selector("apps", "replicasets", wire.ReplicaSet)
+    yield _selector("apps", "statefulsets", wire.StatefulSet)
+    volumes, convert = wire_volumes, convert_volumes
+    yield _storage("", "persistentvolumes", volumes.PersistentVolume, convert.volume)
+    yield _storage("", "persistentvolumeclaims", volumes.PersistentVolumeClaim, convert.claim, namespaced=True)
+    yield _storage(STORAGE, "storageclasses", volumes.StorageClass, convert.storage_class)
+    yield _storage(STORAGE, "csinodes", volumes.CSINode, convert.csi_node)
+    yield _storage(STORAGE, "csidrivers", volumes.CSIDriver, convert.csi_driver)
+    capacity = volumes.CSIStorageCapacity
+    yield _storage(STORAGE, "csistoragecapacities", capacity, convert.storage_capacity, namespaced=True)
+    yield _storage(STORAGE, "volumeattachments", volumes.VolumeAttachment, convert.attachment)
+    group = _plain(upstream.gang_from_object)
+    yield Kind("PodGroup", UPSTREAM, "podgroups", wire.UpstreamPodGroup, group, upstream.VERSIONS)
+    group = _plain(koordinator.gang_from_object)
+    yield Kind("PodGroup", SIGS, "podgroups", wire.SigsPodGroup, group, ("v1alpha1",))
+    group = _plain(coscheduling.gang_from_object)
+    yield Kind("PodGroup", COSCHEDULING, "podgroups", wire.SigsPodGroup, group, ("v1alpha1",))
+    yield _queue("resourceflavors", wire_queues.ResourceFlavor, convert_queues.resource_flavor)
+    yield _queue("cohorts", wire_queues.Cohort, convert_queues.cohort)
+    yield _queue("clusterqueues", wire_queues.ClusterQueue, convert_queues.cluster_queue)
+    yield _queue("localqueues", wire_queues.LocalQueue, convert_queues.local_queue, namespaced=True)
+    priority = convert_queues.workload_priority_class
+    yield _queue("workloadpriorityclasses", wire_queues.WorkloadPriorityClass, priority)
+    jobset = convert_jobsets.job_set
+    yield Kind(jobsets.JOBSET, jobsets.GROUP, "jobsets", wire_jobsets.JobSet, jobset, (jobsets.VERSION,))
+    yield from map(_operator, operators.OPERATORS.values())
+
+
+#: By name and group.
+KINDS: Mapping[tuple[str, str], Kind] = {(kind.name, kind.group): kind for kind in _kinds()}
