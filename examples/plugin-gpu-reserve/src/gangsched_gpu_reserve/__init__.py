@@ -12,10 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from gangsched.core.filters.base import Bools, Failure
-from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.snapshot import CPU, Floats
+from gangsched.plugins import CPU, Bools, Failure, Floats, PodClass, Simulation
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
