@@ -15,7 +15,7 @@ from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
-from gangsched.core.state.jobs import OwnerKey, family_of
+from gangsched.core.state.jobs import OwnerKey, Suspendable, family_of
 from gangsched.core.state.membership import rules_of
 from gangsched.core.world import surroundings, suspended
 from gangsched.core.world.surroundings import take_in
@@ -24,6 +24,7 @@ from gangsched.core.world.world import World
 from gangsched.model.jobsets import GROUP, JOBSET, JobSet
 from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Namespace, Pod, PriorityClass
+from gangsched.model.stakes import as_of
 
 #: So many objects that cannot be understood are remembered, lest each is told twice.
 _REFUSED_AT_MOST = 10_000
@@ -169,7 +170,7 @@ class Scheduler:
         world = self.world
         match event:
             case ev.Changed(Gang() as gang):
-                self._group_object_changed(gang)
+                self._group_object_changed(as_of(gang, self._run.now))
             case ev.Gone("PodGroup", namespace, name, group=family):
                 self._note(Change(Hint.VICTIMS))
                 gone = world.membership.objects.get((family, namespace, name))
@@ -177,6 +178,8 @@ class Scheduler:
                 self._pods_regrouped(world.owner_gangs.operator_changed(family, gone, None))
                 self._gang_changed(family, namespace, name, gone)
             case ev.Changed(Job() as job):
+                job = as_of(job, self._run.now)
+                self._remark_on(job)
                 self._pods_regrouped(world.owner_gangs.set_job(job))
                 self._jobs.update(_with_jobset(job))
             case ev.Gone("Job", namespace, name):
@@ -184,6 +187,8 @@ class Scheduler:
                 self._pods_regrouped(world.owner_gangs.drop_job(namespace, name))
                 self._jobs.update(_with_jobset(gone_job) if gone_job is not None else [(JOB, namespace, name)])
             case ev.Changed(JobSet() as jobset):
+                jobset = as_of(jobset, self._run.now)
+                self._remark_on(jobset)
                 self._pods_regrouped(world.owner_gangs.set_jobset(jobset))
                 self._jobs.add((JOBSET, jobset.namespace, jobset.name))
             case ev.Gone("JobSet", namespace, name):
@@ -208,6 +213,13 @@ class Scheduler:
                     self._queues_changed(world.drop_queue_object(kind, namespace, name))
             case _:
                 self._surroundings_changed(event)
+
+    def _remark_on(self, owner: Suspendable) -> None:
+        """Whose it is hears what could not be understood of it."""
+        if owner.remark is not None:
+            family = family_of(owner)
+            kind = f"{family}.{_API_GROUPS[family]}"
+            self._tell(ev.ObjectRefused(kind, owner.namespace, owner.name, owner.uid, *owner.remark))
 
     def _surroundings_changed(self, event: ev.Event) -> None:
         """No gang in particular is concerned: those that did not fit may fit now, or their victims leave."""
@@ -238,7 +250,7 @@ class Scheduler:
         self._run.drains.queues_changed()
 
     def _pod_changed(self, pod: Pod) -> None:
-        pod = self.world.owner_gangs.placed(pod)
+        pod = as_of(self.world.owner_gangs.placed(pod), self._run.now)
         earlier = self.world.find(pod.namespace, pod.name)
         if earlier is not None and earlier.uid != pod.uid:
             self._pod_gone(earlier.uid)  # re-created under the same name before its deletion was seen

@@ -45,6 +45,8 @@ from gangsched.model.records import (
 from gangsched.model.requests import frozen, parse_list, pod_requests
 from gangsched.model.selectors import label_selector, node_term
 from gangsched.model.shapekey import shape_key
+from gangsched.model.stakes import KEYS as STAKES
+from gangsched.model.stakes import stakes_of
 from gangsched.model.times import parse_duration, parse_time, true_since
 
 #: Our own condition types on pods.
@@ -82,6 +84,7 @@ class Converter:
         gang, mistake = membership(meta, spec)
         conditions = {c.type: _condition(c, i) for i, c in enumerate(status.conditions or ())}
         owner = owner_of(meta)
+        stakes, unclear = stakes_of(notes, of_pod=True)
         grace = meta.deletion_grace_period_seconds
         if grace is None:
             grace = spec.termination_grace_period_seconds
@@ -97,7 +100,9 @@ class Converter:
             gang=gang,
             scheduler=spec.scheduler_name,
             labels=self._intern_labels(meta.labels),
-            hints=self._intern_labels({k: v for k, v in notes.items() if k.startswith(HINT_PREFIXES)}),
+            hints=self._intern_labels(
+                {k: v for k, v in notes.items() if k.startswith(HINT_PREFIXES) and k not in STAKES}
+            ),
             priority=spec.priority or 0,
             preemption_policy=spec.preemption_policy or PREEMPT_LOWER,
             node=spec.node_name,
@@ -118,7 +123,8 @@ class Converter:
             priority_class=spec.priority_class_name,
             volumes=pod_volumes(meta.name, spec.volumes),
             mistake=mistake,
-            remark=remark(gang, meta),
+            remark=remark(gang, meta) or unclear,
+            stakes=stakes,
         )
 
     def _shape_as_before(self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> PodShape:
@@ -245,6 +251,7 @@ class Converter:
         meta, spec = raw.metadata, raw.spec
         on_disruption = _on_disruption(spec.pod_failure_policy)
         added = next(iter(added_by_flavor(meta.annotations)), WireDirectives())
+        stakes, unclear = stakes_of(meta.annotations)
         without_flavor = wire.PodTemplate(spec.template.metadata, without(spec.template.spec, added))
         return Job(
             namespace=meta.namespace,
@@ -268,6 +275,8 @@ class Converter:
             version=meta.resource_version,
             added=directives(added),
             gang=declared(meta.annotations or {}),
+            stakes=stakes,
+            remark=unclear,
         )
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:

@@ -13,6 +13,7 @@ from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet, ReplicatedJob
 from gangsched.model.podset_info import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.queues import queue_labels
+from gangsched.model.stakes import stakes_of
 from gangsched.model.times import parse_time, true_since
 from gangsched.model.wire_jobsets import JobSet as WireJobSet
 from gangsched.model.wire_jobsets import ReplicatedJob as WireReplicatedJob
@@ -30,6 +31,7 @@ def job_set(convert: Converter, raw: WireJobSet) -> JobSet:
     in_order = policy is not None and policy.startup_policy_order == "InOrder"
     replicated = []
     found = added_by_flavor(meta.annotations)
+    stakes, unclear = stakes_of(meta.annotations)
     for i, (path, each) in enumerate(replicated_jobs(raw)):
         added = found[i] if i < len(found) else WireDirectives()
         try:
@@ -52,6 +54,8 @@ def job_set(convert: Converter, raw: WireJobSet) -> JobSet:
         version=meta.resource_version,
         owner=owner_of(meta),
         gang=declared(meta.annotations or {}),
+        stakes=stakes,
+        remark=unclear,
     )
 
 

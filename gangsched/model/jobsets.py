@@ -6,8 +6,8 @@ somebody else suspends is resumed at once. So it is the JobSet that is suspended
 
 from __future__ import annotations
 
-from gangsched.model.errors import FieldError
-from gangsched.model.records import NO_QUEUE, Job, Named, Owner, Pod, QueueLabels, Record
+from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.records import NO_QUEUE, NO_STAKES, Job, Named, Owner, Pod, QueueLabels, Record, Stakes
 
 GROUP, VERSION = "jobset.x-k8s.io", "v1alpha2"
 #: The API kind, and the family of a JobSet that is planned as a gang while it has no pods.
@@ -45,6 +45,8 @@ class JobSet(Named, frozen=True):
     owner: Owner | None = None
     suspended_since: float = 0.0
     gang: bool | None = None
+    stakes: Stakes = NO_STAKES
+    remark: Mistake | None = None
 
     @property
     def template(self) -> Pod | None:

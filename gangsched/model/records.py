@@ -231,6 +231,19 @@ class Condition(Record, frozen=True):
     since: float = 0.0
 
 
+class Stakes(Record, frozen=True):
+    """What is lost with a pod, as annotations say: when its work was last saved (seconds since the epoch), how many
+    seconds of work a restart costs besides, and its cost to be compared by; see :mod:`gangsched.model.stakes`.
+    """
+
+    checkpoint: float | None = None
+    restart_seconds: float | None = None
+    cost: int = 0
+
+
+NO_STAKES = Stakes()
+
+
 class Pod(Named, frozen=True):
     """One pod.
 
@@ -268,6 +281,7 @@ class Pod(Named, frozen=True):
     volumes: PodVolumes | None = None
     mistake: Mistake | None = None
     remark: Mistake | None = None
+    stakes: Stakes = NO_STAKES
 
     @property
     def finished(self) -> bool:
@@ -370,6 +384,7 @@ class Gang(Record, frozen=True):
     mistake: Mistake | None = None
     remark: Mistake | None = None
     declared: bool | None = None
+    stakes: Stakes = NO_STAKES
 
     @property
     def key(self) -> str:
@@ -446,6 +461,8 @@ class Job(Named, frozen=True):
     added: Directives = NO_DIRECTIVES
     suspended_since: float = 0.0
     gang: bool | None = None
+    stakes: Stakes = NO_STAKES
+    remark: Mistake | None = None
 
     @property
     def wanted(self) -> int:

@@ -31,6 +31,7 @@ from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
+from gangsched.core.preemption.work import told
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.membership import Census
 from gangsched.core.state.simulation import Simulation
@@ -229,7 +230,7 @@ class Outcomes:
         context = self.context
         found = explain.victims(units, choice, budgets, context.options)
         victims = by_suspension(found, self._world, context.options, context.priority, budgets)
-        gone = {v.uid for v in victims}
+        gone = sorted(v.uid for v in victims)
         sim = context.simulation()
         waits = context.lift_terminating(sim)
         slot_of = self._snapshot.table.slot_of
@@ -241,6 +242,7 @@ class Outcomes:
         if waits:  # further members join only where no more pods have to be awaited
             sim = self._with(placed.rows, [*gone, *(a.uid for a in awaiting)])
         extras = self._extras(placed, sim)
+        lost = told([self._world.pods[uid] for uid in gone], [slot_of[uid] for uid in gone], units.unsaved, units.now)
         leaving = {("Pod", v.key) for v in victims}  # those that only leave with their owner too
         return self._verdict(
             Preempt,
@@ -255,6 +257,7 @@ class Outcomes:
             steps=choice.steps,
             optimal=choice.gap is None if choice.floor is not None else None,
             gap=choice.gap,
+            lost=lost,
         )
 
     # -- neither -------------------------------------------------------------------------------------------
@@ -375,6 +378,7 @@ class Outcomes:
         failed: Sequence[Pod],
         *,
         message: str = "",
+        lost: str = "",
         unplaced: Sequence[Unplaced] = (),
         warnings: tuple[str, ...] = (),
         **fields: Any,
@@ -388,7 +392,7 @@ class Outcomes:
             kind,
             self._world,
             context.census,
-            message or explain.summary(kind.outcome, len(placements), victims, awaiting),
+            message or explain.summary(kind.outcome, len(placements), victims, awaiting, lost),
             unplaced or [Unplaced(p.key, self._texts(p, sim)) for p in failed],
             placements,
             warnings=(*warnings, *priority_warnings(context.census)),

@@ -17,8 +17,9 @@ from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.harm import share
 from gangsched.core.preemption.owners import Owners
 from gangsched.core.preemption.removal import by_suspension
-from gangsched.core.preemption.search import NO_LIMITS, Choice, Limits, Search, work_lost
+from gangsched.core.preemption.search import NO_LIMITS, Choice, Limits, Search
 from gangsched.core.preemption.units import Units
+from gangsched.core.preemption.work import unsaved, work_lost
 from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_overdue
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.quota.victims import Taken, holders_of
@@ -35,6 +36,7 @@ class VictimsOf:
         self._world = context.world
         self._gate = context.gate if isinstance(context.gate, QuotaAssignment) else None
         self.budgets = budgets_of(context.world, context.group)
+        self._unsaved = unsaved(context.world, context.now)
         self._cap = cap_of(context.options, context.required)
         self._smallest: list[int] = []  # choices found that have more victims than that
         #: By the slots of a choice the workloads (UIDs) that lose their quota by it, each with the reason.
@@ -208,7 +210,7 @@ class VictimsOf:
             context.watchdog,
             gate.managed,
             self._world.sightings.overdue,
-            work_lost(units.snapshot, context.cluster(), context.now),
+            work_lost(units.snapshot, context.cluster(), context.now, self._unsaved),
             left_out,
             within_budgets=within_budgets,
         )
@@ -252,6 +254,7 @@ class VictimsOf:
             queued,
             condemned,
             Owners(world, condemned) if world.jobs else None,
+            self._unsaved,
         )
 
     def _unbreakable(self) -> frozenset[int]:

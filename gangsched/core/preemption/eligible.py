@@ -14,6 +14,7 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import ELASTIC, MINIMAL, OFF, Part, mode_of
 from gangsched.core.preemption.owners import Owners
 from gangsched.core.preemption.patience import Patience, member_too_young, too_young
+from gangsched.core.preemption.work import Unsaved
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.snapshot import Snapshot
@@ -31,7 +32,7 @@ class Eligible:
     ``binding`` are gangs of ours whose bindings are on their way; of those ``queued`` quota decides whose turn it is.
     ``patience`` says which pods have not run long enough at ``now``; ``eligible_at`` is then the first moment at which
     more may be taken, and ``later`` the number of units that wait for such a moment. ``spared`` says why others stay;
-    ``owners`` whose pods end together.
+    ``owners`` whose pods end together, ``unsaved`` how much work is lost with whom.
 
     ``ok`` ``(slots,)`` are pods that may be taken singly. ``live_slots`` are those of all that do not terminate.
     """
@@ -49,6 +50,7 @@ class Eligible:
     queued: Collection[GangId] = ()
     condemned: frozenset[int] = frozenset()
     owners: Owners | None = None
+    unsaved: Unsaved | None = None
 
     def __post_init__(self) -> None:
         if self.patience is not None and not self.patience.longest:
@@ -123,6 +125,11 @@ class Eligible:
         found = [table.slot_of[uid] for uid in members if uid in table.slot_of]
         found = [s for s in found if table.row[s] >= 0 and not table.flags[s] & TERMINATING]
         return np.array([s for s in found if s not in self.condemned], dtype=np.int64)
+
+    def unsaved_since(self, pod: Pod) -> float:
+        """Since when the work of a pod is unsaved."""
+        found = self.unsaved
+        return pod.started if found is None else float(found.since[self.snapshot.table.slot_of[pod.uid]])
 
     def pod(self, slot: int) -> Pod:
         """The record in a slot that is in use."""

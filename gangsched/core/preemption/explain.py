@@ -15,6 +15,7 @@ from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.cap import Cap
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
+from gangsched.core.preemption.work import told
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.model.records import Job, Pod
 from gangsched.model.times import render_time
@@ -42,7 +43,8 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
         unit = UnitRef("Pod", pod.key)
         if pod.priority not in reasons:
             reasons[pod.priority] = _why(unit, False, False, pod.priority, units.priority)
-        out.append(as_victim(pod, unit, options, reasons[pod.priority], over_budget=pod.uid in beyond))
+        why = _with_loss(reasons[pod.priority], units, [slot])
+        out.append(as_victim(pod, unit, options, why, over_budget=pod.uid in beyond))
     for block in units.touched(taken):
         whole = units.is_whole(block, taken)
         reason = units.reasons.get(block.number, LOWER_PRIORITY)
@@ -64,7 +66,8 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
                 level = block.priority if whole else pod.priority
                 if level not in texts:
                     lower = _why(unit, whole, partial, level, units.priority)
-                    texts[level] = lower if reason == LOWER_PRIORITY else _for_quota(unit, reason)
+                    text = lower if reason == LOWER_PRIORITY else _for_quota(unit, reason)
+                    texts[level] = _with_loss(text, units, block.whole if whole else gone)
                 over, why = pod.uid in beyond, texts[level]
                 out.append(as_victim(pod, unit, options, why, over_budget=over, partial=partial, reason=reason))
     return tuple(sorted(out, key=lambda v: v.key))
@@ -94,6 +97,12 @@ def as_victim(
         reason=reason,
         why=why,
     )
+
+
+def _with_loss(text: str, units: Units, slots: Sequence[int]) -> str:
+    """With the work that is lost with the unit, where its owner says something about that."""
+    lost = told([units.pod(s) for s in slots], slots, units.unsaved, units.now)
+    return f"{text}; {lost}" if lost else text
 
 
 def _for_quota(unit: UnitRef, reason: str) -> str:
@@ -221,8 +230,8 @@ def message(nodes: int, reasons: Iterable[Reason], why_not: str, topology: str =
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 4] + " ..."
 
 
-def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequence[Awaited]) -> str:
-    """One sentence for an outcome with placements."""
+def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequence[Awaited], lost: str = "") -> str:
+    """One sentence for an outcome with placements. ``lost`` is the work that is lost, where that is known."""
     members = counted(placed, "member")
     if outcome == BIND:
         return f"{members} can be bound now"
@@ -232,7 +241,8 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
     if outcome == PREEMPT:
         units = {(v.unit.kind, v.unit.name) for v in gone}
         text = f"{members} can be bound after evicting {counted(len(gone), 'pod')} of {counted(len(units), 'unit')}"
-        return text + (f" and waiting for {waits} to leave" if awaiting else "")
+        text += f" and waiting for {waits} to leave" if awaiting else ""
+        return f"{text}; {lost}" if lost else text
     return ""
 
 

@@ -1,12 +1,14 @@
 """What an eviction costs: one definition, shared by the planner and by whatever judges it.
 
 Two sets of victims are compared by, in this order: (a) pods removed beyond a disruption budget; (b) for each
-unit priority from the highest down, gangs interrupted, then pods evicted; (c) work lost; (d) the victims' names.
+unit priority from the highest down, gangs interrupted, then pods evicted; (b') the sum of the pods' costs; (c) work
+lost; (d) the victims' names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -26,17 +28,18 @@ class Harm(NamedTuple):
     """Comparable: the smaller is the better choice.
 
     ``levels`` are (priority, gangs interrupted, pods evicted), highest priority first, only where something is
-    lost; ``work`` is in share of the cluster x seconds, rounded to 1e-6 so that the order of summation does not
-    matter.
+    lost; ``cost`` is what annotations of the pods say; ``work`` is in share of the cluster x seconds, rounded to 1e-6
+    so that the order of summation does not matter.
     """
 
     beyond_budget: int
     levels: tuple[tuple[int, int, int], ...]
+    cost: int
     work: float
     names: tuple[str, ...]
 
 
-NO_HARM = Harm(0, (), 0.0, ())
+NO_HARM = Harm(0, (), 0, 0.0, ())
 #: A component of harm: ``pdb``, or ``gangs`` or ``pods`` of a priority.
 Component = tuple[str, int]
 
@@ -61,11 +64,12 @@ def harm(
     budgets: Budgets,
     cluster: Mapping[str, float],
     now: float,
+    since: Callable[[Pod], float] = attrgetter("started"),
 ) -> Harm:
     """The harm of evicting these pods.
 
     ``interrupted`` has the unit priority of each interrupted gang, once per gang; ``cluster`` the allocatable
-    amount of each resource in the whole cluster, in base units.
+    amount of each resource in the whole cluster, in base units; ``since`` tells since when a pod's work is unsaved.
     """
     levels: dict[int, list[int]] = {}
     for priority in interrupted:
@@ -80,10 +84,11 @@ def harm(
         shape = id(pod.shape)
         if shape not in shares:
             shares[shape] = share(pod, cluster)
-        work += shares[shape] * max(0.0, now - pod.started)
+        work += shares[shape] * max(0.0, now - since(pod))
     return Harm(
         len(budgets.beyond([loss.pod for loss in losses])),
         tuple((p, gangs, pods) for p, (gangs, pods) in sorted(levels.items(), reverse=True)),
+        sum(loss.pod.stakes.cost for loss in losses),
         round(work, 6),
         tuple(sorted(loss.pod.key for loss in losses)),
     )

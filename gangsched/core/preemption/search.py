@@ -17,7 +17,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints
+from gangsched.core.arrays import Bools, Ints
 from gangsched.core.decision import Gap
 from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.branch_and_bound import BranchAndBound
@@ -27,7 +27,7 @@ from gangsched.core.preemption.demand import Demand, demands_of
 from gangsched.core.preemption.fillings import fillings_of
 from gangsched.core.preemption.fit import CountedFit, Fit, fit_for, rows_of
 from gangsched.core.preemption.gangs import Interruptions
-from gangsched.core.preemption.harm import Harm, Loss, harm, place, share_of
+from gangsched.core.preemption.harm import Harm, Loss, harm, place
 from gangsched.core.preemption.lower_bound import Floor, LowerBound, gap
 from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer
 from gangsched.core.preemption.places import Places, Placing
@@ -36,8 +36,8 @@ from gangsched.core.preemption.program import Program, Proof, floor_of
 from gangsched.core.preemption.reprieve import Returnable, reprieve
 from gangsched.core.preemption.settle import Settled, Settler
 from gangsched.core.preemption.units import Units
+from gangsched.core.preemption.work import weights, work_lost
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.watchdog import Watchdog
 
 #: Nodes x pods looked at in about one step.
@@ -90,14 +90,6 @@ class Limits(msgspec.Struct, frozen=True):
 NO_LIMITS = Limits()
 
 
-def work_lost(snapshot: Snapshot, cluster: Mapping[str, float], now: float) -> Floats:
-    """``(slots,)`` the work that would be lost with each pod: share of the cluster x seconds."""
-    table = snapshot.table
-    shares = np.array([share_of(shape.requests, cluster) for shape in snapshot.shapes])
-    sizes = shares[table.shape[: table.size]] if len(shares) else np.zeros(table.size)
-    return np.asarray(sizes * np.maximum(0.0, now - table.started[: table.size]))
-
-
 class Search:
     """One search for the least harmful choice of ``units`` that makes room for ``wants`` in the simulation ``sim``, in
     which nothing has been taken. ``cluster`` has the allocatable amount of each resource; ``max_steps`` and the
@@ -133,7 +125,8 @@ class Search:
         self._demands = demands_of(sim, placer.pipeline, wants)
         demand = self._demands[0]
         self.fit: Fit = fit_for(sim, placer, wants, demand)
-        self.works = work_lost(units.snapshot, cluster, now)
+        table = units.snapshot.table
+        self.works = weights(table.cost[: table.size], work_lost(units.snapshot, cluster, now, units.unsaved))
         self.candidates = Candidates(units, budgets, demand, self.works, limits.bands)
         self._sim = sim
         self._proved_none = False
@@ -460,7 +453,7 @@ class Search:
         if self._limits.bands is not None:
             losses = [Loss(loss.pod, bisect_left(self._limits.bands, loss.level)) for loss in losses]
             interrupted = []
-        return harm(losses, interrupted, self.budgets, self.cluster, self.now)
+        return harm(losses, interrupted, self.budgets, self.cluster, self.now, self.units.unsaved_since)
 
     @property
     def spent(self) -> int:

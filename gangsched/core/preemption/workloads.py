@@ -162,7 +162,7 @@ class WorkloadsOnNodes:
         for taken in victims:
             interrupted.append(_PLACES + taken.place)
             losses += [Loss(pods.pop(s), _PLACES + taken.place) for s in taken.target.slots if s in pods]
-        return harm(losses, interrupted, self.budgets, cluster, now)
+        return harm(losses, interrupted, self.budgets, cluster, now, self.units.unsaved_since)
 
 
 def is_overdue(managed: Managed, uid: str, overdue: frozenset[str] | set[str]) -> bool:

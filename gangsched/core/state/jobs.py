@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any, TypeAlias
 
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
-from gangsched.model.records import JOB, NO_QUEUE, QUEUED_JOB, Gang, GangId, Job, Pod, QueueLabels
+from gangsched.model.records import JOB, NO_QUEUE, NO_STAKES, QUEUED_JOB, Gang, GangId, Job, Pod, QueueLabels, Stakes
 
 #: What is suspended, and goes on, as a whole.
 Suspendable: TypeAlias = Job | JobSet
@@ -34,6 +34,8 @@ class Jobs:
         self._jobsets: dict[tuple[str, str], JobSet] = {}
         self._jobs_of: dict[str, dict[str, Job]] = {}
         self._pods: dict[tuple[str, str], dict[str, Pod]] = {}
+        #: The Jobs and JobSets that say something about the loss of their pods.
+        self.stakes: dict[OwnerKey, Stakes] = {}
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
@@ -77,11 +79,26 @@ class Jobs:
         if job.owner is not None and job.owner.kind == JOBSET:
             self._jobs_of.setdefault(job.owner.uid, {})[job.name] = job
         self._jobs[job.namespace, job.name] = job
+        self._note_stakes(JOB, job)
         return before
+
+    def _note_stakes(self, family: str, owner: Suspendable) -> None:
+        key = (family, owner.namespace, owner.name)
+        self.stakes.pop(key, None)
+        if owner.stakes != NO_STAKES:
+            self.stakes[key] = owner.stakes
+
+    def stakes_of(self, job: tuple[str, str]) -> list[Stakes]:
+        """What the Job of this namespace and name says, and then its JobSet."""
+        found = self._jobs.get(job)
+        above = self.jobset_of(found) if found is not None else None
+        keys = [(JOB, *job)] + ([(JOBSET, above.namespace, above.name)] if above is not None else [])
+        return [self.stakes[key] for key in keys if key in self.stakes]
 
     def drop_job(self, namespace: str, name: str) -> Job | None:
         """A Job is gone; returns its last record."""
         gone = self._jobs.pop((namespace, name), None)
+        self.stakes.pop((JOB, namespace, name), None)
         if gone is not None:
             self._leave_jobset(gone)
         return gone
@@ -96,10 +113,12 @@ class Jobs:
         """A JobSet was created or changed; returns what was known under its name before."""
         before = self._jobsets.get((jobset.namespace, jobset.name))
         self._jobsets[jobset.namespace, jobset.name] = jobset
+        self._note_stakes(JOBSET, jobset)
         return before
 
     def drop_jobset(self, namespace: str, name: str) -> JobSet | None:
         """A JobSet is gone; returns its last record."""
+        self.stakes.pop((JOBSET, namespace, name), None)
         return self._jobsets.pop((namespace, name), None)
 
     # -- questions -----------------------------------------------------------------------------------------

@@ -10,7 +10,17 @@ import msgspec
 from gangsched.model.dialects import gang_from_member, koordinator, needs_object
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
-from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, QUEUED_JOB, SINGLE, Gang, GangId, Pod
+from gangsched.model.records import (
+    NO_STAKES,
+    PREEMPT_LOWER,
+    PREEMPT_NEVER,
+    QUEUED_JOB,
+    SINGLE,
+    Gang,
+    GangId,
+    Pod,
+    Stakes,
+)
 
 ONLY_WAITING = "only-waiting"
 
@@ -70,6 +80,8 @@ class Membership:
         self.ours = frozenset(ours)
         self._assumed = assumed
         self.objects: dict[tuple[str, str, str], Gang] = {}
+        #: What group objects say about the loss of their pods.
+        self.stakes: dict[tuple[str, str, str], Stakes] = {}
         self.members: dict[GangId, dict[str, Pod]] = {}
         #: UIDs of the members that make a mistake, of each gang and mistake.
         self._mistaken: dict[tuple[GangId, Mistake], set[str]] = {}
@@ -137,11 +149,16 @@ class Membership:
 
     def set_object(self, gang: Gang) -> None:
         """Insert or replace a group object."""
-        self.objects[(gang.family, gang.namespace, gang.name)] = gang
+        key = (gang.family, gang.namespace, gang.name)
+        self.objects[key] = gang
+        self.stakes.pop(key, None)
+        if gang.stakes != NO_STAKES:
+            self.stakes[key] = gang.stakes
 
     def drop_object(self, family: str, namespace: str, name: str) -> None:
         """Remove a group object."""
         self.objects.pop((family, namespace, name), None)
+        self.stakes.pop((family, namespace, name), None)
 
     # -- questions -----------------------------------------------------------------------------------------
 

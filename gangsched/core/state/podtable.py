@@ -69,7 +69,8 @@ _FIRST = 256
 class PodTable:
     """Columns over slots: ``row`` (node row, -1 = node unknown or slot free), ``place`` (the number of the node,
     which it keeps while rows move; -1 = slot free), ``priority``, ``shape`` and
-    ``gang`` (dense numbers), ``kin`` (namespace and labels, a dense number), ``flags``, ``started`` (seconds).
+    ``gang`` (dense numbers), ``kin`` (namespace and labels, a dense number), ``flags``, ``started`` (seconds);
+    of what its annotations say ``checkpoint`` and ``restart`` (seconds, NaN without one) and ``cost``.
 
     ``tie`` orders pods that are otherwise equal by a hash of their name, so that no order of arrival shows in a
     decision. ``pods[slot]`` is the record, or None for a free slot.
@@ -92,6 +93,9 @@ class PodTable:
         self.gang: Ints = np.full(_FIRST, -1, dtype=np.int64)
         self.flags: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.started: Floats = np.zeros(_FIRST, dtype=np.float64)
+        self.checkpoint: Floats = np.full(_FIRST, np.nan, dtype=np.float64)
+        self.restart: Floats = np.full(_FIRST, np.nan, dtype=np.float64)
+        self.cost: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.tie: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.kin: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.job: Ints = np.full(_FIRST, -1, dtype=np.int64)
@@ -131,7 +135,7 @@ class PodTable:
         self.job[slot] = self._join_job(pod)
         self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
         self.flags[slot] = flags
-        self.started[slot] = pod.started
+        self._note_times(slot, pod)
         self.tie[slot] = _tie(pod)
         return slot
 
@@ -144,7 +148,7 @@ class PodTable:
         self.job[slot] = self._join_job(pod)
         self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
         self.flags[slot] = flags
-        self.started[slot] = pod.started
+        self._note_times(slot, pod)
 
     def remove(self, uid: str) -> int:
         """Take a pod out; returns the slot it had. KeyError if it is not there."""
@@ -158,6 +162,13 @@ class PodTable:
         self.flags[slot] = 0
         self._free.append(slot)
         return slot
+
+    def _note_times(self, slot: int, pod: Pod) -> None:
+        self.started[slot] = pod.started
+        told = pod.stakes
+        self.checkpoint[slot] = np.nan if told.checkpoint is None else told.checkpoint
+        self.restart[slot] = np.nan if told.restart_seconds is None else told.restart_seconds
+        self.cost[slot] = told.cost
 
     def gang_number(self, gang: GangId) -> int:
         """The dense number of a gang while it has pods here, else -1."""
@@ -228,9 +239,11 @@ class PodTable:
         self.place = np.concatenate([self.place, np.full(extra, -1, dtype=np.int64)])
         self.gang = np.concatenate([self.gang, np.full(extra, -1, dtype=np.int64)])
         self.job = np.concatenate([self.job, np.full(extra, -1, dtype=np.int64)])
-        for name in ("priority", "shape", "flags", "kin", "tie"):
+        for name in ("priority", "shape", "flags", "kin", "tie", "cost"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(extra, dtype=np.int64)]))
         self.started = np.concatenate([self.started, np.zeros(extra, dtype=np.float64)])
+        for name in ("checkpoint", "restart"):
+            setattr(self, name, np.concatenate([getattr(self, name), np.full(extra, np.nan)]))
 
 
 def _tie(pod: Pod) -> int:

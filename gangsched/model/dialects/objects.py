@@ -9,6 +9,7 @@ from gangsched.model.dialects import kai
 from gangsched.model.errors import Mistake
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang
+from gangsched.model.stakes import stakes_of
 from gangsched.model.times import parse_time
 
 
@@ -18,6 +19,7 @@ def described(family: str, meta: wire.ObjectMeta, remark: Mistake | None, **wish
     Raises :class:`~gangsched.model.errors.FieldError`.
     """
     notes = meta.annotations or {}
+    stakes, unclear = stakes_of(notes)
     return Gang(
         family=family,
         namespace=meta.namespace,
@@ -28,6 +30,7 @@ def described(family: str, meta: wire.ObjectMeta, remark: Mistake | None, **wish
         source=f"PodGroup.{family}",
         preemption_delay_seconds=kai.preemption_delay(notes),
         queue=queue_labels(meta.labels or {}),
-        remark=remark or kai.remark(notes),
+        remark=remark or kai.remark(notes) or unclear,
+        stakes=stakes,
         **wishes,
     )

@@ -16,8 +16,9 @@ from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.fit import Fit, fit_for
 from gangsched.core.preemption.node_prices import MAY, Offer
 from gangsched.core.preemption.places import Places
-from gangsched.core.preemption.search import Search, work_lost
+from gangsched.core.preemption.search import Search
 from gangsched.core.preemption.units import Units
+from gangsched.core.preemption.work import work_lost
 from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import GangId
 from tests.bench.worlds import World

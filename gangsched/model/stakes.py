@@ -1,0 +1,85 @@
+"""What an eviction costs, as owners say it in annotations of a pod, its group, or its Job or JobSet.
+
+Ours are ``gangsched.dev/last-checkpoint`` (RFC 3339) and ``gangsched.dev/restart-cost`` (a duration); Volcano's
+``volcano.sh/last-checkpoint-time`` stands where ours is absent (volcano-sh/volcano#5998). On pods alone Koordinator's
+``scheduling.koordinator.sh/eviction-cost`` (int32; the largest says never), and where that is absent Kubernetes' own
+``controller.kubernetes.io/pod-deletion-cost`` (int32).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.jobsets import JobSet
+from gangsched.model.records import NO_STAKES, Gang, Job, Labels, Pod, Stakes
+from gangsched.model.times import parse_duration, parse_time
+
+LAST_CHECKPOINT = "gangsched.dev/last-checkpoint"
+RESTART_COST = "gangsched.dev/restart-cost"
+VOLCANO_CHECKPOINT = "volcano.sh/last-checkpoint-time"
+EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+#: All of them, as annotations are looked for.
+KEYS = frozenset({LAST_CHECKPOINT, RESTART_COST, VOLCANO_CHECKPOINT, EVICTION_COST, DELETION_COST})
+#: An eviction cost that says never.
+NEVER = 2**31 - 1
+
+#: A checkpoint may be so many seconds ahead of the scheduler's clock.
+SKEW_SECONDS = 10.0
+
+Saved = TypeVar("Saved", Pod, Gang, Job, JobSet)
+
+_INT32 = re.compile(r"0|-?[1-9][0-9]{0,9}")
+
+
+def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mistake | None]:
+    """What these annotations say, and the first thing that cannot be understood: it counts as not said."""
+    if not notes or KEYS.isdisjoint(notes):
+        return NO_STAKES, None
+    wrong: list[Mistake] = []
+    checkpoint, restart, cost = None, None, 0
+    for key in (VOLCANO_CHECKPOINT, LAST_CHECKPOINT):
+        if notes.get(key):
+            try:
+                checkpoint = parse_time(notes[key], _field(key))
+            except FieldError as error:
+                wrong.append(error.remark)
+    if notes.get(RESTART_COST):
+        try:
+            restart = parse_duration(notes[RESTART_COST], _field(RESTART_COST))
+        except FieldError as error:
+            wrong.append(error.remark)
+    for key in (DELETION_COST, EVICTION_COST) if of_pod else ():
+        if key in notes:
+            try:
+                cost = _int32(notes[key], key)
+            except FieldError as error:
+                wrong.append(error.remark)
+    return Stakes(checkpoint, restart, cost), wrong[0] if wrong else None
+
+
+def as_of(record: Saved, now: float) -> Saved:
+    """The record without a checkpoint that has not been yet, which counts as not said; it may be a little ahead, for
+    clocks differ.
+    """
+    checkpoint = record.stakes.checkpoint
+    if checkpoint is None or checkpoint <= now + SKEW_SECONDS:
+        return record
+    stakes = msgspec.structs.replace(record.stakes, checkpoint=None)
+    wrong = FieldError(_field(LAST_CHECKPOINT), "the time is in the future").remark
+    return msgspec.structs.replace(record, stakes=stakes, remark=record.remark or wrong)
+
+
+def _int32(raw: str, key: str) -> int:
+    value = int(raw) if _INT32.fullmatch(raw) else 2**31
+    if not -(2**31) <= value < 2**31:
+        raise FieldError(_field(key), f"{raw[:40]!r} is not a whole number from -2147483648 to 2147483647")
+    return value
+
+
+def _field(key: str) -> str:
+    return f"metadata.annotations[{key}]"
