@@ -31,9 +31,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     A pod that still terminates ``overdue_after_seconds`` after its grace period is not counted on to leave. A gang that
     would have to wait for more than ``max_wait_seconds`` evicts others if that is quicker.
     A decision has at most ``max_victims`` victims, and ``max_victims_per_member`` for each required member (0: any
-    number). Owners of the kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they,
-    or their namespace, say otherwise. ``profiles`` has the scheduler names whose filters or scores are not the default
-    ones.
+    number). With ``harm_by_work`` victims are compared by what is lost with them before their number. Owners of the
+    kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace, say
+    otherwise. ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
@@ -60,6 +60,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     rollback: bool = False
     overdue_after_seconds: float = 30.0
     max_wait_seconds: float = 120.0
+    harm_by_work: bool = False
     max_victims: int = 0
     max_victims_per_member: float = 0.0
     gang_owners: tuple[str, ...] = ()

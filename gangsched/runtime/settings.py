@@ -106,6 +106,14 @@ class Preemption(Section, frozen=True, kw_only=True):
             deleted. strict: never broken; victims are removed through the Eviction API."""
         ),
     ] = "preferred"
+    harm: Annotated[
+        Literal["pods", "work"],
+        _doc(
+            """What victims of one priority are compared by, once budgets and the number of gangs interrupted are equal.
+            pods: their number, then what annotations and their run time say is lost. work: what is lost, then their
+            number."""
+        ),
+    ] = "pods"
     budget_milliseconds: Annotated[
         int,
         _doc(
@@ -381,6 +389,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             gang_mode=self.preemption.gang_mode,
             pod_disruption_mode=self.preemption.pod_disruption_mode,
             strict_budgets=self.preemption.pdb == "strict",
+            harm_by_work=self.preemption.harm == "work",
             search_steps=self.preemption.budget_milliseconds * STEPS_PER_MILLISECOND,
             suspend_jobs=self.preemption.jobs == "suspend",
             max_rounds=self.preemption.max_rounds,

@@ -58,6 +58,7 @@ class Problem(msgspec.Struct):
     priority: int
     may_preempt: bool
     most: int
+    by_work: bool
 
     def candidates(self) -> list[Pod]:
         """Every pod that some set of victims may hold, by namespace/name."""
@@ -84,7 +85,7 @@ class Problem(msgspec.Struct):
                     interrupted.append(max(p.priority for p in gone))
         if set(taken) - known:
             raise ValueError(f"not candidates: {sorted(set(taken) - known)}")
-        return harm(losses, interrupted, self.budgets, self.cluster, NOW)
+        return harm(losses, interrupted, self.budgets, self.cluster, NOW, by_work=self.by_work)
 
 
 def _only_surplus(unit: Unit, taken: Collection[str]) -> bool:
@@ -135,6 +136,7 @@ class _Reader:
             priority=priority,
             may_preempt=self._policy(own),
             most=self.options.max_victims,
+            by_work=self.options.harm_by_work,
         )
 
     # -- the preemptor -------------------------------------------------------------------------------------

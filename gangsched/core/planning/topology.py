@@ -358,12 +358,12 @@ def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) ->
         unknown |= turn == 0 and left_out
         if found is None and best is None:
             break  # what does not fit in the wider domains does not fit in a part of one
-        if best is None or (found is not None and found.choice.harm[:3] <= best.choice.harm[:3]):
+        if best is None or (found is not None and found.choice.harm[:-1] <= best.choice.harm[:-1]):
             best = found
     if best is None:
         return None, left_out
     # What is required is one of the domains of the first level: the least of all of them bounds the harm.
-    floor = Floor(0, ()) if unknown else min(floors, default=None)
+    floor = Floor(0, ()) if unknown and best.choice.floor is not None else min(floors, default=None)
     choice = msgspec.structs.replace(best.choice, steps=max_steps - left, stopped=stopped, floor=floor)
     return Plan(best.domain, best.units, choice), left_out
 

@@ -36,7 +36,7 @@ class VictimsOf:
         self._world = context.world
         self._gate = context.gate if isinstance(context.gate, QuotaAssignment) else None
         self.budgets = budgets_of(context.world, context.group)
-        self._unsaved = unsaved(context.world, context.now)
+        self._unsaved = unsaved(context.world, context.now, always=context.options.harm_by_work)
         self._cap = cap_of(context.options, context.required)
         self._smallest: list[int] = []  # choices found that have more victims than that
         #: By the slots of a choice the workloads (UIDs) that lose their quota by it, each with the reason.

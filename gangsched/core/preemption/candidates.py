@@ -62,7 +62,8 @@ class Candidates:
     it along, else -1); ``req`` is ``(R, V)`` in the resources that members ask for. ``start`` and ``count`` ``(N,)``
     say where the pods of a node are. ``levels`` are the different priorities, ascending, and ``level_of`` ``(V,)`` the
     index of each pod's among them. ``free`` ``(R, N)`` is the room beside them all. With ``bands`` a level is the
-    number of those below the priority, and gangs count nothing.
+    number of those below the priority, and gangs count nothing. ``by_work`` says that what is lost counts before the
+    number of pods.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Candidates:
     ) -> None:
         self.units = units
         self._bands = bands
+        self.by_work = units.options.harm_by_work and bands is None
         self.free = demand.resources.free
         table = units.snapshot.table
         wholes = [b for b in units.blocks if b.whole]
@@ -98,7 +100,8 @@ class Candidates:
         short = np.maximum(demand.request.max(axis=0)[:, None] - np.maximum(self.free, 0.0), 0.0)
         useful = _useful(held, short, row)
         # Names decide last, so that no order of arrival shows.
-        order = ordered_by(row, -level, useful, -works[slots], table.tie[slots])
+        keys = (-works[slots], useful) if self.by_work else (useful, -works[slots])
+        order = ordered_by(row, -level, *keys, table.tie[slots])
         self.slot, self.row, self.level, self.useful = slots[order], row[order], level[order], useful[order]
         self.levels = distinct(self.level)
         self.level_of = np.searchsorted(self.levels, self.level)

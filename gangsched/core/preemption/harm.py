@@ -29,17 +29,19 @@ class Harm(NamedTuple):
 
     ``levels`` are (priority, gangs interrupted, pods evicted), highest priority first, only where something is
     lost; ``cost`` is what annotations of the pods say; ``work`` is in share of the cluster x seconds, rounded to 1e-6
-    so that the order of summation does not matter.
+    so that the order of summation does not matter. Where victims are compared by work, ``losses`` are (priority, gangs
+    interrupted, cost, work, pods evicted), costs below 0 counting as 0; else there are none.
     """
 
     beyond_budget: int
+    losses: tuple[tuple[int, int, int, float, int], ...]
     levels: tuple[tuple[int, int, int], ...]
     cost: int
     work: float
     names: tuple[str, ...]
 
 
-NO_HARM = Harm(0, (), 0, 0.0, ())
+NO_HARM = Harm(0, (), (), 0, 0.0, ())
 #: A component of harm: ``pdb``, or ``gangs`` or ``pods`` of a priority.
 Component = tuple[str, int]
 
@@ -65,16 +67,20 @@ def harm(
     cluster: Mapping[str, float],
     now: float,
     since: Callable[[Pod], float] = attrgetter("started"),
+    *,
+    by_work: bool = False,
 ) -> Harm:
     """The harm of evicting these pods.
 
     ``interrupted`` has the unit priority of each interrupted gang, once per gang; ``cluster`` the allocatable
-    amount of each resource in the whole cluster, in base units; ``since`` tells since when a pod's work is unsaved.
+    amount of each resource in the whole cluster, in base units; ``since`` tells since when a pod's work is unsaved;
+    ``by_work`` that work counts before the number of pods.
     """
     levels: dict[int, list[int]] = {}
     for priority in interrupted:
         levels.setdefault(priority, [0, 0])[0] += 1
     work = 0.0
+    lost: dict[int, list[float]] = {}
     shares: dict[int, float] = {}  # by identity: most pods share their shape with others
     for loss in losses:
         level, pod = loss.level, loss.pod
@@ -84,14 +90,25 @@ def harm(
         shape = id(pod.shape)
         if shape not in shares:
             shares[shape] = share(pod, cluster)
-        work += shares[shape] * max(0.0, now - since(pod))
+        mine = shares[shape] * max(0.0, now - since(pod))
+        work += mine
+        if by_work:
+            of_level = lost.setdefault(level, [0, 0.0])
+            of_level[0] += max(0, pod.stakes.cost)
+            of_level[1] += mine
+    counts = tuple((p, gangs, pods) for p, (gangs, pods) in sorted(levels.items(), reverse=True))
     return Harm(
         len(budgets.beyond([loss.pod for loss in losses])),
-        tuple((p, gangs, pods) for p, (gangs, pods) in sorted(levels.items(), reverse=True)),
+        tuple(_with_work(*level, *lost.get(level[0], (0, 0.0))) for level in counts) if by_work else (),
+        counts,
         sum(loss.pod.stakes.cost for loss in losses),
         round(work, 6),
         tuple(sorted(loss.pod.key for loss in losses)),
     )
+
+
+def _with_work(priority: int, gangs: int, pods: int, cost: float, work: float) -> tuple[int, int, int, float, int]:
+    return priority, gangs, int(cost), round(work, 6), pods
 
 
 def work_lost(pod: Pod, cluster: Mapping[str, float], now: float) -> float:

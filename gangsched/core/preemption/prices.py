@@ -24,6 +24,8 @@ Prices = npt.NDArray[np.complex128]
 NEVER = 1e300 + 0j
 #: Bits of a part that are exact in float64, and those of the imaginary part that are left to the work lost.
 _BITS, _WORK_BITS = 52, 22
+#: All that could be lost at one priority is told in so many parts, where that counts before the number of pods.
+_PARTS = 2**18
 
 
 def rank(price: complex) -> tuple[float, float]:
@@ -32,7 +34,9 @@ def rank(price: complex) -> tuple[float, float]:
 
 
 class Digit(msgspec.Struct, frozen=True):
-    """One ``component`` of harm (``pdb``, ``gangs``, ``pods``) at ``level``, and the ``weight`` of one more of it."""
+    """One ``component`` of harm (``pdb``, ``gangs``, ``pods``, or ``work`` in their place) at ``level``, and the
+    ``weight`` of one more of it.
+    """
 
     component: str
     level: int
@@ -58,6 +62,9 @@ class Tariff:
             if gangs[level]:
                 sizes.append(("gangs", level, gangs[level] + 1))
             sizes.append(("pods", level, pods[level] + 1))
+        if candidates.by_work:
+            self._by_work(candidates, sizes)
+            return
         self.digits = _digits(sizes)
         by_level = {d.level: d.weight for d in self.digits if d.component == "pods"}
         by_gang = {d.level: d.weight for d in self.digits if d.component == "gangs"}
@@ -71,6 +78,22 @@ class Tariff:
         work_of = (1j * sums).tolist()
         own = [len(u.slots) * by_level.get(u.level, 0j) + w for u, w in zip(units, work_of, strict=True)]
         self.whole: Prices = self.units + np.array(own, dtype=np.complex128)
+
+    def _by_work(self, candidates: Candidates, sizes: list[tuple[str, int, int]]) -> None:
+        """Prices in which what is lost with pods, in whole parts of all that could be lost, stands for their number."""
+        units, levels = candidates.units_of, candidates.levels
+        total = np.bincount(candidates.level_of, weights=candidates.work, minlength=len(levels))
+        share = candidates.work / np.where(total > 0, total, 1.0)[candidates.level_of]
+        parts = np.rint(share * _PARTS) + 1.0
+        most = _PARTS + 2 * len(candidates) + sum(len(u.slots) for u in units)
+        self.digits = _digits([("work", p, most) if kind == "pods" else (kind, p, size) for kind, p, size in sizes])
+        weight = {(d.component, d.level): d.weight for d in self.digits}
+        self.beyond = weight.get(("pdb", 0), 0j)
+        of_level: Prices = np.array([weight.get(("work", p), 0j) for p in levels.tolist()], dtype=np.complex128)
+        self.pods = of_level[candidates.level_of] * parts + 1j / (1.0 + len(candidates))
+        self.units = np.array([u.gangs * weight.get(("gangs", u.level), 0j) for u in units], dtype=np.complex128)
+        own = [weight.get(("work", u.level), 0j) * float(parts[u.pods].sum()) for u in units]
+        self.whole = self.units + np.array(own, dtype=np.complex128)
 
     def read(self, price: complex) -> tuple[tuple[Digit, int], ...]:
         """The components of a price, from the top."""
@@ -95,7 +118,7 @@ class Tariff:
 
     def harm(self, price: complex) -> Harm | None:
         """The harm of a price without work and names; None if some component has no digit in it."""
-        if any(not digit.weight for digit in self.digits):
+        if any(not digit.weight or digit.component == "work" for digit in self.digits):
             return None
         beyond = 0
         levels: dict[int, list[int]] = {}
@@ -105,7 +128,7 @@ class Tariff:
             elif count:
                 levels.setdefault(digit.level, [0, 0])[digit.component == "pods"] += count
         counts = ((level, gangs, pods) for level, (gangs, pods) in sorted(levels.items(), reverse=True))
-        return Harm(beyond, tuple(counts), 0, 0.0, ())
+        return Harm(beyond, (), tuple(counts), 0, 0.0, ())
 
 
 def _digits(sizes: list[tuple[str, int, int]]) -> list[Digit]:

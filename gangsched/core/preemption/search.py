@@ -150,8 +150,12 @@ class Search:
             return None
         return Choice(best.taken, best.harm, self.spent, self.stopped, best.rows, self._floor(best.harm, least))
 
-    def _floor(self, cost: Harm, least: Floor | None) -> Floor:
-        """The higher of two floors: that of the program, and that of the nodes by themselves."""
+    def _floor(self, cost: Harm, least: Floor | None) -> Floor | None:
+        """The higher of two floors: that of the program, and that of the nodes by themselves; None where victims are
+        compared by what is lost, which neither bounds.
+        """
+        if self.candidates.by_work:
+            return None
         if least is not None and gap(cost, least) is None:
             return least
         other = self._bound.floor(cost)
@@ -179,7 +183,7 @@ class Search:
 
     @cached_property
     def _program(self) -> Program | None:
-        if len(self._demands) != 1 or not self._places:
+        if len(self._demands) != 1 or not self._places or self.candidates.by_work:
             return None
         fillings = fillings_of(self._places[0].nodes)
         return None if fillings is None else Program(self.candidates, self._demands[0], fillings, self._limits.most)
@@ -302,7 +306,9 @@ class Search:
             yield [found] if exact or first is None or first.units == found.units else [found, first]
 
     def _proven(self, settled: Settled) -> bool:
-        """Is it known that nothing breaks fewer budgets or interrupts less?"""
+        """Is it known that nothing breaks fewer budgets or interrupts less, as far as that decides?"""
+        if self.candidates.by_work:
+            return False
         cost = settled.harm
         if cost is None:
             cost = self.harm_of(set(self.candidates.slots_of(settled.placing.gone, sorted(settled.units))))
@@ -387,7 +393,7 @@ class Search:
 
     def _returnable(self, taken: frozenset[int]) -> list[Returnable]:
         """The units of these victims as they can come back."""
-        units = self.units
+        units, by_work = self.units, self.candidates.by_work
         table = units.snapshot.table
         mine = set(taken)
         wholes = [b for b in units.touched(taken) if b.whole and units.is_whole(b, mine)]
@@ -399,18 +405,18 @@ class Search:
             spared = set(units.surplus(block, self.works))
             core = np.array([s for s in block.whole if s not in spared], dtype=np.int64)
             work = float(self.works[block.array].sum())
-            order = (exceeds.isdisjoint(block.whole), -block.priority, 0, -len(block.whole), -work, block.ref.name)
+            size = (-work, -len(block.whole)) if by_work else (-len(block.whole), -work)
+            order = (exceeds.isdisjoint(block.whole), -block.priority, 0, *size, block.ref.name)
             out.append(Returnable(block.array, core if spared else core[:0], order))
         singles = np.array(sorted(taken - gone), dtype=np.int64)
         crowd = np.bincount(np.maximum(table.row[singles], 0), minlength=units.snapshot.size)
         for slot in singles.tolist():
-            row = int(table.row[slot])
+            row, work = int(table.row[slot]), float(self.works[slot])
             order = (
                 slot not in exceeds,
                 -int(table.priority[slot]),
                 1,
-                -int(crowd[row]),
-                -float(self.works[slot]),
+                *((-work, -int(crowd[row])) if by_work else (-int(crowd[row]), -work)),
                 f"{row:06d} {table.tie[slot]}",
             )
             out.append(Returnable(np.array([slot], dtype=np.int64), singles[:0], order))
@@ -425,7 +431,8 @@ class Search:
         )
         if not exact.small:
             return best
-        self._looks = _WORK_LOOKS if best is not None and gap(best.harm, self._floor(best.harm, least)) is None else -1
+        floor = None if best is None else self._floor(best.harm, least)
+        self._looks = _WORK_LOOKS if best is not None and floor is not None and gap(best.harm, floor) is None else -1
         known, before = (best.harm, best.taken) if best is not None else (None, frozenset())
         cost, taken = exact.run(known, before)
         if cost is None:
@@ -453,7 +460,8 @@ class Search:
         if self._limits.bands is not None:
             losses = [Loss(loss.pod, bisect_left(self._limits.bands, loss.level)) for loss in losses]
             interrupted = []
-        return harm(losses, interrupted, self.budgets, self.cluster, self.now, self.units.unsaved_since)
+        since, by_work = self.units.unsaved_since, self.candidates.by_work
+        return harm(losses, interrupted, self.budgets, self.cluster, self.now, since, by_work=by_work)
 
     @property
     def spent(self) -> int:

@@ -25,21 +25,22 @@ if TYPE_CHECKING:
 
 class Unsaved(msgspec.Struct, frozen=True, eq=False):
     """``(slots,)`` since when the work of each pod is unsaved, restart costs taken off (seconds); and its last
-    checkpoint, NaN without one.
+    checkpoint, NaN without one. It is ``always`` told, or else where owners have said anything.
     """
 
     since: Floats
     checkpoint: Floats
+    always: bool = False
 
 
-def unsaved(world: World, now: float) -> Unsaved | None:
-    """What is known of all pods; None where nobody says anything."""
+def unsaved(world: World, now: float, *, always: bool = False) -> Unsaved | None:
+    """What owners say of all pods; None where nobody says anything, unless it is ``always`` told."""
     table = world.snapshot.table
     size = table.size
     own, restart = table.checkpoint[:size], table.restart[:size]
     groups, jobs = world.membership.stakes, world.jobs.stakes
     if not groups and not jobs and np.isnan(own).all() and np.isnan(restart).all():
-        return None
+        return Unsaved(table.started[:size].copy(), own.copy(), always) if always else None
     gang = np.where(table.gang[:size] >= 0, table.gang[:size], len(table.gang_ids))
     said: dict[int, Stakes] = {}
     if groups:
@@ -69,7 +70,7 @@ def unsaved(world: World, now: float) -> Unsaved | None:
     checkpoint = nearest(own, lambda s: s.checkpoint, np.minimum, np.inf)
     lasts = nearest(restart, lambda s: s.restart_seconds, np.maximum, -1.0)
     since = np.fmax(table.started[:size], np.minimum(checkpoint, now)) - np.nan_to_num(lasts)
-    return Unsaved(since, checkpoint)
+    return Unsaved(since, checkpoint, always)
 
 
 def work_lost(snapshot: Snapshot, cluster: Mapping[str, float], now: float, found: Unsaved | None = None) -> Floats:
@@ -95,7 +96,7 @@ def told(pods: Sequence[Pod], slots: Iterable[int], found: Unsaved | None, now: 
     at = np.array(list(slots), dtype=np.int64)
     known = found.checkpoint[at]
     started = np.array([pod.started for pod in pods])
-    if np.isnan(known).all() and (found.since[at] == started).all():
+    if not found.always and np.isnan(known).all() and (found.since[at] == started).all():
         return ""
     seconds = np.maximum(0.0, now - found.since[at])
     text = f"{_hours(pods, seconds.tolist())} lost"
