@@ -31,7 +31,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     A pod that still terminates ``overdue_after_seconds`` after its grace period is not counted on to leave. A gang that
     would have to wait for more than ``max_wait_seconds`` evicts others if that is quicker.
     A decision has at most ``max_victims`` victims, and ``max_victims_per_member`` for each required member (0: any
-    number). With ``harm_by_work`` victims are compared by what is lost with them before their number. Owners of the
+    number). With ``harm_by_work`` victims are compared by what is lost with them before their number. No annotation of
+    ``ignore_keys`` protects anybody for ever. Owners of the
     kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace, say
     otherwise. ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
@@ -61,6 +62,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     overdue_after_seconds: float = 30.0
     max_wait_seconds: float = 120.0
     harm_by_work: bool = False
+    ignore_keys: tuple[str, ...] = ()
     max_victims: int = 0
     max_victims_per_member: float = 0.0
     gang_owners: tuple[str, ...] = ()

@@ -250,7 +250,7 @@ class Scheduler:
         self._run.drains.queues_changed()
 
     def _pod_changed(self, pod: Pod) -> None:
-        pod = as_of(self.world.owner_gangs.placed(pod), self._run.now)
+        pod = as_of(self.world.owner_gangs.placed(pod), self._run.now, self.options.ignore_keys)
         earlier = self.world.find(pod.namespace, pod.name)
         if earlier is not None and earlier.uid != pod.uid:
             self._pod_gone(earlier.uid)  # re-created under the same name before its deletion was seen
@@ -332,7 +332,9 @@ class Scheduler:
     def _timed(self) -> bool:
         """Does anything have to run for some time before it may be evicted?"""
         classes = self.world.classes.values()
-        return bool(self.options.minimum_run_time_seconds) or any(c.minimum_run_time_seconds for c in classes)
+        return bool(self.options.minimum_run_time_seconds) or any(
+            c.minimum_run_time_seconds or c.toleration_seconds for c in classes
+        )
 
     def _note(self, change: Change) -> None:
         """Something has happened that may help gangs that do not fit."""
@@ -433,7 +435,7 @@ def _with_jobset(job: Job) -> Iterator[OwnerKey]:
 
 def _as_victim(pod: Pod) -> tuple[object, ...]:
     """What says whether a bound pod may be evicted, its gang and its run time aside."""
-    return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner
+    return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner, pod.stakes.never
 
 
 def _run_time(pod: Pod) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from gangsched.model.dialects import HINT_PREFIXES, membership, remark
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.podset_info import WireDirectives, added_by_flavor, directives, without
+from gangsched.model.preemption_toleration import preemption_toleration
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,
@@ -244,6 +245,7 @@ class Converter:
             raw.preemption_policy or PREEMPT_LOWER,
             annotated_duration(notes, MINIMUM_RUN_TIME),
             annotated_duration(notes, PREEMPTION_DELAY),
+            *preemption_toleration(notes, raw.value),
         )
 
     def job(self, raw: wire.Job) -> Job:

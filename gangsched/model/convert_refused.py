@@ -19,6 +19,7 @@ from gangsched.model.dialects.owners import GANG
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet
 from gangsched.model.podset_info import ADDED_BY_FLAVOR
+from gangsched.model.preemption_toleration import preemption_toleration
 from gangsched.model.records import (
     PREEMPT_LOWER,
     PREEMPT_NEVER,
@@ -136,6 +137,7 @@ def refused_class(raw: wire.PriorityClass) -> PriorityClass:
         raw.preemption_policy or PREEMPT_LOWER,
         _unless_wrong(lambda: annotated_duration(notes, MINIMUM_RUN_TIME), longest),
         _unless_wrong(lambda: annotated_duration(notes, PREEMPTION_DELAY), longest),
+        *_unless_wrong(lambda: preemption_toleration(notes, raw.value), (raw.value + 1, 0.0)),
     )
 
 

@@ -2,7 +2,8 @@
 
 Sources: Koordinator ``scheduling.koordinator.sh/disable-preemptible`` and
 ``quota.scheduling.koordinator.sh/preemptible`` (labels); Volcano ``volcano.sh/preemptable`` (the annotation wins
-over the label, an unreadable value means "false"); Godel ``godel.bytedance.com/can-be-preempted`` (annotation).
+over the label, an unreadable value means "false"); Godel ``godel.bytedance.com/can-be-preempted`` (annotation);
+Koordinator's ``scheduling.koordinator.sh/eviction-cost``, of which the largest number says never.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ _TRUE = ("true", "True", "TRUE", "t", "T", "1")
 #: Why a pod may never be a victim.
 STATIC = "static pods cannot be evicted"
 OF_DAEMONSET = "DaemonSet pods are re-created in place"
+COSTS_TOO_MUCH = "its annotation scheduling.koordinator.sh/eviction-cost says never"
 MARKED = "a label or an annotation excludes it from preemption"
+#: Of these those that owners decide.
+BY_OWNER = (MARKED, COSTS_TOO_MUCH)
 
 
 def protection(pod: Pod, evict_daemonset_pods: bool = False) -> str:
@@ -24,7 +28,9 @@ def protection(pod: Pod, evict_daemonset_pods: bool = False) -> str:
         return STATIC
     if pod.owner is not None and pod.owner.kind == "DaemonSet" and not evict_daemonset_pods:
         return OF_DAEMONSET
-    return MARKED if _marked(pod) else ""
+    if _marked(pod):
+        return MARKED
+    return COSTS_TOO_MUCH if pod.stakes.never else ""
 
 
 def _marked(pod: Pod) -> bool:

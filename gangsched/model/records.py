@@ -233,12 +233,14 @@ class Condition(Record, frozen=True):
 
 class Stakes(Record, frozen=True):
     """What is lost with a pod, as annotations say: when its work was last saved (seconds since the epoch), how many
-    seconds of work a restart costs besides, and its cost to be compared by; see :mod:`gangsched.model.stakes`.
+    seconds of work a restart costs besides, and its cost to be compared by; ``never`` says that it is not to be
+    evicted. See :mod:`gangsched.model.stakes`.
     """
 
     checkpoint: float | None = None
     restart_seconds: float | None = None
     cost: int = 0
+    never: bool = False
 
 
 NO_STAKES = Stakes()
@@ -419,7 +421,8 @@ class PriorityClass(Record, frozen=True):
 
     ``minimum_run_time_seconds`` and ``preemption_delay_seconds`` are its annotations
     ``gangsched.dev/minimum-run-time`` (of pods of this class as victims) and ``gangsched.dev/preemption-delay`` (of
-    gangs of this class as preemptors); None where it has none: the configuration counts.
+    gangs of this class as preemptors); None where it has none: the configuration counts. Its pods tolerate preemption
+    by lower priorities than ``preemptable_from`` for ``toleration_seconds`` (infinite: for ever).
     """
 
     name: str
@@ -428,6 +431,8 @@ class PriorityClass(Record, frozen=True):
     preemption_policy: str = PREEMPT_LOWER
     minimum_run_time_seconds: float | None = None
     preemption_delay_seconds: float | None = None
+    preemptable_from: int = 0
+    toleration_seconds: float = 0.0
 
 
 class Job(Named, frozen=True):

@@ -9,6 +9,7 @@ Ours are ``gangsched.dev/last-checkpoint`` (RFC 3339) and ``gangsched.dev/restar
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TypeVar
 
 import msgspec
@@ -56,16 +57,19 @@ def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mi
     for key in (DELETION_COST, EVICTION_COST) if of_pod else ():
         if key in notes:
             try:
-                cost = _int32(notes[key], key)
+                cost = int32(notes[key], key)
             except FieldError as error:
                 wrong.append(error.remark)
-    return Stakes(checkpoint, restart, cost), wrong[0] if wrong else None
+    never = of_pod and notes.get(EVICTION_COST) == str(NEVER)
+    return Stakes(checkpoint, restart, cost, never), wrong[0] if wrong else None
 
 
-def as_of(record: Saved, now: float) -> Saved:
+def as_of(record: Saved, now: float, ignored: Collection[str] = ()) -> Saved:
     """The record without a checkpoint that has not been yet, which counts as not said; it may be a little ahead, for
-    clocks differ.
+    clocks differ. It says never by no annotation that is ``ignored``.
     """
+    if record.stakes.never and EVICTION_COST in ignored:
+        record = msgspec.structs.replace(record, stakes=msgspec.structs.replace(record.stakes, never=False))
     checkpoint = record.stakes.checkpoint
     if checkpoint is None or checkpoint <= now + SKEW_SECONDS:
         return record
@@ -74,7 +78,8 @@ def as_of(record: Saved, now: float) -> Saved:
     return msgspec.structs.replace(record, stakes=stakes, remark=record.remark or wrong)
 
 
-def _int32(raw: str, key: str) -> int:
+def int32(raw: str, key: str) -> int:
+    """A whole number of 32 bits. Raises :class:`FieldError`."""
     value = int(raw) if _INT32.fullmatch(raw) else 2**31
     if not -(2**31) <= value < 2**31:
         raise FieldError(_field(key), f"{raw[:40]!r} is not a whole number from -2147483648 to 2147483647")

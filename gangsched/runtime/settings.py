@@ -114,6 +114,19 @@ class Preemption(Section, frozen=True, kw_only=True):
             number."""
         ),
     ] = "pods"
+    ignore_keys: Annotated[
+        tuple[
+            Literal[
+                "scheduling.koordinator.sh/eviction-cost",
+                "preemption-toleration.scheduling.x-k8s.io/toleration-seconds",
+            ],
+            ...,
+        ],
+        _doc(
+            """Annotations that protect nobody for ever: an eviction cost of 2147483647 is the highest cost then, and a
+            toleration below 0 is none."""
+        ),
+    ] = ()
     budget_milliseconds: Annotated[
         int,
         _doc(
@@ -389,6 +402,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             gang_mode=self.preemption.gang_mode,
             pod_disruption_mode=self.preemption.pod_disruption_mode,
             strict_budgets=self.preemption.pdb == "strict",
+            ignore_keys=self.preemption.ignore_keys,
             harm_by_work=self.preemption.harm == "work",
             search_steps=self.preemption.budget_milliseconds * STEPS_PER_MILLISECOND,
             suspend_jobs=self.preemption.jobs == "suspend",

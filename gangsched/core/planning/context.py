@@ -54,8 +54,8 @@ class SchedulingContext:
         self.group = group
         self.now = now
         member = self.world.membership
-        self.patience = Patience(member, self.world.classes, options, world.sightings.began_at)
         self.priority = member.preemptor_priority(gangs)
+        self.patience = Patience(member, self.world.classes, options, world.sightings.began_at, self.priority)
         self.census = {g: member.census(g) for g in self.gangs}
         #: Pods of other schedulers to which the nodes are left to which they are nominated.
         self._foreign = [*world.foreign_nominations.above(self.priority)]

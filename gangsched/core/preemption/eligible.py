@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -110,11 +111,14 @@ class Eligible:
                     single.append((until, pod.key, slot))
         for until, key, slot in heapq.nsmallest(MANY_YOUNG, single):
             self.spared.append((UnitRef("Pod", key), too_young(patience.minimum(self.pod(slot), None), until)))
-        if single:
-            self.wait_for(min(single)[0], len(single))
+        waiting = [until for until, _, _ in single if not math.isinf(until)]
+        if waiting:
+            self.wait_for(min(waiting), len(waiting))
 
     def wait_for(self, moment: float, units: int = 1) -> None:
-        """More may be taken from this moment on."""
+        """More may be taken from this moment on, if it ever comes."""
+        if math.isinf(moment):
+            return
         self.later += units
         self.eligible_at = moment if self.eligible_at is None else min(self.eligible_at, moment)
 

@@ -1,23 +1,31 @@
 """Patience: how long a victim has run at least, and how long a gang waits before it evicts.
 
 Both are off by default. Annotations of a PriorityClass go over the configuration. A group with a PriorityClass of its
-own speaks for its members.
+own speaks for its members. Pods of a class may also tolerate preemption by some priorities for a time
+(:mod:`gangsched.model.preemption_toleration`), which is one more minimum run time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from gangsched.core.options import Options
 from gangsched.core.state.membership import Membership
 from gangsched.model.dialects.kai import preemption_delay
+from gangsched.model.preemption_toleration import TOLERATION_SECONDS
 from gangsched.model.records import Gang, GangId, Pod, PriorityClass
 from gangsched.model.times import render_duration, render_time
+
+#: Of a pod whose class has a negative toleration.
+FOR_EVER = "tolerates preemption by this priority for ever, as its PriorityClass says"
 
 
 class Patience:
     """Answers both questions for one state of the cluster. ``classes`` are the PriorityClasses by name.
+
+    A preemptor of this ``priority`` may find that pods tolerate it for a time, or for ever.
 
     ``seen`` has, by UID and in the order of the times, when pods were seen to begin to run: by the scheduler's clock,
     so it goes over their stamps, which are of the API server's. Of others only those tell.
@@ -29,13 +37,15 @@ class Patience:
         classes: Mapping[str, PriorityClass],
         options: Options,
         seen: dict[str, float] | None = None,
+        priority: int = 2**31,
     ) -> None:
         self._membership = membership
+        self._priority = priority
         self._seen = {} if seen is None else seen
         self._classes = classes
         self._options = options
-        own = [c.minimum_run_time_seconds or 0.0 for c in classes.values()]
-        #: No pod has to run longer than this, in seconds.
+        own = [max(c.minimum_run_time_seconds or 0.0, self._toleration(c)) for c in classes.values()]
+        #: No pod has to run longer than this, in seconds; it may be infinite.
         self.longest = max([options.minimum_run_time_seconds, *own])
 
     # -- victims -------------------------------------------------------------------------------------------
@@ -44,7 +54,15 @@ class Patience:
         """Seconds that a pod of this gang runs before it may be evicted."""
         found = self._classes.get((spec.priority_class if spec is not None else "") or pod.priority_class)
         own = found.minimum_run_time_seconds if found is not None else None
-        return self._options.minimum_run_time_seconds if own is None else own
+        own = self._options.minimum_run_time_seconds if own is None else own
+        return own if found is None else max(own, self._toleration(found))
+
+    def _toleration(self, found: PriorityClass) -> float:
+        """Seconds for which pods of this class tolerate preemption by this preemptor."""
+        if self._priority >= found.preemptable_from:
+            return 0.0
+        for_ever = math.isinf(found.toleration_seconds) and TOLERATION_SECONDS in self._options.ignore_keys
+        return 0.0 if for_ever else found.toleration_seconds
 
     def spared_until(self, pod: Pod, spec: Gang | None) -> float:
         """The moment from which the pod may be evicted, as far as its run time is concerned."""
@@ -83,6 +101,8 @@ class Patience:
 
 def too_young(seconds: float, until: float) -> str:
     """Why a pod is spared for now."""
+    if math.isinf(until):
+        return f"it {FOR_EVER}"
     return (
         f"it has not run for its minimum of {render_duration(seconds)} yet; it may be evicted from {render_time(until)}"
     )
@@ -90,6 +110,8 @@ def too_young(seconds: float, until: float) -> str:
 
 def member_too_young(pod: Pod, seconds: float, until: float) -> str:
     """Why a unit is spared for now: ``pod`` is the member that keeps it longest."""
+    if math.isinf(until):
+        return f"its member {pod.key} {FOR_EVER}"
     late = f"has not run for its minimum of {render_duration(seconds)} yet"
     return f"its member {pod.key} {late}; it may be evicted from {render_time(until)}"
 

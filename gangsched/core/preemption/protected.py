@@ -14,7 +14,7 @@ from gangsched.core.preemption.free import FreeRoom, Resources
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodTable
 from gangsched.core.state.simulation import Simulation
-from gangsched.model.preemptible import MARKED, OF_DAEMONSET, STATIC, protection
+from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import GangId, Pod
 from gangsched.model.words import counted
 
@@ -40,7 +40,7 @@ def no_victims_anyway(table: PodTable, slots: Ints, own: Collection[GangId], pri
     out = isin(table.gang[slots], [table.gang_number(gang) for gang in own])
     high = table.priority[slots] >= priority
     pods = (table.pods[slot] for slot in slots[high].tolist())
-    out[high] |= np.array([pod is not None and _reason(pod, options) == MARKED for pod in pods], dtype=np.bool_)
+    out[high] |= np.array([pod is not None and _reason(pod, options) in BY_OWNER for pod in pods], dtype=np.bool_)
     return out
 
 
