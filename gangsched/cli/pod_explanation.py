@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gangsched.cli.what_if import State
+from gangsched.cli.words import are
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.preemption.patience import Patience
@@ -98,10 +99,11 @@ def _others(decision: Decision) -> Iterator[str]:
         yield "the search was cut short at its limit" + (
             "" if decision.optimal else ": a less harmful choice may exist"
         )
-    for spared in decision.spared[:MANY]:
-        yield f"{spared.unit.kind} {spared.unit.name} is spared: {spared.reason}"
-    if len(decision.spared) > MANY:
-        yield f"… and {len(decision.spared) - MANY} more are spared"
+    alike: dict[str, list[str]] = {}
+    for spared in decision.spared:
+        alike.setdefault(spared.reason, []).append(f"{spared.unit.kind} {spared.unit.name}")
+    for reason, names in alike.items():
+        yield f"{listed(names, MANY)} {are(len(names))} spared: {reason}"
     if not decision.spared and decision.quota is None:
         yield "no other pods of lower priority that may be evicted run on nodes that the gang can use"
 

@@ -23,6 +23,8 @@ MAX_ROWS = 400
 
 #: What tables need beside names: their other columns, and the space between.
 _TIMELINE_WITHOUT_NAMES, _PODS_WITHOUT_NAMES = 40, 68
+#: Columns of pods that narrower terminals go without: the input says the same.
+_NARROW, _LEFT_OUT, _LEFT_OUT_WIDTH = 100, ("GANG", "PRIORITY", "ARRIVED"), 30
 #: Names never get fewer characters than this.
 _NARROWEST = 16
 
@@ -117,8 +119,11 @@ def _cap(longest: Sequence[int], room: int) -> int:
 
 def _pods(pods: dict[str, dict[str, Any]], width: int, most: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("POD", "GANG", "PRIORITY", "PHASE", "NODE", "ARRIVED", "BOUND", "ENDED"):
-        table.add_column(name, no_wrap=True, justify="right" if name == "PRIORITY" else "left")
+    titles = ("POD", "GANG", "PRIORITY", "PHASE", "NODE", "ARRIVED", "BOUND", "ENDED")
+    narrow = width < _NARROW
+    kept = [n for n, title in enumerate(titles) if not (narrow and title in _LEFT_OUT)]
+    for n in kept:
+        table.add_column(titles[n], no_wrap=True, justify="right" if titles[n] == "PRIORITY" else "left")
     table.add_column("WHY", overflow="fold", style="dim")
     shown = list(pods.items())[:most]
     columns = [
@@ -127,17 +132,22 @@ def _pods(pods: dict[str, dict[str, Any]], width: int, most: int) -> Table:
         {one_line(pod["node"] or "") for _, pod in shown},
         {one_line(_name(pod["preemptedBy"])) for _, pod in shown},
     ]
-    cap = _cap([max(map(len, names), default=0) for names in columns], width - _PODS_WITHOUT_NAMES)
+    cap = _cap(
+        [max(map(len, names), default=0) for names in columns], width - _PODS_WITHOUT_NAMES + narrow * _LEFT_OUT_WIDTH
+    )
     key_of, gang_of, node_of, preemptor_of = (_shortened(sorted(names), cap) for names in columns)
     for key, pod in shown:
         preemptor = preemptor_of[one_line(_name(pod["preemptedBy"]))]
-        table.add_row(
+        cells = (
             Text(key_of[one_line(key)]),
             Text(gang_of[one_line(_name(pod["gang"]))]),
             str(pod["priority"]),
             "Terminating" if pod["terminating"] else pod["phase"],
             Text(node_of[one_line(pod["node"] or "")]),
             *("" if pod[field] is None else clock(pod[field]) for field in ("arrivedAt", "boundAt", "endedAt")),
+        )
+        table.add_row(
+            *(cells[n] for n in kept),
             Text(f"for {preemptor}" if preemptor else one_line(pod["message"] or _drained(pod))),
         )
     if len(pods) > most:

@@ -204,7 +204,8 @@ def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
         text = "no victims were found that would make the gang fit"
     else:
         count = len(units.everything())
-        text = f"the gang would not fit even if all {count} lower-priority pods were evicted"
+        pods = "the only lower-priority pod" if count == 1 else f"all {count} lower-priority pods"
+        text = f"the gang would not fit even if {pods} were evicted"
     if units is not None and units.eligible_at is not None:
         run = "has" if units.later == 1 else "have"
         text += (

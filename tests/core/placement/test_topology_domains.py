@@ -199,7 +199,7 @@ def test_why_evictions_do_not_help() -> None:
     """Blockers are members without a node in the nearest domain even when everybody has left."""
     found = decided(*A, *rack("b", "b1"), full("x", "a1", 9), full("y", "a2"), wants(2), *members(2))
     assert isinstance(found, Unschedulable)
-    assert "the gang would not fit even if all 1 lower-priority pods" in found.message
+    assert "the gang would not fit even if the only lower-priority pod" in found.message
     assert len(found.blockers) == 1
 
 

@@ -35,7 +35,7 @@ NOBODY = "preemption: no lower-priority pods that may be evicted where the gang 
             [node("n1"), pod("x").cpu(3).on("n1")],
             (
                 "0/1 nodes are available: 1 Insufficient cpu. preemption: "
-                "the gang would not fit even if all 1 lower-priority pods were evicted."
+                "the gang would not fit even if the only lower-priority pod were evicted."
             ),
         ),
         ([node("n1").pods(0)], f"0/1 nodes are available: 1 Too many pods. {NOBODY}"),

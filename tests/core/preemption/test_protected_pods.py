@@ -40,9 +40,9 @@ def test_what_stands_in_the_way_is_named_once_everything_else_could_leave() -> N
     )  # fmt: skip
     assert found.outcome == UNSCHEDULABLE
     assert found.message == (
-        "0/2 nodes are available: 2 Insufficient cpu. preemption: the gang would not fit even if all 1 lower-priority"
-        " pods were evicted; it would fit without 2 pods of DaemonSet d/agent and static pod d/proxy, which are never"
-        " evicted."
+        "0/2 nodes are available: 2 Insufficient cpu. preemption: the gang would not fit even if the only"
+        " lower-priority pod were evicted; it would fit without 2 pods of DaemonSet d/agent and static pod d/proxy,"
+        " which are never evicted."
     )
     assert stays(found) == {
         "d/agent-1": OF_DAEMONSET,

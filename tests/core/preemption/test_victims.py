@@ -31,7 +31,7 @@ def test_a_gang_that_cannot_fit_evicts_nobody_and_says_why() -> None:
     assert (found.outcome, found.victims) == (UNSCHEDULABLE, ())
     assert found.message == (
         "0/2 nodes are available: 2 Insufficient cpu. preemption: "
-        "the gang would not fit even if all 1 lower-priority pods were evicted."
+        "the gang would not fit even if the only lower-priority pod were evicted."
     )
     assert isinstance(found, Unschedulable)
     assert found.blockers == ("d/m3",)
