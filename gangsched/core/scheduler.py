@@ -142,7 +142,7 @@ class Scheduler:
     def _apply(self, event: ev.Event) -> None:
         match event:
             case ev.Changed(Pod() as pod):
-                if not (self._synced and self._late.keep(pod, self._run.now)):
+                if not (self._synced and self._late.keep(pod, self.world.now)):
                     self._pod_changed(pod)
             case ev.Gone("Pod", _, _, uid):
                 self._late.gone(uid)
@@ -159,7 +159,7 @@ class Scheduler:
                 self._synced = True
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs
                     self._pod_gone(pod.uid)
-                    self._late.keep(pod, self._run.now)
+                    self._late.keep(pod, self.world.now)
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
             case _:
@@ -266,7 +266,7 @@ class Scheduler:
         self._nominated_by_others(left_to_it, self.world.foreign_nominations.node_of(pod.uid))
         for mistake in untold:
             self._tell(ev.ObjectRefused("Pod", pod.namespace, pod.name, pod.uid, *mistake))
-        self._touch(pod.gang)
+        self._run.touched.add(pod.gang)
         self._job_touched(pod)
         self._pod_may_help(old, pod, assumed_on)
         if pod.finished:
@@ -281,8 +281,8 @@ class Scheduler:
 
     def _renew_jobs(self) -> None:
         """Suspended Jobs wait, or go on."""
-        for key in sorted({*self._jobs, *self._late.take_jobs(self._run.now)}):
-            renewed = () if self._late.keep_job(key, self._run.now) else suspended.renew(self.world, key)
+        for key in sorted({*self._jobs, *self._late.take_jobs(self.world.now)}):
+            renewed = () if self._late.keep_job(key, self.world.now) else suspended.renew(self.world, key)
             for gang in (*renewed, *self.world.owner_gangs.of_owner(*key)):
                 self._touch(gang)
             self._run.touched.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
@@ -350,7 +350,7 @@ class Scheduler:
         pod = self.world.drop_pod(uid)
         self._run.gangs.gone(uid, pod)
         if pod is not None:
-            self._touch(pod.gang)
+            self._run.touched.add(pod.gang)
             self._job_touched(pod)
             if pod.bound or assumed_on:
                 self._note(Change(Hint.ROOM, pod.node or assumed_on, pod))

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from gangsched.model import children, wire
 from gangsched.model.convert_volumes import pod_volumes
-from gangsched.model.declared_features import required_node_features
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
@@ -43,9 +42,8 @@ from gangsched.model.records import (
     Taint,
     Toleration,
 )
-from gangsched.model.requests import frozen, parse_list, pod_requests
+from gangsched.model.requests import RESIZE_PENDING, frozen, parse_list, pod_requests
 from gangsched.model.selectors import label_selector, node_term
-from gangsched.model.shapekey import shape_key
 from gangsched.model.stakes import KEYS as STAKES
 from gangsched.model.stakes import stakes_of
 from gangsched.model.times import parse_duration, parse_time, true_since
@@ -433,3 +431,47 @@ def annotated_duration(notes: Mapping[str, str], key: str) -> float | None:
     """Seconds that an annotation says; None without it. Raises :class:`FieldError`."""
     raw = notes.get(key)
     return None if raw is None else parse_duration(raw, f"metadata.annotations[{key}]")
+
+
+def shape_key(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[object, ...] | None:
+    """Pods for which this is equal have the same shape. None where the pod's own labels or its volumes have a say."""
+    if (
+        spec.affinity is not None
+        or spec.topology_spread_constraints
+        or any(v.image is not None for v in spec.volumes or ())
+        or any(c.type == RESIZE_PENDING for c in status.conditions or ())
+    ):
+        return None
+    return (
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        spec.node_selector,
+        spec.tolerations,
+        spec.resource_claims,
+        spec.host_network,
+        spec.host_users,
+        status.container_statuses,
+        status.init_container_statuses,
+        status.resources,
+        status.allocated_resources,
+    )
+
+
+# Features that a node must declare (``status.declaredFeatures``) before a pod may run there. The rules are those by
+# which kube-scheduler's NodeDeclaredFeatures infers requirements from a pod's spec (Kubernetes 1.36). Older API servers
+# drop or refuse the fields that require a feature, so nothing is inferred there.
+RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
+USER_NAMESPACE_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+
+
+def required_node_features(spec: wire.PodSpec) -> tuple[str, ...]:
+    """Names of features, sorted."""
+    out = []
+    containers = (*spec.containers, *(spec.init_containers or ()))
+    if any(rule.action == "RestartAllContainers" for c in containers for rule in c.restart_policy_rules or ()):
+        out.append(RESTART_ALL_CONTAINERS)
+    if spec.host_network and spec.host_users is False:
+        out.append(USER_NAMESPACE_ON_HOST_NETWORK)
+    return tuple(out)

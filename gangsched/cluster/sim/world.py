@@ -11,8 +11,7 @@ from gangsched.cluster.sim.clock import VirtualClock
 from gangsched.cluster.sim.controllers import DisruptionController, PodGarbageCollector
 from gangsched.cluster.sim.faults import Faults, NoFaults
 from gangsched.cluster.sim.history import CREATE, EXISTS, INPUT, USER, Cause, History
-from gangsched.cluster.sim.jobs import JobController
-from gangsched.cluster.sim.jobsets import JobSetController
+from gangsched.cluster.sim.jobs import JobController, JobSetController
 from gangsched.cluster.sim.kubelet import Kubelet
 from gangsched.cluster.sim.store import Store, describe
 from gangsched.cluster.sim.timing import Timing

@@ -23,9 +23,9 @@ from gangsched.core.decision import (
 )
 from gangsched.core.ledger.backfill import both, waits_behind
 from gangsched.core.placement.placer import Placed
-from gangsched.core.planning.awaiting import awaited, needed
 from gangsched.core.planning.context import NOBODY, SchedulingContext
 from gangsched.core.planning.topology import Domain
+from gangsched.core.planning.victims import awaited, needed
 from gangsched.core.preemption import explain, protected
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.removal import by_suspension
