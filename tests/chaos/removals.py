@@ -15,7 +15,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.drained import drained_by
 from gangsched.cluster.sim.history import Entry
 from gangsched.cluster.sim.invariants import owners_in, preemptor_of
-from gangsched.core.actions import Action, Mark, Nominate
+from gangsched.core.actions import Action, Mark, Nominate, Removal
 from gangsched.core.lifecycle.ownership import read_intent, read_owners
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
@@ -24,8 +24,6 @@ from gangsched.model.selectors import selector_matches
 from tests.chaos.play import Played
 from tests.chaos.rooms import KEPT_SECONDS
 from tests.chaos.told import AT_ONCE, Batch, Told, short_of
-
-#: As the message of a nomination says it.
 
 
 class _Plan(msgspec.Struct):
@@ -115,22 +113,25 @@ def _sent(played: Played, write_seconds: float) -> Iterator[_Sent]:
 
 def _walk(removals: Iterable[_Sent], batches: list[Batch]) -> Iterator[tuple[_Sent, Told, dict[str, _Plan]]]:
     """Each removal with what its process knew in the moment in which it was sent, and the plans of that process, by
-    gang (``namespace/name``).
+    gang (``namespace/name``). One whose turn comes in the very moment in which something is told has left before.
     """
     waiting = deque(sorted(removals, key=lambda sent: (sent.at_seconds, sent.entry.number)))
-    told, plans, process = Told(), dict[str, _Plan](), 0
+    told, plans, process, asked = Told(), dict[str, _Plan](), 0, set[str]()
     for batch in batches:
-        while waiting and waiting[0].at_seconds < batch.at_seconds - AT_ONCE:
+        while waiting and (early := batch.at_seconds - waiting[0].at_seconds) >= -AT_ONCE:
+            if early <= AT_ONCE and waiting[0].entry.uid not in asked:
+                break
             sent = waiting.popleft()
             if batch.process == process:  # else it died of its last batch, and what it would have recalled went off
                 yield sent, told, plans
         if batch.process != process:
-            told, plans, process = Told(), {}, batch.process
+            told, plans, process, asked = Told(), {}, batch.process, set()
         for event in batch.events:
             told.hear(event, batch.at_seconds)
         for action in batch.actions:
             _follow(plans, told, action)
             told.asked(action)
+            asked.update([action.pod.uid] if isinstance(action, Removal) else ())
     for sent in waiting:
         yield sent, told, plans
 

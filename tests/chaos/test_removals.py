@@ -90,6 +90,19 @@ def test_a_removal_that_waits_for_its_turn_can_be_recalled(case: str) -> None:
     assert len(unwanted_removals(run)) == 1
 
 
+@pytest.mark.parametrize(("turn_seconds", "found"), [(1.0, 0), (1.01, 1)], ids=["then", "later"])
+def test_a_removal_whose_turn_comes_as_something_is_told_has_left(turn_seconds: float, found: int) -> None:
+    """It waited for other writes to its pod; what arrives together with their answer is too late for it."""
+    run = marked()
+    removal = Remove(3, about(run, "v"), mark=FOR_G)
+    told(run, asks=[removal])
+    run.world.clock.advance_to(1.0)
+    told(run, WRONG["protected"][0])
+    run.world.clock.advance_to(turn_seconds)
+    does(run, removal)
+    assert len(unwanted_removals(run)) == found
+
+
 def test_a_removal_for_a_gang_that_is_gone_is_found() -> None:
     """Without its group nobody knows how many it needs; without its members nobody needs anything."""
     for gone, text in (
