@@ -103,6 +103,7 @@ _BUDGETS = "gangsched/core/preemption/budgets.py"
 _CONDEMNED = "gangsched/core/ledger/ledger.py"
 _ACTUATOR = "gangsched/core/actuation/actuator.py"
 _EVICTING = "gangsched/core/lifecycle/evicting.py"
+_ABANDONED = "gangsched/core/lifecycle/abandoned.py"
 _EXECUTOR = "gangsched/core/lifecycle/executor.py"
 _ADAPTER = "gangsched/cluster/kube/adapter.py"
 _BODIES = "gangsched/cluster/kube/bodies.py"
@@ -203,7 +204,7 @@ MUTANTS = (
     ),
     Mutant(
         "removals of a plan that was given up go on",
-        ((_EVICTING, "    run.actuator.spare(eviction.key, to_be_spared(run, eviction))\n", ""),),
+        ((_EVICTING, "    run.actuator.spare(eviction.key, run.actuator.removals(eviction.key))\n", ""),),
         ("tests/core/eviction/test_recall.py::test_what_has_not_been_sent_is_recalled",),
     ),
     Mutant(
@@ -294,9 +295,16 @@ MUTANTS = (
         ("tests/core/eviction/test_owners.py::test_later_plans_are_decided_anew",),
     ),
     Mutant(
-        "a unit of which a pod has been removed is left half gone",
-        ((_EVICTING, "unit_of(eviction.victims[uid]) in begun for uid", "False for uid"),),
-        ("tests/core/eviction/test_owners.py::test_a_unit_of_which_one_pod_is_removed_leaves_whole",),
+        "a unit of which a pod has been removed is left half gone when a removal fails later",
+        ((_ABANDONED, "            evicting.remove(run, eviction)", "            pass"),),
+        ("tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_though_its_preemptor_goes_first",),
+    ),
+    Mutant(
+        "a unit of which a pod has been removed is left half gone by the next process",
+        ((_EXECUTOR, "abandoned.go_on(self.run, rest)", "pass"),),
+        (
+            "tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_after_a_restart_though_its_preemptor",
+        ),
     ),
     Mutant(
         "a plan does not wait for what it depends on",

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gangsched.core.actions import Action, Removal, Remove, SuspendJob, Unmark
+from gangsched.core.actions import Action, Remove, SuspendJob, Unmark
 from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import Verdict, Victim
+from gangsched.core.events import Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.ledger import NO_PLAN
 from gangsched.core.lifecycle import report, suspension
-from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave, unit_of
+from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave
 from gangsched.core.lifecycle.ownership import Owner
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.preemption.removal import SUSPEND
@@ -94,29 +95,17 @@ def not_asked_for(run: Run, eviction: Eviction) -> list[Pod]:
     return [pod for pod in eviction.to_go(run.world) if not leaves_for_others(run, pod.uid, eviction.key)]
 
 
-def to_be_spared(run: Run, eviction: Eviction) -> list[Removal]:
-    """Its removals that are on their way, those aside of units of which a pod has been removed: these leave whole."""
-    removals = run.actuator.removals(eviction.key)
-    waiting = {uid for each in removals for uid in eviction.meant(each.pod.uid)}
-    begun = eviction.begun_units(run.world, waiting, run.actuator.failures(eviction.key)) if removals else ()
-    return [
-        each
-        for each in removals
-        if not any(unit_of(eviction.victims[uid]) in begun for uid in eviction.meant(each.pod.uid))
-    ]
-
-
 def tell_owners(run: Run, eviction: Eviction, failures: Sequence[Failure]) -> None:
     """These removals have failed: other owners of the pods may have to remove them."""
     for uid in (pod for failure in failures for pod in eviction.meant(failure.uid)):
         run.check.update(run.world.ledger.condemned.owners(uid))
 
 
-def withdraw(run: Run, eviction: Eviction) -> None:
-    """Take the eviction's name off those that stay."""
+def withdraw(run: Run, eviction: Eviction, but: Iterable[str] = ()) -> None:
+    """Take the eviction's name off those that stay, these aside."""
     stay = {pod for f in run.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
     stay |= eviction.marked - eviction.removed
-    for uid in sorted(stay):
+    for uid in sorted(stay.difference(but)):
         pod = run.world.pods.get(uid)
         if pod is not None and not pod.live:
             continue  # it leaves, for whoever that is
@@ -155,12 +144,11 @@ def restate(run: Run, pod: Pod, former: Owner) -> None:
 
 
 def end(run: Run, eviction: Eviction) -> None:
-    """Nobody follows the eviction any more: those of its victims stay whose removal has not been sent, or has failed.
-    Those whose removal still waits are spared, unless others of their unit have been removed.
-    """
+    """Nobody follows it any more: those of its victims stay whose removal has not been sent, or has failed."""
     if run.evictions.get(eviction.key) is eviction:
         del run.evictions[eviction.key]
-    run.actuator.spare(eviction.key, to_be_spared(run, eviction))
+    run.abandoned.pop(eviction.key, None)
+    run.actuator.spare(eviction.key, run.actuator.removals(eviction.key))
     condemned = run.world.ledger.condemned
     failed = {pod for f in run.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
     for uid in eviction.victims.keys() | eviction.marked:
@@ -172,8 +160,10 @@ def end(run: Run, eviction: Eviction) -> None:
     run.actuator.end(eviction.key)
 
 
-def not_removed(run: Run, key: str, action: Action) -> None:
-    """A removal has failed that no eviction follows any more: its pods stay, unless another one needs them to leave."""
+def not_removed(run: Run, key: str, action: Action, outcome: Outcome) -> None:
+    """A removal has failed that its eviction does not follow any more: its pods stay, unless another one needs them to
+    leave.
+    """
     uids = []
     if isinstance(action, Remove):
         uids = [action.pod.uid]
@@ -184,6 +174,8 @@ def not_removed(run: Run, key: str, action: Action) -> None:
     for uid in uids:
         spare(run, uid, NO_PLAN)
         disown(run, uid, key)
+    for rest in run.abandoned.values():
+        rest.settle([Failure(uid, outcome, "") for uid in rest.removed.intersection(uids)])
 
 
 # -- the ledger -------------------------------------------------------------------------------------------

@@ -75,14 +75,18 @@ class Eviction:
         self.removed: set[str] = set()
         #: Victims whom an earlier process had removed, and others of their unit.
         self.left: set[str] = set()
-        #: Victims whose removal may or may not have taken effect, and those that ended before they terminated.
+        #: Victims whose removal may or may not have taken effect, those of whom the API has refused it, and those that
+        #: ended before they terminated.
         self.unsure: set[str] = set()
+        self.refused: set[str] = set()
         self.ended: set[str] = set()
         #: Were removals asked for? How often were some of them refused because a pod was not as it was marked?
         self.announced = False
         self.conflicts = 0
         #: By the UID of a Job that is suspended, the victims that leave with it.
         self.leaving_with: dict[str, set[str]] = {}
+        #: The key of the eviction that was abandoned with this one as its rest; empty: it is for somebody.
+        self.former = ""
 
     @property
     def begun(self) -> bool:
@@ -92,6 +96,14 @@ class Eviction:
     def meant(self, uid: str) -> set[str]:
         """The pods that a write to this pod or Job (UID) is about."""
         return self.leaving_with.get(uid, {uid})
+
+    def rest(self, victims: Iterable[Victim]) -> Eviction:
+        """What goes on of it for these victims when it is abandoned, as far as it has come."""
+        out = Eviction(self.cause, f"rest of {self.ident}", self.owner, self.scheduler, self.ident, victims)
+        out.former, out.phase, out.announced = self.key, Phase.REMOVING, True
+        out.mark, out.reason, out.trigger, out.priority = self.mark, self.reason, self.trigger, self.priority
+        out.acknowledged, out.removed, out.left = set(self.acknowledged), set(self.removed), set(self.left)
+        return out
 
     def owning(self, uid: str) -> Owning:
         """What one of its victims says of it."""
@@ -150,6 +162,8 @@ class Eviction:
                 self.unsure |= pods
             elif failure.outcome is Outcome.CONFLICT:
                 self.acknowledged -= pods
+            elif failure.outcome is not Outcome.OUTDATED:
+                self.refused |= pods
         return failures
 
     def fails(self, failures: Sequence[Failure]) -> bool:

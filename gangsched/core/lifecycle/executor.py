@@ -12,7 +12,7 @@ from gangsched.core.groups import Group, Outlook, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import Order
 from gangsched.core.ledger.ledger import NO_PLAN, Ledger
-from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
+from gangsched.core.lifecycle import abandoned, admission, binding, conditions, evicting, report, rollback
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
@@ -416,6 +416,8 @@ class Executor:
             if group.plan is None and binding.on_record(self.run, group):
                 self._signal(group, Signal.DISCARD)
         self.drains.take_over()
+        for rest in found.abandoned({eviction.ident for eviction in self.run.evictions.values()}):
+            abandoned.go_on(self.run, rest)
         for pod, owners in found.owned:
             evicting.take_over(self.run, pod, owners)
         admission.taken_over(self.run)

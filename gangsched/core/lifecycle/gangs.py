@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gangsched.core.groups import Clock, Group, Obstacle, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import group_key
-from gangsched.core.lifecycle import admission, binding, conditions, evicting, owners, report, suspension
+from gangsched.core.lifecycle import abandoned, admission, binding, conditions, evicting, owners, report, suspension
 from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.healing import Losses
@@ -152,7 +152,7 @@ class Gangs:
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:
-            evicting.withdraw(self._run, group.plan.eviction)
+            abandoned.give_up(self._run, group.plan.eviction)
 
     def _release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""

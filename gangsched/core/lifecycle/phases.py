@@ -17,7 +17,7 @@ from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
+from gangsched.core.lifecycle import abandoned, admission, binding, conditions, evicting, report, rollback
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Eviction, Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
@@ -86,7 +86,7 @@ class Phases:
         elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
             self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
         elif outcome not in (Outcome.OK, Outcome.GONE):
-            evicting.not_removed(self._run, key, action)
+            evicting.not_removed(self._run, key, action, outcome)
 
     def _leaves(self, group: Group | None, eviction: Eviction, removal: Removal) -> None:
         """A removal has been accepted: those who leave are told."""
@@ -98,6 +98,9 @@ class Phases:
             self._drains.leave(eviction, victims)
         elif eviction.cause is Cause.ROLLBACK and group is not None:
             self._run.actions += rollback.removed(self._run, group, victims)
+        elif eviction.former:
+            told = [report.finished(victim, eviction.owner) for victim in victims]
+            self._run.actions += told
         elif group is not None:
             trigger, priority = self._run.trigger(group), self._world.membership.preemptor_priority(group.gangs)
             told = [report.victim_evicted(victim, group.name, trigger, priority) for victim in victims]
@@ -122,6 +125,7 @@ class Phases:
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
         self._gangs.rechecks.follow()
+        abandoned.look(self._run)
         check, self._run.check = self._run.check, set()
         for key in sorted(check):
             group = self._groups.get(key)
@@ -327,7 +331,7 @@ class Phases:
         """
         self._world.ledger.stop_waiting(group.key)
         evicting.withdrawn(self._run, group.key)
-        evicting.withdraw(self._run, plan.eviction)
+        abandoned.give_up(self._run, plan.eviction)
         if verdict.outcome == BIND:
             self._bind(group, plan, verdict)
         else:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gangsched.core.actions import Removal
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.lifecycle import evicting
 from gangsched.core.lifecycle.eviction import Phase, may_leave, unit_of
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.run import Run
@@ -176,15 +174,7 @@ class Rechecks:
             return
         now = self._look(group, plan, {uid for removal in removals for uid in plan.eviction.meant(removal.pod.uid)})
         if self._tightened(group, plan, now) or not self._right(group, plan, now, room):
-            spared = evicting.to_be_spared(self._run, plan.eviction)
-            spared += [r for r in removals if r not in spared and not self._may_leave(group, plan, r)]
-            self._run.actuator.spare(group.key, spared)
-
-    def _may_leave(self, group: Group, plan: Plan, removal: Removal) -> bool:
-        """May the pods of a removal that is on its way still leave for the gang?"""
-        world, unprotected = self._world, self._run.options.evict_daemonset_pods
-        pods = (world.pods.get(uid) for uid in plan.eviction.meant(removal.pod.uid))
-        return all(may_leave(world, pod, group.gangs, unprotected) for pod in pods if pod is not None)
+            self._run.actuator.spare(group.key, removals)
 
 
 _VICTIM, _HELPS = 1, 2

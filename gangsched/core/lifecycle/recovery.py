@@ -7,6 +7,7 @@ a record: its plan is read from the marks alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 import msgspec
@@ -14,7 +15,8 @@ import msgspec
 from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.groups import Group, Plan
 from gangsched.core.identity import names_of
-from gangsched.core.lifecycle.eviction import may_leave
+from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.eviction import Eviction, may_leave
 from gangsched.core.lifecycle.ownership import Cause, Intent, Owner, intent_of, owners_of
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
@@ -102,6 +104,20 @@ class Recovery:
         plan.eviction.announced = True
         plan.eviction.left = {p.uid for p in leaving}
         return plan
+
+    def abandoned(self, known: Container[str]) -> Iterator[Eviction]:
+        """What stands of units of which pods leave by a plan that is none of these (ids): its gang may be gone."""
+        for (scheduler, name), marked in self._by_owner.items():
+            for ident in sorted({owner.plan for _, owner in marked if owner.plan and owner.plan not in known}):
+                whole = [(p, o) for p, o in marked if o.plan == ident and o.kind and not o.partial]
+                units = {(o.kind, o.unit) for p, o in whole if p.deleting_since is not None}
+                victims = [self._on_record(self._victim(p, partial=False), o) for p, o in whole if p.live]
+                begun = [v for v in victims if (v.unit.kind, v.unit.name) in units]
+                found = Eviction(Cause.PREEMPTION, f"rest of {ident}", name, scheduler, ident, begun)
+                found.trigger, found.priority = whole[0][1].trigger if whole else "", -math.inf
+                found.mark = report.mark_message(scheduler, name, found.trigger)
+                found.acknowledged, found.left = set(found.victims), set(found.victims)
+                yield found.rest(begun)
 
     def _as_begun(self, group: Group, pods: Sequence[Pod], said: Mapping[str, Owner]) -> list[Victim]:
         """These as victims: of the unit, and by the method, that stand on them. Where version 0.1 has marked them

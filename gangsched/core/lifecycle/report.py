@@ -116,6 +116,13 @@ def victim_evicted(victim: Victim, preemptor: str, trigger: PodRef, priority: in
     return Report(pod_reference(ref), "Normal", PREEMPTED, "Preempting", note[:_NOTE_LIMIT], pod_reference(trigger))
 
 
+def finished(victim: Victim, preemptor: str) -> Report:
+    """The same, where the gang for which others of its unit had to go does not need it any more."""
+    note = f"Preempted on node {victim.node}: {victim.unit.kind} {victim.unit.name} leaves as a whole, and pods of it"
+    ref = pod_reference(PodRef(victim.namespace, victim.name, victim.uid))
+    return Report(ref, "Normal", PREEMPTED, "Preempting", f"{note} were evicted for gang {preemptor}"[:_NOTE_LIMIT])
+
+
 def job_suspended(job: JobRef, preemptor: str, trigger: PodRef, priority: int, plan: str) -> Report:
     """Told on a Job whose pods had to go."""
     note = f"Suspended to make room for gang {preemptor} (priority {priority}, {trigger.key}; plan {plan});"

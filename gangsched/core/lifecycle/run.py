@@ -38,11 +38,12 @@ class Run:
     condemned or spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room
     a gang of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more,
     ``anew`` the keys of groups that were decided after a plan that is withdrawn.
-    ``evictions`` are those under way, by the key of their writes. ``ownership`` is what the victims bear. ``statuses``
-    are those of group objects that were told last, ``evicted`` what is said there of the last eviction. ``unsaid`` are
-    bindings that succeeded and that one Event per gang will tell of, by the key of the group whose writes they are part
-    of. ``reserved`` are groups that have their quota and do not run yet, by key: the ClusterQueue, and since when.
-    ``told_two_admitters`` are the UIDs of objects that know that Kueue admits them as well.
+    ``evictions`` are those under way, by the key of their writes, ``abandoned`` those of them that are for nobody.
+    ``ownership`` is what the victims bear. ``statuses`` are those of group objects that were told last, ``evicted``
+    what is said there of the last eviction. ``unsaid`` are bindings that succeeded and that one Event per gang will
+    tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
+    not run yet, by key: the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that know that
+    Kueue admits them as well.
     """
 
     def __init__(self, world: World, options: Options, ids: Iterator[int]) -> None:
@@ -54,6 +55,7 @@ class Run:
         self.ownership = Ownership()
         self.actuator = Actuator(self.send, self.pause, self.ownership.keys)
         self.evictions: dict[str, Eviction] = {}
+        self.abandoned: dict[str, Eviction] = {}
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()

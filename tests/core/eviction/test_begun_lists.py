@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark
+from gangsched.core.actions import Mark, Remove, Report, SuspendJob, Unmark
 from gangsched.core.events import Outcome, WriteDone
 from gangsched.model.records import Job
 from tests.builders import PodBuilder, gang, node, pdb, pod
@@ -205,3 +205,87 @@ def test_a_job_that_was_to_be_suspended_still_is(elsewhere: str) -> None:
     cluster.run()
     assert cluster.jobs["d", "j"].suspended
     assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == {"alone"}
+
+
+# -- though nobody needs the room any more --------------------------------------------------------------------------
+
+
+def half_gone() -> Cluster:
+    """w1 and w2 leave as a whole for gang g; w1 has been removed, and the removal of w2 waits."""
+    cluster = two_gangs()
+    cluster.answer("w1")
+    cluster.run()
+    assert evicted(cluster) == {"w1"}
+    return cluster
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["is gone", "fits elsewhere"])
+def test_a_begun_unit_is_finished_after_a_restart_though_its_preemptor(gone: bool) -> None:
+    """Half a gang is of no use to anybody. It is told for whom its other half had to leave."""
+    cluster = half_gone()
+    if gone:
+        for name in ("m1", "m2"):
+            cluster.delete(name)
+    else:
+        cluster.show(node("n1").cordoned(), node("n3"), node("n4"))
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.log.clear()
+    cluster.run()
+    assert evicted(cluster) == {"w1", "w2"}
+    assert names(cluster, Unmark) == set()
+    told = [a.note for a in cluster.log if isinstance(a, Report) and a.reason == "Preempted"]
+    assert told == ["Preempted on node n2: PodGroup d/low leaves as a whole, and pods of it were evicted for gang d/g"]
+
+
+def test_only_what_leaves_as_a_whole_is_finished() -> None:
+    """Members beyond the minimum leave singly: who has not left when nobody needs the room stays."""
+    cluster = Cluster(
+        node("n1"),
+        node("n2"),
+        node("n3"),
+        gang("low").min(1).priority(1),
+        gang("g").min(2).timeout(60),
+        *(pod(f"w{i}").cpu(3).priority(1).gang("low").on(f"n{i}") for i in (1, 2, 3)),
+        *(pod(f"m{i}").cpu(3).priority(5).gang("g") for i in (1, 2)),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    first, second = sorted(write.pod.name for write in cluster.waiting)
+    cluster.answer(first)
+    cluster.run()
+    for name in ("m1", "m2"):
+        cluster.delete(name)
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert evicted(cluster) == {first}
+    assert names(cluster, Unmark) == {second}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.TRANSIENT, Outcome.CONFLICT])
+def test_a_begun_unit_is_finished_though_its_preemptor_goes_first(outcome: Outcome) -> None:
+    """A removal that was on its way then fails."""
+    cluster = half_gone()
+    for name in ("m1", "m2"):
+        cluster.delete(name)
+    cluster.sent = True
+    cluster.run()
+    cluster.slow = lambda _: False
+    answered(cluster, "w2", outcome)
+    cluster.run()
+    assert evicted(cluster) == {"w1", "w2"}
+
+
+def test_a_refused_removal_ends_it() -> None:
+    """A refusal by the API is the one reason to stop in the middle."""
+    cluster = half_gone()
+    for name in ("m1", "m2"):
+        cluster.delete(name)
+    cluster.sent = True
+    cluster.run()
+    cluster.slow = lambda _: False
+    answered(cluster, "w2", Outcome.REFUSED)
+    cluster.run()
+    assert evicted(cluster) == {"w1"}
+    assert names(cluster, Unmark) == {"w2"}
