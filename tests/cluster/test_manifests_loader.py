@@ -183,7 +183,7 @@ def test_owners_of_what_is_there_need_no_warning():
     owner = obj("PyTorchJob", "kubeflow.org/v1", "t", spec={"pytorchReplicaSpecs": replicas})
     meta = {"name": "t-0", "ownerReferences": [controller]}
     (warned,) = read(owner).warnings
-    assert warned["message"] == "unknown kind 'PyTorchJob'; pass its pods instead"
+    assert warned["message"] == "no pod of it in the input: pass its pods too"
     assert read(many(owner, json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta}))).warnings == []
 
 
