@@ -44,7 +44,7 @@ def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
         "--now",
         metavar="TIME",
         help="the moment of the decision, as 2026-01-31T12:00:00Z, in seconds since 1970, or now"
-        " (default: now for a cluster, else the newest creationTimestamp or startTime in the input)",
+        " (default: now for a cluster, else the newest creationTimestamp, startTime or checkpoint in the input)",
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
 

@@ -85,3 +85,26 @@ def test_without_the_annotation_the_young_one_leaves(tmp_path: Path, capsys: pyt
     answer = json.loads(capsys.readouterr().out)
     assert [v["pod"] for v in answer["decisions"][0]["victims"]] == ["default/young"]
     assert [w["field"] for w in answer["warnings"]] == ["metadata.annotations[gangsched.dev/last-checkpoint]"]
+
+
+def test_a_checkpoint_in_the_input_is_not_in_the_future(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without ``--now`` the decision is not made before it; with one it may be, and then the checkpoint is none."""
+    path = tmp_path / "objects.yaml"
+    old = running("old", "01", SAVED.replace("11:30", "18:30"))
+    path.write_text("\n---\n".join([HIGH, node("old"), node("young"), running("young", "11"), old, WANTS]))
+    for arguments, leaves in (([], "old"), (["--now", "2026-01-01T12:00:00Z"], "young")):
+        assert main(["plan", "-f", str(path), "-o", "json", *arguments]) == 0
+        decision = json.loads(capsys.readouterr().out)["decisions"][0]
+        assert [v["pod"] for v in decision["victims"]] == [f"default/{leaves}"]
+
+
+def test_what_a_job_says_wrongly_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names the Job and the annotation."""
+    path = tmp_path / "objects.yaml"
+    path.write_text(JOB % "gangsched.dev/restart-cost: soon")
+    assert main(["plan", "-f", str(path), "-o", "json"]) == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert (warning["object"], warning["field"]) == (
+        "Job default/j",
+        "metadata.annotations[gangsched.dev/restart-cost]",
+    )

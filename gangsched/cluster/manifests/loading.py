@@ -50,9 +50,9 @@ class Loaded(msgspec.Struct, frozen=True):
     """The input as the core sees it.
 
     ``events`` are in the order of the input, a Job's or JobSet's pods in the place of their owner. ``places``
-    says for each event where it comes from. ``now`` is the newest creationTimestamp or startTime, in seconds
-    since the epoch; 0 without any. ``group_hints`` are the annotations for simulations on group objects, by family,
-    namespace and name.
+    says for each event where it comes from. ``now`` is the newest creationTimestamp, startTime or checkpoint, in
+    seconds since the epoch; 0 without any. ``group_hints`` are the annotations for simulations on group objects, by
+    family, namespace and name.
     """
 
     events: list[Event]
@@ -185,7 +185,10 @@ class _Loading:
     def _add(self, place: Place, record: Record) -> None:
         self._events.append(Changed(record))
         self._places.append(place)
-        if isinstance(record, Pod | Gang) and record.remark is not None:
+        if not isinstance(record, Pod | Gang | Job | JobSet):
+            return
+        self._newest = max(self._newest, record.stakes.checkpoint or 0.0)
+        if record.remark is not None:
             told = place.warning(*record.remark)
             if self._warnings[-1:] != [told]:  # pods of one template say the same
                 self._warnings.append(told)
