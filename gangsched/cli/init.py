@@ -6,7 +6,7 @@ import argparse
 import copy
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
@@ -15,18 +15,19 @@ from gangsched.cli.inputs import add_sources_argument
 from gangsched.cluster.manifests.sources import parsed, read
 from gangsched.core.options import Options
 from gangsched.model.dialects.koordinator import GROUP_LABEL
+from gangsched.model.dialects.owners import GANG, Kind
 from gangsched.model.errors import Place, told
 from gangsched.model.words import counted
 
 _SERVICE = "its pods are replaced one by one; a gang starts together"
+#: Kinds whose pods the annotation makes a gang of their owner: of a CronJob each Job, of a RayJob its RayCluster.
+_BY_OWNER = (*get_args(Kind), "CronJob", "RayJob")
 #: Kinds whose pods are no gang of one object, and why.
 _CANNOT = {
     "Deployment": _SERVICE,
     "ReplicaSet": _SERVICE,
     "ReplicationController": _SERVICE,
     "DaemonSet": _SERVICE,
-    "CronJob": "its runs would all be one gang; change its Job and let each run create a PodGroup of its own",
-    "LeaderWorkerSet": "each of its replicas is a gang of its own; create a PodGroup for each of them",
     "Pod": f"a single pod starts by itself; for a gang of pods create a PodGroup and give each the label {GROUP_LABEL}",
 }
 
@@ -63,10 +64,12 @@ def run(args: argparse.Namespace) -> int:
             errors.complain([told(place.warning("", f"cannot be made a gang: {cannot}"))])
             code = errors.BAD_INPUT
         elif templates:
-            if _name(value) not in groups:
+            grouped = _kind(value) not in _BY_OWNER or _name(value) in groups
+            if grouped and _name(value) not in groups:
                 groups.add(_name(value))
                 out.insert(-1, _pod_group(value, sum(count for _, count in templates)))
-            errors.complain([told(place.warning("", _changed(value, templates, args.scheduler_name)))])
+            changed = _changed(value, templates, args.scheduler_name, grouped=grouped)
+            errors.complain([told(place.warning("", changed))])
     text = yaml.dump_all(out, Dumper=_Dumper, sort_keys=False, allow_unicode=True, explicit_start=True)
     sys.stdout.write(text)
     return code
@@ -83,7 +86,7 @@ def _cannot(value: Any, templates: Sequence[dict[str, Any]]) -> str:
         return "it has no name"
     if _kind(value) == "StatefulSet" and value["spec"].get("podManagementPolicy") != "Parallel":
         return "its pods are created one after another; set spec.podManagementPolicy to Parallel"
-    labels = ((each.get("metadata") or {}).get("labels") or {} for each in templates)
+    labels = [(each.get("metadata") or {}).get("labels") or {} for each in templates]
     other = next((found[GROUP_LABEL] for found in labels if found.get(GROUP_LABEL, name) != name), None)
     return "" if other is None else f"its pods belong to the gang {other} already"
 
@@ -113,12 +116,13 @@ def _templates(value: Any, times: int) -> Iterator[tuple[dict[str, Any], int]]:
             yield from _templates(each, times)
     if not isinstance(value, dict):
         return
-    template = value.get("template")
-    if isinstance(template, dict) and isinstance(template.get("spec"), dict) and "containers" in template["spec"]:
-        yield template, times * _copies(value)
-        return
     for key, each in value.items():
-        yield from _templates(each, times * _copies(value) if key == "template" else times)
+        below = times * _copies(value) if key == "template" else times
+        named = key == "template" or key.endswith("Template")
+        if named and isinstance(each, dict) and isinstance(each.get("spec"), dict) and "containers" in each["spec"]:
+            yield each, below
+        else:
+            yield from _templates(each, below)
 
 
 def _copies(value: dict[str, Any]) -> int:
@@ -137,14 +141,15 @@ def _pod_group(value: dict[str, Any], members: int) -> dict[str, Any]:
     }
 
 
-def _changed(value: dict[str, Any], templates: Sequence[tuple[dict[str, Any], int]], scheduler: str) -> str:
+def _changed(
+    value: dict[str, Any], templates: Sequence[tuple[dict[str, Any], int]], scheduler: str, *, grouped: bool
+) -> str:
     """Change the templates; what they are now."""
     name, total = _name(value)[1], sum(count for _, count in templates)
+    field, key, mark = ("labels", GROUP_LABEL, name) if grouped else ("annotations", GANG, "true")
     for template, _ in templates:
         meta = template.setdefault("metadata", {})
-        meta["labels"] = {**(meta.get("labels") or {}), GROUP_LABEL: name}
+        meta[field] = {**(meta.get(field) or {}), key: mark}
         template["spec"]["schedulerName"] = scheduler
-    return (
-        f"PodGroup {name} with minMember {total}; {counted(len(templates), 'template')} with the label {GROUP_LABEL}"
-        f" and schedulerName {scheduler}"
-    )
+    group = f"PodGroup {name} with minMember {total}; " if grouped else ""
+    return f"{group}{counted(len(templates), 'template')} with the {field[:-1]} {key} and schedulerName {scheduler}"

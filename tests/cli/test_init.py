@@ -59,31 +59,73 @@ def made(text, tmp_path, capsys, *arguments):
     return code, list(yaml.safe_load_all(out)), err
 
 
+OTHER = JOB.replace("kind: Job", "kind: Sweep").replace("parallelism: 4, completions: 6", "replicas: 4")
+LWS = f"""\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {{name: serve}}
+spec: {{replicas: 2, leaderWorkerTemplate: {{size: 3, leaderTemplate: {POD}, workerTemplate: {POD}}}}}
+"""
+CRON = f"""\
+apiVersion: batch/v1
+kind: CronJob
+metadata: {{name: nightly}}
+spec: {{schedule: "0 3 * * *", jobTemplate: {{spec: {{parallelism: 4, template: {POD}}}}}}}
+"""
+
+
 @pytest.mark.parametrize(
-    ("text", "members", "templates"),
-    [(JOB, 4, 1), (JOBSET, 7, 2), (PYTORCH, 8, 2), (RAY, 6, 3)],
-    ids=lambda v: str(v)[12:24],
+    ("text", "templates"),
+    [(JOB, 1), (JOBSET, 2), (PYTORCH, 2), (RAY, 3), (LWS, 2), (CRON, 1)],
+    ids=["Job", "JobSet", "PyTorchJob", "RayCluster", "LeaderWorkerSet", "CronJob"],
 )
-def test_all_pods_at_once_are_the_gang(text, members, templates, tmp_path, capsys):
-    """The group counts what all templates make at once, and each template has its label and the scheduler's name."""
-    code, (group, owner), err = made(text, tmp_path, capsys)
-    name = owner["metadata"]["name"]
-    assert (code, group["kind"], group["metadata"]["name"]) == (0, "PodGroup", name)
-    assert group["spec"] == {"minMember": members}
-    assert group["metadata"].get("namespace") == owner["metadata"].get("namespace")
+def test_an_annotation_makes_a_gang(text, templates, tmp_path, capsys):
+    """On each template, with the scheduler's name; no group is needed."""
+    code, (owner,), err = made(text, tmp_path, capsys)
     written = json.dumps(owner)
-    assert written.count(f'"pod-group.scheduling.sigs.k8s.io": "{name}"') == templates
+    assert code == 0
+    assert written.count('"annotations": {"gangsched.dev/gang": "true"}') == templates
     assert written.count('"schedulerName": "py-gang-scheduler"') == templates
-    assert f"minMember {members}" in err
+    assert "with the annotation gangsched.dev/gang" in err
+
+
+def test_what_no_annotation_makes_a_gang_gets_a_group(tmp_path, capsys):
+    """It counts what all templates make at once, and each template has its label and the scheduler's name."""
+    code, (group, owner), err = made(OTHER, tmp_path, capsys)
+    name = owner["metadata"]["name"]
+    assert (code, group["kind"], group["metadata"]) == (0, "PodGroup", {"name": name, "namespace": "research"})
+    assert group["spec"] == {"minMember": 4}
+    assert owner["spec"]["template"]["metadata"]["labels"] == {"pod-group.scheduling.sigs.k8s.io": name}
+    assert "minMember 4" in err
+
+
+def test_a_group_that_is_there_is_kept(tmp_path, capsys):
+    """The pods of a Job beside a PodGroup of its name get the label."""
+    text = (
+        "{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: train, namespace: research},"
+        " spec: {minMember: 2}}\n---\n"
+    )
+    code, (group, owner), _ = made(text + JOB, tmp_path, capsys)
+    assert (code, group["spec"]) == (0, {"minMember": 2})
+    assert owner["spec"]["template"]["metadata"] == {"labels": {"pod-group.scheduling.sigs.k8s.io": "train"}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [JOB, OTHER.replace("Sweep", "StatefulSet").replace("{replicas", "{podManagementPolicy: Parallel, replicas")],
+)
+def test_to_make_it_a_gang_again_changes_nothing(text, tmp_path, capsys):
+    """What is printed is what there is already."""
+    _, first, _ = made(text + "---\n" + NODE, tmp_path, capsys)
+    _, again, _ = made(yaml.safe_dump_all(first), tmp_path, capsys)
+    assert again == first
 
 
 def test_a_plan_has_the_gang(tmp_path, capsys):
-    """What is printed is understood by ``plan``, and starts whole; to make it a gang again changes nothing."""
-    _, first, _ = made(JOB + "---\n" + NODE, tmp_path, capsys)
-    _, again, _ = made(yaml.safe_dump_all(first), tmp_path, capsys)
-    assert again == first
+    """What is printed is understood by ``plan``, and starts whole."""
+    _, found, _ = made(JOB + "---\n" + NODE, tmp_path, capsys)
     file = tmp_path / "gang.yaml"
-    file.write_text(yaml.safe_dump_all(again))
+    file.write_text(yaml.safe_dump_all(found))
     assert main(["plan", "-f", str(file), "-o", "json"]) == 0
     (decision,) = json.loads(capsys.readouterr().out)["decisions"]
     assert (decision["gang"], decision["required"], decision["outcome"]) == ("research/train", 4, "bind")
@@ -93,21 +135,15 @@ def test_other_objects_and_labels_stay(tmp_path, capsys):
     """What is no workload is printed as it was, and a template keeps its own labels."""
     job = JOB.replace("template: {spec", "template: {metadata: {labels: {app: x}}, spec")
     code, objects, _ = made(NODE + "---\n" + job, tmp_path, capsys, "--scheduler-name", "mine")
-    assert (code, objects[0], [each["kind"] for each in objects]) == (
-        0,
-        yaml.safe_load(NODE),
-        ["Node", "PodGroup", "Job"],
-    )
-    template = objects[2]["spec"]["template"]
-    assert template["metadata"]["labels"] == {"app": "x", "pod-group.scheduling.sigs.k8s.io": "train"}
+    assert (code, objects[0], [each["kind"] for each in objects]) == (0, yaml.safe_load(NODE), ["Node", "Job"])
+    template = objects[1]["spec"]["template"]
+    assert template["metadata"] == {"labels": {"app": "x"}, "annotations": {"gangsched.dev/gang": "true"}}
     assert template["spec"]["schedulerName"] == "mine"
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (JOB.replace("kind: Job", "kind: CronJob"), "its runs would all be one gang"),
-        (JOB.replace("kind: Job", "kind: LeaderWorkerSet"), "each of its replicas is a gang"),
         ("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}", "a single pod starts by itself"),
         (JOB.replace("name: train, ", ""), "it has no name"),
         (JOB.replace("kind: Job", "kind: Deployment"), "replaced one by one"),
