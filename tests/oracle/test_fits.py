@@ -64,3 +64,33 @@ def test_a_gang_fits_when_there_is_an_arrangement(mixed, apart):
             for slot in (s for s, m in zip(gone, may, strict=known) if not m):
                 assert not fits_without(problem, {table.pods[s].uid for s in gone if s != slot}), f"seed {seed}"
     assert min(answers.values()) >= 10
+
+
+def test_a_look_at_members_one_by_one_brings_back_only_what_may_return():
+    """Where no more than a look is worth its time, pods come back only if the members have places beside them, and
+    never those that counting has ruled out.
+    """
+    answers = {True: 0, False: 0}
+    ruled_out = 0
+    for seed in range(1, 160, 2):
+        question = case(seed, mixed=True)
+        if not any(g.name == "want" for g in question.gangs):
+            continue
+        _, sim, fit = asked(question)
+        problem, table = read(question), sim.snapshot.table
+        away = sorted(table.slot_of[p.uid] for p in problem.present if p.gang.name != "want")
+        fit.take(np.array(away, dtype=np.int64))
+        if isinstance(fit, CountedFit) or not fit.fits():
+            continue
+        fit.hint(fit.rows(), least=True)
+        for slot in list(away):
+            may = bool(fit.may_return([np.array([slot])])[0])
+            back = fit.returns(np.array([slot]))
+            assert may or not back, f"seed {seed}"
+            ruled_out += not may
+            if back:
+                away.remove(slot)
+            answers[back] += 1
+        assert fit.fits(), f"seed {seed}"
+        assert fits_without(problem, {table.pods[s].uid for s in away}), f"seed {seed}"
+    assert min(*answers.values(), ruled_out) >= 20

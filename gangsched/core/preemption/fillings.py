@@ -20,6 +20,9 @@ from gangsched.core.preemption.node_prices import NodePrices
 #: Pods in all, sets of pods of one node, kinds of members together on one, and fillings in all, up to which all are
 #: looked at.
 _PODS, _SETS, _VECTORS, _FILLINGS = 2000, 16384, 64, 4000
+#: What a number of members on a node takes beside the sets that are looked at for it, in nodes x pods, and what all
+#: may take: a tenth of a second.
+_VECTOR, _WORK = 1000, 3_000_000
 
 
 class Fillings(msgspec.Struct, eq=False):
@@ -34,7 +37,7 @@ class Fillings(msgspec.Struct, eq=False):
 
 
 def fillings_of(nodes: NodePrices) -> Fillings | None:
-    """All fillings; None if there are too many."""
+    """All fillings; None if there are too many. It counts as work of the ``nodes``."""
     c, demand = nodes.c, nodes.demand
     if len(c) > _PODS:
         return None
@@ -42,6 +45,7 @@ def fillings_of(nodes: NodePrices) -> Fillings | None:
     rows: list[int] = []
     members: list[tuple[int, ...]] = []
     leaving: list[Ints] = []
+    last = nodes.work + _WORK
     for node in np.flatnonzero(nodes.mask.any(axis=0)).tolist():
         pods = np.arange(c.start[node], c.start[node] + c.count[node])
         pods = pods[c.single[pods] | (c.unit[pods] >= 0)]
@@ -56,7 +60,9 @@ def fillings_of(nodes: NodePrices) -> Fillings | None:
         room = c.free[:, node, None] + (c.req[:, [some[0] for some in classes]][:, :, None] * taken[None]).sum(axis=1)
         most = [demand.whole(k, room[:, -1:], nodes.mask[k, [node]]) for k in range(nodes.kinds)]
         ranges = [range(int(m[0]) + 1) for m in most]
-        if np.prod([len(r) for r in ranges], dtype=np.float64) > _VECTORS:
+        vectors = int(np.prod([len(r) for r in ranges], dtype=np.float64))
+        nodes.work += vectors * (_VECTOR + room.size // 8)
+        if vectors > _VECTORS or nodes.work > last:
             return None
         here: list[tuple[tuple[int, ...], int]] = []
         for vector in product(*ranges):

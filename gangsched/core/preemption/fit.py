@@ -8,18 +8,19 @@ pods. Counting each kind of members by itself says at once that some pod cannot 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, columns
+from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct
 from gangsched.core.placement.arrangement import MAX_MEMBERS
 from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.free import FreeRoom, Pairs
-from gangsched.core.preemption.rules import Span
+from gangsched.core.preemption.rules import Bar, Span
 from gangsched.core.state.simulation import Simulation
 
 #: Pods that are lifted from a simulation one by one, because a filter follows each, in about one search step.
@@ -50,8 +51,10 @@ class Fit(Protocol):
     def may_return(self, options: Sequence[Ints]) -> Bools:
         """``(options,)``: False where the gang, which fits now, would certainly not fit with this option back."""
 
-    def hint(self, rows: Mapping[str, int]) -> None:
-        """Rows to try first for members (UIDs)."""
+    def hint(self, rows: Mapping[str, int], *, least: bool = False) -> None:
+        """Rows to try first for members (UIDs); ``least`` says that with fewer victims the gang is known not to fit, so
+        that asking whether they return is worth no more than a look.
+        """
 
     def rows(self) -> dict[str, int]:
         """Rows on which members (by UID) fit now; empty where placing them is no search."""
@@ -87,12 +90,15 @@ class _Kind:
         """What holds when bars have opened or closed."""
         self._open = np.logical_and.reduce([np.ones(len(self._room), dtype=np.bool_), *(b.open() for b in self._bars)])
 
-    def changed(self, free: Floats, rows: Ints, there: Ints, at: Ints, sign: int) -> None:
-        """There is other room on these rows, for pods ``there`` that came (+1) to the rows ``at`` or left (-1)."""
+    def changed(self, free: Floats, rows: Ints) -> None:
+        """There is other room on these rows."""
         room = self._demand.whole(0, columns(free, rows), self._allowed[rows])
         if self._total is not None:
             self._total += float((room - self._room[rows]).sum())
         self._room[rows] = room
+
+    def moved(self, there: Ints, at: Ints, sign: int) -> None:
+        """Pods ``there`` came (+1) to the rows ``at`` or left (-1)."""
         moved = [bar.shift(there, at, sign) for bar in self._bars]
         if any(moved):
             self._read_bars()
@@ -156,18 +162,16 @@ class _Kind:
             out[option] = known[key]
         return out
 
-    def save(self) -> tuple[Floats, list[Ints], Ints | None]:
-        counts = [bar.counts.copy() for bar in self._bars]
-        return self._room.copy(), counts, None if self.span is None else self.span.counts.copy()
+    def save(self) -> list[Ints]:
+        return [of.counts.copy() for of in self._counted()]
 
-    def restore(self, state: tuple[Floats, list[Ints], Ints | None]) -> None:
-        self._room[:] = state[0]
-        self._total = None if self._total is None else float(self._room.sum())
-        for bar, count in zip(self._bars, state[1], strict=True):
-            bar.counts[:] = count
-        if self.span is not None:
-            self.span.counts[:] = state[2] if state[2] is not None else 0
+    def restore(self, counts: list[Ints]) -> None:
+        for of, saved in zip(self._counted(), counts, strict=True):
+            of.counts[:] = saved
         self._read_bars()
+
+    def _counted(self) -> list[Bar | Span]:
+        return [*self._bars, *([] if self.span is None else [self.span])]
 
 
 class CountedFit(FreeRoom):
@@ -178,7 +182,18 @@ class CountedFit(FreeRoom):
         self.steps = 0
         self.exact = True
         self.monotone = demand.rules.monotone
-        self._kinds = [_Kind(part, self.free, alone=alone) for part in demand.parts()]
+        self._parts = [_Kind(part, self.free, alone=alone) for part in demand.parts()]
+        self._stale: list[Ints] = []  # rows whose room has changed since the parts have read it
+
+    @property
+    def _kinds(self) -> list[_Kind]:
+        """The parts of the demand, as counted now."""
+        if self._stale:
+            rows = distinct(np.concatenate(self._stale))
+            self._stale = []
+            for part in self._parts:
+                part.changed(self.free, rows)
+        return self._parts
 
     def take(self, slots: Ints) -> None:
         self._move(slots, -1)
@@ -191,10 +206,11 @@ class CountedFit(FreeRoom):
             return
         rows, amounts = self.held(slots)
         self.free[:, rows] -= sign * amounts
+        self._stale.append(rows)
         at = self._table.row[slots]
         there, at = slots[at >= 0], at[at >= 0]
-        for kind in self._kinds:
-            kind.changed(self.free, rows, there, at, sign)
+        for part in self._parts:
+            part.moved(there, at, sign)
 
     def fits(self) -> bool:
         return self.missing() <= 0
@@ -228,19 +244,20 @@ class CountedFit(FreeRoom):
         free = columns(self.free, pairs.rows)
         return np.asarray(np.all([kind.may_return(free, pairs, options) for kind in self._kinds], axis=0))
 
-    def hint(self, rows: Mapping[str, int]) -> None:
+    def hint(self, rows: Mapping[str, int], *, least: bool = False) -> None:
         return
 
     def rows(self) -> dict[str, int]:
         return {}
 
     def save(self) -> Any:
-        return self.free.copy(), [kind.save() for kind in self._kinds]
+        return self.free.copy(), [part.save() for part in self._parts]
 
     def restore(self, state: Any) -> None:
+        self._stale.append(np.flatnonzero((self.free != state[0]).any(axis=0)))
         self.free[:] = state[0]
-        for kind, known in zip(self._kinds, state[1], strict=True):
-            kind.restore(known)
+        for part, known in zip(self._parts, state[1], strict=True):
+            part.restore(known)
 
 
 class PlacedFit:
@@ -257,12 +274,10 @@ class PlacedFit:
         self._answer: bool | None = None
         #: Places hold where there is room for them: no filter looks at other pods, and it is known who is required.
         self._only_room = demand.common is None and demand.only_room
-        #: So large that members are moved one by one, and all of them placed anew no more than once.
-        self._large = self._only_room and sum(demand.need) > MAX_MEMBERS
-        self._anew = 1
+        #: How often all members may still be placed anew to know whether pods can come back.
+        self._anew = math.inf
         #: What each kind, or several together at their least, would need: necessary, and quick to count.
         self._counts = CountedFit(demand, alone=False)
-        self._smallest = demand.part(list(range(len(demand.need))), alone=False)
         self._follows = any(placer.pipeline.watching(c, sim) for c in demand.classes)
         self.monotone = demand.rules.monotone
         self.exact = False  # members that differ are placed in several orders, the first of which is where they were
@@ -280,22 +295,19 @@ class PlacedFit:
 
     def fits(self) -> bool:
         if self._answer is None:
-            self._answer = self._counts.fits() and (self._moved() or self._place())
+            self._answer = self._moved() or (self._counts.fits() and self._place())
         return self._answer
 
     def returns(self, slots: Ints) -> bool:
         self.give_back(slots)
-        if self._counts.fits() and (self._moved() or (self._may_place() and self._place())):
-            self._answer = True
-            return True
-        self.take(slots)
+        fits = self._moved()
+        if not fits and self._anew > 0 and self._counts.fits():
+            self._anew -= 1
+            fits = self._place()
+        if not fits:
+            self.take(slots)
         self._answer = True
-        return False
-
-    def _may_place(self) -> bool:
-        """May all be placed anew to know whether pods can come back? Of large gangs once, which is seldom in vain."""
-        self._anew -= 1
-        return not self._large or self._anew >= 0
+        return fits
 
     def _place(self) -> bool:
         sim = self._sim
@@ -323,8 +335,7 @@ class PlacedFit:
     def _moved(self) -> bool:
         """Are there places for all where they were, or with members of crowded nodes moved elsewhere, one by one?
 
-        Only where room is all that matters. Of large gangs hardly anything else is asked: placing all of them anew
-        takes long, and finds next to nothing that moving single members does not.
+        Only where room is all that matters.
         """
         if self._there is None:
             return False
@@ -357,18 +368,21 @@ class PlacedFit:
 
     def may_return(self, options: Sequence[Ints]) -> Bools:
         out = self._counts.may_return(options)
-        if self._large and self._anew <= 0 and self._there is not None and options:
-            # One member at least has to leave each node that an option crowds, for room elsewhere.
-            pairs, slack = self._counts.pairs(options), self._slack(self._there)
-            spare = self._smallest.whole(0, slack, self._smallest.mask[0])
-            crowds = (columns(slack, pairs.rows) < pairs.amounts).any(axis=0) & self._there[:, pairs.rows].any(axis=0)
-            asked = np.bincount(pairs.owner, weights=crowds * (1.0 + spare[pairs.rows]), minlength=len(options))
-            out &= asked <= spare.sum()
+        if self._anew <= 0 and self._there is not None and options:
+            # Members for which there is room elsewhere have to make up for what an option takes of their node.
+            pairs, slack, asked = self._counts.pairs(options), self._slack(self._there), self._demand.request
+            fine = self._demand.mask & [(slack >= one[:, None]).all(axis=0) for one in asked]
+            leaves = self._there * (fine.sum(axis=1, keepdims=True) > fine)
+            freed = columns(slack + asked.T @ leaves.astype(np.float64), pairs.rows)
+            out[pairs.owner[(pairs.amounts > freed).any(axis=0) & self._there[:, pairs.rows].any(axis=0)]] = False
         return out
 
-    def hint(self, rows: Mapping[str, int]) -> None:
+    def hint(self, rows: Mapping[str, int], *, least: bool = False) -> None:
         self._put(rows)
         self._answer = None
+        # Placing all anew takes long, and finds next to nothing that moving single members does not.
+        large = sum(self._demand.need) > MAX_MEMBERS
+        self._anew = 1 if self._only_room and (large or least) else math.inf
 
     def rows(self) -> dict[str, int]:
         return dict(self._rows) if self.fits() else {}

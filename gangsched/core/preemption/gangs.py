@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -26,21 +26,22 @@ from gangsched.core.preemption.settle import Settled, Settler
 _TRIED = 12
 #: A choice of more units is left as it is: each exchange is a look at all.
 _EXCHANGED = 32
-#: So many starts are enough if one has led to a choice; up to so many units, so many more if none has.
-_STARTS, _FEW, _PULLED = 3, 400, 24
+#: So many starts are tried for a better choice; up to so many units, so many more if none has led to one.
+_STARTS, _FEW, _PULLED = 4, 400, 24
 #: What a few array operations take, in pods looked at.
 _CALL = 2000
 
 
 class Interruptions:
-    """Searches sets of units for one settler. ``count`` counts members with nothing taken; ``late`` says that the
-    budget is spent, ``proven`` that a choice is known to be the least harmful.
+    """Searches sets of ``usable`` units (numbers) for one settler. ``count`` counts members with nothing taken;
+    ``late`` says that the budget is spent, ``proven`` that a choice is known to be the least harmful.
     """
 
     def __init__(
         self,
         settler: Settler,
         count: CountedFit,
+        usable: Sequence[int],
         late: Callable[[], bool],
         proven: Callable[[Settled], bool],
     ) -> None:
@@ -50,8 +51,7 @@ class Interruptions:
         self._proven = proven
         self._c = settler.c
         self.work = 0  # pods looked at
-        self.first: Settled | None = None  # the choice that even the shortest search finds
-        self._usable: list[int] = []
+        self._usable = usable
         self._price: Prices = settler.tariff.whole
         #: Slots that may leave by themselves, of limited sets no more than may: gone in the counts from the start.
         self._base: Bools = np.zeros(len(self._c.place), dtype=np.bool_)
@@ -66,30 +66,25 @@ class Interruptions:
         limits = [sum(self._c.limited[n].limit for n in u.limited) for u in self._c.units_of]
         self._spared: Ints = np.array(limits, dtype=np.int64)
 
-    def search(self, usable: Sequence[int], *, improve: bool) -> Settled | None:
-        """The least harmful choice of these units (numbers) that was found, the first unless told to ``improve`` it."""
-        self._usable = list(usable)
+    def first(self) -> Settled | None:
+        """The choice that even the shortest search finds: none of the units, or what one of the ways leads to."""
         best = self._settler.settle(())
-        if not self._usable:
-            return best
         # With limited sets other members may leave than counting assumes; without, all units are the most that can.
-        if best is None and not self._c.limited and self._missing(frozenset(self._usable)) > 0:
-            return None
-        if best is None:
-            best = self._started(_STARTS if improve else 1)
-        self.first = self.first or best
-        return None if best is None else self._improved(best) if improve else best
+        if best is not None or (not self._c.limited and self._missing(frozenset(self._usable)) > 0):
+            return best
+        return next((found for start in self._starts() if (found := start()) is not None), None)
 
-    def _started(self, enough: int) -> Settled | None:
-        """The best of ``enough`` ways to a first choice, of more where none of them has led to one."""
-        best: Settled | None = None
-        for turn, start in enumerate(self._starts()):
+    def improved(self, first: Settled) -> Settled:
+        """The least harmful choice that was found, beginning with the first one and with others."""
+        best = first
+        for start in islice(self._starts(), 1, _STARTS) if first.units else ():
+            if self._late():
+                return best
             found = start()
-            self.first = self.first or found
-            if found is not None and (best is None or found.key < best.key):
-                best = found
-            if best is not None and (turn >= enough or self._late() or self._proven(best)):
-                break
+            best = found if found is not None and found.key < best.key else best
+        better: Settled | None = best if len(best.units) <= _EXCHANGED else None
+        while better is not None:
+            best, better = better, None if self._proven(better) else self._better(better)
         return best
 
     def _starts(self) -> Iterator[Callable[[], Settled | None]]:
@@ -276,12 +271,6 @@ class Interruptions:
         return [u for u, may in zip(inside, fine.tolist(), strict=True) if may]
 
     # -- improvement ---------------------------------------------------------------------------------------
-
-    def _improved(self, best: Settled) -> Settled:
-        better: Settled | None = best if len(best.units) <= _EXCHANGED else None
-        while better is not None:
-            best, better = better, None if self._proven(better) else self._better(better)
-        return best
 
     def _better(self, best: Settled) -> Settled | None:
         """The first neighbour that is less harmful."""

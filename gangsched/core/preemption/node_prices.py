@@ -6,8 +6,6 @@ that is short, putting back the most harmful first and of those the least useful
 
 from __future__ import annotations
 
-from functools import cache
-
 import msgspec
 import numpy as np
 
@@ -17,10 +15,8 @@ from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.prices import NEVER, Prices
 
 STAYS, MAY, GONE = 0, 1, 2
-#: Up to so many pods of a node, all sets of them are looked at where that is asked for.
-_THOROUGH = 10
-#: What one round over the pods of all nodes takes beside them, in pods looked at.
-_ROUND = 300
+#: What one round over the pods of all nodes takes beside them, in pods looked at, and how many rounds the rest takes.
+_ROUND, _ROUNDS = 300, 6
 
 
 class Offer(msgspec.Struct, eq=False):
@@ -32,9 +28,10 @@ class Offer(msgspec.Struct, eq=False):
     price: Prices
     dear: Bools | None = None
     settled: frozenset[int] = frozenset()  # limited sets of which more may leave, at what the price says
-    # Made when they are first asked for: the room when all of it has left, and orders in which pods come back.
+    # Made when they are first asked for: the room when all of it has left, and the order in which pods come back, for
+    # all resources and for each.
     room: Floats | None = None
-    orders: Ints | None = None
+    order: Ints | None = None
     by_resource: dict[int, Ints | None] = {}
 
     def paid(self, gone: Bools) -> complex:
@@ -48,8 +45,7 @@ class NodePrices:
 
     ``work`` counts nodes x pods looked at. ``mask`` ``(K, N)``: where a kind may go when pods leave; ``conflict``: by
     kind, ``(V,)`` pods that have to leave where it goes. ``company`` ``(V,)``: pods near which members have to be,
-    which help as victims only where others like them stay. ``thorough`` ``(N,)``: nodes on which all sets of
-    pods that may come back are looked at, where these are few.
+    which help as victims only where others like them stay.
     """
 
     def __init__(self, candidates: Candidates, demand: Demand, *, lower: bool = False) -> None:
@@ -57,35 +53,12 @@ class NodePrices:
         self.demand = demand
         self.lower = lower
         self.work = 0
-        self.thorough: Bools | None = None
         self.kinds = len(demand.need)
-        self._orders_on_node = self._orders_of_return(several=not lower)
         self.conflict: list[Bools | None] = [None] * self.kinds
         self.mask = demand.mask.copy()
         self._toll: list[tuple[int, Ints, Ints]] = []
         self.company: Bools = np.zeros(len(candidates), dtype=np.bool_)
         self._read_bars()
-
-    def _orders_of_return(self, *, several: bool) -> Ints:
-        """``(orders, V)`` orders in which pods of a node may come back: that of the candidates, and of one priority
-        those first that hold least of a certain resource. With several short resources none is exact; the best is
-        taken.
-        """
-        c = self.c
-        out: list[Ints] = [np.arange(len(c))]
-        asked = np.flatnonzero(self.demand.request.any(axis=0))
-        for r in asked.tolist() if several and len(asked) > 1 and len(c) else ():
-            if (c.req[r] == c.req[r, 0]).all():
-                continue
-            order = np.lexsort((out[0], c.req[r], -c.level, c.row))
-            if not any(np.array_equal(c.req[:, order], c.req[:, o]) for o in out):
-                out.append(order)
-        return np.array(out)
-
-    @property
-    def ambiguous(self) -> bool:
-        """Are there several orders in which pods of a node may come back, none of them exact?"""
-        return len(self._orders_on_node) > 1
 
     # -- rules ---------------------------------------------------------------------------------------------
 
@@ -126,64 +99,15 @@ class NodePrices:
         if self.lower:  # whatever leaves for all resources, leaves for each
             asked = np.flatnonzero(self.demand.request.any(axis=0)).tolist()
             return np.asarray(np.maximum.reduce([self.scan_one(offer, rows, demand, r, conflict) for r in asked]))
-        if self.thorough is not None:
-            return self._thorough(offer, rows, demand, conflict, gone)
-        return self._quick(offer, rows, demand, conflict, gone)
+        if offer.dear is None:
+            return self._scan(offer, rows, demand, conflict, None, None, gone)
+        if offer.order is None:  # pods that are dearer than their place says come back before all others of their node
+            offer.order = np.argsort(self.c.row * 2 + ~offer.dear, kind="stable")
+        return self._scan(offer, rows, demand, conflict, offer.order, None, gone)
 
     def scan_one(self, offer: Offer, rows: Ints, demand: Floats, r: int, conflict: Bools | None = None) -> Prices:
         """The least price as far as one resource matters, with the order that is exact for it."""
-        order = self.order_for(offer, r)
-        orders = None if order is None else (order[None], np.zeros(len(rows), dtype=np.int64))
-        return self._scan(offer, rows, demand, conflict, orders, [r])
-
-    def _thorough(self, offer: Offer, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None) -> Prices:
-        """All sets of pods that may come back, on nodes with few that may leave."""
-        c, free = self.c, self.room(offer)
-        noted = None if gone is None else np.zeros_like(gone)
-        price = self._quick(offer, rows, demand, conflict, noted)
-        for row in distinct(rows[self.thorough[rows]]).tolist() if self.thorough is not None else ():
-            pods = np.arange(c.start[row], c.start[row] + c.count[row])
-            pods = pods[offer.status[pods] == MAY]
-            entries = np.flatnonzero(rows == row)
-            if not 0 < len(pods) <= _THOROUGH or not (price[entries].real < NEVER.real).any():
-                continue
-            sets = _sets(len(pods))
-            worth: Prices = sets @ offer.price[pods]
-            order = np.lexsort((-worth.imag, -worth.real))
-            slack = free[:, [row]] - demand[:, entries]
-            held: Floats = c.req[:, pods] @ sets[order].T
-            fine: Bools = np.all(held[:, None, :] <= slack[:, :, None], axis=0)
-            if conflict is not None:
-                fine &= (sets[order] @ conflict[pods].astype(np.float64)) < 1.0
-            best = order[fine.argmax(axis=1)]
-            paid = complex(offer.price[pods].sum()) - worth[best]
-            better = fine.any(axis=1) & (paid < price[entries])
-            price[entries[better]] = paid[better]
-            if noted is not None and better.any():
-                noted[pods] = sets[best[0]] == 0
-        if gone is not None and noted is not None:
-            gone |= noted
-        self.work += _ROUND * len(rows)
-        return price
-
-    def _quick(self, offer: Offer, rows: Ints, demand: Floats, conflict: Bools | None, gone: Bools | None) -> Prices:
-        """Pods come back in each of the orders; the best holds."""
-        stack = self._stack(offer)
-        if len(stack) == 1:
-            first = None if offer.dear is None else (stack, np.zeros(len(rows), dtype=np.int64))
-            return self._scan(offer, rows, demand, conflict, first, None, gone)
-        turns = np.repeat(np.arange(len(stack)), len(rows))
-        tiled = np.tile(demand, len(stack)), np.tile(rows, len(stack))
-        prices = self._scan(offer, tiled[1], tiled[0], conflict, (stack, turns), None).reshape(len(stack), -1)
-        best: Prices = prices[0].copy()
-        chosen = np.zeros(len(rows), dtype=np.int64)
-        for n in range(1, len(stack)):
-            better = prices[n] < best
-            best[better] = prices[n][better]
-            chosen[better] = n
-        if gone is not None:
-            self._scan(offer, rows, demand, conflict, (stack, chosen), None, gone)
-        return best
+        return self._scan(offer, rows, demand, conflict, self.order_for(offer, r), [r])
 
     def order_for(self, offer: Offer, r: int) -> Ints | None:
         """``(V,)`` the order that is exact for one resource: the dearest first, of those the smallest; None if it is
@@ -199,29 +123,17 @@ class NodePrices:
                 offer.by_resource[r] = np.lexsort((c.req[r], -price.imag, -price.real, c.row))
         return offer.by_resource[r]
 
-    def _stack(self, offer: Offer) -> Ints:
-        """``(orders, V)`` the orders in which pods come back: pods that are dearer than their place says before all
-        others of their node.
-        """
-        if offer.dear is None:
-            return self._orders_on_node
-        if offer.orders is None:
-            keys = [self.c.row[order] * 2 + ~offer.dear[order] for order in self._orders_on_node]
-            orders = zip(self._orders_on_node, keys, strict=True)
-            offer.orders = np.array([order[np.argsort(key, kind="stable")] for order, key in orders])
-        return offer.orders
-
     def _scan(
         self,
         offer: Offer,
         rows: Ints,
         demand: Floats,
         conflict: Bools | None,
-        orders: tuple[Ints, Ints] | None,
+        order: Ints | None,
         resources: list[int] | None,
         gone: Bools | None = None,
     ) -> Prices:
-        """The same with the order ``orders[0][orders[1][e]]`` for each entry; None is the first of all."""
+        """The same with pods that come back in this order (``(V,)``, node by node); None is that of the candidates."""
         c = self.c
         counts = c.count[rows]
         by_count = np.argsort(-counts, kind="stable")
@@ -232,12 +144,11 @@ class NodePrices:
         cost: Prices = np.where((slack >= 0).all(axis=0), 0j, NEVER)
         deepest = int(counts[0]) if len(counts) else 0
         until = np.searchsorted(-counts, -np.arange(deepest), side="left")  # entries with more than j pods
-        self.work += int(until.sum()) + _ROUND * deepest
-        turns = None if orders is None else orders[1][by_count]
+        self.work += int(until.sum()) + _ROUND * (deepest + _ROUNDS)
         for j, n in enumerate(until.tolist()):
             p = starts[:n] + j
-            if orders is not None and turns is not None:
-                p = orders[0][turns[:n], p]
+            if order is not None:
+                p = order[p]
             may = offer.status[p] == MAY
             need = columns(req, p)
             put = may & (need <= slack[:, :n]).all(axis=0)
@@ -323,10 +234,3 @@ class NodePrices:
             curves = np.where((code >= 0) & blocked, NEVER, curves + more)
             curves = np.where(curves.real >= NEVER.real, NEVER, curves)
         return curves
-
-
-@cache
-def _sets(size: int) -> Floats:
-    """``(2 ** size, size)``: all sets of so many pods, as zeros and ones."""
-    numbers = np.arange(2**size)[:, None]
-    return np.asarray((numbers >> np.arange(size)) & 1, dtype=np.float64)

@@ -22,9 +22,6 @@ from gangsched.core.preemption.prices import NEVER, Prices, rank
 from gangsched.core.preemption.rules import APART, TOGETHER, Span
 from gangsched.core.preemption.several_kinds import SeveralKinds
 
-#: Nodes beyond those used on which prices are looked at once more, thoroughly: 40 more are some milliseconds.
-_NEXT = 40
-
 
 class Placing(msgspec.Struct, eq=False):
     """``counts`` ``(K, N)`` members of each kind on each node; ``gone`` ``(V,)`` the pods that leave for them, those
@@ -62,15 +59,6 @@ class Places:
             return self._mixed.bound(offer)
         found = self._alike(offer)
         return NEVER if found is None else found.bound
-
-    def promising(self, offer: Offer, used: Bools) -> Bools:
-        """``(N,)``: the nodes used, and as many and some more of those that are the next cheapest for one member."""
-        out = used.copy()
-        for k in range(self.nodes.kinds):
-            curves = self.nodes.curves(offer, k)
-            if len(curves):
-                out[np.argsort(curves[0], kind="stable")[: 2 * int(used.sum()) + _NEXT]] = True
-        return out
 
     def possible(self, offer: Offer) -> bool:
         """Is there room for each kind by itself when everything that may leave has left? Never wrongly False."""

@@ -31,6 +31,8 @@ _QUESTION = 150_000_000
 _SIMPLEX = 20
 #: What a question takes beside its changes, in entries, the table aside: it is copied, shrunk, and bounds are read.
 _ASKED = 50_000
+#: What a term of a row takes when rows are made and when a table is made of them, in nodes and pods looked at.
+_TERM = 60
 #: A number this near to a whole one is that.
 _NEAR = 1e-6
 #: What all of the next component costs at most: it tells equals apart.
@@ -70,6 +72,8 @@ class Program:
         if most is not None:
             pods = [terms for (kind, _), terms in self.costs.items() if kind == "pods"]
             self.rows.append(Row(dict(sum(map(Counter, pods), Counter[int]())), float(most)))
+        #: What it takes to make this, and as much for each table.
+        self.work = _TERM * (len(fillings.pods) + sum(len(row.terms) for row in self.rows))
 
     def _add(self, component: Component, variable: int, amount: float) -> None:
         costs = self.costs.setdefault(component, {})
@@ -204,7 +208,7 @@ class Proof:
         self._adopt = adopt
         self._late = late
         self._least: dict[Component, int] = {}
-        self.work = 0
+        self.work = program.work
 
     def run(self, best: Harm) -> dict[Component, int]:
         """What is proven of each component, given a plan of this harm; the last may be less than the best plan has."""
@@ -216,6 +220,7 @@ class Proof:
                 known[component] = 0
                 continue
             root = None if self._late() else self._p.table(component, known, out)
+            self.work += self._p.work
             if root is None:
                 break
             self._solve(root)

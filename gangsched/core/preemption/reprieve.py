@@ -1,7 +1,8 @@
 """Every victim that the gang can do without comes back, whatever the search has found and however it ended.
 
-Halves: as many as possible come back at once, so that a unit that must go costs one question and the others few. A unit
-of which the gang is certain to need the room (by counting, all units at once) costs none.
+As many as possible come back at once: half as many are asked about after a no, twice as many after a yes. So a unit
+that must go costs one question and the others few. A unit of which the gang is certain to need the room (by counting,
+all units at once) costs none.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def _pass(fit: Fit, units: Sequence[Returnable], back: list[Ints]) -> list[Retur
     """One pass over all units; returns those that stay away."""
     needed: list[Returnable] = []
     left = list(units)
-    refused = 0  # the first of those left that cannot all come back: half of them are asked about next
+    size = len(left)  # how many are asked about at once: half as many after a no, twice as many after a yes
+    refused = 0  # the first of those left that cannot all come back
     changed = True
     while left:
         if changed:
@@ -53,14 +55,14 @@ def _pass(fit: Fit, units: Sequence[Returnable], back: list[Ints]) -> list[Retur
             needed += [u for u, may in zip(left, possible, strict=True) if not may]
             left = [u for u, may in zip(left, possible, strict=True) if may]
             changed = False
+            continue
+        size = max(1, refused // 2) if refused else min(size, len(left))
+        if fit.returns(np.concatenate([u.slots for u in left[:size]])):
+            back.extend(u.slots for u in left[:size])
+            left, refused, size, changed = left[size:], max(0, refused - size), 2 * size, True
+        elif size > 1:
+            refused = size
         else:
-            size = max(1, refused // 2) if refused else len(left)
-            if fit.returns(np.concatenate([u.slots for u in left[:size]])):
-                back.extend(u.slots for u in left[:size])
-                left, refused, changed = left[size:], max(0, refused - size), True
-            elif size > 1:
-                refused = size
-            else:
-                needed.append(left.pop(0))
-                refused = 0
+            needed.append(left.pop(0))
+            refused = 0
     return needed

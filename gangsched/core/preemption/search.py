@@ -143,7 +143,7 @@ class Search:
         least = self._improve(plans)
         if least is not None and gap(plans[-1].harm, least) is None:
             plans = [plan for plan in plans if gap(plan.harm, least) is None]  # those that can be the best
-        plans = [self._reprieved(plan) for n, plan in enumerate(plans) if plan not in plans[:n]]
+        plans = [self._reprieved(plan, least) for n, plan in enumerate(plans) if plan not in plans[:n]]
         best = self._tried(min(plans, key=lambda plan: plan.harm, default=None), least)
         if best is None:
             self._note_refusal()
@@ -163,10 +163,12 @@ class Search:
 
     def _improve(self, plans: list[Plan]) -> Floor | None:
         """Add better plans, the best last, and say how little harm is possible, in clusters that are small enough."""
-        program = self._program
-        if not plans or program is None:
-            return None
         plans.sort(key=lambda plan: plan.harm, reverse=True)
+        if not plans or gap(plans[-1].harm, self._bound.floor(plans[-1].harm)) is None:
+            return None
+        program = self._program
+        if program is None:
+            return None
         plans.append(plans[-1])  # the better ones take this place
 
         def adopt(placing: Placing, units: frozenset[int]) -> Harm | None:
@@ -223,7 +225,7 @@ class Search:
                     plan = self._checked(demand, choices[0].placing, choices[0].units)
                     if plan is None:
                         continue
-                    plan = self._reprieved(plan)
+                    plan = self._reprieved(plan, None)
                     if plan.harm.beyond_budget:
                         self.units.over_budgets = self.budgets.exceeded(map(self.units.pod, plan.taken))
                         return
@@ -289,21 +291,21 @@ class Search:
             if not self._possible(places, below):
                 continue
             tariff = Tariff(c, below)
-            settler = Settler(c, places, tariff, below, hard=hard, quick=self._program is not None)
+            settler = Settler(c, places, tariff, below, hard=hard)
             usable = [
                 n for n, u in enumerate(c.units_of) if u.level <= level and not (u.whole and closed[u.pods].any())
             ]
             count = CountedFit(demand, alone=len(demand.need) == 1)
-            interruptions = Interruptions(settler, count, self._late, self._proven)
+            interruptions = Interruptions(settler, count, usable, self._late, self._proven)
             self._workers.append(interruptions)
-            found = interruptions.search(usable, improve=self._program is None)
-            if found is None:
+            first = interruptions.first()
+            if first is None:
                 continue
-            if places.nodes.ambiguous:
-                found = settler.refined(found)
-            first = interruptions.first
-            exact = len(demand.need) == 1 and demand.rules.complete and self._program is None
-            yield [found] if exact or first is None or first.units == found.units else [found, first]
+            found = first
+            if not self._proven(first) and self._program is None:
+                found = interruptions.improved(settler.refined(first, self._late))
+            exact = len(demand.need) == 1 and demand.rules.complete
+            yield [found] if exact or first is found else [found, first]
 
     def _proven(self, settled: Settled) -> bool:
         """Is it known that nothing breaks fewer budgets or interrupts less, as far as that decides?"""
@@ -334,17 +336,20 @@ class Search:
         fit.restore(base)
         return Plan(self.harm_of(set(taken)), taken, rows) if taken else None
 
-    def _reprieved(self, plan: Plan) -> Plan:
+    def _reprieved(self, plan: Plan, least: Floor | None) -> Plan:
         """The plan with whatever is not needed put back, whatever that takes."""
         fit = self.fit
         base, spent = fit.save(), fit.steps
         fit.take(np.array(sorted(plan.taken), dtype=np.int64))
-        fit.hint(plan.rows)
+        floor = self._floor(plan.harm, least)
+        fit.hint(plan.rows, least=floor is not None and gap(plan.harm, floor) is None)
         back = reprieve(fit, self._returnable(plan.taken)) if fit.fits() else []
-        left = plan.taken.difference(s for slots in back for s in slots.tolist())
         rows = fit.rows() if back else plan.rows
         fit.restore(base)
         fit.steps = spent
+        if not back:
+            return plan
+        left = plan.taken.difference(s for slots in back for s in slots.tolist())
         return Plan(self.harm_of(set(left)), left, rows)
 
     def _enlarged(self, placing: Placing, interrupted: frozenset[int], taken: frozenset[int]) -> frozenset[int]:

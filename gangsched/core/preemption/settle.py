@@ -7,7 +7,7 @@ beyond it), and the places are searched again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from gangsched.core.preemption.prices import NEVER, Prices, Tariff, rank
 #: How often the places are searched again. Each round settles the sets that were overdrawn in it for good.
 _ROUNDS, _TRIAL_ROUNDS = 12, 4
 #: How often pods of overdrawn sets are made dearer, and by how much of their price for each pod too many.
-_RAISES, _TRIAL_RAISES, _RAISE = 12, 0, 0.35
+_RAISES, _RAISE = 12, 0.35
 
 
 class Settled(msgspec.Struct, frozen=True, eq=False):
@@ -41,18 +41,15 @@ class Settled(msgspec.Struct, frozen=True, eq=False):
 
 class Settler:
     """Settles choices of units for one set of candidates. ``allowed`` ``(V,)`` are those that may leave by themselves;
-    with ``hard`` no budget is exceeded; with ``quick`` every choice is made legal in the quickest way.
+    with ``hard`` no budget is exceeded.
     """
 
-    def __init__(
-        self, candidates: Candidates, places: Places, tariff: Tariff, allowed: Bools, *, hard: bool, quick: bool
-    ) -> None:
+    def __init__(self, candidates: Candidates, places: Places, tariff: Tariff, allowed: Bools, *, hard: bool) -> None:
         self.c = candidates
         self.places = places
         self.tariff = tariff
         self.allowed = allowed
         self.hard = hard
-        self._quick = quick
         self._known: dict[frozenset[int], Settled | None] = {}
         #: What places for these units cost at least, where nothing better was asked for.
         self._floors: dict[frozenset[int], complex] = {}
@@ -72,18 +69,44 @@ class Settler:
             self._known[key] = found
         return found
 
-    def refined(self, found: Settled) -> Settled:
-        """The same units with the places looked for once more, all sets of pods being compared on the nodes used and on
-        those that come next in price.
+    def refined(self, found: Settled, late: Callable[[], bool]) -> Settled:
+        """The same units, with the places searched once more at other prices: pods of sets that are overdrawn become
+        dearer until the places want fewer of them. It takes a pod less in one large cluster of 30.
         """
-        offer = self.offer(found.units)
-        if offer is None:
+        offered = self.offer(found.units)
+        if offered is None or not offered[1]:
             return found
-        used: Bools = found.placing.counts.sum(axis=0) > 0
-        self.places.nodes.thorough = self.places.promising(offer[0], used)
-        again = self._settle(found.units, NEVER)
-        self.places.nodes.thorough = None
-        return self._better(found, again) or found
+        offer, binding = offered
+        rate = dict.fromkeys(binding, 0.0)
+        placing = self.places.best(offer)
+        for turn in range(_RAISES):
+            if placing is None or late() or not self._raised(rate, placing, offer, turn):
+                break
+            priced = self._at_rates(offer, rate)
+            placing = self.places.best(priced)
+            if placing is not None and (turn % 2 or not self._overdrawn(placing, offer, binding)):
+                again = self._mended(found.units, priced, placing, binding, _ROUNDS, close=True)
+                found = self._better(found, again) or found
+        return found
+
+    def _raised(self, rate: dict[int, float], placing: Placing, offer: Offer, turn: int) -> bool:
+        """Make sets dearer that are overdrawn, and others cheaper again (a subgradient step); False if none changes."""
+        changed = False
+        for n, before in rate.items():
+            excess = self._excess(n, placing, offer)
+            rate[n] = max(0.0, before + _RAISE / (1.0 + turn / 4.0) * max(-2, min(2, excess)))
+            changed |= rate[n] != before
+        return changed
+
+    def _at_rates(self, offer: Offer, rate: Mapping[int, float]) -> Offer:
+        price = offer.price.copy()
+        dear = np.zeros(len(self.c), dtype=np.bool_) if offer.dear is None else offer.dear.copy()
+        for n, more in rate.items():
+            if more:
+                pods = self.c.limited[n].pods
+                price[pods] += more * self.tariff.pods[pods].real
+                dear[pods] = True
+        return Offer(offer.status, price, dear)
 
     def offer(self, units: Collection[int]) -> tuple[Offer, list[int]] | None:
         """What may leave when these units are interrupted, and the numbers of limited sets that bind; None when they
@@ -138,25 +161,11 @@ class Settler:
         if not self._overdrawn(first, offer, binding):
             return self._judged(units, first, offer)
         # A trial is made legal in the quickest way; a first choice is worth more.
-        trial = self._quick or below.real < NEVER.real
+        trial = below.real < NEVER.real
         within = self.places.best(self._within_limits(offer, binding))
         best = None if within is None else self._judged(units, within, offer)
         rounds = _TRIAL_ROUNDS if trial else _ROUNDS
-        best = self._better(best, self._mended(units, offer, first, binding, rounds, close=trial))
-        rate = dict.fromkeys(binding, 0.0)
-        placing: Placing | None = first
-        for turn in range(_TRIAL_RAISES if trial else _RAISES):
-            if placing is None or not self._raised(rate, placing, offer, turn):
-                break
-            priced = self._at_rates(offer, rate)
-            placing = self.places.best(priced)
-            if placing is None:
-                break
-            if not self._overdrawn(placing, offer, binding):
-                best = self._better(best, self._judged(units, placing, offer))
-            elif turn % 2:
-                best = self._better(best, self._mended(units, priced, placing, binding, rounds, close=True))
-        return best
+        return self._better(best, self._mended(units, offer, first, binding, rounds, close=trial))
 
     def most(self) -> Bools:
         """``(V,)`` as many pods as may leave by themselves: of each limited set those that hold most, together."""
@@ -183,25 +192,6 @@ class Settler:
         c = self.c
         crowd = np.bincount(c.row[pods], minlength=len(c.count))[c.row[pods]]
         return pods[np.lexsort((pods, -c.useful[pods], c.row[pods], -crowd))]
-
-    def _raised(self, rate: dict[int, float], placing: Placing, offer: Offer, turn: int) -> bool:
-        """Make sets dearer that are overdrawn, and others cheaper again (a subgradient step); False if none changes."""
-        changed = False
-        for n, before in rate.items():
-            excess = self._excess(n, placing, offer)
-            rate[n] = max(0.0, before + _RAISE / (1.0 + turn / 4.0) * max(-2, min(2, excess)))
-            changed |= rate[n] != before
-        return changed
-
-    def _at_rates(self, offer: Offer, rate: Mapping[int, float]) -> Offer:
-        price = offer.price.copy()
-        dear = np.zeros(len(self.c), dtype=np.bool_) if offer.dear is None else offer.dear.copy()
-        for n, more in rate.items():
-            if more:
-                pods = self.c.limited[n].pods
-                price[pods] += more * self.tariff.pods[pods].real
-                dear[pods] = True
-        return Offer(offer.status, price, dear)
 
     def _mended(
         self,
