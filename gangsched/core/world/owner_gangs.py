@@ -59,20 +59,19 @@ class OwnerGangs:
         job = self._jobs.get((pod.namespace, owner.name)) if owner is not None and owner.kind == JOB else None
         if job is not None and job.owner is not None:
             owner = job.owner  # the launcher of an MPIJob is the pod of a Job
-        if owner is not None and owner.kind in OPERATORS:
-            return self._of_operator(pod, owner)
+        if owner is not None and owner.kind in OPERATORS and self._is_gang(owner, pod):
+            family = OPERATORS[owner.kind].family
+            return msgspec.structs.replace(pod, gang=GangId(family, pod.namespace, owner.name, pod.scheduler))
         whole = self._starts_with(job) if job is not None else None
         if whole is None or not self._together(whole):
             return pod
         return msgspec.structs.replace(pod, gang=GangId(_family(whole), whole.namespace, whole.name, pod.scheduler))
 
-    def _of_operator(self, pod: Pod, owner: Owner) -> Pod:
-        family = OPERATORS[owner.kind].family
-        known = self._membership.objects.get((family, pod.namespace, owner.name))
+    def _is_gang(self, owner: Owner, pod: Pod) -> bool:
+        """Is the object of an operator that owns a pod declared to be a gang?"""
+        known = self._membership.objects.get((OPERATORS[owner.kind].family, pod.namespace, owner.name))
         said = known.declared if known is not None and known.declared is not None else owners.said_by(pod)
-        if not self._declared(owner.kind, pod.namespace, said):
-            return pod
-        return msgspec.structs.replace(pod, gang=GangId(family, pod.namespace, owner.name, pod.scheduler))
+        return self._declared(owner.kind, pod.namespace, said)
 
     def waits_for_owner(self, pod: Pod) -> bool:
         """Is it unknown in which gang a pod is, because what owns it has not been seen?"""

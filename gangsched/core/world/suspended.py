@@ -203,8 +203,8 @@ def _claims_that_stay(volumes: PodVolumes | None) -> PodVolumes | None:
 
 
 class LateOwners:
-    """What is seen before the object above it, and whose queue is not known yet for that: it is not shown to the world
-    yet, for ``seconds`` at most; with 0 nothing is kept back.
+    """What is seen before the object above it, and whose gang or queue is not known yet for that: it is not shown to
+    the world yet, for ``seconds`` at most; with 0 nothing is kept back.
 
     Objects of each kind are watched apart, so a pod may come before its Job (or the JobSet of that), above all while
     Jobs are listed anew. On its own it would escape its gang, and the queue that its Job names. And where Kueue is at

@@ -10,10 +10,13 @@ from gangsched.core.events import Changed, Gone
 from gangsched.model.dialects.kueue import FAMILY, GROUP_LABEL, TOTAL
 from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.dialects.owners import GANG, GROUP_INDEX, NAME, SIZE
-from gangsched.model.records import Gang, Job, Namespace, Owner, Pod
+from gangsched.model.records import QUEUED_JOB, Gang, Job, Namespace, Owner, Pod
 from tests.builders import PodBuilder, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports
 from tests.core.jobsets import JOBS, MEMBERS, jobs, jobset, waiting
+from tests.core.queues import job as queued_job
+from tests.core.queues import objects
+from tests.core.quota.world import queue
 
 
 def member(index: int, owner: str = "train") -> PodBuilder:
@@ -264,6 +267,15 @@ def test_the_launcher_of_an_mpi_job_is_one_of_its_members() -> None:
     assert nodes_of(cluster.run()) == {}
     cluster.show(node("n2").cpu(1))
     assert len(nodes_of(cluster.pass_time(60))) == 2
+
+
+def test_a_launcher_with_a_queue_starts_with_its_job() -> None:
+    """Its MPIJob is no gang, so it is the Job that is admitted."""
+    launcher = msgspec.structs.replace(queued_job("mpi-launcher", "a", 1), owner=Owner("MPIJob", "mpi", "u"))
+    cluster = Cluster(node("n1").cpu(1), *objects(queue("a", cpu=4)), launcher, member(0, "mpi-launcher"))
+    assert nodes_of(cluster.run()) == {"mpi-launcher-0": "n1"}
+    [found] = {p.gang for p in cluster.core.world.pods.values()}
+    assert (found.family, found.name) == (QUEUED_JOB, "mpi-launcher")
 
 
 def test_events_name_the_object_of_the_operator() -> None:
