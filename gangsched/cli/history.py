@@ -109,23 +109,20 @@ def read_record(args: argparse.Namespace) -> tuple[list[Line], str]:
 
 async def _lines(configuration: Configuration, connection: Connection) -> list[Line]:
     # What talks to a cluster takes long to import; --help does without.
-    from gangsched.cluster.kube.client import ApiError, Client, UnreachableError  # noqa: PLC0415
+    from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415
     from gangsched.cluster.kube.history import NAME, config_map_path, lines_of  # noqa: PLC0415
-    from gangsched.cluster.kube.retry import TokenBucket  # noqa: PLC0415
+    from gangsched.runtime.connecting import client_to  # noqa: PLC0415
 
-    wanted, namespace = configuration.client_connection, configuration.leader_election.resource_namespace
-    client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
-    client.open()
-    try:
-        return list(lines_of(await client.get(config_map_path(namespace))))
-    except ApiError as error:
-        if error.status == 404:
-            return []  # nobody has been evicted yet
-        raise errors.UsageError(f"the ConfigMap {NAME} in namespace {namespace} cannot be read: {error}") from None
-    except UnreachableError as error:
-        raise errors.UsageError(f"{connection} cannot be read: {error}") from None
-    finally:
-        await client.close()
+    namespace = configuration.leader_election.resource_namespace
+    async with client_to(connection, configuration.client_connection) as client:
+        try:
+            return list(lines_of(await client.get(config_map_path(namespace))))
+        except ApiError as error:
+            if error.status == 404:
+                return []  # nobody has been evicted yet
+            raise errors.UsageError(f"the ConfigMap {NAME} in namespace {namespace} cannot be read: {error}") from None
+        except UnreachableError as error:
+            raise errors.UsageError(f"{connection} cannot be read: {error}") from None
 
 
 def _entry(line: Line) -> dict[str, Any]:

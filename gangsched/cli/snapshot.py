@@ -45,19 +45,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _read(configuration: Configuration, connection: Connection, skipped: list[str]) -> list[dict[str, Any]]:
-    from gangsched.cluster.kube.client import ApiError, Client, UnreachableError  # noqa: PLC0415 - see cli.inputs
+    from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415 - see cli.inputs
     from gangsched.cluster.kube.dump import dump  # noqa: PLC0415
-    from gangsched.cluster.kube.retry import TokenBucket  # noqa: PLC0415
+    from gangsched.runtime.connecting import client_to  # noqa: PLC0415
 
-    wanted = configuration.client_connection
-    client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
-    client.open()
-    try:
-        return [each async for each in dump(client, configuration.quota.mode, skipped)]
-    except (ApiError, UnreachableError) as error:
-        raise errors.UsageError(f"{connection} cannot be read: {error}") from None
-    finally:
-        await client.close()
+    async with client_to(connection, configuration.client_connection) as client:
+        try:
+            return [each async for each in dump(client, configuration.quota.mode, skipped)]
+        except (ApiError, UnreachableError) as error:
+            raise errors.UsageError(f"{connection} cannot be read: {error}") from None
 
 
 def _write(items: list[dict[str, Any]], out: TextIO) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, se
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.http.connection import Connection, ConnectionConfigError, load_connection
 from gangsched.model.errors import UserError
-from gangsched.runtime.settings import Configuration, Http
+from gangsched.runtime.settings import ClientConnection, Configuration, Http
 
 _PROBE_SECONDS = 10.0
 _PROBE_RETRY_SECONDS = 1.0
@@ -68,9 +69,7 @@ def connect(
 
     async def probe() -> Connection:
         connection = await load_connection(wanted.kubeconfig or None, wanted.context or None)
-        client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
-        client.open()
-        try:
+        async with client_to(connection, wanted) as client:
             try:
                 # A connection that breaks once or twice is no server that cannot be reached.
                 await client.get("/version", attempt_seconds=_PROBE_SECONDS, retry_seconds=_PROBE_RETRY_SECONDS)
@@ -82,14 +81,23 @@ def connect(
             announce(connection)
             if elects and configuration.leader_election.leader_elect:
                 await _ensure_namespace(client, namespace)
-        finally:
-            await client.close()
         return connection
 
     try:
         return asyncio.run(probe())
     except ConnectionConfigError as error:
         raise StartError(str(error)) from None
+
+
+@asynccontextmanager
+async def client_to(connection: Connection, wanted: ClientConnection) -> AsyncIterator[Client]:
+    """A client for as long as the block lasts."""
+    client = Client(connection, TokenBucket(wanted.qps, wanted.burst))
+    client.open()
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 async def _ensure_namespace(client: Client, name: str) -> None:

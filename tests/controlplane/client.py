@@ -434,3 +434,20 @@ class Recorder:
         except TimeoutError:
             story = "\n".join(f"  {each.type} {each.name} {each.phase} {each.node}" for each in self.changes[-30:])
             raise AssertionError(f"no such change within {timeout:.0f} s; the last ones:\n{story}") from None
+
+
+async def wait_until_served(admin: Client, *kinds: str) -> None:
+    """Poll until all of these kinds (``group/version/Kind``) can be listed. A definition is established before
+    discovery shows its kind, and that comes before its storage answers.
+    """
+
+    async def served() -> bool:
+        await admin.resources(refresh=True)
+        try:
+            for kind in kinds:
+                await admin.list(kind)
+        except (LookupError, ApiError):
+            return False
+        return True
+
+    await wait_until(served, what=f"{', '.join(kinds)} are served")

@@ -13,7 +13,7 @@ import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.controlplane.client import ApiError, Client, Object, wait_until
+from tests.controlplane.client import ApiError, Client, Object, wait_until_served
 
 GROUP, VERSION = "jobset.x-k8s.io", "v1alpha2"
 KIND = f"{GROUP}/{VERSION}/JobSet"
@@ -52,16 +52,7 @@ DEFINITION: Object = {
 async def serve_jobsets(admin: Client) -> None:
     """Install the kind and wait until it is served."""
     await admin.apply(copy.deepcopy(DEFINITION))
-
-    async def served() -> bool:
-        await admin.resources(refresh=True)
-        try:
-            await admin.list(KIND)
-        except (LookupError, ApiError):
-            return False
-        return True
-
-    await wait_until(served, what="JobSets are served")
+    await wait_until_served(admin, KIND)
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.controlplane.client import ApiError, Client, Object, load, wait_until
+from tests.controlplane.client import Client, Object, load, wait_until_served
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 
@@ -32,17 +32,7 @@ async def apply_manifests_crds(admin: Client) -> list[str]:
         await admin.wait_for("CustomResourceDefinition", definition["metadata"]["name"], _established)
         served = [version["name"] for version in definition["spec"]["versions"] if version["served"]]
         group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
-
-        async def served_now(name: str = f"{group}/{served[0]}/{kind}") -> bool:
-            # Established comes before discovery shows the kind, and that before its storage answers.
-            await admin.resources(refresh=True)
-            try:
-                await admin.list(name)
-            except (LookupError, ApiError):
-                return False
-            return True
-
-        await wait_until(served_now, what=f"{group}/{kind} is served")
+        await wait_until_served(admin, f"{group}/{served[0]}/{kind}")
     return [definition["metadata"]["name"] for definition in definitions]
 
 

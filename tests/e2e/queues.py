@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from tests.controlplane.client import ApiError, Client, Object, load, wait_until
+from tests.controlplane.client import Client, Object, load, wait_until_served
 from tests.controlplane.rbac import MANIFESTS
 
 EXAMPLE = MANIFESTS.parent / "examples" / "quota-gpu"
@@ -25,17 +25,7 @@ async def install_queues(admin: Client, teams: str = "team") -> None:
     """The definitions of manifests/kueue, and the queues of the example once they are served."""
     definitions = load(MANIFESTS / "kueue" / "crds.yaml")
     await admin.apply(copy.deepcopy(definitions))
-
-    async def served() -> bool:
-        await admin.resources(refresh=True)
-        try:
-            for each in definitions:
-                await admin.list(f"{GROUP}/v1beta1/{each['spec']['names']['kind']}")
-        except (LookupError, ApiError):
-            return False
-        return True
-
-    await wait_until(served, what="the queue kinds are served")
+    await wait_until_served(admin, *(f"{GROUP}/v1beta1/{each['spec']['names']['kind']}" for each in definitions))
     await admin.apply(example("10-queues.yaml", teams))
 
 

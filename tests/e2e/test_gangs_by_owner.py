@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.controlplane.client import ApiError, Client, Object, load, wait_until
+from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
 from tests.e2e.jobs import CLUSTER, job, template
 from tests.e2e.stories import Start, events, nodes_ready, running
 
@@ -70,16 +70,7 @@ def definition() -> Object:
 async def pytorch_jobs(admin: Client) -> AsyncIterator[None]:
     """The kind is served."""
     await admin.apply(definition())
-
-    async def served() -> bool:
-        await admin.resources(refresh=True)
-        try:
-            await admin.list(TORCH)
-        except (LookupError, ApiError):
-            return False
-        return True
-
-    await wait_until(served, what="PyTorchJobs are served")
+    await wait_until_served(admin, TORCH)
     yield
     await admin.delete("CustomResourceDefinition", "pytorchjobs.kubeflow.org")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from tests.controlplane.client import ApiError, Client, Object, wait_until
+from tests.controlplane.client import Client, Object, wait_until_served
 
 GROUP = "kueue.x-k8s.io"
 
@@ -30,15 +30,9 @@ WORKLOADS: Object = {
 async def serve(admin: Client, *definitions: Object) -> None:
     """Install these definitions, and wait until they are served."""
     await admin.apply([copy.deepcopy(d) for d in definitions])
-
-    async def served() -> bool:
-        await admin.resources(refresh=True)
-        try:
-            for each in definitions:
-                for version in each["spec"]["versions"]:
-                    await admin.list(f"{GROUP}/{version['name']}/{each['spec']['names']['kind']}")
-        except (LookupError, ApiError):
-            return False
-        return True
-
-    await wait_until(served, what="the kinds are served")
+    kinds = [
+        f"{GROUP}/{version['name']}/{each['spec']['names']['kind']}"
+        for each in definitions
+        for version in each["spec"]["versions"]
+    ]
+    await wait_until_served(admin, *kinds)

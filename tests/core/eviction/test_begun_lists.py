@@ -263,9 +263,8 @@ def test_only_what_leaves_as_a_whole_is_finished() -> None:
     assert names(cluster, Unmark) == {second}
 
 
-@pytest.mark.parametrize("outcome", [Outcome.TRANSIENT, Outcome.CONFLICT])
-def test_a_begun_unit_is_finished_though_its_preemptor_goes_first(outcome: Outcome) -> None:
-    """A removal that was on its way then fails."""
+def answered_to_nobody(outcome: Outcome) -> Cluster:
+    """One of two has left, the preemptor is gone, and the other's removal is answered so."""
     cluster = half_gone()
     for name in ("m1", "m2"):
         cluster.delete(name)
@@ -274,18 +273,18 @@ def test_a_begun_unit_is_finished_though_its_preemptor_goes_first(outcome: Outco
     cluster.slow = lambda _: False
     answered(cluster, "w2", outcome)
     cluster.run()
+    return cluster
+
+
+@pytest.mark.parametrize("outcome", [Outcome.TRANSIENT, Outcome.CONFLICT])
+def test_a_begun_unit_is_finished_though_its_preemptor_goes_first(outcome: Outcome) -> None:
+    """A removal that was on its way then fails."""
+    cluster = answered_to_nobody(outcome)
     assert evicted(cluster) == {"w1", "w2"}
 
 
 def test_a_refused_removal_ends_it() -> None:
     """A refusal by the API is the one reason to stop in the middle."""
-    cluster = half_gone()
-    for name in ("m1", "m2"):
-        cluster.delete(name)
-    cluster.sent = True
-    cluster.run()
-    cluster.slow = lambda _: False
-    answered(cluster, "w2", Outcome.REFUSED)
-    cluster.run()
+    cluster = answered_to_nobody(Outcome.REFUSED)
     assert evicted(cluster) == {"w1"}
     assert names(cluster, Unmark) == {"w2"}
