@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.controlplane import plane
@@ -56,6 +58,22 @@ def pytest_configure() -> None:
     settings.load_profile("at leisure")
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Commands set up logging for their process; the next test must not write to their closed streams, nor lack lines
+    below their level.
+    """
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    levels = {name: logging.getLogger(name).level for name in ("aiohttp", "asyncio", "kopf")}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, number in levels.items():
+        logging.getLogger(name).setLevel(number)
+    structlog.reset_defaults()
 
 
 @pytest.hookimpl(optionalhook=True)
