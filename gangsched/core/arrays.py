@@ -22,6 +22,11 @@ Counts = npt.NDArray[np.int64]
 
 def distinct(values: Ints) -> Ints:
     """``(k,)`` the different ones of ``(n,)`` numbers, ascending."""
+    if not len(values):
+        return values
+    low, high = int(values.min()), int(values.max())
+    if high - low <= 4 * len(values):  # counting takes a fifth of the time
+        return np.flatnonzero(np.bincount(values - low)) + low
     ordered = np.sort(values)
     first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])

@@ -234,7 +234,8 @@ class Outcomes:
         sim = context.simulation()
         waits = context.lift_terminating(sim)
         slot_of = self._snapshot.table.slot_of
-        sim.lift_all(np.array(sorted(slot_of[uid] for uid in gone), dtype=np.int64))
+        slots = [slot_of[uid] for uid in gone]
+        sim.lift_all(np.array(sorted(slots), dtype=np.int64))
         placed = context.placer.required(context.wants, sim, choice.rows or context.nominated(sim))
         if not placed.complete:  # quota counts no pods that leave with a Job without being of the workload
             return None
@@ -242,8 +243,7 @@ class Outcomes:
         if waits:  # further members join only where no more pods have to be awaited
             sim = self._with(placed.rows, [*gone, *(a.uid for a in awaiting)])
         extras = self._extras(placed, sim)
-        lost = told([self._world.pods[uid] for uid in gone], [slot_of[uid] for uid in gone], units.unsaved, units.now)
-        leaving = {("Pod", v.key) for v in victims}  # those that only leave with their owner too
+        lost = told(map(units.pod, slots), slots, units.unsaved, units.now)
         return self._verdict(
             Preempt,
             sim,
@@ -251,7 +251,7 @@ class Outcomes:
             extras.failed,
             awaiting=awaiting,
             victims=victims,
-            spared=tuple(s for s in explain.spared(units, choice) if (s.unit.kind, s.unit.name) not in leaving),
+            spared=explain.spared(units, choice, victims),
             warnings=explain.warnings(victims, self._world),
             stopped=choice.stopped or context.left_out,
             steps=choice.steps,

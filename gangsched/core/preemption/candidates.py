@@ -14,7 +14,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, distinct, ordered_by
+from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct, ordered_by
 from gangsched.core.preemption.blocks import NO_SLOTS, Block, Part
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.demand import Demand
@@ -105,7 +105,7 @@ class Candidates:
         self.slot, self.row, self.level, self.useful = slots[order], row[order], level[order], useful[order]
         self.levels = distinct(self.level)
         self.level_of = np.searchsorted(self.levels, self.level)
-        self.req: Floats = np.ascontiguousarray(held[order].T)
+        self.req: Floats = columns(held, order)
         self.work: Floats = works[self.slot]
         nodes = units.snapshot.size
         self.count: Ints = np.bincount(self.row, minlength=nodes)
@@ -118,7 +118,10 @@ class Candidates:
         self.unit: Ints = np.full(len(self.slot), _NONE, dtype=np.int64)
         self.units_of: list[Interruption] = []
         self.limited: list[Limited] = []
-        self._add_units(wholes, parts)
+        self._add_units(wholes, of_wholes, sizes, parts)
+        told = [(u.level, u.gangs, len(u.slots)) for u in self.units_of]
+        #: ``(units,)`` the level of each, the gangs interrupted, and how many pods leave with it.
+        self.unit_level, self.unit_gangs, self.unit_size = np.array(told, dtype=np.int64).reshape(-1, 3).T
         if budgets:
             self._add_budgets(budgets)
 
@@ -136,8 +139,11 @@ class Candidates:
 
     def room_without(self, leaving: Bools) -> Floats:
         """``(R, N)`` room when these pods (``(V,)``) have left."""
-        more = [np.bincount(self.row, weights=r * leaving, minlength=len(self.count)) for r in self.req]
-        return self.free + np.reshape(more, self.free.shape)
+        out = self.free.copy()
+        if leaving.any():
+            rows = np.flatnonzero(self.count)
+            out[:, rows] += np.add.reduceat(self.req * leaving, self.start[rows], axis=1)
+        return out
 
     def by_unit(self, pods: Bools) -> Pairs:
         """What those of these pods (``(V,)``) that are in units hold, by unit and node."""
@@ -165,7 +171,9 @@ class Candidates:
         found = self.place[slots]
         return found[found >= 0]
 
-    def _add_units(self, wholes: Sequence[Block], parts: Sequence[tuple[Block, Part]]) -> None:
+    def _add_units(
+        self, wholes: Sequence[Block], of_wholes: Ints, sizes: Sequence[int], parts: Sequence[tuple[Block, Part]]
+    ) -> None:
         limited: dict[int, list[int]] = {}
         for block, part in parts:
             surplus = max(0, len(part.bound) - part.minimum)
@@ -184,9 +192,8 @@ class Candidates:
                 )
             self.limited.append(Limited(pods, limit))
         first = len(self.units_of)
-        everything = self._at(np.concatenate([b.array for b in wholes])) if wholes else NO_SLOTS
-        sizes = [len(block.array) for block in wholes]
-        if len(everything) < sum(sizes):  # some are on unknown nodes
+        everything = self._at(of_wholes)
+        if len(everything) < len(of_wholes):  # some are on unknown nodes
             sizes = [int((self.place[block.array] >= 0).sum()) for block in wholes]
         self.unit[everything] = np.repeat(np.arange(first, first + len(wholes)), sizes)
         end = 0
@@ -214,7 +221,7 @@ class Candidates:
 def _useful(held: Floats, short: Floats, row: Ints) -> Ints:
     """``(V,)`` how much of what its node is short of for one member each pod holds: _PARTS per resource at most."""
     out = np.zeros(len(row))
-    for amount, lacking in zip(held.T, short, strict=True):
+    for amount, lacking in zip(held, short, strict=True):
         if lacking.any():
             missing = lacking[row]
             out += np.minimum(amount, missing) / np.where(missing > 0, missing, 1.0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,19 +123,24 @@ def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: in
     return f"{needed}; a member of {unit.kind} {unit.name}"
 
 
-def spared(units: Units, choice: Choice) -> tuple[Spared, ...]:
+def spared(units: Units, choice: Choice, victims: Sequence[Victim]) -> tuple[Spared, ...]:
     """Units that could have been taken and were not, and those that can never be taken; of more than MAX_SPARED, those
-    before others of which a part is taken.
+    before others of which a part is taken. Of pods not those that leave with their owner all the same.
     """
-    taken = set(choice.taken)
+    listed = _listed(_spared(units, set(choice.taken)))
+    pods = {s.unit.name for s in listed if s.unit.kind == "Pod"}
+    leaving = {v.key for v in victims} if pods else set()
+    return tuple(s for s in listed if s.unit.kind != "Pod" or s.unit.name not in leaving)
+
+
+def _spared(units: Units, taken: set[int]) -> Iterator[Spared]:
     touched = units.touched(taken)
-    partly = [b for b in touched if b.whole and not units.is_whole(b, taken)]
-    out = [Spared(b.ref, _only_some(b)) for b in partly]
-    out += [Spared(ref, reason) for ref, reason in units.spared]
+    yield from (Spared(b.ref, _only_some(b)) for b in touched if b.whole and not units.is_whole(b, taken))
+    yield from (Spared(ref, reason) for ref, reason in units.spared)
     numbers = {b.number for b in touched}
-    out += [Spared(b.ref, "the gang fits without its room") for b in units.blocks if b.number not in numbers]
-    out += _loose(units, taken, "the gang fits without its room")
-    return _listed(out)
+    why = "the gang fits without its room"
+    yield from (Spared(b.ref, why) for b in units.blocks if b.number not in numbers)
+    yield from _loose(units, why, taken)
 
 
 def _only_some(block: Block) -> str:
@@ -143,7 +149,7 @@ def _only_some(block: Block) -> str:
     return "only pods leave whose loss it survives"
 
 
-def _loose(units: Units, taken: Collection[int], reason: str) -> list[Spared]:
+def _loose(units: Units, reason: str, taken: Collection[int] = ()) -> Iterator[Spared]:
     """As many as are listed of the pods without a group that stay: those whose names have the lowest hashes, which do
     not depend on the order in which the pods came, and are found sooner than the first names.
     """
@@ -152,22 +158,20 @@ def _loose(units: Units, taken: Collection[int], reason: str) -> list[Spared]:
     if len(slots) > MAX_SPARED:
         lowest = np.argpartition(tie, MAX_SPARED)[:MAX_SPARED]
         slots, tie = slots[lowest], tie[lowest]
-    return [Spared(UnitRef("Pod", units.pod(s).key), reason) for s in slots[np.argsort(tie)].tolist()]
+    yield from (Spared(UnitRef("Pod", units.pod(s).key), reason) for s in slots[np.argsort(tie)].tolist())
 
 
-def _listed(out: list[Spared]) -> tuple[Spared, ...]:
-    return tuple(sorted(out[:MAX_SPARED], key=lambda s: (s.unit.kind, s.unit.name)))
+def _listed(out: Iterable[Spared]) -> tuple[Spared, ...]:
+    return tuple(sorted(islice(out, MAX_SPARED), key=lambda s: (s.unit.kind, s.unit.name)))
 
 
 def not_considered(units: Units | None, in_the_way: Sequence[Spared] = ()) -> tuple[Spared, ...]:
     """What was spared because no victims were found, before all what stands ``in_the_way``."""
     if units is None:
         return ()
-    out = [*in_the_way, *(Spared(ref, reason) for ref, reason in units.spared)]
     why = _why_none(units)
-    out += [Spared(block.ref, why) for block in units.blocks]
-    out += _loose(units, (), why)
-    return _listed(out)
+    blocks = (Spared(block.ref, why) for block in units.blocks)
+    return _listed(chain(in_the_way, (Spared(ref, reason) for ref, reason in units.spared), blocks, _loose(units, why)))
 
 
 def _why_none(units: Units) -> str:
@@ -250,7 +254,7 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
 def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
     """Jobs that would fail: the Job controller counts a deleted pod as a failed one."""
     out = []
-    for key, count in sorted(lost_by_job(gone, world).items()):
+    for key, count in sorted(lost_by_job(gone, world).items()) if world.jobs else ():
         job = world.jobs.get(key)
         if job is None or job.ignores_disruption:
             continue

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Floats, Ints, runs
+from gangsched.core.arrays import Floats, Ints, columns, runs
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.index import VolumeIndex
 
@@ -34,21 +34,21 @@ class Resources:
         snapshot = sim.snapshot
         self.table = snapshot.table
         self.index = index
-        self._matrix = snapshot.shape_matrix()[:, index]
+        self._matrix: Floats = np.ascontiguousarray(snapshot.shape_matrix()[:, index].T)
         self.free: Floats = np.ascontiguousarray(sim.free[index])
         self._attached: Floats | None = None
         if drivers:
             self.free = np.vstack([self.free, *(_attachable(sim, driver) for driver in drivers)])
-            self._attached = np.zeros((self.table.size, len(drivers)))
+            self._attached = np.zeros((len(drivers), self.table.size))
             for n, driver in enumerate(drivers):
                 for uid in _sole_users(snapshot.volumes, driver):
                     if uid in self.table.slot_of:
-                        self._attached[self.table.slot_of[uid], n] += 1
+                        self._attached[n, self.table.slot_of[uid]] += 1
 
     def held(self, slots: Ints) -> Floats:
-        """``(n, R)`` what these pods give back when they leave: no volume that others keep attached."""
-        held = self._matrix[self.table.shape[slots]]
-        return held if self._attached is None else np.concatenate([held, self._attached[slots]], axis=1)
+        """``(R, n)`` what these pods give back when they leave: no volume that others keep attached."""
+        held = columns(self._matrix, self.table.shape[slots])
+        return held if self._attached is None else np.concatenate([held, columns(self._attached, slots)])
 
 
 def _attachable(sim: Simulation, driver: str) -> Floats:
@@ -91,14 +91,14 @@ class FreeRoom:
             rows = self._table.row[slots]
         amounts = self._resources.held(slots)
         if len(slots) <= 1:
-            return rows, amounts.T
+            return rows, amounts
         width = self.free.shape[1]
         if len(slots) > width // 4:  # counting is quicker than sorting when most nodes are touched
             touched: Ints = np.flatnonzero(np.bincount(rows, minlength=width))
-            sums = [np.bincount(rows, weights=column, minlength=width)[touched] for column in amounts.T]
+            sums = [np.bincount(rows, weights=column, minlength=width)[touched] for column in amounts]
             return touched, np.array(sums)
         order, starts, found = runs(rows)
-        return found, np.add.reduceat(amounts[order], starts, axis=0).T
+        return found, np.add.reduceat(columns(amounts, order), starts, axis=1)
 
     def pairs(self, options: Sequence[Ints]) -> Pairs:
         """The options by node."""
@@ -111,5 +111,5 @@ class FreeRoom:
         width = self.free.shape[1]
         keys = owner * width + rows
         order, starts, found = runs(keys)
-        amounts = np.add.reduceat(self._resources.held(slots[order]), starts, axis=0).T
+        amounts = np.add.reduceat(self._resources.held(slots[order]), starts, axis=1)
         return Pairs(found // width, found % width, amounts)

@@ -60,7 +60,7 @@ class Interruptions:
         self._draws, self._allowed = self._budgets()
         self._shown: frozenset[int] = frozenset()
         #: Pods that leave with their units and could not leave by themselves, and what those hold.
-        self._along: Bools = self._c.leaves_whole & ~self._base[self._c.slot]
+        self._along: Bools = self._c.leaves_whole & ~self._base[self._c.slot] & self._among(usable)[self._c.unit]
         self._by_node = self._c.by_unit(self._along)
         #: How many pods of each unit may go singly.
         limits = [sum(self._c.limited[n].limit for n in u.limited) for u in self._c.units_of]
@@ -226,7 +226,8 @@ class Interruptions:
         """Have the counts show these units gone, beside all single pods."""
         for some, take in ((units - self._shown, True), (self._shown - units, False)):
             if some:
-                slots = self._c.slot[self._along & self._among(some)[self._c.unit]]
+                pods = np.concatenate([self._c.units_of[u].pods for u in sorted(some)])
+                slots = self._c.slot[pods[self._along[pods]]]
                 (self._count.take if take else self._count.give_back)(slots)
         self._shown = units
 

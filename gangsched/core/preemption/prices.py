@@ -9,13 +9,12 @@ candidates of its kind.
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gangsched.core.arrays import Bools
+from gangsched.core.arrays import Bools, distinct
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.harm import Harm, components
 
@@ -49,51 +48,40 @@ class Tariff:
     """
 
     def __init__(self, candidates: Candidates, usable: Bools) -> None:
-        units, levels = candidates.units_of, candidates.levels
-        counts = np.bincount(candidates.level_of[usable], minlength=len(levels))
-        pods: Counter[int] = +Counter(dict(zip(levels.tolist(), counts.tolist(), strict=True)))
-        gangs: Counter[int] = Counter()
-        for unit in units:
-            pods[unit.level] += len(unit.slots)
-            gangs[unit.level] += unit.gangs
-        limits = any(g.budget for g in candidates.limited)
-        sizes: list[tuple[str, int, int]] = [("pdb", 0, len(candidates) + 1)] if limits else []
-        for level in sorted(pods, reverse=True):
-            if gangs[level]:
-                sizes.append(("gangs", level, gangs[level] + 1))
-            sizes.append(("pods", level, pods[level] + 1))
-        if candidates.by_work:
-            self._by_work(candidates, sizes)
-            return
+        c, levels = candidates, distinct(np.concatenate([candidates.levels, candidates.unit_level]))
+        of_pod = np.searchsorted(levels, c.levels)[c.level_of]
+        of_unit = np.searchsorted(levels, c.unit_level)
+        pods = np.bincount(of_pod[usable], minlength=len(levels))
+        np.add.at(pods, of_unit, c.unit_size)
+        gangs = np.zeros(len(levels), dtype=np.int64)
+        np.add.at(gangs, of_unit, c.unit_gangs)
+        limits = any(g.budget for g in c.limited)
+        sizes: list[tuple[str, int, int]] = [("pdb", 0, len(c) + 1)] if limits else []
+        for level, gang_count, pod_count in reversed([*zip(*(a.tolist() for a in (levels, gangs, pods)), strict=True)]):
+            sizes += [("gangs", level, gang_count + 1)] if gang_count else []
+            sizes += [("pods", level, pod_count + 1)] if pod_count else []
+        lost, single = c.unit_size.astype(np.float64), np.ones(len(c))
+        counted, work = "pods", c.work / (1.0 + float(c.work.sum()))
+        if c.by_work:  # what is lost with pods, in whole parts of all that could be lost, stands for their number
+            total = np.bincount(of_pod, weights=c.work, minlength=len(levels))
+            single = np.rint(c.work / np.where(total > 0, total, 1.0)[of_pod] * _PARTS) + 1.0
+            lost = np.array([single[u.pods].sum() for u in c.units_of], dtype=np.float64)
+            counted, work = "work", np.full(len(c), 1.0 / (1.0 + len(c)))
+            most = _PARTS + 2 * len(c) + int(c.unit_size.sum())
+            sizes = [(counted, level, most) if kind == "pods" else (kind, level, size) for kind, level, size in sizes]
         self.digits = _digits(sizes)
-        by_level = {d.level: d.weight for d in self.digits if d.component == "pods"}
-        by_gang = {d.level: d.weight for d in self.digits if d.component == "gangs"}
-        self.beyond = next((d.weight for d in self.digits if d.component == "pdb"), 0j)
-        weights: Prices = np.array([by_level.get(level, 0j) for level in levels.tolist()], dtype=np.complex128)
-        work = candidates.work / (1.0 + float(candidates.work.sum()))
-        self.pods: Prices = weights[candidates.level_of] + 1j * work
-        self.units: Prices = np.array([u.gangs * by_gang.get(u.level, 0j) for u in units], dtype=np.complex128)
-        inside = candidates.leaves_whole
-        sums = np.bincount(candidates.unit[inside], weights=work[inside], minlength=len(units))
-        work_of = (1j * sums).tolist()
-        own = [len(u.slots) * by_level.get(u.level, 0j) + w for u, w in zip(units, work_of, strict=True)]
-        self.whole: Prices = self.units + np.array(own, dtype=np.complex128)
-
-    def _by_work(self, candidates: Candidates, sizes: list[tuple[str, int, int]]) -> None:
-        """Prices in which what is lost with pods, in whole parts of all that could be lost, stands for their number."""
-        units, levels = candidates.units_of, candidates.levels
-        total = np.bincount(candidates.level_of, weights=candidates.work, minlength=len(levels))
-        share = candidates.work / np.where(total > 0, total, 1.0)[candidates.level_of]
-        parts = np.rint(share * _PARTS) + 1.0
-        most = _PARTS + 2 * len(candidates) + sum(len(u.slots) for u in units)
-        self.digits = _digits([("work", p, most) if kind == "pods" else (kind, p, size) for kind, p, size in sizes])
         weight = {(d.component, d.level): d.weight for d in self.digits}
         self.beyond = weight.get(("pdb", 0), 0j)
-        of_level: Prices = np.array([weight.get(("work", p), 0j) for p in levels.tolist()], dtype=np.complex128)
-        self.pods = of_level[candidates.level_of] * parts + 1j / (1.0 + len(candidates))
-        self.units = np.array([u.gangs * weight.get(("gangs", u.level), 0j) for u in units], dtype=np.complex128)
-        own = [weight.get(("work", u.level), 0j) * float(parts[u.pods].sum()) for u in units]
-        self.whole = self.units + np.array(own, dtype=np.complex128)
+        by_pod, by_gang = (
+            np.array([weight.get((kind, level), 0j) for level in levels.tolist()], dtype=np.complex128)
+            for kind in (counted, "gangs")
+        )
+        self.pods: Prices = by_pod[of_pod] * single + 1j * work
+        self.units: Prices = by_gang[of_unit] * c.unit_gangs
+        self.whole: Prices = self.units + by_pod[of_unit] * lost
+        if not c.by_work:
+            inside = c.leaves_whole
+            self.whole += 1j * np.bincount(c.unit[inside], weights=work[inside], minlength=len(c.units_of))
 
     def read(self, price: complex) -> tuple[tuple[Digit, int], ...]:
         """The components of a price, from the top."""

@@ -292,9 +292,7 @@ class Search:
                 continue
             tariff = Tariff(c, below)
             settler = Settler(c, places, tariff, below, hard=hard)
-            usable = [
-                n for n, u in enumerate(c.units_of) if u.level <= level and not (u.whole and closed[u.pods].any())
-            ]
+            usable = np.flatnonzero((c.unit_level <= level) & (c.drawn_whole(np.flatnonzero(closed)) == 0)).tolist()
             count = CountedFit(demand, alone=len(demand.need) == 1)
             interruptions = Interruptions(settler, count, usable, self._late, self._proven)
             self._workers.append(interruptions)
@@ -402,7 +400,7 @@ class Search:
         table = units.snapshot.table
         mine = set(taken)
         wholes = [b for b in units.touched(taken) if b.whole and units.is_whole(b, mine)]
-        beyond = self.budgets.beyond(list(map(units.pod, taken)))
+        beyond = self.budgets.beyond(list(map(units.pod, taken))) if self.budgets else ()
         exceeds = {s for s in taken if units.pod(s).uid in beyond} if beyond else set()
         gone = {s for block in wholes for s in block.whole}
         out = []

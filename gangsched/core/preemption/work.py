@@ -89,11 +89,11 @@ def weights(costs: Ints, works: Floats) -> Floats:
     return np.asarray((costs - costs.min()) * (1.0 + works.sum()) + works)
 
 
-def told(pods: Sequence[Pod], slots: Iterable[int], found: Unsaved | None, now: float) -> str:
+def told(pods: Iterable[Pod], slots: Sequence[int], found: Unsaved | None, now: float) -> str:
     """``3.2 GPU-hours lost, last checkpoint 12m ago`` of these pods together; empty if nobody says anything of them."""
     if found is None:
         return ""
-    at = np.array(list(slots), dtype=np.int64)
+    at, pods = np.array(slots, dtype=np.int64), list(pods)
     known = found.checkpoint[at]
     started = np.array([pod.started for pod in pods])
     if not found.always and np.isnan(known).all() and (found.since[at] == started).all():
