@@ -101,7 +101,9 @@ class PriceBound:
         row = c.row[paid]
         place = np.arange(len(row)) - np.searchsorted(row, row)
         looks: Floats = np.zeros((len(c.count), 1 + 2 * (int(place.max(initial=-1)) + 1)))
-        looks[:, 0] = np.minimum(nodes.room(offer)[r], (amounts.first[-1] + 1) * amounts.size)
+        # With more room than for the most members and all that has a price, all of that comes back.
+        most = (amounts.first[-1] + 1) * amounts.size + np.bincount(row, weights=c.req[r, paid], minlength=len(looks))
+        looks[:, 0] = np.minimum(nodes.room(offer)[r], most)
         looks[row, 1 + 2 * place] = offer.price[paid].real
         looks[row, 2 + 2 * place] = c.req[r, paid]
         masks, by_looks = np.ascontiguousarray(nodes.mask.T), dict[tuple[bytes, bytes], list[int]]()

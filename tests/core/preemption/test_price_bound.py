@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import product
 
 import numpy as np
@@ -39,6 +40,28 @@ def test_no_places_cost_less_than_the_bound(rule: str, monkeypatch: pytest.Monke
             for enough in (least.real / 2, least.real, 3 * least.real + 5):
                 assert bound(made, enough) <= least.real + 1e-6, f"seed {seed}, {cells} cells, {amounts} amounts"
     assert judged >= 4
+
+
+def test_pods_that_cost_nothing_are_room_too() -> None:
+    """Nodes that differ only in pods without a price are not equal: no places cost less than the bound."""
+    judged = 0
+    for seed in range(100):
+        chance = random.Random(seed)
+        question: list[Built] = []
+        for row in range(8):
+            dear, cheap = chance.choice((1, 2)), chance.choice((6, 7, 8))
+            question += [node(f"n{row}").cpu(dear + cheap), pod(f"v{row}").cpu(dear).priority(2).on(f"n{row}")]
+            question.append(pod(f"w{row}").cpu(cheap).priority(1).on(f"n{row}"))
+        made = asked(*question, *members(*(chance.choice((5, 7)) for _ in range(8))))
+        offer = made.offer((made.candidates.level == 2).astype(float).tolist())
+        found = made.places().best(offer)
+        if found is None or not found.price.real:
+            continue
+        judged += 1
+        for enough in (found.price.real, found.price.real + 3.0):
+            least = PriceBound(made.places(lower=True).nodes).bound(offer, enough)
+            assert least <= found.price.real + 1e-6, f"seed {seed}"
+    assert judged >= 10
 
 
 def full(nodes: int, holds: int, free: float = 0.0) -> list[Built]:
