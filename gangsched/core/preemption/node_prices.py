@@ -17,6 +17,8 @@ from gangsched.core.preemption.prices import NEVER, Prices
 STAYS, MAY, GONE = 0, 1, 2
 #: What one round over the pods of all nodes takes beside them, in pods looked at, and how many rounds the rest takes.
 _ROUND, _ROUNDS = 300, 6
+#: Sets of pods of one node up to which all are looked at where that is asked for: a millisecond.
+_SETS = 4096
 
 
 class Offer(msgspec.Struct, eq=False):
@@ -45,7 +47,8 @@ class NodePrices:
 
     ``work`` counts nodes x pods looked at. ``mask`` ``(K, N)``: where a kind may go when pods leave; ``conflict``: by
     kind, ``(V,)`` pods that have to leave where it goes. ``company`` ``(V,)``: pods near which members have to be,
-    which help as victims only where others like them stay.
+    which help as victims only where others like them stay. ``thorough`` ``(N,)``: nodes on which all sets of pods that
+    may come back are compared.
     """
 
     def __init__(self, candidates: Candidates, demand: Demand, *, lower: bool = False) -> None:
@@ -54,6 +57,7 @@ class NodePrices:
         self.lower = lower
         self.work = 0
         self.kinds = len(demand.need)
+        self.thorough: Bools | None = None
         self.conflict: list[Bools | None] = [None] * self.kinds
         self.mask = demand.mask.copy()
         self._toll: list[tuple[int, Ints, Ints]] = []
@@ -99,11 +103,77 @@ class NodePrices:
         if self.lower:  # whatever leaves for all resources, leaves for each
             asked = np.flatnonzero(self.demand.request.any(axis=0)).tolist()
             return np.asarray(np.maximum.reduce([self.scan_one(offer, rows, demand, r, conflict) for r in asked]))
-        if offer.dear is None:
-            return self._scan(offer, rows, demand, conflict, None, None, gone)
-        if offer.order is None:  # pods that are dearer than their place says come back before all others of their node
+        if offer.dear is not None and offer.order is None:
+            # Pods that are dearer than their place says come back before all others of their node.
             offer.order = np.argsort(self.c.row * 2 + ~offer.dear, kind="stable")
-        return self._scan(offer, rows, demand, conflict, offer.order, None, gone)
+        if self.thorough is None:
+            return self._scan(offer, rows, demand, conflict, offer.order, None, gone)
+        noted: Bools = np.zeros(len(self.c), dtype=np.bool_)
+        price = self._scan(offer, rows, demand, conflict, offer.order, None, noted)
+        for row in distinct(rows[self.thorough[rows]]).tolist():
+            entries = np.flatnonzero((rows == row) & (price.real < NEVER.real))
+            if len(entries):
+                self._all_sets(offer, row, demand[:, entries], conflict, price, entries, noted)
+        if gone is not None:
+            gone |= noted
+        return price
+
+    def _all_sets(
+        self, offer: Offer, row: int, demand: Floats, conflict: Bools | None, price: Prices, of: Ints, gone: Bools
+    ) -> None:
+        """Lower the prices ``of`` these demands ``(R, E)`` on a node to those of the best sets of its pods, where
+        there are not too many, and note the pods that leave for the last. Pods that hold and cost the same are one
+        class, of which those with the least work leave.
+        """
+        c = self.c
+        pods = c.start[row] + np.flatnonzero(offer.status[c.start[row] : c.start[row] + c.count[row]] == MAY)
+        in_the_way = np.zeros(len(pods), dtype=np.bool_) if conflict is None else conflict[pods]
+        classes: dict[tuple[object, ...], list[int]] = {}
+        looks = zip(c.req[:, pods].T.tolist(), offer.price.real[pods].tolist(), in_the_way.tolist(), strict=True)
+        for pod, (held, *look) in zip(pods.tolist(), looks, strict=True):
+            classes.setdefault((*held, *look), []).append(pod)
+        shape = [len(some) + 1 for some in classes.values()]
+        self.work += _ROUND * _ROUNDS
+        if np.prod(shape, dtype=np.float64) > _SETS:
+            return
+        leave = np.indices(shape).reshape(len(shape), -1)
+        cost: Prices = np.zeros(leave.shape[1], dtype=np.complex128)
+        back: Floats = np.zeros((len(c.req), leave.shape[1]))
+        fine: Bools = np.ones(leave.shape[1], dtype=np.bool_)
+        for number, (key, some) in zip(leave, classes.items(), strict=True):
+            cost += np.append(0j, np.cumsum(offer.price[some[::-1]]))[number]
+            back += c.req[:, some[0], None] * (len(some) - number)
+            if key[-1]:
+                fine[number < len(some)] = False
+        self.work += len(cost) * demand.shape[1]
+        order = np.flatnonzero(fine)[np.argsort(cost[fine], kind="stable")]
+        slack = self.room(offer)[:, [row]] - demand
+        fits: Bools = np.all(back[:, None, order] <= slack[:, :, None], axis=0)
+        best = order[fits.argmax(axis=1)]
+        better = fits.any(axis=1) & (cost[best] < price[of])
+        price[of[better]] = cost[best[better]]
+        if better[-1]:
+            for number, some in zip(leave[:, best[-1]].tolist(), classes.values(), strict=True):
+                gone[some] = np.arange(len(some)) >= len(some) - number
+
+    def look(self, row: int) -> bytes:
+        """Equal for nodes that are alike."""
+        c, pods = self.c, slice(self.c.start[row], self.c.start[row] + self.c.count[row])
+        return bytes(c.free[:, row].tobytes() + c.req[:, pods].tobytes() + c.level[pods].tobytes())
+
+    def unsure(self, offer: Offer, k: int) -> Floats:
+        """``(N,)`` what a member of a kind costs at least on each node where that is not known; NEVER elsewhere, and
+        where the order of pods is exact for each resource, and so for all.
+        """
+        asked = np.flatnonzero(self.demand.request.any(axis=0)).tolist()
+        if len(asked) < 2 or all(self.order_for(offer, r) is None for r in asked):
+            return np.full(len(self.c.count), NEVER.real)
+        some = self.curves(offer, k)
+        self.lower = True
+        least = self.curves(offer, k)
+        self.lower = False
+        each = (least / np.arange(1, len(least) + 1)[:, None]).real.min(axis=0, initial=NEVER.real)
+        return np.where((least < some).any(axis=0), each, NEVER.real)
 
     def scan_one(self, offer: Offer, rows: Ints, demand: Floats, r: int, conflict: Bools | None = None) -> Prices:
         """The least price as far as one resource matters, with the order that is exact for it."""
@@ -115,12 +185,12 @@ class NodePrices:
         """
         if r not in offer.by_resource:
             c = self.c
-            price, same = offer.price, c.row[1:] == c.row[:-1]
+            price, same = offer.price.real, c.row[1:] == c.row[:-1]
             falls = ~same | (price[1:] <= price[:-1])
             grows = ~same | (price[1:] < price[:-1]) | (c.req[r, 1:] >= c.req[r, :-1])
             offer.by_resource[r] = None
             if not (falls & grows).all():
-                offer.by_resource[r] = np.lexsort((c.req[r], -price.imag, -price.real, c.row))
+                offer.by_resource[r] = np.lexsort((-offer.price.imag, c.req[r], -price, c.row))
         return offer.by_resource[r]
 
     def _scan(

@@ -8,6 +8,7 @@ members of several kinds are for :mod:`.several_kinds`.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 
 import msgspec
@@ -21,6 +22,9 @@ from gangsched.core.preemption.node_prices import NodePrices, Offer
 from gangsched.core.preemption.prices import NEVER, Prices, rank
 from gangsched.core.preemption.rules import APART, TOGETHER, Span
 from gangsched.core.preemption.several_kinds import SeveralKinds
+
+#: Nodes beyond those that members can use on which all sets of pods are compared: 40 more are some milliseconds.
+_NEXT = 40
 
 
 class Placing(msgspec.Struct, eq=False):
@@ -59,6 +63,22 @@ class Places:
             return self._mixed.bound(offer)
         found = self._alike(offer)
         return NEVER if found is None else found.bound
+
+    def unsure(self, offer: Offer) -> Bools:
+        """``(N,)``: nodes of which a better price is possible, those where members could cost least, first some of each
+        look: some more than there are members.
+        """
+        out: Bools = np.zeros(self.demand.mask.shape[1], dtype=np.bool_)
+        for k, need in enumerate(self.demand.need):
+            least = self.nodes.unsure(offer, k)
+            alike = Counter[bytes]()
+            ranked = []
+            for row in np.flatnonzero(least < NEVER.real).tolist():
+                look = self.nodes.look(row)
+                ranked.append((least[row], alike[look], row))
+                alike[look] += 1
+            out[[row for _, _, row in sorted(ranked)[: 2 * need + _NEXT]]] = True
+        return out
 
     def possible(self, offer: Offer) -> bool:
         """Is there room for each kind by itself when everything that may leave has left? Never wrongly False."""

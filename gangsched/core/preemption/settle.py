@@ -70,13 +70,21 @@ class Settler:
         return found
 
     def refined(self, found: Settled, late: Callable[[], bool]) -> Settled:
-        """The same units, with the places searched once more at other prices: pods of sets that are overdrawn become
-        dearer until the places want fewer of them. It takes a pod less in one large cluster of 30.
+        """The same units, with the places searched once more at other prices: on the nodes where one order of pods may
+        not be the best all sets of them are compared, and then pods of sets that are overdrawn become dearer until the
+        places want fewer of them. The latter takes a pod less in one large cluster of 30.
         """
         offered = self.offer(found.units)
-        if offered is None or not offered[1]:
+        if offered is None:
             return found
         offer, binding = offered
+        unsure = self.places.unsure(offer)
+        if unsure.any() and not late():
+            self.places.nodes.thorough = unsure
+            found = self._better(found, self._settle(found.units, NEVER)) or found
+            self.places.nodes.thorough = None
+        if not binding:
+            return found
         rate = dict.fromkeys(binding, 0.0)
         placing = self.places.best(offer)
         for turn in range(_RAISES):

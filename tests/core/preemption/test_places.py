@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
-from gangsched.core.preemption import several_kinds
+from gangsched.core.preemption import fillings, several_kinds
 from gangsched.core.preemption.node_prices import MAY, Offer
+from tests.builders import gang, node, pod
+from tests.core.harness import Built
 from tests.core.preemption.asked import asked
 from tests.core.preemption.crowds import RULES, crowd, found_and_least, tariff
 
@@ -58,3 +62,45 @@ def test_many_members_of_several_kinds_are_placed_in_turn(
         both, equal = both + 1, equal + (found.price.real == exact.price.real)
     assert both >= 15
     assert equal >= 0.8 * both
+
+
+def uneven(chance: random.Random) -> list[Built]:
+    """A node full of pods of three shapes, some with more CPU and some with more memory, and one that wants both."""
+    sizes = [chance.choice(((1, 1), (1, 3), (2, 1))) for _ in range(9)]
+    out: list[Built] = [node("n").cpu(sum(c for c, _ in sizes)).memory(sum(m for _, m in sizes))]
+    out += [pod(f"v{n}").cpu(c).memory(m).priority(1).on("n") for n, (c, m) in enumerate(sizes)]
+    return [*out, pod("g").cpu(5).memory(4).priority(9).gang("g"), gang("g").min(1)]
+
+
+def test_on_nodes_that_are_looked_at_thoroughly_the_least_leaves() -> None:
+    """With two resources short no order of a node's pods is the best; all sets of them are compared."""
+    better = judged = 0
+    for seed in range(12):
+        made = asked(*uneven(random.Random(seed)))
+        quick, least = found_and_least(made)
+        if quick is None or least is None:
+            continue
+        offer = Offer(np.full(len(made.candidates), MAY), tariff(made))
+        places = made.places()
+        places.nodes.thorough = places.unsure(offer)
+        found = places.best(offer)
+        assert found is not None
+        assert found.price == pytest.approx(least), f"seed {seed}"
+        judged, better = judged + 1, better + (found.price.real < quick.price.real)
+    assert judged >= 10
+    assert better >= 5
+
+
+def test_where_single_plans_are_too_many_nodes_are_looked_at_thoroughly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of two CPUs and one of 3 Gi are four pods; both orders that suit one resource alone would leave five."""
+    monkeypatch.setattr(fillings, "_PODS", 0)
+    question: list[Built] = []
+    for row in range(5):
+        question.append(node(f"n{row}").cpu(16).memory(17))
+        for n, (cpu, memory) in enumerate([(1, 1)] * 3 + [(1, 3)] * 3 + [(2, 1)] * 5):
+            question.append(pod(f"v{row}-{n}").cpu(cpu).memory(memory).priority(1).on(f"n{row}"))
+    members = [pod(f"g{n}").cpu(7).memory(5).priority(9).gang("g") for n in range(3)]
+    choice = asked(*question, *members, gang("g").min(3)).search().run()
+    assert choice is not None
+    assert choice.harm.levels == ((1, 0, 12),)
+    assert choice.gap is None
