@@ -22,19 +22,10 @@ from gangsched.model.dialects import coscheduling, koordinator, kueue, upstream
 from tests.builders import OURS, gang, node, pod
 from tests.core import harness
 from tests.core.harness import Built, plan
-from tests.pages import ROOT, between, rows, text_of
+from tests.pages import PAGES, ROOT, between, rows, text_of, without_code
 from tests.settings import settings
 
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "examples/README.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
 page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-
-
-def without_code(text: str) -> str:
-    """The page without fenced blocks."""
-    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 # --------------------------------------------------------------------------------------------------------------- links
@@ -289,23 +280,6 @@ def test_files_that_pages_name_exist() -> None:
     }
     assert len(named) > 100
     assert sorted((page, name) for page, name in named if not any((folder / name).exists() for folder in below)) == []
-
-
-BANNED = [line for line in text_of("tests/banned_phrases.txt").splitlines() if line and not line.startswith("#")]
-TEXTS = [
-    *PAGES,
-    ROOT / "SECURITY.md",
-    *(ROOT / "gangsched" / "cli").rglob("*.py"),
-    ROOT / "gangsched/runtime/settings.py",
-]
-
-
-@pytest.mark.parametrize("phrase", BANNED)
-def test_texts_use_the_words_of_kubernetes(phrase: str) -> None:
-    """No page, setting or command has a phrase that users stumbled over."""
-    texts = {path: " ".join(path.read_text().lower().split()) for path in TEXTS if "internals" not in path.parts}
-    assert len(texts) > 30
-    assert [str(path.relative_to(ROOT)) for path, text in texts.items() if phrase in text] == []
 
 
 def test_few_questions_need_an_answer() -> None:

@@ -1,4 +1,4 @@
-"""What is said of a decision in one sentence."""
+"""One sentence for a decision."""
 
 from __future__ import annotations
 

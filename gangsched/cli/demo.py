@@ -40,7 +40,7 @@ STORIES = (
         "koordinator",
         "A gang of two needs room that two pods hold",
         "Two nodes with 4 CPUs each, both filled by a low-priority pod. A training job arrives whose two workers"
-        " need 3 CPUs each and are of use only together. Evicting one pod would help nobody: it is both, or"
+        " need 3 CPUs each and are of use only together. Evicting one pod would not help: it is both, or"
         " neither.",
         ("gangsched demo workload", "gangsched demo --manifests | gangsched plan -f -"),
     ),

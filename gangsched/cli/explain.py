@@ -75,7 +75,7 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
 
 
 def _asked(args: argparse.Namespace) -> tuple[str, str, str]:
-    """``(namespace, kind, name)``; the first two are empty where they are not said."""
+    """``(namespace, kind, name)``; the first two are empty where they are not given."""
     name = name_of(args)
     if name is None:
         raise errors.UsageError("which gang or pod? Give its name: gangsched explain NAME")

@@ -59,7 +59,7 @@ def _needs(state: State, decision: Decision) -> Iterator[str]:
     whose = "its own" if own or decision.gang.family == SINGLE else "the lowest of its members'"
     text = f"it preempts with priority {decision.priority} ({whose})"
     if membership.policy(gangs) == PREEMPT_NEVER:
-        text = f"priority {decision.priority}, but preemptionPolicy Never: it evicts nobody"
+        text = f"priority {decision.priority}, but preemptionPolicy Never: it evicts no pod"
     yield text
 
 
@@ -68,7 +68,7 @@ def _because(decision: Decision) -> Iterator[str]:
         case Fits():
             yield "there is room for them now: no pod is evicted"
         case FitsWhenFreed():
-            yield "they fit in room that pods on their way out give up already: nobody is evicted for them"
+            yield "they fit in room that pods on their way out give up already: no pod is evicted for them"
         case Preempt():
             yield "they do not fit now, and fit when the victims are gone"
             yield from choice(decision, "the victims are")
@@ -85,7 +85,7 @@ def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
         yield f"a plug-in {decision.failed_plugin} that does not fail, or a profile without it"
         return
     if not decision.required:
-        yield "room for one more member; nobody is evicted for members beyond the minimum"
+        yield "room for one more member; no pod is evicted for members beyond the minimum"
         return
     patient = state.without_patience(decision.gang)
     if isinstance(patient, Preempt):
@@ -124,7 +124,7 @@ def _gangs(state: State, decision: Decision) -> tuple[GangId, ...]:
     return state.world.membership.group(decision.gang)[0]
 
 
-#: Taints that the node controller puts on nodes; what they say is said otherwise.
+#: Taints that the node controller puts on nodes; other messages cover them.
 _OF_NODES = "node.kubernetes.io/"
 
 

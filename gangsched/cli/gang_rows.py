@@ -44,7 +44,7 @@ class Row(msgspec.Struct, frozen=True):
 
 def rows(world: World, decisions: Mapping[GangId, Decision]) -> Iterator[Row]:
     """All gangs of our scheduler names by namespace and name, where ``10`` follows ``9``. ``decisions`` are what would
-    be decided, for gangs of which no scheduler has said anything on their pods.
+    be decided, for gangs whose pods have no condition of any scheduler.
     """
     membership = world.membership
     for gang in sorted(filter(membership.is_ours, membership.members), key=_order):

@@ -119,7 +119,7 @@ async def _lines(configuration: Configuration, connection: Connection) -> list[L
             return list(lines_of(await client.get(config_map_path(namespace))))
         except ApiError as error:
             if error.status == 404:
-                return []  # nobody has been evicted yet
+                return []  # no pod has been evicted yet
             raise errors.UsageError(f"the ConfigMap {NAME} in namespace {namespace} cannot be read: {error}") from None
         except UnreachableError as error:
             raise errors.UsageError(f"{connection} cannot be read: {error}") from None

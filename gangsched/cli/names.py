@@ -35,7 +35,7 @@ def name_of(args: argparse.Namespace) -> str | None:
 
 
 def named(text: str, namespace: str | None) -> tuple[str, str, str]:
-    """``(namespace, kind, name)`` of an argument beside ``-n``; the first two are empty where they are not said.
+    """``(namespace, kind, name)`` of an argument beside ``-n``; the first two are empty where they are not given.
 
     Raises :class:`~gangsched.cli.errors.UsageError`.
     """

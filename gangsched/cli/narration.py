@@ -1,4 +1,4 @@
-"""A simulated run told to a person: what happens, step by step, with pictures of the nodes."""
+"""A simulated run for human readers: what happens, step by step, with pictures of the nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gangsched.model.records import SINGLE, Pod
 #: Width of a story where there is no terminal to ask, and the most it uses of one.
 WIDTH = 80
 
-#: What is told; pods that are admitted, conditions, Events and status updates are left out.
+#: What is shown; pods that are admitted, conditions, Events and status updates are left out.
 _TOLD = (
     log.CREATE,
     log.DECIDE,
@@ -201,7 +201,7 @@ class Teller:
         left = sum(p.deleting_since is not None and p.bound for p in now.pods.values())
         text = f"{_join(step.keys)} {'has' if len(step.keys) == 1 else 'have'} left"
         if left:
-            text += f"; {left} more to go, and nobody is bound before that"
+            text += f"; {left} more to go, and no member is bound before that"
         self._say(step, "GONE", "red", text)
 
     def _picture(self, number: int, caption: str) -> None:

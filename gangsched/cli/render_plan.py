@@ -35,7 +35,7 @@ _STYLES = {
     UNSCHEDULABLE: "bold red",
     GATHERING: "bold magenta",
 }
-#: So many names are shown that the same is said of.
+#: So many names with the same text are shown.
 _FEW = 3
 _REASONS = {"LowerPriority": "lower priority"}
 _METHODS = {"evict": "through the Eviction API", "suspend": "by suspending its owner"}
@@ -167,7 +167,7 @@ def _two_columns(rows: Iterable[tuple[str, str]]) -> list[Text]:
 
 
 def _grouped(rows: Iterable[tuple[str, str]]) -> list[Text]:
-    """What is said of each name; of more than a few names that the same is said of, once."""
+    """The text for each name; a text that more than a few names share stands once."""
     by_text: dict[str, list[str]] = {}
     for name, text in rows:
         by_text.setdefault(text, []).append(name)

@@ -1,4 +1,4 @@
-"""``gangsched run``: the scheduler, until told to stop."""
+"""``gangsched run``: the scheduler, until a signal stops it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--once", action="store_true", help="decide all that is pending, once, print the decisions, and exit"
     )
     parser.epilog = (
-        "Exit code: 0 when it was told to stop (or is done, with --once), 1 after a failure that a restart may cure,"
+        "Exit code: 0 when a signal stopped it (or it is done, with --once), 1 after a failure that a restart may cure,"
         " 2 when it cannot start. A second signal ends it at once."
     )
 

@@ -1,4 +1,4 @@
-"""What all texts for people are made of: a console, a headline, and lines under labels."""
+"""What all texts for human readers are made of: a console, a headline, and lines under labels."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Happened(NamedTuple):
 
 
 def timeline(simulation: Simulation) -> list[Happened]:
-    """What people are told of the run: changes, decisions, and writes that failed."""
+    """The visible part of the run: changes, decisions, and writes that failed."""
     return [
         Happened(
             entry.at_seconds,

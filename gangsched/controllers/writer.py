@@ -59,7 +59,7 @@ class StatusWriter:
     ``want``, ``saw``, ``lost`` and ``set_leading`` may be called from any thread. ``run`` belongs to one event loop.
     A status that somebody else overwrites is restored when the object is seen again. Each patch names the UID and
     the resourceVersion that it was made for, so that it never hits another object or overwrites news. Jobs and
-    JobSets are not seen: they are read when there is something to say, which is said once.
+    JobSets are not seen: they are read when there is something to write, which is written once.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class StatusWriter:
         """Whatever is wrong with one object, or with an answer about it, keeps nobody from writing all others."""
         try:
             await self._reconcile(key)
-        except Exception as error:  # noqa: BLE001 - see above; told once for each reason, as it may happen to all
+        except Exception as error:  # noqa: BLE001 - see above; logged once for each reason, as it may happen to all
             reason = f"{type(error).__name__}: {error}"[:_REASON_LIMIT]
             if reason not in self._told:
                 self._told = {*self._told, reason} if len(self._told) < _REASONS else {reason}

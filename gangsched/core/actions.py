@@ -214,7 +214,7 @@ class GangStatus(_Action, frozen=True):
     plural: str = "podgroups"
 
     def after(self, earlier: GangStatus) -> GangStatus:
-        """What is to be said when an earlier status of the same object has not been written yet."""
+        """What is to be written when an earlier status of the same object has not been written yet."""
         return self
 
 

@@ -244,7 +244,7 @@ class Verdict:
 
     @property
     def message(self) -> str:
-        """What is said of all of them."""
+        """The message for all of them."""
         return self.first.message
 
     @property

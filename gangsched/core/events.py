@@ -70,7 +70,7 @@ class ObjectRefused(_Event, frozen=True):
     """An object of the cluster could not be understood; it is reported once.
 
     ``kind`` is the API kind, with its group after a dot. A group object like this makes its gang wait, a queue admits
-    nobody, and a node takes no new pods (:mod:`gangsched.core.world.surroundings`). Pods, budgets, PriorityClasses,
+    no workload, a node takes no new pods (:mod:`gangsched.core.world.surroundings`). Pods, budgets, PriorityClasses,
     Jobs and JobSets are shown as well, as what they are counted as (:mod:`gangsched.model.convert_refused`).
     """
 
@@ -109,7 +109,7 @@ class Outcome(enum.StrEnum):
     OK = "ok"
     GONE = "gone"  # 404, or the UID is another pod's
     CONFLICT = "conflict"  # 409: the state is not what the write assumed, such as a pod that is already bound
-    # Not sent, or without any effect, and not wanted any more: a binding to a node to which others, told by now, have
+    # Not sent, or without any effect, and not wanted any more: a binding to a node to which others, known by now, have
     # bound pods since, or whose opposite has been asked for since, such as
     # a removal of a pod that is to be spared.
     OUTDATED = "outdated"

@@ -52,7 +52,7 @@ def forecast(
 
 
 def _decide(decider: Decider, refused: dict[Signature, Verdict], gangs: tuple[GangId, ...], now: float) -> Verdict:
-    """The decision about these gangs. Of equal ones that were ``refused`` the same is said until one has a place."""
+    """The decision about these gangs. Equal ones that were ``refused`` get the same message until one has a place."""
     world, key = decider.world, group_key(gangs)
     signature = signature_of(world, gangs, key)
     if signature in refused:

@@ -22,7 +22,7 @@ __all__ = ["Clock", "Due", "Group", "Plan", "group_key"]
 
 
 class Plan:
-    """A decision that is being carried out: who goes where, and who has to leave for it.
+    """A decision that is being carried out: which pods go where, and which are evicted for it.
 
     ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the nodes to which members have been nominated,
     by UID. Who of the victims and of those is not gone yet is in the ledger. ``neighbours`` are the UIDs of the pods
@@ -56,7 +56,7 @@ Due: TypeAlias = Literal["deadline", "tell_at"]
 
 
 class _Time:
-    """A time of a group in seconds, or None; the clock of the groups hears of every new one."""
+    """A time of a group in seconds, or None; the clock of the groups gets every new one."""
 
     def __set_name__(self, owner: type[Group], name: Due) -> None:
         self._name = name
@@ -85,7 +85,7 @@ class Clock:
         heapq.heappush(self._heaps[name], (when, self._wound, group))
 
     def due(self, name: Due, now: float) -> list[Group]:
-        """The groups whose time has come, earliest first. They are told once: whoever asks has to act on it."""
+        """The groups whose time has come, earliest first. They are returned once: the caller has to act on them."""
         out: dict[str, Group] = {}
         heap = self._heaps[name]
         while heap and heap[0][0] <= now:
@@ -126,7 +126,7 @@ class Group:
     Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
     ``obstacle`` is why it cannot be decided, ``failures`` what has gone wrong. ``signature`` is what it shares with
     gangs that are decided alike, once somebody asked. While it does not fit, ``outlook`` says why; until
-    ``quiet_until`` nobody is told a new reason, which is made up for at ``tell_at``.
+    ``quiet_until`` a new reason is not reported, which follows at ``tell_at``.
     ``clock`` is that of all groups, and ``known`` is False once this one has been forgotten.
     """
 

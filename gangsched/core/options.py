@@ -1,4 +1,4 @@
-"""What the core can be told. The configuration file (``gangsched.runtime.config``) is turned into this."""
+"""The settings of the core. The configuration file (``gangsched.runtime.config``) is turned into this."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     would have to wait for more than ``max_wait_seconds`` evicts others if that is quicker.
     A decision has at most ``max_victims`` victims, and ``max_victims_per_member`` for each required member (0: any
     number). With ``harm_by_work`` victims are compared by what is lost with them before their number. No annotation of
-    ``ignore_keys`` protects anybody for ever. Owners of the
+    ``ignore_keys`` protects a pod for ever. Owners of the
     kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace, say
     otherwise. ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """

@@ -26,7 +26,7 @@ from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Namespace, Pod, PriorityClass
 from gangsched.model.stakes import as_of
 
-#: So many objects that cannot be understood are remembered, lest each is told twice.
+#: So many objects that cannot be understood are remembered, lest each is reported twice.
 _REFUSED_AT_MOST = 10_000
 
 
@@ -114,7 +114,7 @@ class Scheduler:
     # -- what can be asked ---------------------------------------------------------------------------------
 
     def cancelled(self) -> ev.SearchCancelled | None:
-        """What must be told before the last decision for it to come out the same again; None: nothing."""
+        """The event to replay before the last decision for it to come out the same again; None: nothing."""
         ended_at = self.decider.watchdog.ended_at
         return ev.SearchCancelled(ended_at) if ended_at else None
 
@@ -215,7 +215,7 @@ class Scheduler:
                 self._surroundings_changed(event)
 
     def _remark_on(self, owner: Suspendable) -> None:
-        """Whose it is hears what could not be understood of it."""
+        """Report what could not be understood of it to its owner."""
         if owner.remark is not None:
             family = family_of(owner)
             kind = f"{family}.{_API_GROUPS[family]}"
@@ -356,7 +356,7 @@ class Scheduler:
                 self._note(Change(Hint.ROOM, pod.node or assumed_on, pod))
 
     def _look_at_all(self) -> None:
-        """Every gang must be looked at again, those of suspended Jobs without stand-ins too: why they wait is told."""
+        """Look at every gang again, those of suspended Jobs without stand-ins too: why they wait is reported."""
         self._run.touched.update(self.world.membership.members)
         for key in suspended.with_queue(self.world):
             self._run.touched.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
@@ -405,7 +405,7 @@ class Scheduler:
         self._tell(event)
 
     def _tell(self, event: ev.ObjectRefused) -> None:
-        """Whose object it is hears what is wrong with it, once."""
+        """Report what is wrong with an object on it, once."""
         key = (event.uid, event.field, event.message)
         if key not in self._refused:
             if len(self._refused) >= _REFUSED_AT_MOST:

@@ -2,7 +2,7 @@
 
 A search is bounded in steps, and steps may turn out dearer than they were when they were measured. A running
 scheduler therefore has somebody look at a clock, who may cancel the decision under way. At which of its questions a
-search noticed is written down; told the same before the same decision, it ends at the same question, so that recorded
+search noticed is written down; given the same before the same decision, it ends at the same question, so that recorded
 inputs give the same actions again.
 """
 
@@ -23,7 +23,7 @@ class Watchdog:
         self.ended_at = 0
 
     def begin(self) -> None:
-        """A decision begins: whatever was said of earlier ones is over."""
+        """A decision begins: whatever concerned earlier ones is over."""
         self.decision += 1
         self._under_way = True
         self._questions = self.ended_at = 0

@@ -1,4 +1,4 @@
-"""Answers of HTTP/1.1, put together from the bytes that arrive; RFC 9112, as much of it as API servers speak.
+"""Answers of HTTP/1.1, put together from the bytes that arrive; RFC 9112, as much of it as API servers use.
 
 A server, or what stands in between, may send anything: what is not exactly of the promised form is refused, since a
 connection on which two sides disagree about where an answer ends gives the next request the rest of this one.
@@ -20,7 +20,7 @@ _SIZE = re.compile(rb"[0-9a-fA-F]{1,16}").fullmatch
 
 
 class Answer(NamedTuple):
-    """What the server said; header names are in lower case."""
+    """An answer of the server; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]

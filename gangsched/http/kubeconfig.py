@@ -262,7 +262,7 @@ async def log_in(found: Credentials, login: Login) -> None:
             env={**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(info)},
             stdin=None if interactive else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            stderr=None if interactive else asyncio.subprocess.PIPE,  # people are to see what it asks for
+            stderr=None if interactive else asyncio.subprocess.PIPE,  # users are to see its prompt
         )
     except FileNotFoundError:
         hint = " ".join((plugin.install_hint or "").split())

@@ -3,7 +3,7 @@
 A general client spends several times as long on a small request as the request takes on the wire: it makes objects for
 cookies, redirects and compression that a Binding does not have; and it takes as long to import as numpy.
 
-A proxy is asked for a tunnel (CONNECT), through which the same connection then speaks TLS with the server; what goes to
+A proxy is asked for a tunnel (CONNECT), through which the same connection then uses TLS with the server; what goes to
 a server without TLS is sent to the proxy with its whole URL (RFC 9112, 3.2).
 """
 
@@ -32,7 +32,7 @@ class Pool:
     """As many connections to one server as there are requests at once; belongs to one event loop.
 
     ``server`` is a URL without a path, or with one that all requests begin with. ``tls`` is used if that is https, and
-    for a ``proxy`` that speaks TLS; ``server_name`` is the name that the certificate must have instead of the host's,
+    for a ``proxy`` with TLS; ``server_name`` is the name that the certificate must have instead of the host's,
     ``agent`` our own.
     """
 
@@ -171,7 +171,7 @@ class Pool:
         return connection
 
     async def _tunnel(self, connection: _Connection, proxy: Proxy, tls: ssl.SSLContext) -> None:
-        """Have the proxy connect us to the server, and speak TLS with that from now on."""
+        """Have the proxy connect us to the server, and use TLS with that from now on."""
         address = f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
         message = f"CONNECT {address} HTTP/1.1\r\n{_lines({'Host': address, **proxy.headers})}\r\n"
         connection.send(message.encode(), Reader("CONNECT", MAX_OBJECT_BYTES))
@@ -275,7 +275,7 @@ class _Connection(asyncio.Protocol):
                 too_late.cancel()
 
     async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
-        """Speak TLS from now on. Raises :class:`OSError`."""
+        """Use TLS from now on. Raises :class:`OSError`."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError(_DROPPED)
         loop = asyncio.get_running_loop()
@@ -286,7 +286,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Can another request be sent? Not once the server has closed its side, even before we are told so."""
+        """Can another request be sent? Not once the server has closed its side, even before that is reported."""
         return self.reusable and self._transport is not None and not self._transport.is_closing()
 
     def unwind(self) -> None:
@@ -335,5 +335,5 @@ def _give_up(waiter: asyncio.Future[None]) -> None:
 
 
 def _broken(error: ValueError | TooLargeError) -> OSError:
-    """What a caller is told of what :meth:`Reader.take` has raised."""
+    """The error for callers when :meth:`Reader.take` has raised one."""
     return error if isinstance(error, TooLargeError) else ConnectionError(f"the answer is not HTTP: {error}")

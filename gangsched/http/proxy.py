@@ -14,7 +14,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Proxy(NamedTuple):
-    """An HTTP proxy: its URL, where to connect to, whether it speaks TLS itself, and the headers it wants."""
+    """An HTTP proxy: its URL, where to connect to, whether it uses TLS itself, and the headers it needs."""
 
     url: str
     host: str

@@ -49,7 +49,7 @@ class FieldError(UserError):
     @property
     def remark(self) -> Mistake:
         """The same of a value without which the object is understood all the same."""
-        return Mistake(self.field, f"{self.message}; it counts as not said")
+        return Mistake(self.field, f"{self.message}; it is ignored")
 
     def under(self, prefix: str) -> FieldError:
         """The same error seen from the object that holds the field."""

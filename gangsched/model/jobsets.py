@@ -30,7 +30,7 @@ class JobSet(Named, frozen=True):
 
     ``in_order`` says that some of its Jobs wait until others run or have finished. ``suspended_by`` is the scheduler
     that has suspended it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has
-    not said so); ``owner`` is its controller, ``gang`` as in a Job.
+    not reported so); ``owner`` is its controller, ``gang`` as in a Job.
     """
 
     uid: str = ""

@@ -440,7 +440,7 @@ class Job(Named, frozen=True):
 
     ``ignores_disruption`` and ``fails_on_disruption`` say what its podFailurePolicy makes of an evicted pod: nothing,
     or the end of the Job; with neither it is one more failed pod. ``suspended_by`` is the scheduler that has suspended
-    it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has not said so);
+    it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has not reported so);
     ``owner`` is its controller. ``template`` is what its pods will be, without a name and a UID of
     their own; None for a Job of which nothing more than the counts is known. ``added`` is what its pods get beside
     that, of the flavor in which it was admitted last. ``gang`` says whether its pods start

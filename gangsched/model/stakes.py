@@ -38,7 +38,7 @@ _INT32 = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 
 def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mistake | None]:
-    """What these annotations say, and the first thing that cannot be understood: it counts as not said."""
+    """What these annotations say, and the first thing that is invalid: it is ignored."""
     if not notes or KEYS.isdisjoint(notes):
         return NO_STAKES, None
     wrong: list[Mistake] = []
@@ -65,7 +65,7 @@ def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mi
 
 
 def as_of(record: Saved, now: float, ignored: Collection[str] = ()) -> Saved:
-    """The record without a checkpoint that has not been yet, which counts as not said; it may be a little ahead, for
+    """The record without a checkpoint that has not been yet, which is ignored; it may be a little ahead, for
     clocks differ. It says never by no annotation that is ``ignored``.
     """
     if record.stakes.never and EVICTION_COST in ignored:

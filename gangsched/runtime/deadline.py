@@ -1,4 +1,4 @@
-"""The wall clock over decisions: one that takes far longer than its budget is told to come to an end."""
+"""The wall clock over decisions: one that takes far longer than its budget is cancelled."""
 
 from __future__ import annotations
 

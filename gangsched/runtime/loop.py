@@ -31,7 +31,7 @@ class Core(Protocol):
         """The decisions since the last call."""
 
     def cancelled(self) -> SearchCancelled | None:
-        """What the last decision must be told beforehand to come out the same again."""
+        """The event to replay before the last decision for it to come out the same again."""
 
 
 class Observer:

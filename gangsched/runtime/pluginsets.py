@@ -1,8 +1,8 @@
 """What a profile comes to: the filters and scores that are used, with their weights and arguments.
 
 Enabling, disabling and ``multiPoint`` follow kube-scheduler
-(https://kubernetes.io/docs/reference/scheduling/config/#multipoint): what is said for one extension point overrides
-multiPoint, and what is said about a plug-in overrides its default.
+(https://kubernetes.io/docs/reference/scheduling/config/#multipoint): what is set for one extension point overrides
+multiPoint, and what is set for a plug-in overrides its default.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALL = "*"
 
 
 def plugin_set(profile: Profile) -> PluginSet:
-    """What the core is told of a profile. Raises ValueError for a profile that :func:`problems` finds fault with."""
+    """The core's settings for a profile. Raises ValueError for a profile that :func:`problems` finds fault with."""
     reader = _Reader(profile)
     found = reader.read()
     if reader.problems:

@@ -10,7 +10,7 @@ from gangsched.http.connection import Connection
 from gangsched.runtime.connecting import StartError
 from gangsched.runtime.settings import Configuration
 
-#: A cluster that has not been listed after this time is told to the user instead of waited for.
+#: A cluster that has not been listed after this time is reported to the user instead of waited for.
 LIMIT_SECONDS = 60.0
 #: The reader tries again by itself: what cannot be read after this time is refused for good.
 _TRIES_SECONDS = 5.0

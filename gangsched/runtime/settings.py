@@ -123,7 +123,7 @@ class Preemption(Section, frozen=True, kw_only=True):
             ...,
         ],
         _doc(
-            """Annotations that protect nobody for ever: an eviction cost of 2147483647 is the highest cost then, and a
+            """Annotations that protect no pod for ever: an eviction cost of 2147483647 is the highest cost then, and a
             toleration below 0 is none."""
         ),
     ] = ()
@@ -316,7 +316,7 @@ class Logging(Section, frozen=True, kw_only=True):
 
     format: Annotated[
         Literal["auto", "json", "console"],
-        _doc("json: one object per line. console: for people. auto: console on a terminal, json elsewhere."),
+        _doc("json: one object per line. console: for human readers. auto: console on a terminal, json elsewhere."),
     ] = "auto"
     level: Annotated[Literal["debug", "info", "warning", "error"], _doc("The least severe level that is written.")] = (
         "info"
@@ -392,7 +392,7 @@ class Configuration(Section, frozen=True, kw_only=True):
     )
 
     def core_options(self) -> Options:
-        """The part that the decision core is told. The time budget becomes search steps at a fixed rate.
+        """The settings of the decision core. The time budget becomes search steps at a fixed rate.
 
         Raises ValueError for profiles that :func:`gangsched.runtime.config.check` finds fault with.
         """

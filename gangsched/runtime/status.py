@@ -13,7 +13,7 @@ from gangsched.runtime.loop import Observer, WritesUnderWay
 
 #: The controllers start so long after leadership at the latest, however busy the scheduler is.
 LATEST_SECONDS = 30.0
-#: Under load the controllers hear of queues so often at most; without any, at once.
+#: Under load the controllers get queues so often at most; without any, at once.
 QUEUE_SECONDS = 5.0
 
 

@@ -86,7 +86,7 @@ def test_the_koordinator_story_shows_who_why_and_where(capsys):
 def test_the_workload_story_waits_for_the_last_member(capsys):
     """One victim needs less of its grace period; nobody is bound before the others have left too."""
     text = " ".join(told(capsys, "workload").split())
-    assert "batch-2 has left; 3 more to go, and nobody is bound before that" in text
+    assert "batch-2 has left; 3 more to go, and no member is bound before that" in text
     assert "PodGroup batch (batch-0, batch-1, batch-2, batch-3) leaves" in text
 
 

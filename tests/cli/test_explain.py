@@ -226,7 +226,7 @@ def test_a_policy_that_stands_in_the_way(explain):
     """A gang that may not preempt is told so, and what it would do otherwise."""
     never = CLASSES.replace("value: 1000", "value: 1000\npreemptionPolicy: Never")
     _, out, _ = explain("new", never % "0s", NODE, pod("a", node="n1"), pod("new", cls="high"))
-    assert "preemptionPolicy Never: it evicts nobody" in out
+    assert "preemptionPolicy Never: it evicts no pod" in out
     assert "a preemptionPolicy other than Never: it would evict default/a" in out
 
 

@@ -60,4 +60,4 @@ def test_a_wait_that_counts_as_not_said_is_a_warning() -> None:
         ("Job default/j", "metadata.annotations[kai.scheduler/preemption-delay]"),
         ("PodGroup default/g", "spec.scheduleTimeoutSeconds"),
     ]
-    assert all(each["message"].endswith("; it counts as not said") for each in loaded.warnings)
+    assert all(each["message"].endswith("; it is ignored") for each in loaded.warnings)

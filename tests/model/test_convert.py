@@ -306,7 +306,7 @@ def test_another_word_is_refused_on_a_job_and_told_of_a_pod(value):
     assert (counted.parallelism, counted.gang) == (3, None)
     found = pod(metadata={"annotations": notes})
     assert found.remark.field == "metadata.annotations[gangsched.dev/gang]"
-    assert found.remark.message.endswith("is neither true nor false; it counts as not said")
+    assert found.remark.message.endswith("is neither true nor false; it is ignored")
 
 
 def test_job_failure_policy():

@@ -131,7 +131,7 @@ class KubeCluster:
         self._tick_at = math.inf
         self._synced = False
         self._leading = False
-        # Changes of leadership that were told, and those that the decision thread has taken in.
+        # Changes of leadership that were reported, and those that the decision thread has taken in.
         self._term = self._known_term = 0
         self._preconditions = Preconditions()
         self._known_events = 0  # that the decision thread has taken in
@@ -189,7 +189,7 @@ class KubeCluster:
     def submit(self, actions: Sequence[Action]) -> None:
         """See :class:`gangsched.cluster.port.Cluster`. Dropped once stopped; only logged in a dry run.
 
-        What was decided before a change of leadership that :meth:`wait` and :meth:`poll` have not told yet is not
+        What was decided before a change of leadership that :meth:`wait` and :meth:`poll` have not reported yet is not
         written: it rests on what was true in an earlier term. Nor is a binding to a node to which somebody else has
         bound a pod meanwhile: it is answered ``outdated``.
         """
@@ -329,7 +329,7 @@ class KubeCluster:
                 self._set_leading(leading=True)
                 await asyncio.Event().wait()
             else:
-                # A candidate may win before its caches are complete; it is told that it leads only afterwards.
+                # A candidate may win before its caches are complete; it learns that it leads only afterwards.
                 await self._elector.run()
         finally:
             await end([syncing])

@@ -246,7 +246,7 @@ class Client:
 
     def seconds_ahead(self, now: float) -> float | None:
         """By how much the server's clock is ahead of another that says ``now``, at most about a second too little: as
-        its last answer said. None before the first, or if it did not say.
+        its last answer gave. None before the first, or if it gave none.
         """
         text, at = self._dated
         try:

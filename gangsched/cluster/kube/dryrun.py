@@ -25,7 +25,7 @@ from gangsched.core.actions import (
     WithdrawNomination,
 )
 
-#: By kind of action: what would be done, and the fields that are told.
+#: By kind of action: what would be done, and the fields that are logged.
 _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     Bind: ("bind", ("node",)),
     Nominate: ("nominate", ("node", "plan")),

@@ -34,7 +34,7 @@ _MOST_WAITING = 2_000
 PERIOD_SECONDS, PATIENCE_SECONDS = 5.0, 10.0
 _ON_NODE = re.compile(r";? on node (\S+?)(?=[ :;,]|$)")
 
-#: Namespace, name and node; the last is empty where nothing was said of one.
+#: Namespace, name and node; the last is empty where none is known.
 Object: TypeAlias = tuple[str, str, str]
 
 
@@ -127,7 +127,7 @@ class History:
 
     def _note(self, report: Report) -> None:
         _, kind, namespace, name, _ = report.regarding
-        # The node is the object's: those who leave together share what else is said.
+        # The node is the object's: those who leave together share the other fields.
         node = _ON_NODE.search(report.note)
         note = report.note if node is None else report.note.replace(node[0], "", 1)
         key = report.reason, kind, note
@@ -158,7 +158,7 @@ class History:
         except (ApiError, UnreachableError) as error:
             self._waiting = (lines + self._waiting)[-_MOST_WAITING:]
             self._news.set()
-            # Another leader's line in between is no problem, and one that lasts is told once.
+            # Another leader's line in between is no problem, and one that lasts is logged once.
             if not (isinstance(error, ApiError) and error.status == 409) and self._problem != str(error):
                 self._problem = str(error)
                 _log.warning("the history cannot be written", namespace=self._namespace, error=self._problem)
@@ -193,7 +193,7 @@ class History:
 
 
 def _on_record(report: Report) -> bool:
-    """Does it say on an object that it leaves, or that it goes on? What is said of victims names the gang's pod."""
+    """Does it say on an object that it leaves, or that it goes on? What victims get names the gang's pod."""
     if report.reason == PREEMPTED:
         return report.related is not None
     return report.reason in (RESUMED, ROLLED_BACK) or report.reason.startswith(EVICTED_DUE_TO)

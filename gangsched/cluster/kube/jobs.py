@@ -63,7 +63,7 @@ async def look_at_job(
         return (Outcome.CONFLICT, f"{what.kind} {what.key} has finished"), request
     by = None if isinstance(action, ResumeJob) and action.held else action.scheduler
     if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != by:
-        return (Outcome.CONFLICT, f"{what.kind} {what.key} has been suspended by somebody else"), request
+        return (Outcome.CONFLICT, f"{what.kind} {what.key} has been suspended by another client"), request
     if by is None and isinstance(action, ResumeJob) and QUEUE_LABEL not in (job.metadata.labels or {}):
         return (Outcome.CONFLICT, f"{what.kind} {what.key} has no queue any more"), request
     version = job.metadata.resource_version

@@ -197,7 +197,7 @@ class Elector:
                 else:
                     _log.info("lease released", lease=f"{self._settings.namespace}/{self._settings.name}")
                     return
-            _log.warning("lease not released: somebody writes it all the time")
+            _log.warning("lease not released: others write it all the time")
         except (ApiError, UnreachableError) as error:
             _log.warning("lease not released; the next leader waits until it expires", error=str(error))
 
@@ -280,7 +280,7 @@ class Elector:
         if standing == "held":
             return standing
         if standing == "expired":
-            # Before it is tried: it may be ours without our being told, and is then found to be.
+            # Before it is tried: it may be ours although no answer arrived, and is then found to be.
             self._opens_at = self._clock() + self._settings.takeover_wait_seconds
         if found is None:
             await self._create()

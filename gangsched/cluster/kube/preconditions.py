@@ -4,7 +4,7 @@ A write waits for its turn, for a token and for a connection. So this is asked o
 leave; then only those races are left that nobody but the API server could decide.
 
 *Bindings*: other schedulers bind pods to the same nodes meanwhile, and the API server knows no room. What is new is
-told apart from what is known by counting: every event that is delivered raises a number, and a decision bears the
+distinguished from what is known by counting: every event that is delivered raises a number, and a decision bears the
 number of those that had been taken in when it was made.
 
 *Removals* are for pods that bear their mark, and the API server is to check that: another process may have taken the

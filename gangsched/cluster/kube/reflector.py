@@ -304,7 +304,7 @@ class Reflector:
             try:
                 counted = self.resource.refused(self._converter, item, error)
                 batch += [Changed(counted)] if counted is not None else []
-            except Exception:  # noqa: BLE001 - it has been told; the stream of all others goes on
+            except Exception:  # noqa: BLE001 - it has been logged; the stream of all others goes on
                 _log.exception("object could not be counted", resource=self.resource.name, object="/".join(key))
 
     def _forget(self, key: Key, batch: list[Event]) -> None:

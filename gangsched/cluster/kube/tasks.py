@@ -25,11 +25,11 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
             task.cancel()
         try:
             _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
-        except asyncio.CancelledError as error:  # whoever waits for us has lost patience: so do we, but nobody is left
+        except asyncio.CancelledError as error:  # the caller has given up waiting: so do we, but no caller is left
             cancelled = error
             left = {task for task in left if not task.done()}
     for task in all_of_them:
         if not task.cancelled():
-            task.exception()  # so that nobody is told that nobody has asked
+            task.exception()  # so that asyncio does not warn of an exception never retrieved
     if cancelled is not None:
         raise cancelled

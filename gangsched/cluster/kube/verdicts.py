@@ -128,7 +128,7 @@ class Verdicts:
         if status in (409, 422) and isinstance(action, BindVolume | SelectNode):
             return await self._look_at_volume(action, message)
         if status in (409, 422):
-            # Both are said for another pod of that name, and for other reasons: the pod itself knows.
+            # Both also mean another pod of that name, or have other reasons: a read of the pod decides.
             return await self.look(action, error.status, message)
         if error.transient or status == 401:
             return None

@@ -37,8 +37,8 @@ class WriteSettings(NamedTuple):
 
     ``timeout_seconds`` bounds one attempt, here and on the server; ``total_seconds`` bounds an action with all
     its retries, counted from its submission; ``in_flight`` is how many are on their way at once at most; for
-    ``kept_back_seconds`` nobody is told why a pod is not scheduled, which may be over by then; for ``calm_seconds``
-    after many writes nobody is told anything.
+    ``kept_back_seconds`` reasons why a pod is not scheduled are kept back, as they may be over by then; for
+    ``calm_seconds`` after many writes all reports are kept back.
     """
 
     in_flight: int = 48
@@ -211,7 +211,7 @@ class Writer:
             self._tell(WriteDone(action.id, outcome, message))
         elif outcome not in (Outcome.OK, Outcome.GONE):
             self._observe("reports_dropped", 1, {"reason": "failed"})
-            _log.debug("not told", kind=kind, outcome=outcome, message=message)
+            _log.debug("report dropped", kind=kind, outcome=outcome, message=message)
 
     def _tell(self, done: WriteDone) -> None:
         """Answer, together with all that is answered in this turn of the loop."""
@@ -308,7 +308,7 @@ class Writer:
         return self._preconditions.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
 
     def _not_to_be_sent(self, item: Item) -> Verdict | None:
-        """What is said of a write that is not to be sent (again) by now. One that was may have taken effect."""
+        """The message about a write that is not to be sent (again) by now. One that was may have taken effect."""
         if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
             return Outcome.TRANSIENT, NOT_LEADING
         why = self._objection(item)

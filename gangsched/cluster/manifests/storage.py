@@ -46,7 +46,7 @@ class StorageAdmission:
             self._join(claim)
 
     def _join(self, claim: PersistentVolumeClaim) -> None:
-        """A claim without a status that names a volume is bound to it, if nothing speaks against it."""
+        """A claim without a status that names a volume is bound to it, if nothing contradicts it."""
         self.claim(claim)
         volume = self._volumes.get(claim.spec.volume_name)
         if claim.status.phase or volume is None:

@@ -12,7 +12,7 @@ from gangsched.cluster.sim.world import World
 from gangsched.core.actions import Action, GangStatus, Removal, Report, Sent, Spare, Write, overruled_by
 from gangsched.core.events import Event, LeadershipChanged, ServerClock, Synced, WriteDone
 
-#: How long a simulation goes on when nothing else is said.
+#: How long a simulation lasts by default.
 DEFAULT_UNTIL_SECONDS = 600.0
 #: A scheduler that asks so often, and ten times more per pod, without anything happening or time passing will never
 #: do anything else: in one moment it can decide every gang a few times, and no more.
@@ -28,7 +28,7 @@ class SimCluster:
 
     A new connection first sees all objects, then ``Synced`` and, unless ``leading`` is False, that it leads. It is
     stopped at ``until_seconds`` from the start of the world, when nothing more can happen, or by :meth:`close`
-    (the process dies: nobody hears of the writes on their way, which take effect or are lost). Whoever connects
+    (the process dies: the answers to writes in flight are lost, which take effect or are lost). Whoever connects
     another scheduler after that lets the clock pass by as long as a write may take, as a new leader does.
     """
 

@@ -19,7 +19,7 @@ class Timer(NamedTuple):
 
 
 class VirtualClock:
-    """Seconds since the epoch that only pass when told to.
+    """Seconds since the epoch that only pass on request.
 
     Time is counted in whole microseconds since ``start``: sums of delays are exact, so two things that are meant
     for the same moment happen in the same moment. The API server's clock, which stamps objects, may be ahead of the

@@ -66,7 +66,7 @@ def broken_gangs(history: History, options: Options) -> list[str]:
 
 
 def overspent_budgets(history: History) -> list[str]:
-    """Budgets of which evictions for gangs took more than they allowed, beyond what the decisions had said before."""
+    """Budgets of which evictions for gangs took more than they allowed, beyond what the decisions announced."""
     budgets: dict[str, Budget] = {}
     known: dict[str, Pod] = {}
     running: dict[str, set[str]] = defaultdict(set)

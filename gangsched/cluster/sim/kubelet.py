@@ -24,7 +24,7 @@ class Kubelet:
         self._timing = timing
         self._admitted: set[str] = set()
         self._timers: set[tuple[str, str]] = set()
-        self._asked_at: dict[str, float] = {}  # by UID, when a pod was told to stop
+        self._asked_at: dict[str, float] = {}  # by UID, when the stop of a pod was requested
         store.subscribe(self._on_change)
 
     def _on_change(self, event: Event, old: Any) -> None:

@@ -13,7 +13,7 @@ from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import JOB, Budget, Gang, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
 
-#: Told of a change: the event, and the record that was there before (None: there was none).
+#: Called with each change: the event, and the record that was there before (None: there was none).
 Listener = Callable[[Event, Any], None]
 
 
@@ -99,7 +99,7 @@ class Store:
         return self.apply(Changed(pod), cause)
 
     def apply(self, event: Event, cause: Cause) -> bool:
-        """Make the change that the event describes. False (and nobody is told) when it changes nothing.
+        """Make the change that the event describes. False (and no watcher is called) when it changes nothing.
 
         As in the API server, an update that leaves an object as it was is no update. TypeError for events that
         are not changes of objects.

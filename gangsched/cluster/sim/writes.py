@@ -180,7 +180,7 @@ class ApiServer:
             return Verdict(Outcome.CONFLICT, f"{ref.kind} {job.key} has finished")
         by = "" if isinstance(action, ResumeJob) and action.held else action.scheduler
         if not suspend and job.suspended_by != by:
-            return Verdict(Outcome.CONFLICT, f"{ref.kind} {job.key} has been suspended by somebody else")
+            return Verdict(Outcome.CONFLICT, f"{ref.kind} {job.key} has been suspended by another client")
         since, by = (self._clock.stamp, action.scheduler) if suspend else (0.0, "")
         changed = msgspec.structs.replace(job, suspended=suspend, suspended_by=by, suspended_since=since)
         if isinstance(action, ResumeJob) and action.templates is not None:

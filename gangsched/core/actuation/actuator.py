@@ -182,7 +182,7 @@ class Actuator:
             self._later.pop(wish, None)
 
     def kept(self, aspect: Aspect) -> Collection[str]:
-        """The UIDs of the pods of which this is kept up. A binding is among them once an attempt has told nothing."""
+        """The UIDs of the pods of which this is kept up. A binding is among them once an answer is unknown."""
         return self._kept[aspect].keys()
 
     def spare(self, key: str, removals: Collection[Removal]) -> None:

@@ -138,7 +138,7 @@ class TaintToleration(NodeFilter):
 
 class NodeAffinityNames(NodeFilter):
     """Node affinity all of whose terms name nodes, as DaemonSet pods have it, narrows the choice before anything else
-    is asked, and is told of in other words.
+    is asked, and has another message.
     """
 
     name = "NodeAffinityNames"

@@ -62,7 +62,7 @@ class VolumeFilter:
     """Base of the volume filters. :meth:`refusal` is asked before any filter looks at nodes.
 
     Pods without volumes cost nothing: no filter applies to them. The simulation itself knows what its pods do to
-    volumes (:class:`VolumesInThought`), so no filter has to be told of them.
+    volumes (:class:`VolumesInThought`), so no filter has to follow them.
     """
 
     name = ""
@@ -318,7 +318,7 @@ class VolumeBinding(VolumeFilter):
                 if row >= 0:
                     there[row] = True
                 no_volume |= ~there
-                if claim.key not in thought.targets:  # what has been promised in thought was looked at then
+                if claim.key not in thought.targets:  # what the simulation has promised was looked at then
                     to_make.append((claim, state.all()))
         for claim, found in zip(open_claims, thought.matches(open_claims), strict=True):
             if not found.all():

@@ -1,4 +1,4 @@
-"""Plug-ins of others, wrapped so that what goes wrong in them is told as theirs and ends one decision, not the process.
+"""Plug-ins of others, wrapped so that an error in them names them and ends one decision, not the process.
 
 Whatever a plug-in raises, and every answer that is not of the promised form, becomes a :class:`PluginError`.
 :class:`~gangsched.core.planning.decider.Decider` turns it into a verdict on the gang that was being decided.

@@ -1,7 +1,7 @@
 """Filters and scores that are asked about one node at a time: simple to write, slow to run.
 
 Each question costs a call per node, some hundred times what an array operation costs. They are for small clusters, for
-trying a rule out, and for rules that cannot be said in arrays.
+trying a rule out, and for rules that cannot be expressed in arrays.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NodeView:
 
     @cached_property
     def pods(self) -> tuple[PodClass, ...]:
-        """The classes of the pods that are on the node, in thought or for real, in no order that means anything."""
+        """The classes of the pods that are on the node, simulated or real, in no order that means anything."""
         sim, snapshot = self._sim, self._sim.snapshot
         slot_of = snapshot.table.slot_of
         bound = [(slot_of[pod.uid], pod) for pod in snapshot.pods_on(self.node.name)]

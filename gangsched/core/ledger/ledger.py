@@ -385,7 +385,7 @@ class Ledger:
         return not self._rooms and not self._turns
 
     def reclass(self, of_its_class: Callable[[Phantom], Phantom]) -> None:
-        """Pods that were alike are told apart from now on."""
+        """Pods that were alike are distinguished from now on."""
         for made in (*self._rooms.values(), *self._turns.values()):
             store = self._turns if made.kind is Kind.BACKFILL else self._rooms
             store[made.holder] = msgspec.structs.replace(made, pods=tuple(map(of_its_class, made.pods)))

@@ -1,1 +1,1 @@
-"""The life of a gang after its decision: the one table of states, the writes of each step, and what people are told."""
+"""The life of a gang after its decision: the one table of states, the writes of each step, and what is reported."""

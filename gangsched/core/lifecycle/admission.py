@@ -1,8 +1,8 @@
-"""What is told of gangs that need quota, in the words of Kueue: when they get it, run, wait, or have to give it back.
+"""Reports about gangs that need quota, in the words of Kueue: when they get it, run, wait, or have to give it back.
 
 Events: https://kueue.sigs.k8s.io/docs/concepts/workload/ . They are about the object that stands for the gang: its Job
 or JobSet, its group object, or its pod. On Jobs and JobSets the same is kept as conditions; their controllers leave
-those of others alone. The Events' actions are those of pods: what waits to be told of "Scheduling" is history after
+those of others alone. The Events' actions are those of pods: what waits to be reported of "Scheduling" is history after
 "Binding".
 """
 
@@ -117,7 +117,7 @@ def taken_over(run: Run) -> None:
 
 
 def pending(run: Run, group: Group) -> None:
-    """The group's members were told why it has to wait; of a Job without pods, the Job was."""
+    """The group's members have got the reason why it waits; of a Job without pods, the Job has."""
     if run.world.managed.is_managed(group.gangs):
         _waits(run, group, group.message, told=True)
 
@@ -154,7 +154,7 @@ def _waits(run: Run, group: Group, why: str, *, told: bool) -> None:
 
 
 def _told_as(gang: GangId) -> str:
-    """Under which name a group keeps what was told about a gang with pods; these have names of their own."""
+    """Under which name a group keeps what was reported about a gang with pods; these have names of their own."""
     return f"{PENDING} {gang}"
 
 

@@ -1,4 +1,4 @@
-"""What people are told of a gang: conditions and Events, without a flood, and the status of group objects."""
+"""Reports about a gang: conditions and Events, without a flood, and the status of group objects."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def tell(  # noqa: C901
     early: bool = False,
 ) -> bool:
     """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those
-    that have been told something else hear of it later. Without ``event`` there is the condition only. Returns whether
-    anybody was told.
+    that have another reason get it later. Without ``event`` there is the condition only. Returns whether
+    anything was written.
 
     With one Event per gang the conditions are the same, and the Event is written once, when the text is a new one
     for the gang.
@@ -194,7 +194,7 @@ def room_taken(run: Run, group: Group, plan: Plan, why: str) -> str:
 
 # -- two admitters ----------------------------------------------------------------------------------------
 
-#: So many objects are remembered as told.
+#: So many objects are remembered as reported.
 _MOST_TOLD = 10_000
 
 

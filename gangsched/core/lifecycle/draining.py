@@ -333,7 +333,7 @@ class Drains:
         evicting.end(self._run, drain.eviction)
 
     def leave(self, eviction: Eviction, pods: Sequence[Victim]) -> None:
-        """The removal of these pods has been accepted: they are told, where their workload is not one pod."""
+        """The removal of these pods has been accepted: it is reported on them, where their workload is not one pod."""
         drain = next((d for d in self._open.values() if d.eviction is eviction), None)
         if drain is not None and (len(drain.gangs) > 1 or len(eviction.victims) > 1 or any(_in_group(v) for v in pods)):
             self._run.actions += [report.drained(v, drain.stop, drain.name) for v in pods]

@@ -65,7 +65,7 @@ class Eviction:
         #: Message and reason of the victims' DisruptionTarget condition.
         self.mark = ""
         self.reason = MARK_REASON
-        #: The pod that speaks for the gang, and the gang's priority.
+        #: The pod that represents the gang, and the gang's priority.
         self.trigger = ""
         self.priority = math.inf
         self.phase = Phase.NOMINATING

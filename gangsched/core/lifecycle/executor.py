@@ -49,7 +49,7 @@ class Executor:
 
     ``nodes_changed``, ``nodes_fuller``, ``noted`` and ``touched`` are filled by the caller too: nodes that are not what
     they were, nodes on which pods take room that we have not put there, events that may help a gang, and gangs that
-    must be looked at again. ``gangs`` is told of every pod that is touched, ``phases`` of every answer to a write;
+    must be looked at again. ``gangs`` gets every pod that is touched, ``phases`` of every answer to a write;
     ``groups`` has the gangs under way, by key.
     """
 

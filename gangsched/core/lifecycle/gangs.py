@@ -308,7 +308,7 @@ class Gangs:
                 self._run.check.add(key)
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:
-        """A pod's record changed: what it is now told to people may have to be told again."""
+        """A pod's record changed: what it is now reported may have to be reported again."""
         if not pod.live and not pod.finished:
             self._lost(old, leaving=True)
             self._world.ledger.condemned.leaves(pod.uid, self._run.now)

@@ -1,7 +1,7 @@
-"""What owners are told of pods that leave: the pods and their Events do not last, owners do.
+"""Reports to the owners of evicted pods: the pods and their Events do not last, owners do.
 
-Jobs, JobSets and groups of ours are told by a condition; other owners by an Event, since their status is not ours to
-write. Each is told once for all of its pods that a plan takes.
+Jobs, JobSets and groups of ours get a condition; other owners an Event, since their status is not ours to
+write. Each is written once for all of its pods that a plan takes.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Intent(msgspec.Struct, frozen=True, order=True):
 
 class Owner(msgspec.Struct, frozen=True, rename={"name": "for", "unit": "unitName", "kind": "unitKind"}):
     """An eviction that makes a pod leave: the id of its plan, its cause, the scheduler that decided it, the gang
-    (``ns/name``, joined by commas for a GangGroup) or queue for which the pod leaves, the pod that speaks for the gang,
+    (``ns/name``, joined by commas for a GangGroup) or queue for which the pod leaves, the pod that represents the gang,
     the unit with which it leaves, whether live members of that stay, and by which method.
     """
 

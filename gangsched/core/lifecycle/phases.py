@@ -89,7 +89,7 @@ class Phases:
             evicting.not_removed(self._run, key, action, outcome)
 
     def _leaves(self, group: Group | None, eviction: Eviction, removal: Removal) -> None:
-        """A removal has been accepted: those who leave are told."""
+        """A removal has been accepted: it is reported on its pods."""
         pods = self._world.pods
         uids = sorted(eviction.meant(removal.pod.uid) & eviction.victims.keys())
         # One that has ended by itself just before does not leave for it.

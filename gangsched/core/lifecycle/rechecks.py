@@ -27,7 +27,7 @@ _ROOM = Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.NODE_LABELS | Hint.NODE_TAINTS |
 
 class _Look(NamedTuple):
     """How far a plan has come: the victims (UIDs) that are still there and of which no removal has been accepted, and
-    the units of which somebody has been removed for it, or leaves since removals were asked for.
+    the units of which a pod has been removed for it, or leaves since removals were asked for.
     """
 
     standing: list[str]
@@ -77,14 +77,14 @@ class Rechecks:
         return not (room and self._needless(group, plan, now))
 
     def _other_size(self, group: Group, plan: Plan, now: _Look) -> bool:
-        """Does the gang need more members than the plan is for, or fewer, and has nobody left for it yet?"""
+        """Does the gang need more members than the plan is for, or fewer, and has no pod left for it yet?"""
         if not plan.required or now.begun:
             return False
         return plan.required != self._world.membership.lacking(group.gangs)
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
-        """Nobody is evicted any more when room has turned up since the plan was made. Units of which somebody has left
-        for it leave whole. When nobody is left to be spared the plan stands: its room may be what has turned up, and
+        """No pod is evicted any more when room has turned up since the plan was made. Units of which a pod has left
+        for it leave whole. When no pod is left to be spared the plan stands: its room may be what has turned up, and
         given up it would be weaker work's until the nominations are withdrawn.
         """
         if not now.standing:
@@ -99,7 +99,7 @@ class Rechecks:
 
     def _tightened(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Would victims that were within their budgets break them by now, and is there still time to choose others?
-        Once somebody has been removed the list is finished.
+        Once a pod has been removed the list is finished.
         """
         if group.failures.count(Failed.BUDGET) or not self._world.budgets or now.begun:
             return False

@@ -52,7 +52,7 @@ class Recovery:
         """The plan of a gang that waits to be decided, if it can be finished exactly as it was begun; else None.
 
         That is so while every required member is nominated and all of them still fit on their nodes once the pods
-        that are marked for them have left. As long as nobody has been removed, a plan that is no longer needed, or
+        that are marked for them have left. As long as no pod has been removed, a plan that is no longer needed, or
         whose marks may be incomplete, is not finished.
         """
         if group.without_pods:
@@ -172,7 +172,7 @@ class Recovery:
         return said, leaving, [pod for pod, _ in marked if self._may_leave(pod, group)]
 
     def _means(self, owner: Owner, group: Group) -> bool:
-        """Groups of different APIs may have the same name: the pod that speaks for the gang says which is meant."""
+        """Groups of different APIs may have the same name: the gang's trigger pod says which is meant."""
         namespace, _, name = owner.trigger.partition("/")
         trigger = self._world.find(namespace, name)
         return trigger is None or trigger.gang in group.gangs

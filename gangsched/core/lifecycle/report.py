@@ -1,4 +1,4 @@
-"""What people are told: texts of conditions and Events, and the status of group objects."""
+"""Reports: texts of conditions and Events, and the status of group objects."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def not_ready(about: Reference, message: str) -> Report:
 
 
 def victim_evicted(victim: Victim, preemptor: str, trigger: PodRef, priority: int) -> Report:
-    """Told on the victim: for whom it had to go, and by which rule."""
+    """On the victim: the preemptor, and the rule that allowed the eviction."""
     ref = PodRef(victim.namespace, victim.name, victim.uid)
     note = f"Preempted by gang {preemptor} (priority {priority}, pod {trigger.key}) on node {victim.node}"
     note += f" ({victim.reason}): {victim.why}"
@@ -124,37 +124,37 @@ def finished(victim: Victim, preemptor: str) -> Report:
 
 
 def job_suspended(job: JobRef, preemptor: str, trigger: PodRef, priority: int, plan: str) -> Report:
-    """Told on a Job whose pods had to go."""
+    """On a Job whose pods were evicted."""
     note = f"Suspended to make room for gang {preemptor} (priority {priority}, {trigger.key}; plan {plan});"
     note += " it goes on when it fits again"
     return Report(pod_reference(job), "Normal", PREEMPTED, "Suspending", note[:_NOTE_LIMIT], pod_reference(trigger))
 
 
 def job_resumed(job: JobRef, pods: int, but: str = "") -> Report:
-    """Told on a Job that goes on; ``but`` is what could not be done with it."""
+    """On a Job that goes on; ``but`` is what could not be done with it."""
     note = f"There is room for its {counted(pods, 'pod')} again: its suspension has ended"
     return Report(pod_reference(job), "Normal", RESUMED, "Resuming", f"{note}; {but}"[:_NOTE_LIMIT] if but else note)
 
 
 def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
-    """Which pods are evicted, and for whom: told on the preemptor, and on the victims' owners."""
+    """Which pods are evicted, and for which gang: on the preemptor, and on the victims' owners."""
     names = sorted(v.key for v in victims)
     note = f"Preempted {counted(len(names), 'pod')} for gang {preemptor} (plan {plan}): {listed(names, _NAMES)}"
     return note[:_NOTE_LIMIT]
 
 
 def preemptor_evicts(trigger: PodRef, note: str) -> Report:
-    """Told on the preemptor: who had to go."""
+    """On the preemptor: the evicted pods."""
     return Report(pod_reference(trigger), "Normal", PREEMPTED, "Preempting", note)
 
 
 def room_taken(trigger: PodRef, message: str) -> Report:
-    """Told on the preemptor: somebody else was bound into the room that was freed for it."""
+    """On the preemptor: another pod was bound into the room that was freed for it."""
     return Report(pod_reference(trigger), "Warning", ROOM_TAKEN, "Preempting", message[:_NOTE_LIMIT])
 
 
 def rolled_back(victim: Victim, owner: Owner, gang: str, why: str) -> Report:
-    """Told on a member that ran: the others of its gang have no place."""
+    """On a member that ran: the others of its gang have no place."""
     ref = PodRef(victim.namespace, victim.name, victim.uid)
     note = f"Removed from {victim.node}: gang {gang} is bound in part only; {owner.kind} {owner.name} creates it"
     return event(pod_reference(ref), "Warning", ROLLED_BACK, "RollingBack", f"{note} again: {why}")
@@ -191,7 +191,7 @@ def spared(owner: str) -> tuple[str, str]:
 
 
 def drained(victim: Victim, stop: Stop, workload: str) -> Report:
-    """Told on a pod that has to go because its queue is drained; ``workload`` is what leaves as a whole."""
+    """On a pod that is evicted because its queue is drained; ``workload`` is what leaves as a whole."""
     ref = PodRef(victim.namespace, victim.name, victim.uid)
     note = f"{stop.message}: {stop} is drained, and {workload} leaves; on node {victim.node}"
     return event(pod_reference(ref), "Normal", EVICTED_DUE_TO + stop.reason, "Draining", note)

@@ -6,8 +6,8 @@ There is no unbind: a bound pod can only be deleted. So this is off unless it is
 their controllers create again, and only when all bound members are of this kind and nothing of the gang ran before.
 
 Members whose binding was refused for good go to other nodes. Why it was refused is not known here: an admission plug-in
-may mind the node, the pod, or both. So another node is tried where there is room; nobody is evicted to find out. When
-no other is left, all of them are tried again: whatever minded may have changed its mind. Nor is anybody evicted when
+may mind the node, the pod, or both. So another node is tried where there is room; no pod is evicted to find out. When
+no other is left, all of them are tried again: whatever minded may have changed its mind. Nor is any pod evicted when
 weaker work has got the room meanwhile, for the member would be refused again, and whoever has left would come back: not
 before a pause is over, which doubles when the member is refused once more after it. Members are kept off as if they had
 asked for that, and a spread constraint leaves out nodes that its pod does not ask for. They count all the same: the
@@ -99,7 +99,7 @@ def mark_text(run: Run, group: Group) -> str:
 
 # -- members whose binding was refused --------------------------------------------------------------------
 
-#: Seconds in which a gang evicts nobody after a member was refused; twice as long each time it is refused after that.
+#: Seconds in which a gang evicts no pod after a member was refused; twice as long each time it is refused after that.
 FIRST_PAUSE_SECONDS = 120.0
 LONGEST_PAUSE_SECONDS = 1800.0
 

@@ -39,8 +39,8 @@ class Run:
     a gang of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more,
     ``anew`` the keys of groups that were decided after a plan that is withdrawn.
     ``evictions`` are those under way, by the key of their writes, ``abandoned`` those of them that are for nobody.
-    ``ownership`` is what the victims bear. ``statuses`` are those of group objects that were told last, ``evicted``
-    what is said there of the last eviction. ``unsaid`` are bindings that succeeded and that one Event per gang will
+    ``ownership`` is what the victims bear. ``statuses`` are those of group objects that were written last, ``evicted``
+    their text about the last eviction. ``unsaid`` are bindings that succeeded and that one Event per gang will
     tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
     not run yet, by key: the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that know that
     Kueue admits them as well.
@@ -123,7 +123,7 @@ class Run:
         return again
 
     def _desired(self, action: Write, pod: Pod) -> Kept | None:
-        """What is to stand on a pod, in the respect in which this was asked for in vain; None: nothing any more."""
+        """What is to stand on a pod, in the aspect that was asked for without effect; None: nothing any more."""
         match action:
             case Bind(node=node) if self._still_takes(pod, node):
                 return Bind(self.new_id(), action.pod, node)
@@ -144,7 +144,7 @@ class Run:
         return next(self._ids)
 
     def trigger(self, group: Group) -> PodRef:
-        """The first placed member by name: the pod that messages name. A Job without pods speaks for itself."""
+        """The first placed member by name: the pod that messages name. For a Job without pods, the Job."""
         if group.without_pods:
             return self.job(group.gangs[0])
         places = group.plan.placements if group.plan is not None else []

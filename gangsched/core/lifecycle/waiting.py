@@ -68,7 +68,7 @@ class Waiting:
             group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
             ledger.end_turn(group.key)
         else:
-            with suppress(PluginError):  # the decision has told whose fault it is
+            with suppress(PluginError):  # the decision names the plug-in at fault
                 reserve(self._decider.contexts(group.gangs, group.key, now, displacing=False), group.key, self._world)
         if not ledger.turn_of(group.key):
             group.reserving_since = None

@@ -1,7 +1,7 @@
 """Another arrangement of a mixed gang, when placing its members one by one at the best-scored node fails.
 
-First fit decreasing on the tightest node, then a bounded search over all assignments. Nodes that cannot be told
-apart are tried once, and members of one class in one order, so small gangs are searched completely.
+First fit decreasing on the tightest node, then a bounded search over all assignments. Nodes that are the same
+for every filter are tried once, and members of one class in one order, so small gangs are searched completely.
 """
 
 from __future__ import annotations

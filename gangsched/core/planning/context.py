@@ -89,7 +89,7 @@ class SchedulingContext:
         return Want(tuple(self.gate.choose(self.census[gang].pending, self.needs[gang])), self.needs[gang])
 
     def _constraints(self) -> tuple[tuple[str, bool], ...]:
-        """What the gang asks of the topology; of a GangGroup, the first gang that asks speaks for all."""
+        """The gang's topology constraint; of a GangGroup, that of the first gang that has one."""
         specs = map(self.world.membership.spec, self.gangs)
         return next((spec.topology for spec in specs if spec is not None and spec.topology), ())
 

@@ -3,7 +3,7 @@
 What quota makes of the gang comes first: the flavors of its queue are tried in the order in which the queue rules have
 them, and in each the members must fit both into what is left of the quota and on nodes of the flavor. A gang without a
 queue is tried once, as it is. If it fits in none, victims are looked for in the same order (and before the next flavor
-is tried, where the queue's rules stop at one in which somebody would have to leave). Nobody has to go unless the gang
+is tried, where the queue's rules stop at one in which workloads would be evicted). No pod is evicted unless the gang
 then has its quota and its nodes.
 """
 
@@ -69,7 +69,7 @@ class GangCycle:
         self._asked = asked
         self._gangs = asked.gangs
         self._claim = world.managed.claim(asked.gangs)
-        #: Contexts in which the gang could run if somebody left, those first in which victims have been looked for.
+        #: Contexts in which the gang could run after evictions, those first in which victims have been looked for.
         self._tried: list[SchedulingContext] = []
         self._searched = 0
         self._budgets: Budgets | None = None
@@ -201,7 +201,7 @@ class GangCycle:
         return outcomes.in_freed_room() if found is None and context.required else found
 
     def _may_not_preempt(self, context: SchedulingContext) -> tuple[str, float | None]:
-        """Why the gang may not evict anybody now, and when it may; an empty reason if it may."""
+        """Why the gang may not evict any pod now, and when it may; an empty reason if it may."""
         asked = self._asked
         if not asked.may_preempt:
             return "not eligible: enough evicting rounds for now", None
@@ -209,7 +209,7 @@ class GangCycle:
             return "not eligible due to preemptionPolicy=Never.", None
         until = asked.evicts_from
         if until > asked.now:
-            text = f"not yet: a binding was refused, and nobody is evicted for the gang until {render_time(until)}"
+            text = f"not yet: a binding was refused, and no pod is evicted for the gang until {render_time(until)}"
             return text, until
         delay = context.patience.delay({g: census.pending for g, census in context.census.items()})
         since = asked.waiting_since
@@ -271,7 +271,7 @@ def one_of_many(
 ) -> Verdict | None:
     """The short way to a decision for a pod without a group that wants nothing special, as thousands may come one after
     another: to bind it now, as the whole cycle would; None when it has to be looked at more closely. By ``gate`` it has
-    its quota, if it needs any, and nobody has to leave for that.
+    its quota, if it needs any, and without evictions.
     """
     gang, member = gangs[0], world.membership
     if gang.family != SINGLE or len(gangs) != 1 or world.ledger.holders() or world.foreign_nominations:

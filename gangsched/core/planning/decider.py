@@ -98,7 +98,7 @@ class Decider:
     ) -> Verdict:
         """Decide the gangs of one group together.
 
-        ``group`` is the key under which it holds room. Before ``evicts_from`` it evicts nobody, because a member was
+        ``group`` is the key under which it holds room. Before ``evicts_from`` it evicts no pod, because a member was
         refused. ``prefer`` names, by UID, the node to try first; without
         it a member's own nomination is. ``waiting_since`` is when the gang first could not be placed (None: when its
         oldest pending member was created). What is kept for gangs ahead in the queue does not count for one that is

@@ -1,4 +1,4 @@
-"""What is decided for a gang in one context, and how it is said."""
+"""What is decided for a gang in one context, and its message."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def without_quota(
     stopped: bool = False,
     **fields: Any,
 ) -> Verdict:
-    """Say to every pending member what quota the flavors of ``gate`` lack, and why nobody is displaced for it; nothing
+    """Say to every pending member what quota the flavors of ``gate`` lack, and why none is displaced for it; nothing
     is simulated. ``stopped`` says that the search for victims was cut short.
     """
     short = gate.assignment.message
@@ -368,7 +368,7 @@ class Outcomes:
         sim.lift_all(units.everything())
         return sim
 
-    # -- how it is said ------------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------------------
 
     def _verdict(
         self,

@@ -28,7 +28,7 @@ OUTSIDE = "node(s) were outside the gang's topology domain"
 MAX_PLACEMENTS = 64
 #: Domains of one level in which victims are searched before the rest is left out.
 MAX_SEARCHES = 16
-#: Priorities that are told apart when domains are ranked for evictions.
+#: Priorities that are distinguished when domains are ranked for evictions.
 _MAX_STEPS = 16
 #: Below every priority: nothing need be evicted as far as counting can tell.
 _NOBODY = -(2**62)
@@ -329,7 +329,7 @@ def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) ->
     domain was left out that might be better.
 
     ``levels`` come from what is required to the narrowest. The searches share ``max_steps``. Domains in which a pod
-    of higher priority would have to leave than in a plan that is known are not searched.
+    of higher priority would be evicted than in a plan that is known are not searched.
     """
     left = max_steps
     waiting = sum(len(level.candidates) for level in levels)

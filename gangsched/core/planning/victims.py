@@ -1,4 +1,4 @@
-"""Who has to leave for one gang: the least harmful choice, or, where quota decides, the first in its order; and which
+"""The victims of one gang: the least harmful choice, or, where quota decides, the first in its order; and which
 pods, of those that terminate or of others, have to be gone before the members fit on their nodes.
 """
 
@@ -361,7 +361,7 @@ def _elsewhere(
     for slot in slots:
         sim.lift(slot)
     if not _all_hold(sim, pipeline, members):
-        # Not one after another in this order: what is in the way cannot be told apart from what is not.
+        # Not one after another in this order: what is in the way cannot be distinguished from what is not.
         for slot in slots:
             sim.drop(slot)
         return []

@@ -22,7 +22,7 @@ from gangsched.core.preemption.free import Pairs
 from gangsched.core.preemption.units import Units
 
 _NONE = -1
-#: What a pod is useful is told apart in so many parts.
+#: The usefulness of a pod has so many steps.
 _PARTS = 1e9
 
 

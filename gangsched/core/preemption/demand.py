@@ -1,4 +1,4 @@
-"""What the required members of a gang ask of nodes, by kind: members of one kind cannot be told apart by a node."""
+"""What the required members of a gang ask of nodes, by kind: members of one kind are the same for every node."""
 
 from __future__ import annotations
 

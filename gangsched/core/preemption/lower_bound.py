@@ -27,7 +27,7 @@ from gangsched.core.preemption.places import Places
 from gangsched.core.preemption.price_bound import PriceBound
 from gangsched.core.preemption.prices import NEVER, Prices
 
-#: More pods of one component of harm than this are not told from so many.
+#: More pods of one component of harm than this count as so many.
 _DIGIT = 2.0**20
 #: What is missing is counted in about so many pieces at least: gangs add parts of members to nodes that they share.
 _PIECES = 400

@@ -1,7 +1,7 @@
 """Patience: how long a victim has run at least, and how long a gang waits before it evicts.
 
 Both are off by default. Annotations of a PriorityClass go over the configuration. A group with a PriorityClass of its
-own speaks for its members. Pods of a class may also tolerate preemption by some priorities for a time
+own has it for its members. Pods of a class may also tolerate preemption by some priorities for a time
 (:mod:`gangsched.model.preemption_toleration`), which is one more minimum run time.
 """
 
@@ -28,7 +28,7 @@ class Patience:
     A preemptor of this ``priority`` may find that pods tolerate it for a time, or for ever.
 
     ``seen`` has, by UID and in the order of the times, when pods were seen to begin to run: by the scheduler's clock,
-    so it goes over their stamps, which are of the API server's. Of others only those tell.
+    so it takes precedence over their stamps, which are of the API server's. Others have only those.
     """
 
     def __init__(

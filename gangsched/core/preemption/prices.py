@@ -23,7 +23,7 @@ Prices = npt.NDArray[np.complex128]
 NEVER = 1e300 + 0j
 #: Bits of a part that are exact in float64, and those of the imaginary part that are left to the work lost.
 _BITS, _WORK_BITS = 52, 22
-#: All that could be lost at one priority is told in so many parts, where that counts before the number of pods.
+#: All that could be lost at one priority is divided into so many steps, where that counts before the number of pods.
 _PARTS = 2**18
 
 

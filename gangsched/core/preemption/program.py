@@ -235,7 +235,7 @@ class Proof:
         self._least = {component: mine.get(component, 0) for component in self._p.components}
 
     def _taken(self, values: Floats) -> Harm | None:
-        """The plan that values speak for that are all whole, if it is better than the best."""
+        """The plan of values that are all whole, if it is better than the best."""
         units = frozenset(np.flatnonzero(values[self._p.units] > 0.5).tolist())
         found = self._adopt(self._p.placing(np.flatnonzero(values[: self._p.fillings] > 0.5), units), units)
         if found is not None:

@@ -47,7 +47,7 @@ def no_victims_anyway(table: PodTable, slots: Ints, own: Collection[GangId], pri
 def room_for(pod: PodClass, sim: Simulation, slots: Ints, usable: Bools) -> int:
     """On how many places on ``usable`` nodes there is room for a pod of this class once those in these slots have left.
 
-    Many gangs wait in a full cluster: whether it is worth while to place one without these pods has to be told quickly.
+    Many gangs wait in a full cluster: whether to try to place one without these pods has to be found out quickly.
     """
     index, amounts = sim.snapshot.vector(pod.shape)
     room = FreeRoom(Resources(sim, index))

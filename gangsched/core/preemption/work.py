@@ -1,6 +1,6 @@
 """How much work is lost with each pod: since when it has been at it unsaved, as stamps and owners say.
 
-What a pod's own annotations say goes over its group's, and those over the Job's and the JobSet's. A gang that starts
+A pod's own annotations override its group's, and those the Job's and the JobSet's. A gang that starts
 again starts from one checkpoint: of those that members name the oldest, and the longest of their restart costs; both
 are then every member's.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 class Unsaved(msgspec.Struct, frozen=True, eq=False):
     """``(slots,)`` since when the work of each pod is unsaved, restart costs taken off (seconds); and its last
-    checkpoint, NaN without one. It is ``always`` told, or else where owners have said anything.
+    checkpoint, NaN without one. It is ``always`` given, or else where owners have annotated anything.
     """
 
     since: Floats
@@ -34,7 +34,7 @@ class Unsaved(msgspec.Struct, frozen=True, eq=False):
 
 
 def unsaved(world: World, now: float, *, always: bool = False) -> Unsaved | None:
-    """What owners say of all pods; None where nobody says anything, unless it is ``always`` told."""
+    """What owners say of all pods; None without any annotation, unless it is ``always`` given."""
     table = world.snapshot.table
     size = table.size
     own, restart = table.checkpoint[:size], table.restart[:size]

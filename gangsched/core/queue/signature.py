@@ -1,6 +1,6 @@
 """Equal gangs are decided once: what a decision depends on of the gangs themselves.
 
-A refusal is said of every gang with the same signature that is behind in the queue: such a gang asks for the same, and
+A refusal holds for every gang with the same signature behind in the queue: such a gang asks for the same, and
 sees no more room. It stands until something happens that may help (:mod:`.unschedulable_gangs`).
 """
 

@@ -70,20 +70,20 @@ class UnschedulableGangs:
         return bool(self._refusals)
 
     def refusal(self, signature: Signature, order: Order) -> Verdict | None:
-        """What has been said of an equal gang before this place in the queue, if it still holds."""
+        """The refusal of an equal gang before this place in the queue, if it still holds."""
         known = self._refusals.get(signature)
         return known.verdict if known is not None and known.stands and known.order < order else None
 
     def refused(self, signature: Signature, order: Order, verdict: Verdict, why: Unschedulable) -> None:
         """A gang of this signature has been decided and does not fit. Neither do the others behind it."""
         first = self._next(signature, None)
-        # In a queue that is strictly FIFO it may be said of it alone that nodes do not matter: others are ahead.
+        # In a queue that is strictly FIFO for it alone nodes may not matter: others are ahead.
         alone = first is None or order <= first
         of_quota = alone and why.short_of_quota and why.nodes_unseen
         self._refusals[signature] = Refusal(verdict, order, of_quota, why.behind)
         for key, place in self._tried.get(signature, {}).items():
             if order < place:
-                self._queue.calm(key)  # it would be decided in vain before its backoff is over
+                self._queue.calm(key)  # it would be decided needlessly before its backoff is over
         if first is not None:
             self._index(signature)
 

@@ -165,7 +165,7 @@ class QuotaAssignment:
 
     def joining(self, pods: Sequence[Pod]) -> list[Pod]:
         """Those of these members, in order, for which there is quota left beside the required ones, each with what its
-        flavors ask of its node. Nobody is displaced for them.
+        flavors ask of its node. No workload is displaced for them.
         """
         quota, workload = self.managed.quota, self.workload
         if not pods or self.assignment.mode == Mode.NO_FIT:

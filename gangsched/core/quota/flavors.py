@@ -32,8 +32,8 @@ from gangsched.model.selectors import requirement_matches
 class Mode(enum.IntEnum):
     """What has to happen before a flavor can be had, worst first.
 
-    ``NO_CANDIDATES``: quota would have to be freed, and nobody may be displaced. ``PREEMPT``: somebody of the own queue
-    has to go. ``RECLAIM``: only workloads of other queues have to.
+    ``NO_CANDIDATES``: quota would have to be freed, and no workload may be evicted. ``PREEMPT``: a workload of the own
+    queue is evicted. ``RECLAIM``: only workloads of other queues have to.
     """
 
     NO_FIT = 0

@@ -47,7 +47,7 @@ class Tally:
 
     In Kueue's meaning: a workload *reserves* quota from the moment it is promised, although its victims may not be gone
     yet; it is *admitted* when it may run, which here means that pods of it have a node. ``changed_queues`` and
-    ``changed_local_queues`` are the names whose sums are others than before; whoever has told them clears the sets.
+    ``changed_local_queues`` are the names whose sums differ; the caller that has written them clears the sets.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ _QUEUE_INACTIVE = ("False", "ClusterQueueIsInactive", "Can't submit new workload
 
 
 class QueueStatuses:
-    """The statuses of all queue objects, each told once and again when it has become another."""
+    """The statuses of all queue objects, each returned once and again when it has changed."""
 
     def __init__(self, quota: Quota, tally: Tally) -> None:
         self._quota = quota
@@ -140,7 +140,7 @@ class QueueStatuses:
         self._all = True
 
     def take(self, again: bool = False) -> list[QueueStatus]:
-        """Statuses that are others than those told last, by kind and name; with ``again`` all of them."""
+        """Statuses that differ from those returned last, by kind and name; with ``again`` all of them."""
         if again:
             self._told.clear()
         everything, self._all = self._all or again, False

@@ -1,6 +1,6 @@
 """Queues that were stopped: who may not get quota any more, and who has to leave.
 
-``stopPolicy: Hold`` admits nobody, and takes its promise back from whoever has quota and does not run yet;
+``stopPolicy: Hold`` admits no workload, and takes its promise back from whoever has quota and does not run yet;
 ``HoldAndDrain`` makes those that run leave, too. Rules and words are those of Kueue's workload controller:
 https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#stoppolicy .
 """

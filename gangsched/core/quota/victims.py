@@ -59,7 +59,7 @@ Walk = Iterator[tuple[Holder, str]]
 
 
 class OwnLimits(NamedTuple):
-    """The order of candidates in parts: those told to leave already, of other queues, of the own queue. ``within``: is
+    """The order of candidates in parts: those being evicted already, of other queues, of the own queue. ``within``: is
     there room now in what the queue may use at most, whatever other queues use?
     """
 

@@ -68,7 +68,7 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
 class Admission(msgspec.Struct, frozen=True, gc=False):
     """A workload that holds quota.
 
-    ``usage`` is what it holds. ``since`` (seconds) is when it got it. ``evicted``: it has been told to leave, and holds
+    ``usage`` is what it holds. ``since`` (seconds) is when it got it. ``evicted``: its eviction has begun, and it holds
     its quota until it is gone.
     """
 

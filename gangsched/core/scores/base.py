@@ -21,7 +21,7 @@ class Score(Protocol):
 
     ``local`` is True when placing a pod changes the score of its own node only: then only that node is scored
     again within a gang. One that is not ``local`` is prepared and asked for all values after each member: what it
-    counts it keeps in a ``state`` of the :class:`~gangsched.core.state.simulation.Simulation`, which is told of every
+    counts it keeps in a ``state`` of the :class:`~gangsched.core.state.simulation.Simulation`, which gets every
     pod that comes or goes, instead of counting anew. Plug-ins of others may have ``Arguments`` and ``pod_labels``, as a
     :class:`~gangsched.core.filters.base.Filter` may.
     """

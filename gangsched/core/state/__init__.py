@@ -1,1 +1,1 @@
-"""What is known of the cluster: records kept as columns, event by event, and a simulation to change them in thought."""
+"""What is known of the cluster: records kept as columns, event by event, and a simulation to try changes."""

@@ -1,4 +1,4 @@
-"""Pods that cannot be told apart by any filter or score."""
+"""Pods that are the same for every filter and score."""
 
 from __future__ import annotations
 

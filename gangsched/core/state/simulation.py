@@ -1,4 +1,4 @@
-"""A cluster that may be changed and changed back: the snapshot with pods placed and lifted in thought."""
+"""A cluster that may be changed and changed back: the snapshot with pods placed and lifted for trial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLENTY = 2.0**50
 
 
 class Watcher(Protocol):
-    """What is told of every pod that comes or goes in a simulation: a filter, or the counts behind a score.
+    """What is called with every pod that comes or goes in a simulation: a filter, or the counts behind a score.
 
     One with the attribute ``told`` False is not: what it needs to know, the simulation itself keeps.
     """
@@ -69,7 +69,7 @@ class Simulation:
     """``free`` is ``(R, N)``: allocatable minus everything present, held room included; it may be negative where a
     node is over-committed. ``scored`` is ``(2, N)`` for the scores. Lifting a pod takes it off its node, placing
     one puts it there; :meth:`mark` and :meth:`rollback` undo both. ``restriction`` narrows the nodes that new pods
-    may go to, and may be replaced at any time. While watchers are told of a pod that comes back or goes,
+    may go to, and may be replaced at any time. While watchers are called with a pod that comes back or goes,
     ``told_of_terminating`` says whether it is one that terminates anyway. Of resources that ``unlimited`` names there
     is always enough.
     """
@@ -114,7 +114,7 @@ class Simulation:
             self._crowd(pod, np.array(rows, dtype=np.int64), +1)
 
     def class_of(self, pod: Pod) -> PodClass:
-        """The class of a pending pod; each is looked at once, unless classes turn out to be told apart more finely."""
+        """The class of a pending pod; each is looked at once, unless classes turn out to be finer."""
         if self._told_apart != self.snapshot.told_apart:
             self._classes.clear()
             self._told_apart = self.snapshot.told_apart
@@ -197,7 +197,7 @@ class Simulation:
 
     @property
     def _watched(self) -> bool:
-        """Does anybody have to be told of every single pod?"""
+        """Does any watcher need every single pod?"""
         return bool(self._told) or self._volumes is not None
 
     def mark(self) -> int:
@@ -305,7 +305,7 @@ class Simulation:
         return self._pulling_guests > 0
 
     def visitors(self) -> Iterator[tuple[PodClass, int]]:
-        """Pods that are here only in thought: held and placed ones, as ``(class, row)``."""
+        """Pods that are here only in the simulation: held and placed ones, as ``(class, row)``."""
         yield from self._held
         yield from self.placed()
 

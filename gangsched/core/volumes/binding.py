@@ -22,7 +22,7 @@ from gangsched.model.volumes import ClaimKey, PersistentVolumeClaim
 class ClaimBinding(msgspec.Struct):
     """One claim of a gang that is being bound: for the member ``pod`` (UID), from ``target``.
 
-    ``asked`` says that the cluster has been told already; ``shown`` that it has been seen to know. ``ours`` is False
+    ``asked`` says that it has been written already; ``shown`` that it has been observed. ``ours`` is False
     when another gang with the same claim has taken care of it.
     """
 
@@ -185,4 +185,4 @@ def _given_up(binding: ClaimBinding, index: VolumeIndex) -> str:
     """Why a claim that the cluster has not been seen to know of is not waited for: the gang that asked has gone."""
     if binding.ours or binding.shown or binding.key in index.assumed:
         return ""
-    return f'nobody asks for a volume for persistentvolumeclaim "{binding.claim.name}" any more'
+    return f'no volume was requested for persistentvolumeclaim "{binding.claim.name}" any more'

@@ -1,4 +1,4 @@
-"""Which volumes a claim could be bound to, from which nodes, and what becomes of them when pods are placed in thought.
+"""Which volumes a claim could be bound to, from which nodes, and what becomes of them when pods are placed for trial.
 
 The choice is kube-scheduler's: the smallest volume that fits and that the node reaches; else a new one if the class
 can make it there. https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode
@@ -142,7 +142,7 @@ class _Placed(NamedTuple):
 class VolumesInThought:
     """Volumes as they would be with the pods of a simulation: which are taken, used and attached beside the real ones.
 
-    Pods that are placed in thought choose their volumes as they would be bound; real pods that are lifted give
+    Pods that are placed for trial choose their volumes as they would be bound; real pods that are lifted give
     nothing back but their use of claims, disks and attachments.
     """
 

@@ -1,7 +1,7 @@
 """Nodes, volumes, budgets and what else surrounds gangs: what is known of them, and whom their changes may help.
 
 Of a group object, a flavor or a queue whose newest state could not be understood: its gang, or whoever needs its quota,
-waits. What runs goes on by what was known before, so that nobody is evicted because of it, and whole gangs stay whole.
+waits. What runs goes on by what was known before, so that no pod is evicted because of it, and whole gangs stay whole.
 """
 
 from __future__ import annotations

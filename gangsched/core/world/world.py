@@ -186,7 +186,7 @@ class World:
 
     def renew_classes(self) -> None:
         """Held and reserved room is for pods of the classes that its members are of now: by the labels that terms have
-        asked for since, members that were alike may be told apart.
+        asked for since, members that were alike may differ now.
         """
         while self._told_apart != self.snapshot.told_apart:
             self._told_apart = self.snapshot.told_apart

@@ -49,7 +49,7 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
 
 
 def remark(gang: GangId, meta: wire.ObjectMeta) -> Mistake | None:
-    """What a pod of this gang says about waiting, and what cannot be understood of it: it counts as not said."""
+    """What a pod of this gang says about waiting, and what is invalid in it, which is ignored."""
     labels, notes = meta.labels or {}, meta.annotations or {}
     speaks = gang.family == koordinator.FAMILY and not koordinator.needs_object(labels)
     own = koordinator.remark_of_member(labels, notes) if speaks else None

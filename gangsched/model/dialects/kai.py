@@ -1,7 +1,7 @@
 """KAI's ``kai.scheduler/preemption-delay``: how long a workload that does not fit waits before it evicts others.
 
 KAI reads the annotation on a workload and on its pods, and ignores what is no Go duration. Here it counts on group
-objects and on members; what is no duration counts as not said, which is told.
+objects and on members; what is no duration is ignored with a warning.
 """
 
 from __future__ import annotations

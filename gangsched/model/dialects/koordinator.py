@@ -185,7 +185,7 @@ def _read(light_minimum: str | None, *told: str | None) -> Gang:
 
 
 def _minimum(labels: Labels, notes: Labels) -> int:
-    """How many members the gang needs; 0 if that is not said."""
+    """How many members the gang needs; 0 without such an annotation."""
     if notes.get(MIN):
         return _count(notes[MIN], f"metadata.annotations[{MIN}]")
     if labels.get(LIGHT_MIN_LABEL):

@@ -254,7 +254,7 @@ def test_a_waiting_time_that_cannot_be_read_is_told_and_holds_up_nobody(text: st
     [told] = reports(cluster.log, report.REFUSED)
     assert told.regarding[1:4] == ("Pod", "d", "m1")
     assert told.note.startswith(f"metadata.annotations[{koordinator.WAIT}]: ")
-    assert told.note.endswith("; it counts as not said")
+    assert told.note.endswith("; it is ignored")
     actions = cluster.pass_time(2)
     assert any(text.startswith("timed out while WaitingForVictims: ") for _, text in texts(actions, "m1"))
 

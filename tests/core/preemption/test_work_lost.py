@@ -152,7 +152,7 @@ def test_a_checkpoint_in_the_future_is_none(late: float) -> None:
     cluster.show(*(msgspec.structs.replace(p.obj(), grace_seconds=5.0) for p in running))
     told = [a for a in cluster.run() if isinstance(a, Report) and a.reason == "InvalidObject"]
     field = f"metadata.annotations[{LAST_CHECKPOINT}]"
-    text = f"{field}: the time is in the future; it counts as not said"
+    text = f"{field}: the time is in the future; it is ignored"
     assert [a.note for a in told] == ([text] if late else [])
     other = low("z", started=9000.0)
     assert decided(low("a", checkpoint=ahead), other) == (["z"] if late else ["a"])
@@ -199,7 +199,7 @@ def test_what_cannot_be_read_counts_as_not_said(key: str, raw: str) -> None:
     assert found == Stakes()
     assert mistake is not None
     assert mistake.field == f"metadata.annotations[{key}]"
-    assert mistake.message.endswith("it counts as not said")
+    assert mistake.message.endswith("it is ignored")
 
 
 # -- the search --------------------------------------------------------------------------------------------------
