@@ -133,6 +133,7 @@ class Timed:
         self.handled: list[float] = []
         self.decided: list[tuple[Decision, float]] = []
         self.listing_mib = 0.0
+        self.deciding = 0.0
         self._last = 0.0
 
     def handle(self, events: Sequence[Event], now: float) -> list[Action]:
@@ -150,6 +151,7 @@ class Timed:
         start = time.thread_time()
         actions = self._core.decide(now)
         self._last = time.thread_time() - start
+        self.deciding += self._last
         return actions
 
     def drain_decisions(self) -> list[Decision]:

@@ -6,7 +6,7 @@ import pytest
 from gangsched.core.decision import BIND, PREEMPT
 from gangsched.core.identity import group_key
 from gangsched.model.records import Gang
-from tests.bench import budget, peers, placement, quality_large, rivals, scale, speed
+from tests.bench import basic_groups, budget, peers, placement, quality_large, rivals, scale, speed
 from tests.bench.table import table
 from tests.bench.worlds import World
 from tests.oracle import exact
@@ -167,3 +167,9 @@ def test_every_phase_of_a_pod_costs_something():
     assert min(budget.write_costs(20)) > 0
     for size in (1, 8):
         assert min(budget.deciding(64, size)) > 0
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_all_pods_are_bound_before_their_cost_is_told(grouped):
+    """What pods with and without basic groups cost is measured up to the last binding."""
+    assert basic_groups.measure(30, grouped=grouped) > 0.0

@@ -29,7 +29,7 @@ from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
-from gangsched.model.records import PREEMPT_NEVER, SINGLE, GangId
+from gangsched.model.records import PREEMPT_NEVER, GangId
 from gangsched.model.times import render_time
 
 #: Flavors that are tried one after another for one gang.
@@ -269,15 +269,17 @@ class GangCycle:
 def one_of_many(
     world: World, placer: Placer, gangs: Sequence[GangId], gate: QuotaAssignment | NoQuota
 ) -> Verdict | None:
-    """The short way to a decision for a pod without a group that wants nothing special, as thousands may come one after
+    """The short way to a decision for a gang of one pod that wants nothing special, as thousands may come one after
     another: to bind it now, as the whole cycle would; None when it has to be looked at more closely. By ``gate`` it has
     its quota, if it needs any, and without evictions.
     """
     gang, member = gangs[0], world.membership
-    if gang.family != SINGLE or len(gangs) != 1 or world.ledger.holders() or world.foreign_nominations:
+    if len(gangs) != 1 or world.ledger.holders() or world.foreign_nominations:
         return None
     census, spec = member.census(gang), member.spec(gang)
-    if spec is None or len(census.pending) != 1 or member.required(gang, census) != 1:
+    if spec is None or spec.topology or spec.min_member != 1:
+        return None
+    if len(census.pending) != 1 or member.required(gang, census) != 1:
         return None
     (pod,) = census.pending
     if pod.nominated_node or (world.turns.keep_something and world.turns.ahead(queue_order(world, gangs))):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gangsched.core.placement.placer import LENGTH, Streak
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.snapshot import Snapshot
-from tests.builders import node, pod
+from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, encoded
 
 
@@ -25,6 +25,11 @@ def life(seed: int) -> bytes:
             new = pod(f"p{made}").cpu(chance.choice((1, 1, 1, 2))).created(float(made))
             if chance.random() < 0.1:
                 new = new.port(80)
+            if chance.random() < 0.3:  # with a group, of its own or of several
+                name = f"g{made // chance.choice((1, 3))}"
+                within = (("zone", True),) if chance.random() < 0.2 else ()
+                cluster.show(gang(name).min(chance.choice((1, 1, 2))).field(topology=within))
+                new = new.gang(name)
             cluster.show(new)
             made += 1
         for _ in range(chance.randint(0, 4)):
@@ -52,8 +57,9 @@ def test_nobody_can_tell(seed: int) -> None:
         assert life(seed) == kept
 
 
-def test_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of pods that are alike, only one in so many asks for a ranking of the nodes."""
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in groups of one"])
+def test_it_is_used(monkeypatch: pytest.MonkeyPatch, grouped: bool) -> None:
+    """Of pods that are alike, only one in so many asks for a ranking of the nodes; a group for each changes nothing."""
     begun = []
     begin = Streak._begin
 
@@ -63,7 +69,10 @@ def test_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Streak, "_begin", counted)
     cluster = Cluster(node("a").cpu(200).pods(500), node("b").cpu(200).pods(500))
-    cluster.show(*[pod(f"p{i:03}").cpu(1) for i in range(2 * LENGTH)])
+    names = [f"p{i:03}" for i in range(2 * LENGTH)]
+    if grouped:
+        cluster.show(*[gang(f"g-{name}").min(1) for name in names])
+    cluster.show(*[pod(name).cpu(1).gang(f"g-{name}") if grouped else pod(name).cpu(1) for name in names])
     cluster.run(limit=3 * LENGTH)
     assert all(p.node for p in cluster.pods.values())
     assert len(begun) == 2
