@@ -33,6 +33,7 @@ LONGEST_FIRST = (
     "tests/bench/live/test_smoke.py",
     "tests/sidebyside/test_side_by_side.py",
     "tests/e2e/test_restart.py",
+    "tests/e2e/test_first_minutes.py",
     "tests/e2e/test_jobs.py",
     "tests/cluster/kube/test_election.py",
     "tests/cluster/kube/test_writing.py",

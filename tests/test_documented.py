@@ -1,0 +1,88 @@
+"""Every command that the documentation shows is run: here, or on a real cluster; those that are not have a reason."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.documented import DOCUMENTED, Shell, not_run
+from tests.pages import ROOT, text_of
+
+MOST_NOT_RUN = 14
+#: Commands that need no cluster, and a line that they print.
+OFFLINE = {
+    "gangsched plan -f examples/koordinator/": "1 gang: 1 preempt, 2 victims",
+    "gangsched --help": "why-evicted",
+    "gangsched simulate -f examples/workload/ --until 1m": "4 preempted",
+    "gangsched config defaults": "kind: GangSchedulerConfiguration",
+    "gangsched config validate examples/config/scheduler-configuration.yaml": "yaml: ok",
+    "gangsched queues -f examples/quota-gpu/": "team-b-cq",
+    "gangsched demo quota": "team-b-job",
+    "gangsched simulate -f examples/quota-gpu/ --arrival file-order --until 2m": "team-a",
+}
+#: Commands of people who work on it, from the top of the repository.
+DEVELOPING = {
+    "make demo": "hp-worker-2",
+    ". .venv/bin/activate": "",
+    ".venv/bin/python -m tests.bench.quality_small --seed 27 --show": "",
+    ".venv/bin/python -m tests.properties.bursts --first 0 --count 200": "",
+}
+CLONE = "git clone ADDRESS py-gang-scheduler && cd py-gang-scheduler"
+WALKS = ("tests/e2e/test_first_minutes.py", "tests/runtime/test_example_plugin.py")
+
+
+def in_walks() -> set[str]:
+    """The commands that readers run in their first minutes, most of them on a real control plane."""
+    nodes = [node for name in WALKS for node in ast.walk(ast.parse(text_of(name)))]
+    return {each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+
+
+def test_every_command_is_run() -> None:
+    """No page shows a command that nothing runs, and the list of reasons has none that no page shows."""
+    run = {*OFFLINE, *DEVELOPING, *in_walks(), CLONE}
+    missing = {command: page.name for command, page in DOCUMENTED.items() if command not in run | not_run().keys()}
+    assert missing == {}
+    assert sorted(not_run().keys() - DOCUMENTED.keys()) == []
+    assert sorted(not_run().keys() & run) == []
+    assert len(DOCUMENTED) > 40
+
+
+def test_the_list_of_reasons_only_becomes_shorter() -> None:
+    """Who makes a command runnable lowers the number; it is never raised."""
+    assert len(not_run()) == MOST_NOT_RUN
+    assert all(not_run().values())
+
+
+@pytest.mark.parametrize("command", OFFLINE)
+def test_commands_without_a_cluster(command: str, tmp_path: Path) -> None:
+    """They end with 0 and print what their page is about."""
+    assert OFFLINE[command] in Shell(tmp_path)(command)
+
+
+@pytest.mark.parametrize("command", DEVELOPING)
+def test_commands_for_developers(command: str, tmp_path: Path) -> None:
+    """They work from the top of the repository, in the environment that `make env` makes."""
+    assert DEVELOPING[command] in Shell(tmp_path)(command, where=ROOT, seconds=120)
+
+
+def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:
+    """Another exit code is a failure, and so is a command that no page has."""
+    shell = Shell(tmp_path)
+    with pytest.raises(AssertionError, match="no page shows"):
+        shell("gangsched plan -f nowhere/")
+    with pytest.raises(AssertionError, match="no such file"):
+        shell("gangsched plan -f cluster.json")
+
+
+def test_placeholders_are_the_readers(tmp_path: Path) -> None:
+    """The first command of the README clones a repository."""
+    source = tmp_path / "source"
+    subprocess.run(shlex.split(f"git init --quiet {source}"), check=True)
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    Shell(folder)(CLONE, ADDRESS=str(source))
+    assert (folder / "py-gang-scheduler" / ".git").is_dir()
