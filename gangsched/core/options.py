@@ -42,7 +42,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     pod_disruption_mode: str = "honor"
     strict_budgets: bool = False
     search_steps: int = 500 * STEPS_PER_MILLISECOND
-    max_rounds: int = 3
     timeout_seconds: float = 600.0
     minimum_run_time_seconds: float = 0.0
     preemption_delay_seconds: float = 0.0

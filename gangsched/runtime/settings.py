@@ -140,8 +140,8 @@ class Preemption(Section, frozen=True, kw_only=True):
     max_rounds: Annotated[
         int,
         _doc(
-            """How often a gang may evict when others take the room that it freed. After that it backs off and names the
-            thief.""",
+            """Deprecated: it is ignored. A gang for which pods were evicted, and which is not bound after that, pauses
+            before it evicts again.""",
             ge=1,
             le=100,
         ),
@@ -406,7 +406,6 @@ class Configuration(Section, frozen=True, kw_only=True):
             harm_by_work=self.preemption.harm == "work",
             search_steps=self.preemption.budget_milliseconds * STEPS_PER_MILLISECOND,
             suspend_jobs=self.preemption.jobs == "suspend",
-            max_rounds=self.preemption.max_rounds,
             timeout_seconds=seconds_of(self.preemption.gang_timeout),
             overdue_after_seconds=seconds_of(self.preemption.overdue_after),
             max_wait_seconds=seconds_of(self.preemption.max_wait),

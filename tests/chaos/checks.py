@@ -8,13 +8,15 @@ by object, never by the whole run.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from gangsched.cluster.sim import drained, invariants
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History
+from gangsched.cluster.sim.replay import ends_object
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Outcome, Synced
+from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from gangsched.core.lifecycle.healing import HOLD_SECONDS
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
@@ -311,26 +313,25 @@ def jobs_ended(played: Played) -> list[str]:
 
 
 def too_many_rounds(played: Played) -> list[str]:
-    """Gangs that evicted in more rounds in a row than they may, per process life.
-
-    After so many a gang sits out its backoff before it evicts again, which ends the row: so long none of its
-    nominations stands.
+    """Gangs that evicted again before the pause was over that follows a round after which none of them was bound; each
+    process begins anew, and so does a gang of which a pod is gone. Victims of another gang too would leave anyway.
     """
-    history, options = played.world.history, played.scenario.options
-    in_a_row: dict[str, int] = defaultdict(int)
-    most: dict[str, int] = defaultdict(int)
-    ended_at: dict[str, float] = {}
-    for each in invariants.rounds(history):
-        if not each.removed:
+    history = played.world.history
+    gone = {e.uid for e in history if ends_object(e)}
+    out: Counter[str] = Counter()
+    last: dict[str, invariants.Round] = {}
+    made = invariants.rounds(history)
+    marked = {uid: {each.gang for each in made if uid in each.marked} for each in made for uid in each.marked}
+    for each in made:
+        if all(len(marked[uid]) > 1 for uid in each.removed):
             continue
-        began = min((*each.nominated.values(), *each.marked.values()))
-        ended = max((*each.removed.values(), *each.withdrawn.values()))
-        rested = history.entries[began].at_seconds - ended_at.get(each.gang, 0.0) >= options.backoff_initial_seconds
-        in_a_row[each.gang] = 1 if rested else in_a_row[each.gang] + 1
-        most[each.gang] = max(most[each.gang], in_a_row[each.gang])
-        ended_at[each.gang] = history.entries[ended].at_seconds
-    allowed = options.max_rounds * played.processes
-    return [f"{gang} evicted in {n} rounds in a row" for gang, n in most.items() if n > allowed]
+        before, last[each.gang] = last.get(each.gang), each
+        if before is None or before.bound or not gone.isdisjoint(before.nominated):
+            continue
+        began = history.entries[min((*each.nominated.values(), *each.marked.values()))].at_seconds
+        ended = history.entries[max(before.removed.values())].at_seconds
+        out[each.gang] += began - ended < ROUND_PAUSE_SECONDS
+    return [f"{gang} did not pause after {n} rounds" for gang, n in out.items() if n >= played.processes]
 
 
 def left_over(played: Played) -> list[str]:

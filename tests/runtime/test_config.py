@@ -236,7 +236,6 @@ events: {members: perGang}
         pod_disruption_mode="gangMode",
         strict_budgets=True,
         search_steps=20 * STEPS_PER_MILLISECOND,
-        max_rounds=7,
         timeout_seconds=90.0,
         minimum_run_time_seconds=600.0,
         preemption_delay_seconds=45.0,

@@ -21,7 +21,7 @@ from gangsched.core.lifecycle.nominated import NominatedGangs
 from gangsched.core.lifecycle.ownership import Cause, owners_of
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.recovery import Recovery
-from gangsched.core.lifecycle.rollback import evicts_from, other_nodes
+from gangsched.core.lifecycle.rollback import other_nodes, pause_of
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
@@ -295,7 +295,7 @@ class Executor:
         """Decide a queued gang, or one that would sit out its backoff although nothing else is to be decided."""
         self._signal(group, Signal.WAKE)
         since = self.now if group.waiting_since is None else group.waiting_since
-        pause = evicts_from(self.world, group)
+        pause = pause_of(self.world, group)
         verdict = self._refused_already(group) or other_nodes(self.decider, group, self.now)
         verdict = verdict or self.phases.decided(group, since, pause)
         group.waiting_since = None if verdict.outcome == BIND else since
@@ -358,7 +358,8 @@ class Executor:
         tell = admission.preempting if signal is Signal.EVICT else admission.reserved
         tell(self.run, group, verdict)
         self.run.follow(group, verdict)
-        victims, others = evicting.owned(self.run, group.gangs, verdict)
+        paused = pause_of(self.world, group).until > self.now
+        victims, others = evicting.owned(self.run, group.gangs, verdict, paused=paused)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
         if signal is Signal.EVICT:
@@ -384,7 +385,7 @@ class Executor:
         """If a decided gang is to leave as a whole, because it is bound in part and cannot be whole, start on that."""
         if self.drains.holds(group.key):
             return False  # it leaves as a whole already, and what is removed bears the marks of its queue
-        paused = verdict.outcome == UNSCHEDULABLE and evicts_from(self.world, group) > self.now
+        paused = verdict.outcome == UNSCHEDULABLE and pause_of(self.world, group).until > self.now
         if paused and self.options.rollback and group.failures.begun:
             verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
         leaving = rollback.leaving(self.run, group, verdict)

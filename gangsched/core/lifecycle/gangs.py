@@ -159,6 +159,8 @@ class Gangs:
         run, plan = self._run, group.plan
         group.plan = None
         if plan is not None:
+            begun = plan.eviction.begun_units(run.world, (), run.actuator.failures(group.key))
+            group.failures.round_ended(run.now, none_left=plan.eviction.announced and not begun)
             evicting.withdrawn(run, group.key)
             evicting.end(run, plan.eviction)
             binding.forget_claims(run, plan)

@@ -20,12 +20,14 @@ from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import abandoned, admission, binding, conditions, evicting, report, rollback
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Eviction, Phase
+from gangsched.core.lifecycle.failures import TRIES
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.nominated import NominatedGangs
 from gangsched.core.lifecycle.ownership import Cause
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
+from gangsched.core.planning.cycle import NO_PAUSE, Pause
 from gangsched.core.planning.decider import Decider
 from gangsched.core.volumes.binding import needs_binding
 
@@ -290,14 +292,13 @@ class Phases:
             terminating_leave=awaits,
         )
 
-    def decided(self, group: Group, since: float | None, evicts_from: float = 0.0) -> Verdict:
-        """Decide a gang that could not be placed since then, as often as it may evict others."""
+    def decided(self, group: Group, since: float | None, pause: Pause = NO_PAUSE) -> Verdict:
+        """Decide a gang that could not be placed since then."""
         return self._decider.decide(
             group.gangs,
             group.key,
             self._run.now,
-            may_preempt=group.failures.count(Failed.ROUND) < self._run.options.max_rounds,
-            evicts_from=evicts_from,
+            pause=pause,
             waiting_since=since,
         )
 
@@ -305,11 +306,9 @@ class Phases:
         """Is the gang still bound in part, and still without a place for the others?"""
         if not self._world.membership.half_bound(group.gangs):
             return False
-        max_rounds = self._run.options.max_rounds
-        if group.failures.count(Failed.BINDING) >= max_rounds:
+        if group.failures.count(Failed.BINDING) >= TRIES:
             return True  # there is a place as far as is known here, and yet they cannot be bound
-        verdict = self.decided(group, group.waiting_since)
-        return rollback.hopeless(group, verdict, max_rounds)
+        return rollback.hopeless(self.decided(group, group.waiting_since))
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self._decider.decide(

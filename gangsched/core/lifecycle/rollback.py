@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING
 from gangsched.core.actions import Bind, Report
 from gangsched.core.decision import BIND, WAIT, UnitRef, Unschedulable, Verdict, Victim
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.failures import TRIES, Refusal, pause
 from gangsched.core.lifecycle.failures import Cause as Failed
-from gangsched.core.lifecycle.failures import Refusal
 from gangsched.core.lifecycle.healing import Losses
 from gangsched.core.lifecycle.run import Run
+from gangsched.core.planning.cycle import Pause
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.explain import warnings
 from gangsched.model.preemptible import protected
@@ -39,20 +40,17 @@ if TYPE_CHECKING:
 def leaving(run: Run, group: Group, verdict: Verdict) -> list[Victim]:
     """The members to remove; none when the gang has to go on as it is.
 
-    It is rolled back when its other members have no place, or when their bindings fail again and again; not more often
-    in a row than a gang may evict.
+    It is rolled back when its other members have no place, or when their bindings fail again and again; only so often
+    in a row.
     """
-    options, membership = run.options, run.world.membership
-    if not options.rollback or not group.failures.begun:
+    membership = run.world.membership
+    if not run.options.rollback or not group.failures.begun:
         return []
     if not membership.half_bound(group.gangs):
         group.failures.begun.clear()
         return []
-    failing = group.failures.count(Failed.BINDING) >= options.max_rounds
-    if (
-        not (failing or hopeless(group, verdict, options.max_rounds))
-        or group.failures.count(Failed.ROLLBACK) >= options.max_rounds
-    ):
+    failing = group.failures.count(Failed.BINDING) >= TRIES
+    if not (failing or hopeless(verdict)) or group.failures.count(Failed.ROLLBACK) >= TRIES:
         return []
     members = [membership.census(gang) for gang in group.gangs]
     bound = [pod for census in members for pod in census.bound]
@@ -62,15 +60,14 @@ def leaving(run: Run, group: Group, verdict: Verdict) -> list[Victim]:
     return [] if warnings(found, run.world) else found  # a Job would count them as failed, and end
 
 
-def hopeless(group: Group, verdict: Verdict, max_rounds: int) -> bool:
+def hopeless(verdict: Verdict) -> bool:
     """Have the other members no place, and will they have none either when time has passed, gangs ahead have had their
     turn, quota is given back, a plug-in works again, or the gang may evict again?
     """
     why = verdict.first
     if not isinstance(why, Unschedulable):
         return False
-    passes = why.failed_plugin or why.retry_at is not None or why.behind or why.short_of_quota
-    return not passes and group.failures.count(Failed.ROUND) < max_rounds
+    return not (why.failed_plugin or why.retry_at is not None or why.behind or why.short_of_quota)
 
 
 def _may_go(group: Group, pod: Pod) -> bool:
@@ -101,7 +98,6 @@ def mark_text(run: Run, group: Group) -> str:
 
 #: Seconds in which a gang evicts no pod after a member was refused; twice as long each time it is refused after that.
 FIRST_PAUSE_SECONDS = 120.0
-LONGEST_PAUSE_SECONDS = 1800.0
 
 
 def refused(run: Run, group: Group, action: Bind, losses: Losses) -> None:
@@ -115,8 +111,8 @@ def refused(run: Run, group: Group, action: Bind, losses: Losses) -> None:
     pauses = known.pauses if known is not None and known.asked == _asked(pod) else 0
     first = not pauses or known is None or known.until <= run.now
     if first:
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(pauses, 30), LONGEST_PAUSE_SECONDS)
-        group.failures.refusals[uid] = Refusal(pauses + 1, run.now + pause, _asked(pod))
+        until = run.now + pause(FIRST_PAUSE_SECONDS, pauses + 1)
+        group.failures.refusals[uid] = Refusal(pauses + 1, until, _asked(pod))
     losses.refused(pod, action.node, run.now, first=first)
 
 
@@ -125,13 +121,17 @@ def bound(group: Group, action: Bind) -> None:
     group.failures.refusals.pop(action.pod.uid, None)
 
 
-def evicts_from(world: World, group: Group) -> float:
-    """When the group may evict others (again) as far as refused bindings of its members go (seconds)."""
+def pause_of(world: World, group: Group) -> Pause:
+    """When the group may evict others (again), and why not before."""
     for uid, refusal in list(group.failures.refusals.items()):
         pod = world.pods.get(uid)
         if pod is None or pod.node or not pod.live or _asked(pod) != refusal.asked:
             del group.failures.refusals[uid]
-    return max((refusal.until for refusal in group.failures.refusals.values()), default=0.0)
+    refused = max((refusal.until for refusal in group.failures.refusals.values()), default=0.0)
+    rounds = group.failures.count(Failed.ROUND)
+    many = f"{rounds} rounds of evictions in a row have" if rounds > 1 else "a round of evictions has"
+    paused = Pause(group.failures.paused_until, f"{many} not led to its binding, and so the gang pauses")
+    return max(Pause(refused, "a binding was refused"), paused)
 
 
 def _asked(pod: Pod) -> object:

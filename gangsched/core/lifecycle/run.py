@@ -169,10 +169,6 @@ class Run:
 
     def park(self, group: Group) -> None:
         """It does not fit: it waits for an event that may help, at least for its backoff."""
-        if group.failures.count(Failed.ROUND) >= self.options.max_rounds:
-            group.failures.forget(Failed.ROUND)
-            self.retry(group)  # it may evict again then, whether anything has happened or not
-            return
         group.failures.record(Failed.ATTEMPT)
         not_before = self.now + self.backoff(group)
         order = queue_order(self.world, group.gangs)

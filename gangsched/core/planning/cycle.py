@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,16 @@ _MAX_FLAVORS = 64
 _OUT_OF_REACH = (Mode.NO_FIT, Mode.NO_CANDIDATES)
 
 
+class Pause(NamedTuple):
+    """A gang evicts nobody ``until`` then (seconds), because of this."""
+
+    until: float
+    why: str
+
+
+NO_PAUSE = Pause(0.0, "")
+
+
 class Question(msgspec.Struct, frozen=True):
     """What is asked about the gangs of one group; see :meth:`.decider.Decider.decide`."""
 
@@ -45,7 +56,7 @@ class Question(msgspec.Struct, frozen=True):
     group: str
     now: float
     may_preempt: bool = True
-    evicts_from: float = 0.0
+    pause: Pause = NO_PAUSE
     prefer: Mapping[str, str] = {}
     waiting_since: float | None = None
     holding: bool = False
@@ -204,13 +215,12 @@ class GangCycle:
         """Why the gang may not evict any pod now, and when it may; an empty reason if it may."""
         asked = self._asked
         if not asked.may_preempt:
-            return "not eligible: enough evicting rounds for now", None
+            return "not asked for", None
         if self._world.membership.policy(self._gangs) == PREEMPT_NEVER:
             return "not eligible due to preemptionPolicy=Never.", None
-        until = asked.evicts_from
+        until, why = asked.pause
         if until > asked.now:
-            text = f"not yet: a binding was refused, and no pod is evicted for the gang until {render_time(until)}"
-            return text, until
+            return f"not yet: {why}; no pod is evicted for it until {render_time(until)}", until
         delay = context.patience.delay({g: census.pending for g, census in context.census.items()})
         since = asked.waiting_since
         if since is None:

@@ -15,7 +15,7 @@ from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.context import SchedulingContext
-from gangsched.core.planning.cycle import GangCycle, Question
+from gangsched.core.planning.cycle import NO_PAUSE, GangCycle, Pause, Question
 from gangsched.core.planning.outcomes import Outcomes, refused
 from gangsched.core.quota.assignment import Nominated
 from gangsched.core.quota.usage import Flavors
@@ -90,7 +90,7 @@ class Decider:
         now: float,
         *,
         may_preempt: bool = True,
-        evicts_from: float = 0.0,
+        pause: Pause = NO_PAUSE,
         prefer: Mapping[str, str] = {},
         waiting_since: float | None = None,
         holding: bool = False,
@@ -98,14 +98,13 @@ class Decider:
     ) -> Verdict:
         """Decide the gangs of one group together.
 
-        ``group`` is the key under which it holds room. Before ``evicts_from`` it evicts no pod, because a member was
-        refused. ``prefer`` names, by UID, the node to try first; without
-        it a member's own nomination is. ``waiting_since`` is when the gang first could not be placed (None: when its
-        oldest pending member was created). What is kept for gangs ahead in the queue does not count for one that is
-        ``holding`` its room. ``keep_off`` names, by UID, nodes that a member must not go to. When a plug-in of others
-        fails, so does the gang: the verdict says which.
+        ``group`` is the key under which it holds room. Before its ``pause`` is over it evicts no pod. ``prefer`` names,
+        by UID, the node to try first; without it a member's own nomination is. ``waiting_since`` is when the gang first
+        could not be placed (None: when its oldest pending member was created). What is kept for gangs ahead in the
+        queue does not count for one that is ``holding`` its room. ``keep_off`` names, by UID, nodes that a member must
+        not go to. When a plug-in of others fails, so does the gang: the verdict says which.
         """
-        asked = Question(gangs, group, now, may_preempt, evicts_from, prefer, waiting_since, holding, keep_off)
+        asked = Question(gangs, group, now, may_preempt, pause, prefer, waiting_since, holding, keep_off)
         found = self._answer(asked)
         return self._sooner(found, asked) if may_preempt and found.awaiting else found
 

@@ -84,6 +84,8 @@ def test_a_node_that_leaves_the_domain_breaks_the_plan() -> None:
     cluster.run()
     cluster.leave()
     cluster.pass_time(60.0)
+    cluster.leave()
+    cluster.run()
     nodes = {cluster.pod(f"g{i}").node for i in range(2)}
     assert len(nodes) == 2
     assert nodes <= {"a2", "b1", "b2"}

@@ -6,6 +6,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Nominate, Report, SetCondition, WithdrawNomination, Write
 from gangsched.core.events import Outcome
+from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from gangsched.core.lifecycle.report import SCHEDULED
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster
@@ -119,7 +120,7 @@ def test_a_preempting_gang_keeps_its_nominations_while_it_fits(cpu: int) -> None
     cluster.slow = lambda write: isinstance(write, Bind)
     cluster.leave()
     overtaken(cluster, ("x", "n1", cpu))
-    cluster.run()
+    cluster.pass_time(ROUND_PAUSE_SECONDS)
     fits = cpu == 1
     assert names(cluster, WithdrawNomination) == (set() if fits else {"m1"})
     assert sum(isinstance(a, Nominate) for a in cluster.log) == (2 if fits else 3)

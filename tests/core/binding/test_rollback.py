@@ -12,7 +12,6 @@ from gangsched.core.decision import UNSCHEDULABLE, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.failures import Cause
 from gangsched.core.lifecycle.ownership import owners_of
 from gangsched.core.lifecycle.rollback import FIRST_PAUSE_SECONDS, hopeless
 from gangsched.model.records import SINGLE, GangId, Job
@@ -269,14 +268,11 @@ def test_budgets_that_may_not_be_broken_are_asked() -> None:
     ids=lambda fields: next(iter(fields)),
 )
 def test_what_passes_is_not_hopeless(passes: dict[str, Any]) -> None:
-    """A place may turn up without anybody leaving; so it may when the gang evicts again."""
+    """A place may turn up without anybody leaving; so it may when a pause is over."""
     group = Group((GangId(SINGLE, "d", "g", "s"),))
     found = Verdict((decided(UNSCHEDULABLE, group.gangs[0]),))
-    assert hopeless(group, found, 3)
-    assert not hopeless(group, found.but(**passes), 3)
-    for _ in range(3):
-        group.failures.record(Cause.ROUND)
-    assert not hopeless(group, found, 3)
+    assert hopeless(found)
+    assert not hopeless(found.but(**passes))
 
 
 @pytest.mark.parametrize("delay", [0.0, FIRST_PAUSE_SECONDS + 60])

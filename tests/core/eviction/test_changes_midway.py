@@ -6,6 +6,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Gone, Outcome
+from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from gangsched.core.lifecycle.healing import HOLD_SECONDS
 from tests.builders import SIGS, PodBuilder, gang, node, pdb, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
@@ -110,7 +111,9 @@ def test_a_victim_that_is_stuck_is_named_and_planned_around() -> None:
     actions = cluster.pass_time(60.5)
     assert texts(actions, "m1")[0][1].startswith("timed out while WaitingForVictims: ")
     assert texts(actions, "m1")[0][1].endswith("still terminating: d/v1")
-    cluster.pass_time(5)
+    cluster.pass_time(ROUND_PAUSE_SECONDS - 1)
+    assert names(cluster, Remove) == {"v1", "v2"}
+    cluster.pass_time(1)
     assert names(cluster, Remove) == {"v1", "v2", "v3"}
     cluster.leave("v3")
     cluster.run()

@@ -75,7 +75,7 @@ def bound_in_part(**options: Any) -> Cluster:
     group = gang("g").min(2).field(queue=QueueLabels("q-a"))
     members = [pod(f"m{i}").cpu(1).gang("g").owner("ReplicaSet", "rs").label(app="g") for i in range(2)]
     refused = (Outcome.REFUSED, "because")
-    made = Cluster(big(), *objects(*SHARED), group, *members, rollback=True, max_rounds=1, **options)
+    made = Cluster(big(), *objects(*SHARED), group, *members, rollback=True, **options)
     made.judge = lambda action: refused if isinstance(action, Bind) and action.pod.name == "m1" else None
     made.run()
     assert made.pod("m0").node

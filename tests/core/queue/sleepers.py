@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gangsched.core.decision import UNSCHEDULABLE
-from gangsched.core.lifecycle.failures import Cause
 from gangsched.core.scheduler import Scheduler
 
 
@@ -15,7 +14,7 @@ def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
         group = run.groups[key]
         if group.look_again_at is not None and group.look_again_at <= now:
             continue  # time alone has helped: it sits out its backoff
-        may_preempt = group.failures.count(Cause.ROUND) < core.options.max_rounds
+        may_preempt = group.failures.paused_until <= now
         since = group.waiting_since
         found = core.decider.decide(group.gangs, key, now, may_preempt=may_preempt, waiting_since=since)
         if found.outcome != UNSCHEDULABLE:

@@ -9,6 +9,7 @@ from gangsched.cluster.sim.replay import moment
 from gangsched.core.actions import Remove
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.events import LeadershipChanged
+from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from gangsched.core.options import Options
 from gangsched.core.state.foreign_nominations import UNUSED_SECONDS
 from tests.builders import PodBuilder, gang, node, pod
@@ -101,7 +102,7 @@ def test_a_plan_gives_way_to_a_nomination_that_comes_later() -> None:
     cluster.run()
     assert names(cluster, Remove) == {"v1"}
     cluster.show(foreign())
-    cluster.run()
+    cluster.pass_time(ROUND_PAUSE_SECONDS)
     assert names(cluster, Remove) == {"v1", "v2"}
     cluster.leave()
     cluster.run()

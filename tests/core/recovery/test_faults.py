@@ -6,8 +6,10 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Gone
+from gangsched.core.lifecycle.failures import LONGEST_PAUSE_SECONDS, ROUND_PAUSE_SECONDS
+from gangsched.model.times import render_time
 from tests.builders import OTHERS, gang, node, pod
-from tests.core.harness import Cluster, nodes_of, texts, writes
+from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import PHASES, G, assert_clean, evicted, go_on, names, preempting, stopped_in
 
 # -- time --------------------------------------------------------------------------------------------------
@@ -191,42 +193,51 @@ def thief(cluster: Cluster, name: str) -> None:
     cluster.show(pod(name).cpu(2).priority(3).scheduler(OTHERS).on("n1"))
 
 
-def test_stolen_room_is_planned_again_but_not_for_ever() -> None:
-    """After three evicting rounds the gang backs off; the thief is named; nobody is evicted in that time."""
+def test_stolen_room_is_planned_again_after_a_pause_that_doubles() -> None:
+    """The thief is named; nobody is evicted before the pause is over, and the gang says until when and why."""
     cluster = preempting()
     cluster.run()
-    for n in range(3):
+    until = 0.0
+    for n in range(8):
         thief(cluster, f"t{n}")
         cluster.run()
-    assert {"t0", "t1"} <= names(cluster, Remove)
-    assert "t2" not in names(cluster, Remove)
-    assert cluster.core.states()[G] == "Backoff"
-    told = [text for _, text in texts(cluster.log, "m1")]
-    assert any("preemption: not eligible: enough evicting rounds for now." in text for text in told)
-    assert any("d/t1 (default-scheduler)" in r.note for r in cluster.log if hasattr(r, "note"))
-    assert_clean(cluster)
+        pause = min(ROUND_PAUSE_SECONDS * 2**n, LONGEST_PAUSE_SECONDS)
+        assert cluster.core.states()[G] == "Backoff"
+        assert any(f"d/t{n} (default-scheduler)" in r.note for r in reports(cluster.log, "FreedRoomTaken"))
+        cluster.pass_time(pause - 1)
+        assert f"t{n}" not in names(cluster, Remove)
+        until += pause
+        why = f"{n + 1} rounds of evictions in a row have" if n else "a round of evictions has"
+        text = f"{why} not led to its binding, and so the gang pauses; no pod is evicted for it until"
+        told = [r.note for r in reports(cluster.log, "FailedScheduling")]
+        assert any(f"{text} {render_time(until)}" in note for note in told)
+        cluster.pass_time(1)
+        assert f"t{n}" in names(cluster, Remove)
 
 
-def test_after_the_backoff_rounds_begin_again() -> None:
-    """The limit is for one struggle, not for the gang's life."""
-    cluster = preempting(max_rounds=1)
+def test_room_that_turns_up_ends_a_pause() -> None:
+    """It is for evictions alone; whoever is bound begins anew."""
+    cluster = preempting()
     cluster.run()
-    thief(cluster, "t0")
+    thief(cluster, "t")
     cluster.run()
     assert cluster.core.states()[G] == "Backoff"
-    cluster.show(node("n1").label(x="y"))
-    cluster.pass_time(11)
-    assert "t0" in names(cluster, Remove)
+    cluster.show(node("n3"))
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"m1", "m2"}
+    assert names(cluster, Remove) == {"v1", "v2"}
 
 
 def test_rounds_that_end_otherwise_count_too() -> None:
     """Evictions for plans that broke are evictions."""
-    cluster = preempting(max_rounds=1)
+    cluster = preempting()
     cluster.run()
     assert names(cluster, Remove) == {"v1", "v2"}
     cluster.show(pod("v3").cpu(3).priority(1).on("n3"), node("n3"), Gone("Node", "", "n2"))
-    cluster.run()
+    cluster.pass_time(ROUND_PAUSE_SECONDS - 1)
     assert names(cluster, Remove) == {"v1", "v2"}
+    cluster.pass_time(1)
+    assert names(cluster, Remove) == {"v1", "v2", "v3"}
 
 
 # -- takeover ----------------------------------------------------------------------------------------------

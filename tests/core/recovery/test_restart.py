@@ -11,6 +11,7 @@ import pytest
 from gangsched.core.actions import MARK_REASON, Bind, Mark, Nominate, Remove, SuspendJob, Unmark, WithdrawNomination
 from gangsched.core.events import LeadershipChanged
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from gangsched.core.lifecycle.ownership import Intent, Owner, intent_of, owners, owners_of, written
 from gangsched.model.records import Condition, Job
 from tests.builders import OTHERS, PodBuilder, gang, node, pod
@@ -319,13 +320,15 @@ def test_what_was_resumed_ends_with_the_time_of_the_gang() -> None:
 
 def test_an_evicting_round_of_an_earlier_process_counts() -> None:
     """Stolen room after a restart is no reason for more evictions than one process would make."""
-    cluster = found(*(mark(victim(n)).terminating() for n in (1, 2)), max_rounds=1)
+    cluster = found(*(mark(victim(n)).terminating() for n in (1, 2)))
     cluster.run()
     cluster.leave()
     cluster.show(pod("thief").cpu(2).priority(3).scheduler(OTHERS).on("n1"))
-    cluster.run()
+    cluster.pass_time(ROUND_PAUSE_SECONDS - 1)
     assert names(cluster, Remove) == set()
     assert cluster.core.states() == {G: "Backoff"}
+    cluster.pass_time(1)
+    assert names(cluster, Remove) == {"thief"}
 
 
 def test_leadership_that_is_regained_is_a_restart() -> None:

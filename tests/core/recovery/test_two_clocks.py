@@ -6,6 +6,7 @@ import pytest
 
 from gangsched.core.actions import Remove
 from gangsched.core.events import ServerClock
+from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from gangsched.model.records import Condition
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, nodes_of
@@ -91,6 +92,8 @@ def test_a_process_that_starts_reads_the_ends_of_grace_periods_by_the_clock_that
     cluster.pass_time(40)
     assert names(cluster, Remove) == {"v1", "v2"}
     cluster.pass_time(1)
+    assert list(cluster.core.states().values()) == ["Backoff"]
+    cluster.pass_time(ROUND_PAUSE_SECONDS)
     assert names(cluster, Remove) == {"v1", "v2", "v3", "v4"}
 
 
