@@ -55,7 +55,7 @@ def _needs(state: State, decision: Decision) -> Iterator[str]:
     if len(decision.group) > 1:
         yield f"the GangGroup {', '.join(decision.group)} starts together or not at all"
     gangs = _gangs(state, decision)
-    own = spec is not None and spec.priority is not None
+    own = membership.own_priority(decision.gang) is not None
     whose = "its own" if own or decision.gang.family == SINGLE else "the lowest of its members'"
     text = f"it preempts with priority {decision.priority} ({whose})"
     if membership.policy(gangs) == PREEMPT_NEVER:

@@ -20,7 +20,7 @@ from gangsched.model import (
     wire_volumes,
 )
 from gangsched.model.convert import Converter, pod_selector
-from gangsched.model.dialects import coscheduling, koordinator, operators, upstream
+from gangsched.model.dialects import coscheduling, koordinator, operators, upstream, volcano
 
 SIGS, COSCHEDULING, UPSTREAM = koordinator.FAMILY, coscheduling.FAMILY, upstream.FAMILY
 STORAGE = "storage.k8s.io"
@@ -102,6 +102,8 @@ def _kinds() -> Iterator[Kind]:
     yield Kind("PodGroup", SIGS, "podgroups", wire.SigsPodGroup, group, ("v1alpha1",))
     group = _plain(coscheduling.gang_from_object)
     yield Kind("PodGroup", COSCHEDULING, "podgroups", wire.SigsPodGroup, group, ("v1alpha1",))
+    group = _plain(volcano.gang_from_object)
+    yield Kind("PodGroup", volcano.FAMILY, "podgroups", wire.VolcanoPodGroup, group, (volcano.VERSION,))
     yield _queue("resourceflavors", wire_queues.ResourceFlavor, convert_queues.resource_flavor)
     yield _queue("cohorts", wire_queues.Cohort, convert_queues.cohort)
     yield _queue("clusterqueues", wire_queues.ClusterQueue, convert_queues.cluster_queue)

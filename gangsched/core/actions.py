@@ -43,6 +43,13 @@ class JobRef(PodRef, frozen=True, gc=False):
     kind: str = JOB
 
 
+class GroupRef(PodRef, frozen=True, gc=False):
+    """One incarnation of a PodGroup of the API group ``family``, of which ``version`` is served."""
+
+    family: str = ""
+    version: str = ""
+
+
 class _Action(msgspec.Struct, frozen=True, gc=False):
     pass
 
@@ -189,6 +196,17 @@ class SetCondition(_Action, frozen=True):
     message: str
 
 
+class SetGroupStatus(_Action, frozen=True):
+    """PATCH the status of a PodGroup whose API has no status subresource, and whose controllers wait for what it says.
+    No answer is expected.
+
+    ``status`` has fields as the API calls them; each of its ``conditions`` is ``(type, status, reason, message)``.
+    """
+
+    pod: GroupRef
+    status: Mapping[str, Any]
+
+
 class Report(_Action, frozen=True):
     """Write an Event (events.k8s.io/v1). No answer is expected.
 
@@ -250,7 +268,7 @@ JobWrite: TypeAlias = SuspendJob | ResumeJob
 Write: TypeAlias = PodWrite | VolumeWrite | JobWrite
 Removal: TypeAlias = Remove | SuspendJob
 #: What is a request of its own.
-Sent: TypeAlias = Write | SetCondition | Report | GangStatus
+Sent: TypeAlias = Write | SetCondition | SetGroupStatus | Report | GangStatus
 Action: TypeAlias = Sent | Spare
 
 _OVERRULED: Mapping[type[Action], type[Any] | UnionType] = {

@@ -356,7 +356,8 @@ class Gang(Record, frozen=True):
 
     ``disruption`` is ``"pod"``, ``"gang"`` or None where the API says nothing. ``group`` lists the
     ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
-    ``topology`` lists (node label key, required?) constraints. ``kind`` is the object kind that users know.
+    ``topology`` lists (node label key, required?) constraints. ``roles`` lists how many members of which role must be
+    among those that start. ``kind`` is the object kind that users know.
     ``queue`` is what the object's own labels say about quota. With a ``mistake`` it is not known what the gang wishes,
     and it waits; ``remark`` is what else could not be understood. ``declared``: an owner of pods says whether it is a
     gang; None: it does not say.
@@ -378,6 +379,7 @@ class Gang(Record, frozen=True):
     strict: bool = True
     group: tuple[str, ...] = ()
     topology: tuple[tuple[str, bool], ...] = ()
+    roles: tuple[tuple[str, int], ...] = ()
     source: str = ""
     status: Mapping[str, Any] | None = None
     priority_class: str = ""

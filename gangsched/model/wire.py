@@ -409,6 +409,36 @@ class UpstreamPodGroup(Object):
     spec: UpstreamPodGroupSpec = msgspec.field(default_factory=UpstreamPodGroupSpec)
 
 
+class NetworkTopology(Wire):
+    mode: str = "hard"
+    highest_tier_allowed: int | None = None
+    highest_tier_name: str = ""
+
+
+class VolcanoPodGroupSpec(Wire):
+    """``scheduling.volcano.sh/v1beta1``."""
+
+    min_member: int = 0
+    min_task_member: dict[str, int] | None = None
+    queue: str = ""
+    priority_class_name: str = ""
+    network_topology: NetworkTopology | None = None
+    sub_group_policy: list[Any] | None = None
+
+
+class VolcanoPodGroupStatus(Wire):
+    phase: str = ""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: list[Condition] | None = None
+
+
+class VolcanoPodGroup(Object):
+    spec: VolcanoPodGroupSpec = msgspec.field(default_factory=VolcanoPodGroupSpec)
+    status: VolcanoPodGroupStatus = msgspec.field(default_factory=VolcanoPodGroupStatus)
+
+
 class PodTemplate(Object):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 

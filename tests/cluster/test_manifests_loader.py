@@ -214,7 +214,7 @@ def test_equal_names_of_other_kinds_and_namespaces_are_fine():
         ("Deployment", "apps/v1", "a Deployment is ignored; pass its pods instead"),
         ("Widget", "example.com/v1", "unknown kind 'Widget'"),
         ("Podgroup", "scheduling.sigs.k8s.io/v1alpha1", "did you mean PodGroup?"),
-        ("PodGroup", "scheduling.volcano.sh/v1beta1", "is not known"),
+        ("PodGroup", "scheduling.volcano.sh/v1alpha1", "volcano"),
         ("PodDisruptionBudget", "policy/v1beta1", "known: policy/v1"),
         ("GangSchedulerConfiguration", "gangsched.dev/v1alpha1", "--config"),
     ],

@@ -35,6 +35,7 @@ CLUSTER_RIGHTS = {
     ("scheduling.sigs.k8s.io", "podgroups"): READ | {"patch"},
     ("scheduling.sigs.k8s.io", "podgroups/status"): {"patch"},
     ("scheduling.x-k8s.io", "podgroups"): FOLLOW,
+    ("scheduling.volcano.sh", "podgroups"): FOLLOW | {"patch"},
     ("batch", "jobs"): READ | {"patch"},
     ("batch", "jobs/status"): {"patch"},
     ("jobset.x-k8s.io", "jobsets"): READ | {"patch"},

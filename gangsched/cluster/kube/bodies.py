@@ -23,6 +23,7 @@ from gangsched.core.actions import (
     ResumeJob,
     SelectNode,
     SetCondition,
+    SetGroupStatus,
     SuspendJob,
     Unmark,
     WithdrawNomination,
@@ -64,7 +65,7 @@ def pod_path(pod: PodRef, subresource: str = "") -> str:
     return f"{path}/{subresource}" if subresource else path
 
 
-def write_request(action: Write | SetCondition, now: float) -> Request:
+def write_request(action: Write | SetCondition | SetGroupStatus, now: float) -> Request:
     """The request for one action on a pod or Job, or for the volumes of a pod.
 
     ``now`` (seconds since the epoch) is when its conditions changed.
@@ -89,6 +90,8 @@ def write_request(action: Write | SetCondition, now: float) -> Request:
         case SetCondition():
             condition = _condition("PodScheduled", "False", action.reason, action.message, now)
             return _status_patch(action.pod, {"conditions": [condition]})
+        case SetGroupStatus():
+            return _group_status(action, now)
         case Remove():
             return remove_request(action)
         case BindVolume():
@@ -220,6 +223,15 @@ def _status_patch(pod: PodRef, status: dict[str, Any]) -> Request:
     # The UID in a patch is a precondition: metadata.uid cannot change, so another pod of that name refuses it.
     body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
     return Request("PATCH", pod_path(pod, "status"), body, STRATEGIC_MERGE, _BRIEF)
+
+
+def _group_status(action: SetGroupStatus, now: float) -> Request:
+    group = action.pod
+    path = f"/apis/{group.family}/{group.version}/namespaces/{segment(group.namespace)}/podgroups/{segment(group.name)}"
+    told: list[tuple[str, str, str, str]] = action.status["conditions"]
+    status = {**action.status, "conditions": [_condition(*each, now) for each in told]}
+    body = msgspec.json.encode({"metadata": {"uid": group.uid}, "status": status})
+    return Request("PATCH", path, body, MERGE, _BRIEF)
 
 
 def _condition(kind: str, status: str, reason: str, message: str, now: float) -> dict[str, str]:

@@ -19,6 +19,7 @@ from gangsched.core.actions import (
     ResumeJob,
     SelectNode,
     SetCondition,
+    SetGroupStatus,
     Spare,
     SuspendJob,
     Unmark,
@@ -40,6 +41,7 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     SelectNode: ("ask for a volume for", ("node", "pod")),
     SetCondition: ("set PodScheduled=False on", ("reason", "message")),
     Report: ("write an Event on", ("reason", "note")),
+    SetGroupStatus: ("update the status of", ("status",)),
     GangStatus: ("update the status of", ()),
 }
 
@@ -65,4 +67,6 @@ def _object(action: Action) -> str:
             return f"PersistentVolume {volume}"
         case SelectNode(pod=pod, claim=claim):
             return f"PersistentVolumeClaim {pod.namespace}/{claim}"
+    if isinstance(action, SetGroupStatus):
+        return f"group {action.pod.key}"
     return f"{action.pod.kind if isinstance(action.pod, JobRef) else 'Pod'} {action.pod.key}"

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TypeAlias
 
-from gangsched.core.actions import Bind, Removal, Report, SetCondition, Spare, Write, overruled_by
+from gangsched.core.actions import Bind, Removal, Report, SetCondition, SetGroupStatus, Spare, Write, overruled_by
 
 #: The action of Events that say why a pod is not scheduled, and that it was.
 WHY_NOT, BOUND = "Scheduling", "Binding"
@@ -25,7 +25,7 @@ WHY_NOT, BOUND = "Scheduling", "Binding"
 #: the writes at most a ninth of all requests, even if the API server takes as long for an Event as for a binding.
 WRITES_PER_OVERDUE = 8
 
-Sendable: TypeAlias = Write | SetCondition | Report
+Sendable: TypeAlias = Write | SetCondition | SetGroupStatus | Report
 
 
 class Lane(enum.IntEnum):
@@ -289,7 +289,7 @@ class WriteQueue:
 
 def _place(action: Sendable) -> tuple[Lane, Hashable]:
     """The lane of an action, and what one that still waits there is replaced by: an equal key."""
-    if isinstance(action, SetCondition):
+    if isinstance(action, SetCondition | SetGroupStatus):
         return Lane.CONDITION, action.pod.uid
     if not isinstance(action, Report):
         return Lane.WRITE, ""

@@ -26,6 +26,7 @@ from gangsched.core.actions import (
     ResumeJob,
     SelectNode,
     SetCondition,
+    SetGroupStatus,
     SuspendJob,
     Unmark,
     Write,
@@ -116,8 +117,10 @@ class Verdicts:
             if status == 409:
                 return Outcome.OK, ""  # our own earlier attempt has been stored
             return None if error.transient or status == 401 else (Outcome.REFUSED, message)
-        if status == 404:
+        if status == 404 or (status == 409 and isinstance(action, SetGroupStatus)):
             return Outcome.GONE, message
+        if isinstance(action, SetGroupStatus):
+            return None if error.transient or status == 401 else (Outcome.REFUSED, message)
         if isinstance(action, Remove) and action.evict:
             if status == 429 and "DisruptionBudget" in error.causes:
                 return Outcome.BLOCKED, message

@@ -19,7 +19,7 @@ from gangsched.cluster.kube.queue import Item, Lane, Sendable, WriteQueue
 from gangsched.cluster.kube.retry import Backoff, Window
 from gangsched.cluster.kube.tasks import end
 from gangsched.cluster.kube.verdicts import Verdicts, next_request
-from gangsched.core.actions import Action, Bind, GangStatus, Remove, Report, ResumeJob, SetCondition
+from gangsched.core.actions import Action, Bind, GangStatus, Remove, Report, ResumeJob, SetCondition, SetGroupStatus
 from gangsched.core.events import Event, Outcome, WriteDone
 
 _log = logs.get(__name__)
@@ -207,11 +207,12 @@ class Writer:
             self._preconditions.failed(action)
         kind = type(action).__name__
         self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
-        if not isinstance(action, SetCondition | Report):
+        if not isinstance(action, SetCondition | SetGroupStatus | Report):
             self._tell(WriteDone(action.id, outcome, message))
         elif outcome not in (Outcome.OK, Outcome.GONE):
             self._observe("reports_dropped", 1, {"reason": "failed"})
-            _log.debug("report dropped", kind=kind, outcome=outcome, message=message)
+            log = _log.warning if isinstance(action, SetGroupStatus) else _log.debug
+            log("report dropped", kind=kind, outcome=outcome, message=message)
 
     def _tell(self, done: WriteDone) -> None:
         """Answer, together with all that is answered in this turn of the loop."""
@@ -228,7 +229,7 @@ class Writer:
     async def _send(self, item: Item) -> Verdict:
         """One action until it has an outcome. A repeated write meets its own result, so repeating is safe."""
         action, request = item.action, None
-        low = item.lane is not Lane.WRITE
+        low = item.lane is not Lane.WRITE and not isinstance(action, SetGroupStatus)  # for which controllers wait
         until = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
         backoff = Backoff(max_seconds=2.0)
         while (no := self._not_to_be_sent(item)) is None:

@@ -10,7 +10,7 @@ import msgspec
 from gangsched.cluster import kinds
 from gangsched.cluster.kinds import COSCHEDULING, SIGS, UPSTREAM, Kind
 from gangsched.model import queues, wire, wire_queues
-from gangsched.model.dialects import upstream
+from gangsched.model.dialects import upstream, volcano
 
 
 class PodGroupTemplate(wire.Wire):
@@ -114,6 +114,7 @@ def _keys(spec: type[Any], unread: Iterable[str]) -> frozenset[str]:
 SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
     ("PodGroup", SIGS): _keys(wire.SigsPodGroupSpec, ["minResources"]),
     ("PodGroup", COSCHEDULING): _keys(wire.SigsPodGroupSpec, ["minResources"]),
+    ("PodGroup", volcano.FAMILY): _keys(wire.VolcanoPodGroupSpec, ["minResources"]),
     ("PodGroup", UPSTREAM): _keys(wire.UpstreamPodGroupSpec, ["parentCompositePodGroupName", "resourceClaims"]),
     ("ClusterQueue", queues.GROUP): _keys(
         wire_queues.ClusterQueueSpec, ["admissionScope", "concurrentAdmissionPolicy"]

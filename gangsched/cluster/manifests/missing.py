@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gangsched.cluster.kinds import COSCHEDULING, SIGS, UPSTREAM
 from gangsched.cluster.manifests.objects import Found
 from gangsched.model import jobsets, queues, wire
-from gangsched.model.dialects import coscheduling, koordinator
+from gangsched.model.dialects import coscheduling, koordinator, volcano
 from gangsched.model.errors import Problem
 from gangsched.model.wire_jobsets import JobSet
 from gangsched.model.wire_volumes import PersistentVolumeClaim
@@ -37,6 +37,7 @@ _LABELLED = {
     koordinator.GROUP_LABEL: _Named("PodGroup", SIGS, "metadata.labels", f"podgroups.{SIGS}"),
     coscheduling.GROUP_LABEL: _Named("PodGroup", COSCHEDULING, "metadata.labels", f"podgroups.{COSCHEDULING}"),
 }
+_VOLCANO = _Named("PodGroup", volcano.FAMILY, "metadata.annotations", f"podgroups.{volcano.FAMILY}")
 _GROUP = _Named("PodGroup", UPSTREAM, "spec.schedulingGroup", f"podgroups.{UPSTREAM}")
 
 
@@ -70,6 +71,8 @@ def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
     if _owner(pod.metadata) == "Job":
         yield _JOB
     yield from (named for label, named in _LABELLED.items() if label in labels)
+    if volcano.group_name(pod.metadata.annotations or {}):
+        yield _VOLCANO
     if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
         yield _GROUP
     yield from _in_queues(labels)

@@ -32,6 +32,7 @@ from gangsched.core.actions import (
     SelectNode,
     Sent,
     SetCondition,
+    SetGroupStatus,
     SuspendJob,
     Unmark,
     WithdrawNomination,
@@ -138,6 +139,9 @@ class ApiServer:
                 return _OK
             case GangStatus():
                 return self._gang_status(action)
+            case SetGroupStatus(group):
+                status = GangStatus(group.family, group.namespace, group.name, group.uid, action.status)
+                return self._gang_status(status)
             case BindVolume() | SelectNode():
                 outcome = self._bind_volume(action) if isinstance(action, BindVolume) else self._select_node(action)
                 if outcome.outcome is not Outcome.OK:

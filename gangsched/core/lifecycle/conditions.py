@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gangsched.core.actions import Bind, GangStatus, PodRef, Report, SetCondition, pod_reference
+from gangsched.core.actions import (
+    Bind,
+    GangStatus,
+    GroupRef,
+    PodRef,
+    Report,
+    SetCondition,
+    SetGroupStatus,
+    pod_reference,
+)
 from gangsched.core.lifecycle import admission, report, suspension
 from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
@@ -13,9 +22,10 @@ from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.suspended import LENIENT
+from gangsched.model.dialects import volcano
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.jobsets import QUEUED_JOBSET
-from gangsched.model.records import QUEUED_JOB, SINGLE, GangId
+from gangsched.model.records import QUEUED_JOB, SINGLE, Gang, GangId
 from gangsched.model.words import listed
 
 if TYPE_CHECKING:
@@ -157,6 +167,9 @@ def object_status(run: Run, gang: GangId, group: Group | None) -> None:
         run.evicted.pop(gang, None)
         return
     membership = run.world.membership
+    if gang.family == volcano.FAMILY:
+        _volcano_status(run, gang, spec, group)
+        return
     if gang not in membership.members and gang not in run.statuses:
         return  # another scheduler's group, or one that nobody uses yet
     found = report.gang_status(
@@ -170,6 +183,23 @@ def object_status(run: Run, gang: GangId, group: Group | None) -> None:
     if run.statuses.get(gang) != found:
         run.statuses[gang] = found
         run.actions.append(GangStatus(gang.family, gang.namespace, gang.name, spec.uid, found))
+
+
+def _volcano_status(run: Run, gang: GangId, spec: Gang, group: Group | None) -> None:
+    """The same of Volcano, whose controllers create no pods before the scheduler has written the phase Inqueue: a group
+    that has no members yet is up to who answers to Volcano's name. What somebody else writes over it is corrected.
+    """
+    membership = run.world.membership
+    if gang not in membership.members and gang.scheduler != volcano.SCHEDULER:
+        return
+    problem = group.problem if group else ""
+    message = next((text for _, text in group.told.values()), "") if group else ""  # not each one that it might be
+    found = report.volcano_status(spec, membership.pods(gang), membership.census(gang), problem, message)
+    told = found, spec.status
+    if found != spec.status and run.statuses.get(gang) != told:
+        run.statuses[gang] = told
+        ref = GroupRef(gang.namespace, gang.name, spec.uid, gang.family, volcano.VERSION)
+        run.actions.append(SetGroupStatus(ref, found))
 
 
 def waits_for(run: Run, group: Group) -> str:

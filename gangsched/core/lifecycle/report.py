@@ -48,6 +48,7 @@ _VERSIONS = {
     "scheduling.sigs.k8s.io": "v1alpha1",
     "scheduling.x-k8s.io": "v1alpha1",
     "scheduling.k8s.io": "v1alpha2",
+    "scheduling.volcano.sh": "v1beta1",
     "batch": "v1",
     "policy": "v1",
     "kueue.x-k8s.io": "v1beta1",
@@ -231,3 +232,25 @@ def gang_status(
         "message": "" if done else problem or message,
         "evicted": evicted,
     }
+
+
+def volcano_status(gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str) -> Mapping[str, Any]:
+    """The status of a PodGroup of Volcano, whose controllers create pods once its phase is ``Inqueue``: it is served,
+    and understood. Conditions are ``(type, status, reason, message)``.
+    """
+    found = gang_status(gang, pods, census, problem, message, "")
+    ended, enough = found["succeeded"] + found["failed"], found["scheduled"] + found["failed"] >= gang.min_member
+    said = found["message"]
+    if enough and not census.bound and not census.terminating:
+        phase = "Completed" if ended else "Inqueue"
+    elif enough:
+        phase = "Running"
+    else:
+        phase = "Unknown" if found["running"] and said else "Inqueue"
+    conditions = []
+    if phase == "Running":
+        conditions = [("Scheduled", "True", SCHEDULED, "the members that the gang needs are bound")]
+    elif said:
+        conditions = [("Unschedulable", "True", "NotEnoughTasks" if problem else "NotEnoughResources", said)]
+    counts = {name: found[name] for name in ("running", "succeeded", "failed")}
+    return {"phase": phase, **counts, "conditions": conditions}

@@ -86,7 +86,9 @@ class SchedulingContext:
 
     def _want(self, gang: GangId) -> Want:
         """The members of which the required ones are chosen."""
-        return Want(tuple(self.gate.choose(self.census[gang].pending, self.needs[gang])), self.needs[gang])
+        needed = self.needs[gang]
+        pending = self.world.membership.chosen(gang, self.census[gang].pending, needed)
+        return Want(tuple(self.gate.choose(pending, needed)), needed)
 
     def _constraints(self) -> tuple[tuple[str, bool], ...]:
         """The gang's topology constraint; of a GangGroup, that of the first gang that has one."""

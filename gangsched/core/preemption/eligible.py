@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from gangsched.core.preemption.work import Unsaved
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.snapshot import Snapshot
+from gangsched.model.dialects import role_of
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
 
 #: At most so many pods without a group are listed as too young to be evicted.
@@ -155,13 +157,28 @@ class Eligible:
         if mode in (OFF, MINIMAL):
             limit = len(able)
         elif mode == ELASTIC:
-            limit = max(0, len(slots) - minimum)
+            able = self._beyond_roles(spec, slots, able)
+            limit = min(len(able), max(0, len(slots) - minimum))
         late: list[int] = []
         if self._late and (limit or mode in (OFF, MINIMAL)):
             late = [s for s in slots.tolist() if s in self._late and s not in barred]
         ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
         part = Part(gang, ref, slots.tolist(), able if limit else [], limit, minimum, mode != OFF)
         return part, mode not in (OFF, MINIMAL), late
+
+    def _beyond_roles(self, spec: Gang | None, slots: Ints, able: list[int]) -> list[int]:
+        """Those that the gang does not need of their role: the last of each."""
+        if spec is None or not spec.roles:
+            return able
+        left = Counter(role_of(self.pod(s)) for s in slots.tolist())
+        left.subtract(dict(spec.roles))
+        out = []
+        for slot in reversed(able):
+            role = role_of(self.pod(slot))
+            if left[role] > 0:
+                out.append(slot)
+            left[role] -= 1
+        return out[::-1]
 
     def spare_young(self, ref: UnitRef, whole: Ints, late: list[int], takes_whole: bool) -> bool:
         """May the whole be taken, as far as the run time of its members is concerned? Says until when not.
@@ -183,9 +200,9 @@ class Eligible:
         """The highest of the gangs' own priorities or, where a gang has none, of its members'."""
         out = []
         for gang in group:
-            spec = self.membership.spec(gang)
-            if spec is not None and spec.priority is not None:
-                out.append(spec.priority)
+            own = self.membership.own_priority(gang)
+            if own is not None:
+                out.append(own)
             elif len(by_gang[gang]):
                 out.append(int(self.snapshot.table.priority[by_gang[gang]].max()))
         return max(out, default=0)

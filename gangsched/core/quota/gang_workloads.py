@@ -272,7 +272,8 @@ class Managed:
         members: list[Pod] = []
         for gang in gangs:
             census = membership.census(gang)
-            members += census.pending[: membership.required(gang, census)]
+            needed = membership.required(gang, census)
+            members += membership.chosen(gang, census.pending, needed)[:needed]
         workload, problem = self._workload(gangs, labels, members)
         if not problem:
             labels_there = self._snapshot.namespaces.get(workload.namespace, NO_LABELS)

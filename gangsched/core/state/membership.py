@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
-from gangsched.model.dialects import gang_from_member, koordinator, needs_object
+from gangsched.model.dialects import gang_from_member, koordinator, needs_object, role_of
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
 from gangsched.model.records import (
@@ -19,6 +21,7 @@ from gangsched.model.records import (
     Gang,
     GangId,
     Pod,
+    PriorityClass,
     Stakes,
 )
 
@@ -73,12 +76,19 @@ def rules_of(gang: Gang) -> Gang:
 class Membership:
     """Pods by gang, and group objects. ``ours`` are the scheduler names whose pods we place.
 
-    ``assumed`` says of a pod (UID) whether our binding of it is on its way: it counts as bound.
+    ``assumed`` says of a pod (UID) whether our binding of it is on its way: it counts as bound. ``classes`` are the
+    PriorityClasses by name.
     """
 
-    def __init__(self, ours: Iterable[str], assumed: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        ours: Iterable[str],
+        assumed: Callable[[str], bool] = lambda _: False,
+        classes: Mapping[str, PriorityClass] = MappingProxyType({}),
+    ) -> None:
         self.ours = frozenset(ours)
         self._assumed = assumed
+        self._classes = classes
         self.objects: dict[tuple[str, str, str], Gang] = {}
         #: What group objects say about the loss of their pods.
         self.stakes: dict[tuple[str, str, str], Stakes] = {}
@@ -290,7 +300,7 @@ class Membership:
         present = len(census.pending) + self._placed(gang, spec, census)
         lacking = spec.min_member - present
         if lacking <= 0:
-            return ""
+            return self._without_roles(gang, spec, census)
         if not census.gated:
             bound = f", {len(census.bound)} of them bound" if census.bound else ""
             return f"{present} of {spec.min_member} members exist{bound}; {lacking} missing"
@@ -301,6 +311,40 @@ class Membership:
         text += f" ({gates})"
         return text if len(census.gated) >= lacking else f"{text}, {lacking - len(census.gated)} missing"
 
+    def _without_roles(self, gang: GangId, spec: Gang, census: Census) -> str:
+        """Which role has too few members, in words; empty when none has."""
+        ready = Counter(map(role_of, census.pending)) if spec.roles else Counter()
+        for role, short in self._short(gang, spec).items():
+            if ready[role] < short:
+                return f"{short - ready[role]} of the members with the role {role} missing"
+        return ""
+
+    def chosen(self, gang: GangId, pending: Sequence[Pod], needed: int) -> Sequence[Pod]:
+        """Those of these members of which any so many may start the gang. Where it needs some of each role, which they
+        are is settled here: of each role the first, then the first of all others.
+        """
+        spec = self.spec(gang)
+        short = self._short(gang, spec) if spec is not None else {}
+        if not short:
+            return pending
+        first: list[Pod] = []
+        others: list[Pod] = []
+        for pod in pending:
+            role = role_of(pod)
+            (first if short.get(role, 0) > 0 else others).append(pod)
+            short[role] = short.get(role, 0) - 1
+        kept = {pod.uid for pod in (*first, *others)[:needed]}
+        return [pod for pod in pending if pod.uid in kept]
+
+    def _short(self, gang: GangId, spec: Gang) -> dict[str, int]:
+        """How many members of each role are still to be placed before the gang may start, without those of none."""
+        placed = Counter(
+            role_of(pod)
+            for pod in (self.pods(gang) if spec.roles else ())
+            if pod.phase == "Succeeded" or (pod.live and (pod.node or self._assumed(pod.uid)))
+        )
+        return {role: count - placed[role] for role, count in spec.roles if count > placed[role]}
+
     def lacking(self, gangs: Iterable[GangId]) -> tuple[int, ...]:
         """Of each gang, how many members are still to be placed before it may start."""
         return tuple(self.required(gang, self.census(gang)) for gang in gangs)
@@ -310,7 +354,7 @@ class Membership:
         spec = self.spec(gang)
         if spec is None:
             return 0
-        return max(0, spec.min_member - self._placed(gang, spec, census))
+        return max(0, spec.min_member - self._placed(gang, spec, census), sum(self._short(gang, spec).values()))
 
     @staticmethod
     def _placed(gang: GangId, spec: Gang, census: Census) -> int:
@@ -386,9 +430,9 @@ class Membership:
         out: list[int] = []
         others: list[int] = []
         for gang in gangs:
-            spec = self.spec(gang)
-            if spec is not None and spec.priority is not None:
-                out.append(spec.priority)
+            own = self.own_priority(gang)
+            if own is not None:
+                out.append(own)
                 continue
             standing = self._standing(gang)
             if standing.live is not None:
@@ -396,6 +440,14 @@ class Membership:
             if standing.others is not None:
                 others.append(standing.others)
         return min(out or others, default=0)
+
+    def own_priority(self, gang: GangId) -> int | None:
+        """That of the group object, or of the PriorityClass that it names; None where neither says."""
+        spec = self.spec(gang)
+        if spec is None or spec.priority is not None or not spec.priority_class:
+            return None if spec is None else spec.priority
+        found = self._classes.get(spec.priority_class)
+        return None if found is None else found.value
 
     def policy(self, gangs: Iterable[GangId]) -> str:
         """``Never`` when any gang or any live member says so."""

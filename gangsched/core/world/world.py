@@ -57,11 +57,11 @@ class World:
         gang_owners: Iterable[str] = (),
     ) -> None:
         self.snapshot = Snapshot()
-        self.membership = Membership(ours, self.assumed)
+        self.classes: dict[str, PriorityClass] = {}
+        self.membership = Membership(ours, self.assumed, self.classes)
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.jobs = Jobs()
         self.kueue = AdmittedByKueue()
-        self.classes: dict[str, PriorityClass] = {}
         #: The time of the call that is being served (seconds, by the scheduler's clock).
         self.now = 0.0
         self.sightings = Sightings(overdue_after_seconds)

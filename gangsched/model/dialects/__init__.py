@@ -7,7 +7,7 @@ object, or where there is none the members' own annotations, say about the gang.
 from __future__ import annotations
 
 from gangsched.model import wire
-from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream
+from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream, volcano
 from gangsched.model.errors import Mistake
 from gangsched.model.names import ALLOWED, is_subdomain, shown
 from gangsched.model.records import SINGLE, Gang, GangId, Labels, Pod
@@ -65,7 +65,10 @@ def _named(labels: Labels, annotations: Labels, spec: wire.PodSpec) -> tuple[str
         return koordinator.FAMILY, name, field
     if labels.get(kueue.GROUP_LABEL):
         return kueue.FAMILY, labels[kueue.GROUP_LABEL], f"metadata.labels[{kueue.GROUP_LABEL}]"
-    return coscheduling.FAMILY, coscheduling.group_name(labels), f"metadata.labels[{coscheduling.GROUP_LABEL}]"
+    name = coscheduling.group_name(labels)
+    if name or not volcano.group_name(annotations):
+        return coscheduling.FAMILY, name, f"metadata.labels[{coscheduling.GROUP_LABEL}]"
+    return volcano.FAMILY, volcano.group_name(annotations), f"metadata.annotations[{volcano.GROUP_NAME}]"
 
 
 def gang_from_member(pod: Pod) -> Gang | None:
@@ -75,6 +78,11 @@ def gang_from_member(pod: Pod) -> Gang | None:
     if pod.gang.family == kueue.FAMILY:
         return kueue.gang_from_member(pod)
     return owners.gang_from_member(pod) if pod.gang.family == owners.FAMILY else None
+
+
+def role_of(pod: Pod) -> str:
+    """The role of a member in a gang that says how many it needs of each; empty for none."""
+    return volcano.role(pod.labels, pod.hints)
 
 
 def needs_object(pod: Pod) -> bool:

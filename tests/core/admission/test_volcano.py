@@ -1,0 +1,166 @@
+"""Gangs of Volcano: roles, priorities, and the phase for which its controllers wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.core import events as ev
+from gangsched.core.actions import SetGroupStatus
+from gangsched.model.records import Gang, PriorityClass
+from tests.builders import gang, node, pod
+from tests.core.harness import Cluster, plan
+
+FAMILY, TASK = "scheduling.volcano.sh", "volcano.sh/task-spec"
+OURS = ("volcano", "py-gang-scheduler")
+
+
+def group(minimum, name="g", **fields):
+    """A PodGroup of Volcano on which nothing has been written yet."""
+    return gang(name).family(FAMILY).min(minimum).field(source="PodGroup", **fields)
+
+
+def member(name, role="", of="g", scheduler="volcano", cpu=1):
+    """A pod of the group, of some role."""
+    made = pod(name).cpu(cpu).scheduler(scheduler).gang(of, FAMILY)
+    return made.labels({TASK: role}) if role else made
+
+
+def phases(cluster):
+    """What was written as the phase of groups, in order."""
+    return [(a.pod.name, a.status["phase"]) for a in cluster.log if isinstance(a, SetGroupStatus)]
+
+
+def outcomes(*objects, **options):
+    """The outcome of each gang."""
+    made = plan(*objects, scheduler_names=OURS, **options)
+    return {key: (decision.outcome, sorted(p.name for p in decision.placements)) for key, decision in made.items()}
+
+
+def test_a_group_without_members_is_in_the_queue_where_its_name_is_answered_to():
+    """Volcano's controllers create pods only then."""
+    cluster = Cluster(node("n").cpu(4), group(2), scheduler_names=OURS)
+    cluster.run()
+    assert phases(cluster) == [("g", "Inqueue")]
+
+
+def test_a_group_without_members_of_a_name_that_is_not_ours_is_left_alone():
+    """Somebody else will say when its pods may be created."""
+    cluster = Cluster(node("n").cpu(4), group(2))
+    cluster.run()
+    assert phases(cluster) == []
+
+
+def test_a_group_that_cannot_be_understood_is_not_written_to():
+    """No phase is true of it."""
+    broken = ev.ObjectRefused(f"PodGroup.{FAMILY}", "d", "g", "uid-d-g", "spec.subGroupPolicy", "no")
+    cluster = Cluster(node("n").cpu(4), broken, scheduler_names=OURS)
+    cluster.run()
+    assert phases(cluster) == []
+
+
+def test_the_phase_follows_the_members():
+    """Inqueue while they wait, Running when those that it needs are bound, Completed when all have ended."""
+    cluster = Cluster(node("n").cpu(4), group(2), scheduler_names=OURS)
+    cluster.run()
+    cluster.show(member("a"), member("b"))
+    cluster.run()
+    assert phases(cluster)[-1] == ("g", "Running")
+    for name in ("a", "b"):
+        cluster.show(member(name).on("n").phase("Succeeded"))
+    cluster.run()
+    assert phases(cluster)[-1] == ("g", "Completed")
+    assert [phase for _, phase in phases(cluster)].count("Inqueue") == 1
+
+
+def test_a_gang_that_does_not_fit_says_why():
+    """The condition Unschedulable has what the members are told."""
+    cluster = Cluster(node("n").cpu(1), group(2), member("a"), member("b"), scheduler_names=OURS)
+    cluster.run()
+    cluster.show(*(p for p in cluster.pods.values()))
+    cluster.run()
+    last = [a for a in cluster.log if isinstance(a, SetGroupStatus)][-1].status
+    assert last["phase"] == "Inqueue"
+    ((kind, truth, reason, message),) = last["conditions"]
+    assert (kind, truth, reason) == ("Unschedulable", "True", "NotEnoughResources")
+    assert "Insufficient cpu" in message
+
+
+def test_what_somebody_else_writes_over_the_phase_is_corrected():
+    """A scheduler that is being stopped may still write Pending."""
+    cluster = Cluster(node("n").cpu(4), group(2), scheduler_names=OURS)
+    cluster.run()
+    mine = [a for a in cluster.log if isinstance(a, SetGroupStatus)][-1].status
+    cluster.show(group(2, status=mine))
+    cluster.run()
+    assert len(phases(cluster)) == 1
+    cluster.show(group(2, status={**mine, "phase": "Pending"}))
+    cluster.run()
+    assert phases(cluster) == [("g", "Inqueue")] * 2
+
+
+def test_a_new_leader_writes_what_an_earlier_one_could_not():
+    """It looks at groups without members too."""
+    cluster = Cluster(group(2), scheduler_names=OURS, wait_for_leadership=True)
+    cluster.run()
+    before = phases(cluster)
+    cluster.show(ev.LeadershipChanged(True))
+    cluster.run()
+    assert (before, phases(cluster)) == ([], [("g", "Inqueue")])
+
+
+ROLES = (("ps", 1), ("worker", 2))
+
+
+def test_no_role_may_be_missing():
+    """Enough members are there, and not of each role."""
+    workers = [member(f"w{i}", "worker") for i in range(3)]
+    found = plan(node("n").cpu(8), group(3, roles=ROLES), *workers, scheduler_names=OURS)
+    assert found["d/g"].outcome == "gathering"
+    assert "1 of the members with the role ps missing" in found["d/g"].message
+
+
+def test_those_that_start_are_of_each_role():
+    """There is room for three of five: the role that comes last by name is among them."""
+    workers = [member(f"a{i}", "worker") for i in range(4)]
+    found = outcomes(node("n").cpu(3), group(3, roles=ROLES), *workers, member("z", "ps"))
+    assert found == {"d/g": ("bind", ["a0", "a1", "z"])}
+
+
+def test_a_role_that_does_not_fit_holds_up_all_of_them():
+    """All or nothing is of roles too."""
+    workers = [member(f"a{i}", "worker") for i in range(4)]
+    found = outcomes(node("n").cpu(5), group(3, roles=ROLES), *workers, member("z", "ps", cpu=4))
+    assert found["d/g"][0] == "unschedulable"
+
+
+def test_roles_that_run_already_are_counted():
+    """Of a gang that has lost a member of a role, that role is replaced."""
+    runs = [member(f"a{i}", "worker").on("n") for i in range(3)]
+    found = plan(node("n").cpu(4), group(3, roles=ROLES), *runs, member("z", "ps"), scheduler_names=OURS)
+    assert (found["d/g"].outcome, found["d/g"].required) == ("bind", 1)
+
+
+@pytest.mark.parametrize(("bound", "victims"), [("worker", {"a2"}), ("ps", {"a0", "a1", "a2", "z"})])
+def test_surplus_is_of_a_role(bound, victims):
+    """A third worker is more than is needed; a second role that is needed is not, and the whole gang goes."""
+    roles = ROLES if bound == "worker" else (("ps", 1), ("worker", 3))
+    runs = [member(f"a{i}", "worker").on("n").priority(0) for i in range(3)]
+    above = pod("above").cpu(1).priority(10)
+    objects = [node("n").cpu(4), group(3 if bound == "worker" else 4, roles=roles), *runs]
+    found = plan(*objects, member("z", "ps").on("n").priority(0), above, scheduler_names=OURS)
+    assert {v.name for v in found["d/above"].victims} == victims
+
+
+@pytest.mark.parametrize(("known", "outcome"), [(True, "preempt"), (False, "unschedulable")])
+def test_the_priority_of_the_class_that_a_group_names(known, outcome):
+    """It is that of the gang, whatever its pods have; without the class that of its pods counts."""
+    classes = [ev.Changed(PriorityClass("high", 100))] if known else []
+    victim = pod("low").cpu(1).on("n").priority(5)
+    found = outcomes(*classes, node("n").cpu(1), victim, group(1, priority_class="high"), member("a"))
+    assert found["d/g"][0] == outcome
+
+
+def test_the_reader_and_these_builders_mean_the_same():
+    """The record has the family that the reader gives it."""
+    assert isinstance(group(1).obj(), Gang)
+    assert group(1).obj().family == FAMILY

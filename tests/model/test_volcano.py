@@ -1,0 +1,105 @@
+"""PodGroups of Volcano."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gangsched.model import wire
+from gangsched.model.convert import Converter
+from gangsched.model.dialects import needs_object, role_of
+from gangsched.model.dialects.volcano import gang_from_object
+from gangsched.model.errors import FieldError
+
+
+def group(status=None, **spec):
+    """A PodGroup of Volcano."""
+    raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": spec, "status": status or {}}
+    return gang_from_object(msgspec.convert(raw, wire.VolcanoPodGroup))
+
+
+def member(annotations, labels=None):
+    """A pod with these annotations."""
+    meta = {"name": "p", "namespace": "ns", "labels": labels or {}, "annotations": annotations}
+    return Converter().pod(msgspec.convert({"metadata": meta, "spec": {"schedulerName": "volcano"}}, wire.Pod))
+
+
+def test_members_name_their_group_by_annotation():
+    """The annotation names the group of Volcano, whose object must be there."""
+    pod = member({"scheduling.k8s.io/group-name": "g"})
+    assert pod.gang == ("scheduling.volcano.sh", "ns", "g", "volcano")
+    assert needs_object(pod)
+
+
+def test_a_group_of_the_spec_wins_over_the_annotation():
+    """A label of the coscheduling plug-in is looked at before the annotation."""
+    both = member({"scheduling.k8s.io/group-name": "g"}, {"scheduling.x-k8s.io/pod-group": "other"})
+    assert (both.gang.family, both.gang.name) == ("scheduling.x-k8s.io", "other")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "role"),
+    [
+        ({}, {}, ""),
+        ({}, {"volcano.sh/task-spec": "ps"}, "ps"),
+        ({"volcano.sh/task-spec": "worker"}, {"volcano.sh/task-spec": "ps"}, "worker"),
+    ],
+)
+def test_the_role_of_a_member(annotations, labels, role):
+    """The annotation says it, else the label."""
+    assert role_of(member(annotations, labels)) == role
+
+
+@pytest.mark.parametrize(("given", "needed"), [(0, 1), (1, 1), (4, 4)])
+def test_the_minimum(given, needed):
+    """A group that needs nobody starts one member at a time."""
+    assert group(minMember=given).min_member == needed
+
+
+@pytest.mark.parametrize(
+    ("minimum", "tasks", "roles"),
+    [
+        (4, {"worker": 3, "ps": 1}, (("ps", 1), ("worker", 3))),
+        (5, {"worker": 3, "ps": 1}, (("ps", 1), ("worker", 3))),
+        (3, {"worker": 3, "ps": 1}, ()),
+        (3, {"worker": 3, "ps": 0}, (("worker", 3),)),
+        (3, None, ()),
+    ],
+)
+def test_minima_of_tasks_count_up_to_the_minimum_of_the_group(minimum, tasks, roles):
+    """Where the group needs fewer members than its tasks together, Volcano does not look at these."""
+    assert group(minMember=minimum, minTaskMember=tasks).roles == roles
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"minMember": -1}, "spec.minMember"),
+        ({"minMember": 1_000_001}, "spec.minMember"),
+        ({"minMember": 1, "minTaskMember": {"a": -1}}, "spec.minTaskMember[a]"),
+        ({"minMember": 1, "subGroupPolicy": [{"name": "x"}]}, "spec.subGroupPolicy"),
+        ({"minMember": 1, "networkTopology": {"highestTierAllowed": 1}}, "spec.networkTopology"),
+        ({"minMember": 1, "networkTopology": {"mode": "hard", "highestTierName": "rack"}}, "spec.networkTopology"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(spec, field):
+    """A gang that would be placed against its wishes waits, and the field is named."""
+    with pytest.raises(FieldError) as caught:
+        group(**spec)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({}, None),
+        ({"queue": "default"}, None),
+        ({"networkTopology": {"mode": "hard"}}, None),
+        ({"queue": "research"}, "spec.queue"),
+        ({"networkTopology": {"mode": "soft", "highestTierAllowed": 1}}, "spec.networkTopology"),
+    ],
+)
+def test_what_is_not_looked_at_is_told(spec, field):
+    """A wish that is not met, and breaks nothing, is told."""
+    remark = group(minMember=1, **spec).remark
+    assert (remark.field if remark else None) == field
