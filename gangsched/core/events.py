@@ -126,6 +126,16 @@ class WriteDone(_Event, frozen=True):
     message: str = ""
 
 
+class NameLeased(_Event, frozen=True):
+    """The former owner of a scheduler ``name`` of ours renews its ``lease`` (``namespace/name``): ``owner`` says who
+    that is in words, empty for nobody.
+    """
+
+    name: str
+    owner: str
+    lease: str = ""
+
+
 class LeadershipChanged(_Event, frozen=True):
     """This process may write (True) or must stop writing (False)."""
 
@@ -133,7 +143,7 @@ class LeadershipChanged(_Event, frozen=True):
 
 
 Event: TypeAlias = (
-    Changed | Gone | ObjectRefused | SearchCancelled | ServerClock | Synced | WriteDone | LeadershipChanged
+    Changed | Gone | ObjectRefused | SearchCancelled | ServerClock | Synced | WriteDone | NameLeased | LeadershipChanged
 )
 
 

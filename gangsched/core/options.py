@@ -15,6 +15,8 @@ STEPS_PER_MILLISECOND = 10
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the decision core.
 
+    Of the ``guarded_names`` former owners may be alive; those of the ``leased_names`` are left alone until it is known
+    who holds their Leases.
     ``search_steps`` bounds one preemption search. ``timeout_seconds`` bounds nominated-to-binding for gangs
     that set no timeout of their own. ``minimum_run_time_seconds`` is how long a victim must have run,
     ``preemption_delay_seconds`` how long a gang that does not fit waits before it evicts, where no PriorityClass says
@@ -38,6 +40,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
+    guarded_names: tuple[str, ...] = ()
+    leased_names: tuple[str, ...] = ()
     gang_mode: str = "elastic"
     pod_disruption_mode: str = "honor"
     strict_budgets: bool = False

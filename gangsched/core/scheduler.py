@@ -17,6 +17,7 @@ from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
 from gangsched.core.state.jobs import OwnerKey, Suspendable, family_of
 from gangsched.core.state.membership import rules_of
+from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.core.world import surroundings, suspended
 from gangsched.core.world.surroundings import take_in
 from gangsched.core.world.suspended import LateOwners
@@ -48,6 +49,7 @@ class Scheduler:
             options.fair_sharing,
             options.overdue_after_seconds,
             options.gang_owners,
+            SchedulerNames(options.guarded_names, options.leased_names),
         )
         self._late = LateOwners(self.world, options.owner_wait_seconds)
         self.decider = Decider(self.world, options)
@@ -80,6 +82,7 @@ class Scheduler:
         for pod in self._late.take(now):
             self._pod_changed(pod)
         self._renew_jobs()
+        names = self.world.names.look(now)
         if not self._acts:
             self._run.touched.clear()  # all gangs are looked at when it takes over
             return []
@@ -88,8 +91,13 @@ class Scheduler:
             self._run.refused(refused)
         if not self._taken_over:
             self._taken_over = True
+            names = {name: (owner, True) for name, owner in self.world.names.taken.items()}
             self._look_at_all()
             self._run.take_over()
+        for name, (owner, taken) in sorted(names.items()):
+            self._run.name_served(name, owner, taken=taken)
+            if not taken:
+                self._look_at_all()
         return self._run.settle()
 
     def has_work(self, now: float) -> bool:
@@ -109,7 +117,7 @@ class Scheduler:
         """When :meth:`handle` must be called even without events (backoff over, timeout); None: never."""
         if not self._acts:
             return None
-        times = (self._run.wake_at(), self._late.wake_at())
+        times = (self._run.wake_at(), self._late.wake_at(), self.world.names.wake_at())
         return min((t for t in times if t is not None), default=None)
 
     # -- what can be asked ---------------------------------------------------------------------------------
@@ -161,6 +169,8 @@ class Scheduler:
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs
                     self._pod_gone(pod.uid)
                     self._late.keep(pod, self.world.now)
+            case ev.NameLeased(name, owner, lease):
+                self.world.names.leased(name, owner, lease)
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
             case _:
@@ -260,6 +270,8 @@ class Scheduler:
             self._run.touched.add(old.gang)
             self._note(Change(Hint.VICTIMS))
         assumed_on = self.world.assumed_on(pod.uid)
+        if self._acts:  # else another process of ours binds them
+            self.world.names.seen(old, pod, self._run.now)
         told = pod.live and self.world.membership.is_ours(pod.gang)
         untold = self.world.membership.new_mistakes(pod) if told else ()
         left_to_it = self.world.foreign_nominations.node_of(pod.uid)

@@ -10,7 +10,7 @@ from gangsched import logs
 from gangsched.core.actions import Action, Report
 from gangsched.core.decision import Decision, FitsWhenFreed, Preempt
 from gangsched.core.events import Event, LeadershipChanged, Outcome, WriteDone
-from gangsched.core.lifecycle.report import REFUSED
+from gangsched.core.lifecycle.report import NAME_SERVED, NAME_TAKEN, REFUSED
 from gangsched.core.preemption.removal import SUSPEND
 from gangsched.runtime.loop import Observer
 
@@ -39,6 +39,9 @@ class DecisionLog(Observer):
             elif isinstance(event, LeadershipChanged):
                 self._log.info("leading" if event.leading else "not leading")
         for action in actions:
+            if isinstance(action, Report) and action.reason in (NAME_TAKEN, NAME_SERVED):
+                write = self._log.warning if action.reason == NAME_TAKEN else self._log.info
+                write("a scheduler name", says=action.note)
             # The core tells each mistake once, whether it or the reader has found it.
             if isinstance(action, Report) and action.reason == REFUSED:
                 _, kind, namespace, name, _ = action.regarding

@@ -8,7 +8,7 @@ docs/reference/metrics.md lists them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -104,6 +104,12 @@ class Metrics(Observer):
 
     def _own_names(self) -> None:
         registry = self.registry
+        self.names_served = Gauge(
+            "gangsched_scheduler_name_served",
+            "1 while pods of a profile are scheduled here; 0 while the former owner of its name is alive.",
+            ["profile"],
+            registry=registry,
+        )
         self.pending_pods = Gauge(
             "gangsched_pending_pods", "Pods of a profile that are not bound.", ["profile"], registry=registry
         )
@@ -225,6 +231,11 @@ class Metrics(Observer):
                 self.plans_optimal.inc()
             if decision.gap is not None:
                 self.plan_gap.labels(decision.gap.component).observe(decision.gap.at_most)
+
+    def names_taken(self, taken: Collection[str]) -> None:
+        """The scheduler names that are left to others."""
+        for name in self._profiles:
+            self.names_served.labels(name).set(name not in taken)
 
     def queued(self, counts: Mapping[str, int]) -> None:
         """The lengths of the core's queues, in gangs."""

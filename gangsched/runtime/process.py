@@ -9,8 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from types import FrameType
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import FrameType, MappingProxyType
 
 import msgspec
 
@@ -81,7 +81,8 @@ class Process:
         #: Where probes are answered; 0 for nowhere.
         self._port = 0
         self._failure: BaseException | None = None
-        options = running_options(configuration, once=once)
+        former = configuration.former_leases() if decide else {}
+        options = running_options(configuration, once=once, former_leases=former)
         scheduler = Scheduler(options) if decide else Onlooker(options)
         self._metrics = Metrics(options.scheduler_names)
         describe_process(self._metrics.registry)
@@ -104,6 +105,7 @@ class Process:
             observe=IoMetrics(self._metrics.registry),
             loop_factory=_io_loop,
             quota_mode=configuration.quota.mode,
+            former_leases=former,
             history_namespace=configuration.leader_election.resource_namespace if decide else "",
         )
         self._core = scheduler
@@ -263,13 +265,20 @@ def _lease(configuration: Configuration) -> LeaseSettings | None:
     )
 
 
-def running_options(configuration: Configuration, *, once: bool) -> Options:
+def running_options(
+    configuration: Configuration, *, once: bool, former_leases: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> Options:
     """What ``plan`` would decide with, the search budget included; but nothing is decided before this process leads,
-    and unless it decides only ``once`` a pod waits for an owner that has not been seen yet.
+    and unless it decides only ``once`` a pod waits for an owner that has not been seen yet. ``former_leases`` are those
+    of the former owners of scheduler names, by name: these are guarded.
     """
     owner_wait = 0.0 if once else _OWNER_WAIT_SECONDS
     return msgspec.structs.replace(
-        configuration.core_options(), wait_for_leadership=True, owner_wait_seconds=owner_wait
+        configuration.core_options(),
+        wait_for_leadership=True,
+        owner_wait_seconds=owner_wait,
+        guarded_names=tuple(former_leases),
+        leased_names=tuple(name for name, leases in former_leases.items() if leases),
     )
 
 
@@ -298,6 +307,7 @@ class _QueueDepths(Observer):
         if now - self._read_at >= _QUEUE_PERIOD_SECONDS:
             self._read_at = now
             self._metrics.queued(self._scheduler.queue_counts())
+            self._metrics.names_taken(self._scheduler.world.names.taken)
 
 
 class LastDecisions(Observer):

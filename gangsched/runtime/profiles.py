@@ -6,12 +6,22 @@ What a profile comes to is worked out in :mod:`gangsched.runtime.pluginsets`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 
 from gangsched.model.sections import NonEmpty, Section, doc
+
+#: Names of other schedulers, and the Leases that they renew as they are usually installed.
+FORMER_LEASES: Mapping[str, tuple[str, ...]] = {
+    "volcano": ("volcano-system/volcano",),
+    "kai-scheduler": ("kai-scheduler/kai-scheduler",),
+    "scheduler-plugins-scheduler": ("scheduler-plugins/scheduler-plugins-scheduler",),
+    "koord-scheduler": ("koordinator-system/koord-scheduler",),
+    "default-scheduler": ("kube-system/kube-scheduler",),
+    "yunikorn": (),
+}
 
 
 class PluginName(Section, frozen=True, kw_only=True):
@@ -89,6 +99,13 @@ class Profile(Section, frozen=True, kw_only=True):
     scheduler_name: Annotated[
         str, doc("Pods whose spec.schedulerName is this one are ours.", min_length=1, max_length=253)
     ] = "py-gang-scheduler"
+    former_leases: Annotated[
+        tuple[NonEmpty, ...],
+        doc(
+            """Leases (namespace/name) of the scheduler that had this name before. While one of them is renewed its pods
+            are left alone. Empty: those that are known of this name."""
+        ),
+    ] = ()
     plugins: Annotated[Plugins, doc("Which filters and scores are used.")] = Plugins()
     plugin_config: Annotated[tuple[PluginConfig, ...], doc("Arguments of plug-ins.")] = ()
 

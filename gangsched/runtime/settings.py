@@ -19,7 +19,7 @@ from gangsched.model.sections import Duration, NonEmpty, Section
 from gangsched.model.sections import doc as _doc
 from gangsched.model.times import seconds_of
 from gangsched.runtime.pluginsets import plugin_set
-from gangsched.runtime.profiles import Profile
+from gangsched.runtime.profiles import FORMER_LEASES, Profile
 
 API_VERSION: Literal["gangsched.dev/v1alpha1"] = "gangsched.dev/v1alpha1"
 KIND: Literal["GangSchedulerConfiguration"] = "GangSchedulerConfiguration"
@@ -426,6 +426,15 @@ class Configuration(Section, frozen=True, kw_only=True):
             evict_daemonset_pods=self.preemption.evict_daemon_set_pods,
             profiles=tuple((name, plugins) for name, plugins in chosen if plugins != PluginSet()),
         )
+
+    def former_leases(self) -> dict[str, tuple[str, ...]]:
+        """The Leases by which is known whether the former owner of a scheduler name is alive, by name; of some names
+        there are none. With the same Lease as ours the former owner takes part in our election.
+        """
+        election = self.leader_election
+        own = f"{election.resource_namespace}/{election.resource_name}" if election.leader_elect else ""
+        names = ((p.scheduler_name, p.former_leases or FORMER_LEASES.get(p.scheduler_name)) for p in self.profiles)
+        return {name: leases for name, leases in names if leases is not None and own not in leases}
 
     def serving(self, names: Iterable[str]) -> Configuration:
         """The same for these scheduler names: those that are no profiles get the plug-ins of the first one."""

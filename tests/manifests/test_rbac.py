@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gangsched.runtime import profiles
 from tests.manifests.shipped import (
     MANIFESTS,
     installed,
@@ -60,6 +61,9 @@ CLUSTER_RIGHTS = {
     ("storage.k8s.io", "volumeattachments"): FOLLOW,
 }
 
+#: Leases that other schedulers renew: of nobody else's Lease is anything asked.
+FORMER_LEASES = {lease.partition("/")[2] for leases in profiles.FORMER_LEASES.values() for lease in leases}
+
 # (API group, resource, name or None for any) -> verbs, in the namespace of the scheduler.
 NAMESPACE_RIGHTS = {
     ("coordination.k8s.io", "leases", None): {"create"},
@@ -72,7 +76,8 @@ NAMESPACE_RIGHTS = {
 def test_cluster_role_grants_exactly_the_table() -> None:
     """The ClusterRole grants what the table above says: nothing more, nothing less."""
     expected = {(group, resource, None): verbs for (group, resource), verbs in CLUSTER_RIGHTS.items()}
-    assert rights(one(installed(), "ClusterRole", "gangsched")) == expected
+    leases = {("coordination.k8s.io", "leases", name): {"get"} for name in FORMER_LEASES}
+    assert rights(one(installed(), "ClusterRole", "gangsched")) == expected | leases
 
 
 def test_readers_may_read_what_the_scheduler_reads_and_nothing_else() -> None:

@@ -12,13 +12,14 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched import logs
 from gangsched.cluster.kube import discovery, dryrun
 from gangsched.cluster.kube.caches import CacheHealth, Caches
 from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.former_owners import FormerOwners
 from gangsched.cluster.kube.history import History
 from gangsched.cluster.kube.inbox import Inbox, SteadyClock
 from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
@@ -85,6 +86,7 @@ class KubeCluster:
         discovery_seconds: how often to look for gang and queue APIs that came or went.
         quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
         history_namespace: where the record of evictions is kept; empty for nowhere.
+        former_leases: Leases (``namespace/name``) of the former owners of scheduler names, by name.
         drain_seconds: how long :meth:`stop` lets submitted writes finish; none is begun in the second half of it.
     """
 
@@ -104,6 +106,7 @@ class KubeCluster:
         discovery_seconds: float = 60.0,
         quota_mode: str = discovery.AUTO,
         history_namespace: str = "",
+        former_leases: Mapping[str, tuple[str, ...]] | None = None,
         drain_seconds: float = 2.0,
     ) -> None:
         self._connection = connection
@@ -118,6 +121,7 @@ class KubeCluster:
         self._discovery_seconds = discovery_seconds
         self._quota_mode = quota_mode
         self._history_namespace = "" if dry_run else history_namespace
+        self._former_leases = former_leases or {}
         self._drain_seconds = drain_seconds
         self._bucket = TokenBucket(qps, burst)
         self._clock = SteadyClock()
@@ -143,6 +147,7 @@ class KubeCluster:
         self._elector: Elector | None = None
         self._writer: Writer | None = None
         self._history: History | None = None
+        self._former: FormerOwners | None = None
         self._giving_up: asyncio.Task[bool] | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -283,6 +288,7 @@ class KubeCluster:
                 quiet=writer.idle_within,
                 timeout_seconds=self._writes.timeout_seconds,
             )
+        former = self._former = FormerOwners(client, self._former_leases, self._deliver)
         _log.info("connecting", server=self._connection.server, source=self._connection.description)
         self._ready.set()
         tasks = [
@@ -291,6 +297,7 @@ class KubeCluster:
             asyncio.create_task(writer.run(), name="writer"),
             asyncio.create_task(self._lead(client), name="lead"),
             *([asyncio.create_task(self._history.run(), name="history")] if self._history else []),
+            asyncio.create_task(former.run(), name="former owners of names"),
         ]
         stop = asyncio.create_task(self._stop_asked.wait(), name="stop")
         all_answered = False
@@ -337,6 +344,8 @@ class KubeCluster:
     async def _sync(self, client: Client, caches: Caches) -> None:
         await caches.synced()
         assert self._told_synced is not None
+        assert self._former is not None
+        await self._former.looked.wait()
         self._synced = True
         ahead = client.seconds_ahead(self._clock.now())
         self._deliver([*([ServerClock(ahead)] if ahead is not None else []), Synced()])

@@ -41,7 +41,7 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     SelectNode: ("ask for a volume for", ("node", "pod")),
     SetCondition: ("set PodScheduled=False on", ("reason", "message")),
     Report: ("write an Event on", ("reason", "note")),
-    SetGroupStatus: ("update the status of", ("status",)),
+    SetGroupStatus: ("update the status of", ()),
     GangStatus: ("update the status of", ()),
 }
 

@@ -84,6 +84,12 @@ class Lease:
         return msgspec.json.encode({**self._body, "spec": {**(self._body.get("spec") or {}), **changes}})
 
 
+def lease_path(namespace: str, name: str = "") -> str:
+    """The URL path of a Lease, or of all of a namespace."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{segment(namespace)}/leases"
+    return f"{path}/{segment(name)}" if name else path
+
+
 def unique_identity() -> str:
     """An identity for one process: the host (in a pod: the pod's name), made unique."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
@@ -160,9 +166,8 @@ class Elector:
         self._leading = False
         self._started: asyncio.Task[None] | None = None
         self.holder = ""
-        space, name = segment(settings.namespace), segment(settings.name)
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases"
-        self._path = f"{self._collection}/{name}"
+        self._collection = lease_path(settings.namespace)
+        self._path = lease_path(settings.namespace, settings.name)
 
     @property
     def may_write_until(self) -> float:

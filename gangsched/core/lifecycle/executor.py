@@ -29,6 +29,7 @@ from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.planning.outcomes import said_of
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
+from gangsched.core.state.scheduler_names import Owner
 from gangsched.core.world.world import World, queue_order
 from gangsched.model.records import SINGLE, GangId
 
@@ -173,6 +174,14 @@ class Executor:
             self.drains.wake_at(),
         )
         return min((t for t in times if t is not None), default=None)
+
+    def name_served(self, name: str, owner: Owner, *, taken: bool) -> None:
+        """A scheduler name of ours is its ``owner``'s from now on, or not any more."""
+        if taken:
+            self.gangs.leave(name)
+        if owner.shown_by is not None:
+            text = f"{owner.text}: pods with schedulerName {name} are left to it"
+            self.run.actions.append(report.name_served(owner.shown_by, text if taken else "", name))
 
     def refused(self, event: ev.ObjectRefused) -> None:
         """Tell the owner of an object that cannot be understood, once."""

@@ -180,6 +180,13 @@ class Gangs:
             else:
                 seen.update(self.refresh(gang))
 
+    def leave(self, scheduler: str) -> None:
+        """The gangs of this scheduler name are another's from now on: nothing is held for them or reported."""
+        for group in [each for each in self.groups.values() if each.gangs[0].scheduler == scheduler]:
+            if group.plan is not None:
+                self.signal(group, Signal.BROKEN)
+            self._forget(group)
+
     def refresh(self, gang: GangId) -> tuple[GangId, ...]:
         """Look at a gang again: which group it is in, whether everything is there, what it needs. Returns the gangs of
         its group: nothing is left to be done for them, but for the status of the others' objects.

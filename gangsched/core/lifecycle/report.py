@@ -28,6 +28,7 @@ ROOM_TAKEN = "FreedRoomTaken"
 RESUMED = "Resumed"
 ROLLED_BACK = "RolledBack"
 TWO_ADMITTERS = "TwoAdmitters"
+NAME_TAKEN, NAME_SERVED = "SchedulerNameTaken", "SchedulerNameServed"
 
 #: Reasons of Events that say that a workload leaves begin so; the reason of the eviction follows.
 EVICTED_DUE_TO = "EvictedDueTo"
@@ -159,6 +160,15 @@ def rolled_back(victim: Victim, owner: Owner, gang: str, why: str) -> Report:
     ref = PodRef(victim.namespace, victim.name, victim.uid)
     note = f"Removed from {victim.node}: gang {gang} is bound in part only; {owner.kind} {owner.name} creates it"
     return event(pod_reference(ref), "Warning", ROLLED_BACK, "RollingBack", f"{note} again: {why}")
+
+
+def name_served(about: Reference, owner: str, name: str) -> Report:
+    """Where it is seen who serves a scheduler name: its ``owner`` (in words), or this scheduler (empty)."""
+    if owner:
+        return event(about, "Warning", NAME_TAKEN, "Scheduling", owner)
+    return event(
+        about, "Normal", NAME_SERVED, "Scheduling", f"pods with schedulerName {name} are scheduled from now on"
+    )
 
 
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:

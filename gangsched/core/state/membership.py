@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.model.dialects import gang_from_member, koordinator, needs_object, role_of
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
@@ -77,7 +78,7 @@ class Membership:
     """Pods by gang, and group objects. ``ours`` are the scheduler names whose pods we place.
 
     ``assumed`` says of a pod (UID) whether our binding of it is on its way: it counts as bound. ``classes`` are the
-    PriorityClasses by name.
+    PriorityClasses by name, ``names`` the names of ours that others may have.
     """
 
     def __init__(
@@ -85,10 +86,12 @@ class Membership:
         ours: Iterable[str],
         assumed: Callable[[str], bool] = lambda _: False,
         classes: Mapping[str, PriorityClass] = MappingProxyType({}),
+        names: SchedulerNames | None = None,
     ) -> None:
         self.ours = frozenset(ours)
         self._assumed = assumed
         self._classes = classes
+        self._names = names or SchedulerNames()
         self.objects: dict[tuple[str, str, str], Gang] = {}
         #: What group objects say about the loss of their pods.
         self.stakes: dict[tuple[str, str, str], Stakes] = {}
@@ -173,8 +176,8 @@ class Membership:
     # -- questions -----------------------------------------------------------------------------------------
 
     def is_ours(self, gang: GangId) -> bool:
-        """True when this scheduler places the gang's members."""
-        return gang.scheduler in self.ours
+        """True when this scheduler places the gang's members, and nobody else does."""
+        return gang.scheduler in self.ours and gang.scheduler not in self._names.taken
 
     def pods(self, gang: GangId) -> Iterator[Pod]:
         """The gang's pods in name order."""

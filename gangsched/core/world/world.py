@@ -17,6 +17,7 @@ from gangsched.core.state.kueue import AdmittedByKueue
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.observed_times import Sightings
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
+from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.owner_gangs import OwnerGangs
@@ -55,10 +56,12 @@ class World:
         fair_sharing: bool = False,
         overdue_after_seconds: float = 30.0,
         gang_owners: Iterable[str] = (),
+        names: SchedulerNames | None = None,
     ) -> None:
         self.snapshot = Snapshot()
         self.classes: dict[str, PriorityClass] = {}
-        self.membership = Membership(ours, self.assumed, self.classes)
+        self.names = names or SchedulerNames()
+        self.membership = Membership(ours, self.assumed, self.classes, self.names)
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.jobs = Jobs()
         self.kueue = AdmittedByKueue()
@@ -159,6 +162,7 @@ class World:
         self.ledger.assumed.pop(uid, None)
         self.sightings.gone(uid)
         self.foreign_nominations.gone(uid)
+        self.names.gone(uid)
         if pod is None:
             return None
         if pod.deleting_since is not None and self.foreign_nominations:
@@ -199,6 +203,7 @@ class World:
     def assume(self, uid: str, node: str) -> None:
         """Our binding of this pod is on its way: it takes room on ``node`` from now on."""
         self.ledger.assumed[uid] = node
+        self.names.assumed(self.pods[uid])
         self._assumed_changed(self.pods[uid])
 
     def _assumed_changed(self, pod: Pod) -> None:

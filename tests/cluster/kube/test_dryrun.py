@@ -34,6 +34,7 @@ LINES: list[tuple[do.Action, str]] = [
         do.Report(do.pod_reference(POD), "Normal", "Scheduled", "Binding", "to n1"),
         "write an Event on Pod ns/m reason=Scheduled note=to n1",
     ),
+    (do.SetGroupStatus(do.GroupRef("ns", "v", "u", "f", "v1"), {}), "update the status of group ns/v"),
     (do.GangStatus("f", "ns", "g", "u", {}), "update the status of group ns/g"),
 ]
 

@@ -1,0 +1,73 @@
+"""Are the schedulers alive whose names are served here? Their Leases say so while they are renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
+from gangsched.cluster.kube.lease import LeaseSpec, Watcher, lease_path
+from gangsched.core.events import Event, NameLeased
+
+#: How often each Lease is read, and how long one counts as renewed that says nothing about it (seconds).
+PERIOD_SECONDS, DURATION_SECONDS = 5.0, 15.0
+_TIMEOUT_SECONDS = 5.0
+
+
+class _Lease(msgspec.Struct):
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
+
+
+_decoder = msgspec.json.Decoder(_Lease)
+
+
+class FormerOwners:
+    """Tells ``deliver`` who holds the Lease of a name, or that nobody does; run :meth:`run` as a task.
+
+    ``leases`` has the ``namespace/name`` of Leases by scheduler name. A Lease that cannot be read may be held:
+    its name is left alone. ``looked`` is set when each has been read once.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        leases: Mapping[str, tuple[str, ...]],
+        deliver: Callable[[list[Event]], None],
+        period_seconds: float = PERIOD_SECONDS,
+    ) -> None:
+        self._client = client
+        self._leases = leases
+        self._deliver = deliver
+        self._period_seconds = period_seconds
+        self._watchers = {each: Watcher("", DURATION_SECONDS) for of in leases.values() for each in of}
+        self._told: dict[str, str] = {}
+        self.looked = asyncio.Event()
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            for name, leases in self._leases.items():
+                owners = [(await self._owner(lease), lease) for lease in leases]
+                owner, lease = next((each for each in owners if each[0]), ("", ""))
+                if self._told.get(name) != owner:
+                    self._told[name] = owner
+                    self._deliver([NameLeased(name, owner, lease)])
+            self.looked.set()
+            await asyncio.sleep(self._period_seconds)
+
+    async def _owner(self, lease: str) -> str:
+        """Who holds a Lease, in words; empty for nobody."""
+        namespace, _, name = lease.partition("/")
+        path = lease_path(namespace, name)
+        try:
+            body = await self._client.attempt("GET", path, timeout_seconds=_TIMEOUT_SECONDS)
+            spec = answer_of(_decoder, body, f"GET {path}").spec
+        except ApiError as error:
+            return "" if error.status == 404 else f"Lease {lease} cannot be read: {error}"
+        except UnreachableError as error:
+            return f"Lease {lease} cannot be read: {error}"
+        standing = self._watchers[lease].look(spec, time.monotonic())
+        return f"Lease {lease} is held by {spec.holder_identity}" if standing == "held" else ""

@@ -1,0 +1,78 @@
+"""Scheduler names that were those of other schedulers, and who answers to them now.
+
+Two schedulers that serve one name bind the same pods. A former owner is alive while it renews its Lease, and for some
+time after a pod of that name was bound by somebody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gangsched.model.records import Pod
+
+#: So long after a binding by somebody else (seconds) its scheduler counts as alive; one that has work binds sooner.
+ALIVE_SECONDS = 60.0
+
+
+class Owner(NamedTuple):
+    """Who has a name, in words, and the Lease or pod that shows it: (apiVersion, kind, namespace, name, uid)."""
+
+    text: str
+    shown_by: tuple[str, str, str, str, str] | None = None
+
+
+#: Of a name as long as nobody has looked at the Lease.
+NOT_KNOWN = Owner("it is not known yet whether its former owner is alive")
+
+
+class SchedulerNames:
+    """``guarded`` are the names of which a former owner may be alive, ``leased`` those of them that have a Lease to be
+    looked at first. ``taken`` has the names that are left to their owners.
+    """
+
+    def __init__(self, guarded: Iterable[str] = (), leased: Iterable[str] = ()) -> None:
+        self._guarded = frozenset(guarded)
+        self._leases: dict[str, Owner | None] = dict.fromkeys(leased, NOT_KNOWN)
+        self._bindings: dict[str, tuple[float, Owner]] = {}
+        #: UIDs of pods of these names that we have bound, or tried to: they are no sign of anybody else.
+        self._ours: set[str] = set()
+        self.taken: Mapping[str, Owner] = dict.fromkeys(leased, NOT_KNOWN)
+
+    def leased(self, name: str, owner: str, lease: str) -> None:
+        """Somebody holds the Lease (``namespace/name``) of the former owner of a name, or nobody does (empty)."""
+        namespace, _, own = lease.partition("/")
+        self._leases[name] = Owner(owner, ("coordination.k8s.io/v1", "Lease", namespace, own, "")) if owner else None
+
+    def assumed(self, pod: Pod) -> None:
+        """We are about to bind a pod."""
+        if pod.scheduler in self._guarded:
+            self._ours.add(pod.uid)
+
+    def gone(self, uid: str) -> None:
+        """A pod no longer exists."""
+        self._ours.discard(uid)
+
+    def seen(self, old: Pod | None, pod: Pod, now: float) -> None:
+        """A pod has a new record instead of the ``old`` one, while nobody else of ours binds it."""
+        bound = old is not None and not old.node and pod.node
+        if bound and pod.scheduler in self._guarded and pod.uid not in self._ours:
+            text = f"somebody else has bound pod {pod.key} to {pod.node}"
+            self._bindings[pod.scheduler] = now, Owner(text, ("v1", "Pod", pod.namespace, pod.name, pod.uid))
+
+    def look(self, now: float) -> dict[str, tuple[Owner, bool]]:
+        """The names that are taken now and were not at the last look, or the other way round (False), each with its
+        owner.
+        """
+        found = {name: owner for name, owner in self._leases.items() if owner is not None}
+        for name, (at, owner) in self._bindings.items():
+            if now < at + ALIVE_SECONDS:
+                found.setdefault(name, owner)
+        before, self.taken = self.taken, found
+        changed = {name: (owner, True) for name, owner in found.items() if before.get(name, NOT_KNOWN) is NOT_KNOWN}
+        return changed | {name: (owner, False) for name, owner in before.items() if name not in found}
+
+    def wake_at(self) -> float | None:
+        """When a name may be free again without an event; None: never."""
+        times = (at + ALIVE_SECONDS for name, (at, _) in self._bindings.items() if name in self.taken)
+        return min(times, default=None)

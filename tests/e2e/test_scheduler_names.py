@@ -1,0 +1,87 @@
+"""A profile with the name of another scheduler on a real API server: that one's Lease keeps its pods from us."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.controlplane.client import Client, Object, load, wait_until
+from tests.e2e.jobs import CLUSTER, template
+from tests.e2e.stories import Start, events, nodes_ready, running
+
+pytestmark = pytest.mark.controlplane
+
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}}
+
+
+def lease() -> Object:
+    """Volcano's, as it is renewed at this moment."""
+    spec = {
+        "holderIdentity": "volcano-0",
+        "leaseDurationSeconds": 3,
+        "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    meta = {"name": "volcano", "namespace": "volcano-system"}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
+
+
+@asynccontextmanager
+async def volcano(admin: Client) -> AsyncIterator[Callable[[], bool]]:
+    """A scheduler that does nothing but live, and a way to end it."""
+
+    async def live() -> None:
+        while True:
+            await admin.apply(lease())
+            await asyncio.sleep(0.5)
+
+    task = asyncio.create_task(live())
+    try:
+        yield task.cancel
+    finally:
+        task.cancel()
+
+
+def pod(name: str, scheduler: str) -> Object:
+    """A pod of this scheduler that fits."""
+    made = {"apiVersion": "v1", "kind": "Pod", **template("1")}
+    made["metadata"] |= {"name": name, "namespace": "default"}
+    made["spec"]["schedulerName"] = scheduler
+    return made
+
+
+async def test_the_name_is_taken_over_when_its_lease_is_no_longer_renewed(
+    admin: Client, start_scheduler: Start
+) -> None:
+    """While it is renewed a pod of that name is left as it is, which an Event on the Lease, the log and the metrics
+    say; pods of our own name are bound. Afterwards it is bound.
+    """
+    await admin.apply(load(CLUSTER))
+    await nodes_ready(admin)
+    await admin.apply(NAMESPACE)
+    names = {"profiles": [{"schedulerName": "py-gang-scheduler"}, {"schedulerName": "volcano"}]}
+
+    async def told() -> bool:
+        return bool(await events(admin, "SchedulerNameTaken"))
+
+    async with volcano(admin) as die:
+        await admin.wait_for("Lease", "volcano", lambda found: bool(found["spec"]), namespace="volcano-system")
+        await admin.apply([pod("theirs", "volcano"), pod("ours", "py-gang-scheduler")])
+        async with start_scheduler(**names) as scheduler, admin.record("Pod") as recorder:
+            await running(admin, ["ours"])
+            await wait_until(told, what="it is told who has the name")
+            (event,) = await events(admin, "SchedulerNameTaken")
+            metrics = await scheduler.metrics()
+            seen = [change for change in recorder.changes if change.name == "theirs"]
+            die()
+            await running(admin, ["theirs"])
+            log = scheduler.log.read_text()
+    assert "volcano-0" in event["note"]
+    assert event["regarding"]["name"] == "volcano"
+    assert 'gangsched_scheduler_name_served{profile="volcano"} 0.0' in metrics
+    assert 'gangsched_scheduler_name_served{profile="py-gang-scheduler"} 1.0' in metrics
+    assert not any(change.node or change.object["status"].get("conditions") for change in seen)
+    assert log.index("are left to it") < log.index("pods with schedulerName volcano are scheduled from now on")
