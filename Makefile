@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test rules check format control-plane lock clean
+.PHONY: help env demo test rules check format readme control-plane lock clean
 
 help: ## show this list
 	@printf '\n  \033[1mpy-gang-scheduler\033[0m: gangs start whole or not at all\n\n'
@@ -40,6 +40,9 @@ check: env ## lint, limits, format, types, layers
 format: env ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix --quiet || true
 	@$(BIN)/ruff format
+
+readme: env ## write the README's pictures, numbers and captured output anew, from commands and measurements
+	@$(BIN)/python -m tests.readme
 
 control-plane: env ## build etcd, kube-apiserver, ... for the tests (first time: about 4 minutes)
 	@$(BIN)/python -m tests.controlplane build

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gangsched.cli import main as cli
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Unschedulable
@@ -135,28 +136,6 @@ def test_documented_tests_exist() -> None:
     assert [name for file, name in wanted if f"def {name}(" not in text_of(file)] == []
 
 
-def test_the_plan_in_the_readme_is_what_the_command_prints(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The captured output is today's, but for the milliseconds."""
-    monkeypatch.chdir(ROOT)
-    for name in ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
-    command = "gangsched plan -f examples/koordinator/"
-    found = re.search(
-        rf"^```console\n\$ {re.escape(command)}\n(.+?)^```$", text_of("README.md"), re.MULTILINE | re.DOTALL
-    )
-    assert found
-    assert cli.main(command.split()[1:]) == 0
-    assert _without_time(found[1]) == _without_time(capsys.readouterr().out)
-
-
-def _without_time(text: str) -> str:
-    changed, count = re.subn(r"planned in [\d.]+ ms", "planned in … ms", text)
-    assert count
-    return changed.strip()
-
-
 # -------------------------------------------------------------------------------------------------- tables and examples
 
 
@@ -266,6 +245,27 @@ def test_recipes_make_a_gang(
     assert (decision["kind"], decision["required"]) == ("Job" if name == "owner" else "PodGroup", int(members))
     assert decision["outcome"] == ("bind" if fits else "unschedulable")
     assert len(decision["placements"]) == (int(members) if fits else 0)
+
+
+BY_INIT = re.findall(
+    r"^<!-- recipe by init -->\n```yaml\n(.+?)^```$", text_of("docs/gangs.md"), re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize("text", BY_INIT, ids=[yaml.safe_load(text)["kind"] for text in BY_INIT])
+def test_recipes_for_operators_lack_nothing(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`gangsched init` adds nothing to them, and adds the same again to one from which it was taken out."""
+    file = tmp_path / "job.yaml"
+    plain = text.replace('gangsched.dev/gang: "true"', "{}").replace(
+        "schedulerName: py-gang-scheduler", "hostPID: true"
+    )
+    assert plain != text
+    for changed in (text, plain):
+        file.write_text(changed)
+        assert cli.main(["init", "-f", str(file)]) == 0
+        made = yaml.safe_load(capsys.readouterr().out)
+        assert (made == yaml.safe_load(text)) is (changed == text)
+        assert "gangsched.dev/gang" in str(made)
 
 
 def test_files_that_pages_name_exist() -> None:

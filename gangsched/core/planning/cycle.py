@@ -40,7 +40,7 @@ _OUT_OF_REACH = (Mode.NO_FIT, Mode.NO_CANDIDATES)
 
 
 class Pause(NamedTuple):
-    """A gang evicts nobody ``until`` then (seconds), because of this."""
+    """A gang evicts no pod ``until`` then (seconds), because of this."""
 
     until: float
     why: str

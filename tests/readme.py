@@ -1,0 +1,188 @@
+"""What commands and measurements write into the README and the page that compares: run it to write them anew.
+
+    python -m tests.readme [--check]
+
+Each block between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->`` comes from a command of this tree, or from a
+file of measurements beside the documentation, as does the picture. Times of single runs are written as ``…``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from gangsched.cli.main import main as gangsched
+from tests.bench.live.picture import picture
+from tests.bench.live.report import Report
+from tests.builders import gang, node, pod
+from tests.core.harness import plan
+from tests.pages import ROOT, between, rows, text_of
+
+PERFORMANCE = ROOT / "docs/internals/performance.json"
+RIVALS = json.loads(text_of("docs/internals/rivals.json"))
+OURS, BARE, KUBE = "gangsched", "floor", "kube-scheduler"
+IN_README = ("10,000 single pods", "500 gangs of 20", "1 gang of 5,000", "1,000 evict 10 gangs of 100")
+OTHERS = ("Volcano", "Koordinator", "KAI")
+
+
+def printed(*command: str) -> str:
+    """What a command prints into a pipe, from the top of the repository."""
+    out = io.StringIO()
+    clean = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE")}
+    with contextlib.chdir(ROOT), contextlib.redirect_stdout(out), patch.dict(os.environ, clean, clear=True):
+        if gangsched(command) != 0:
+            raise RuntimeError(f"gangsched {' '.join(command)} failed")
+    return re.sub(r"planned in [\d.]+ ms", "planned in … ms", out.getvalue()).strip()
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A block of code."""
+    return f"```{language}\n{text}\n```"
+
+
+def table(header: list[str], lines: list[list[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] * len(header), *lines])
+
+
+def the_plan() -> str:
+    """The first example."""
+    return fenced(
+        "$ gangsched plan -f examples/koordinator/\n" + printed("plan", "-f", "examples/koordinator/"), "console"
+    )
+
+
+def the_preemption() -> str:
+    """Event and condition of one victim of the first example."""
+    events = json.loads(printed("simulate", "-f", "examples/koordinator/", "-o", "json"))["events"]
+    of_victim = [each for each in events if each["object"] == "default/lp-pod-1"]
+    (event,) = [each["detail"] for each in of_victim if each["verb"] == "event"]
+    (mark,) = [each["detail"] for each in of_victim if each["verb"] == "mark"]
+    note = re.sub(r" (on node|needed to) ", r"\n          \1 ", event["note"])
+    message = mark["message"].replace(", triggerpod", ",\n          triggerpod")
+    return fenced(
+        f"Event     {event['type']}  {event['reason']}\n          {note}\n"
+        f"Condition DisruptionTarget=True  PreemptionByScheduler\n          {message}"
+    )
+
+
+def measured() -> dict[str, dict[str, str]]:
+    """Seconds to the last binding, by cell and candidate."""
+    found: dict[str, dict[str, str]] = {}
+    for each in json.loads(PERFORMANCE.read_text())["backlog"]:
+        found.setdefault(each["cell"], {})[each["candidate"]] = _text(each["last_bind"] or f"> {each['limit']:g}")
+    return found
+
+
+def the_speed() -> str:
+    """Four loads, the bare client beside."""
+    found = measured()
+    lines = [[cell, *(found[cell][who] for who in (BARE, OURS, KUBE))] for cell in IN_README]
+    return table(["", "bare client", "this", "kube-scheduler"], lines)
+
+
+def the_speed_of_all() -> str:
+    """All loads, and the other schedulers' session."""
+    lines = [
+        [cell, found[BARE], found[OURS], found[KUBE], *(_text(RIVALS["seconds"][cell][who]) for who in OTHERS)]
+        for cell, found in measured().items()
+    ]
+    return table(["", "bare client", "this", "kube-scheduler", *OTHERS], lines)
+
+
+def _text(seconds: float | str | None) -> str:
+    if isinstance(seconds, float):
+        return f"{seconds:.{int(seconds < 100)}f}"
+    return seconds or "not run"
+
+
+def quality() -> list[list[str]]:
+    """Rules, victims, and gangs left broken, as the page about the search has them."""
+    page = text_of("docs/internals/search.md").partition("| rules | victims |")[2]
+    return rows("| rules | victims |" + page.partition("\n\n")[0])[1:]
+
+
+def the_victims() -> str:
+    """Pods that three sets of rules evict on the same clusters."""
+    return table(["rules of", "pods evicted", "gangs left broken"], [["this", *quality()[0][1:]], *quality()[1:]])
+
+
+def in_one_sentence() -> str:
+    """The same for the README."""
+    (ours, broken), (kube, kube_broken), (koordinator, koordinator_broken) = (line[1:] for line in quality())
+    return (
+        f"On 30 random clusters of 50 to 200 nodes the plans evict {ours} pods and leave {broken} gangs broken; by\n"
+        f"kube-scheduler's rules it would be {kube} pods and {kube_broken} broken gangs, by Koordinator's {koordinator}"
+        f" and {koordinator_broken}."
+    )
+
+
+def the_thirty() -> str:
+    """One gang of 30 against five gangs of 20: ours is planned here, the others were measured."""
+    nodes = [node(f"n{i}").cpu(4) for i in range(100)]
+    old = [pod(f"old-{i}").cpu(4).priority(1).gang(f"old-{i // 20}").on(f"n{i}") for i in range(100)]
+    new = [pod(f"new-{i}").cpu(4).priority(9).gang("new") for i in range(30)]
+    gangs = [gang(f"old-{i}").min(20) for i in range(5)]
+    victims = plan(*nodes, *gangs, *old, gang("new").min(30), *new)["d/new"].victims
+    by_gang = Counter(int(v.name.removeprefix("old-")) // 20 for v in victims)
+    whole = sum(count == 20 for count in by_gang.values())
+    if whole * 20 != len(victims):
+        raise RuntimeError(f"not whole gangs: {by_gang}")
+    others = RIVALS["thirty into five gangs of twenty"]
+    lines = [["this", f"{len(victims)}, {whole} whole gangs"], *([who, text] for who, text in others.items())]
+    return table(["", "pods evicted"], lines)
+
+
+BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"plan": the_plan, "preemption": the_preemption, "speed": the_speed, "victims": in_one_sentence},
+    "docs/compare.md": {"speed of all": the_speed_of_all, "thirty": the_thirty, "victims": the_victims},
+}
+
+
+def the_picture() -> str:
+    """Drawn from the measurements."""
+    return picture(msgspec.json.decode(PERFORMANCE.read_bytes(), type=Report))
+
+
+def written() -> dict[Path, str]:
+    """The files as they should be."""
+    found = {ROOT / "docs/internals/performance.svg": the_picture()}
+    for name, blocks in BLOCKS.items():
+        text = text_of(name)
+        for marker, make in blocks.items():
+            begin, end = f"<!-- {marker}: begin -->", f"<!-- {marker}: end -->"
+            between(text, marker)
+            head, _, rest = text.partition(begin)
+            text = f"{head}{begin}\n{make()}\n{end}{rest.partition(end)[2]}"
+        found[ROOT / name] = text
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write what is out of date; with ``--check`` only say so. Returns 1 where something was out of date."""
+    parser = argparse.ArgumentParser(prog="python -m tests.readme", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    given: Any = parser.parse_args(arguments)
+    texts = written()
+    old = [path for path, text in texts.items() if path.read_text() != text]
+    for path in old:
+        print(f"{'out of date' if given.check else 'written'}: {path.relative_to(ROOT)}")
+        if not given.check:
+            path.write_text(texts[path])
+    return int(bool(old) and given.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
