@@ -17,6 +17,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct
 from gangsched.core.placement.arrangement import MAX_MEMBERS
+from gangsched.core.placement.packing import packed
 from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.free import FreeRoom, Pairs
@@ -274,7 +275,7 @@ class PlacedFit:
         self._answer: bool | None = None
         #: Places hold where there is room for them: no filter looks at other pods, and it is known who is required.
         self._only_room = demand.common is None and demand.only_room
-        #: How often all members may still be placed anew to know whether pods can come back.
+        #: How often the filters may still place all members anew to know whether pods can come back.
         self._anew = math.inf
         #: What each kind, or several together at their least, would need: necessary, and quick to count.
         self._counts = CountedFit(demand, alone=False)
@@ -295,19 +296,30 @@ class PlacedFit:
 
     def fits(self) -> bool:
         if self._answer is None:
-            self._answer = self._moved() or (self._counts.fits() and self._place())
+            self._answer = self._moved() or (self._counts.fits() and self._somewhere())
         return self._answer
 
     def returns(self, slots: Ints) -> bool:
         self.give_back(slots)
-        fits = self._moved()
-        if not fits and self._anew > 0 and self._counts.fits():
-            self._anew -= 1
-            fits = self._place()
+        fits = self._moved() or (self._counts.fits() and self._somewhere(often=False))
         if not fits:
             self.take(slots)
         self._answer = True
         return fits
+
+    def _somewhere(self, *, often: bool = True) -> bool:
+        """Are there other places? Unless ``often`` is said, the filters are asked no more than may be."""
+        if self._only_room:
+            found = packed(self._demand.request, self._demand.mask, self._demand.need, self._counts.free)
+            self.steps += 1
+            if found.counts is not None:
+                self._put(rows_of(self._demand, found.counts))
+            if found.known:
+                return found.counts is not None
+        if not often and self._anew <= 0:
+            return False
+        self._anew -= not often
+        return self._place()
 
     def _place(self) -> bool:
         sim = self._sim

@@ -74,18 +74,19 @@ class Interruptions:
             return best
         return next((found for start in self._starts() if (found := start()) is not None), None)
 
-    def improved(self, first: Settled) -> Settled:
-        """The least harmful choice that was found, beginning with the first one and with others."""
-        best = first
-        for start in islice(self._starts(), 1, _STARTS) if first.units else ():
+    def improved(self, best: Settled) -> Iterator[Settled]:
+        """Ever less harmful choices, beginning with this one and with others."""
+        for start in islice(self._starts(), 1, _STARTS) if best.units else ():
             if self._late():
-                return best
+                return
             found = start()
-            best = found if found is not None and found.key < best.key else best
-        better: Settled | None = best if len(best.units) <= _EXCHANGED else None
-        while better is not None:
-            best, better = better, None if self._proven(better) else self._better(better)
-        return best
+            if found is not None and found.key < best.key:
+                yield (best := found)
+        while len(best.units) <= _EXCHANGED and not self._proven(best):
+            better = self._better(best)
+            if better is None:
+                break
+            yield (best := better)
 
     def _starts(self) -> Iterator[Callable[[], Settled | None]]:
         """Ways to a first choice, each from nothing."""

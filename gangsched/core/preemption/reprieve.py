@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Ints
+from gangsched.core.arrays import Ints, isin
 from gangsched.core.preemption.fit import Fit
 
 
 class Returnable(msgspec.Struct, frozen=True, eq=False):
     """Victims that come back together. ``core`` are those of a gang without the members that it can spare, which come
-    back if all of it cannot; empty if there is nothing between.
+    back if all of it cannot, and each of the others then; empty if there is nothing between.
     """
 
     slots: Ints
@@ -37,8 +37,14 @@ def reprieve(fit: Fit, units: Sequence[Returnable]) -> list[Ints]:
         left = _pass(fit, left, back)
         if (fit.monotone and fit.exact) or len(left) == before:
             break  # where fewer victims may help, those refused are asked again once something has changed
-    cores = (u.core for u in left if 0 < len(u.core) < len(u.slots))
-    return back + [core for core in cores if fit.returns(core)]
+    spared: list[Returnable] = []
+    for unit in left:
+        if 0 < len(unit.core) < len(unit.slots) and fit.returns(unit.core):
+            back.append(unit.core)
+            rest = unit.slots[~isin(unit.slots, unit.core.tolist())]
+            spared += [Returnable(slot, unit.core[:0], (*unit.order, n)) for n, slot in enumerate(rest[:, None])]
+    _pass(fit, spared, back)
+    return back
 
 
 def _pass(fit: Fit, units: Sequence[Returnable], back: list[Ints]) -> list[Returnable]:

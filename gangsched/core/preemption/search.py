@@ -132,23 +132,34 @@ class Search:
         self._proved_none = False
         self._looks = -1
         self._places: list[Places] = []
+        self._best: Plan | None = None  # of those found
+        self._seen: set[frozenset[int]] = set()
         self._bound = LowerBound(self.candidates, demand)
         self._workers: list[NodePrices | Interruptions | LowerBound | Proof] = [self._bound]
 
     # -- the whole search ----------------------------------------------------------------------------------
 
     def run(self) -> Choice | None:
-        """The least harmful choice found; None when none was found. ``units`` says then what is known of why not."""
-        plans = list(self._found())
-        least = self._improve(plans)
-        if least is not None and gap(plans[-1].harm, least) is None:
-            plans = [plan for plan in plans if gap(plan.harm, least) is None]  # those that can be the best
-        plans = [self._reprieved(plan, least) for n, plan in enumerate(plans) if plan not in plans[:n]]
-        best = self._tried(min(plans, key=lambda plan: plan.harm, default=None), least)
+        """The least harmful choice found; None when none was found. ``units`` says then what is known of why not.
+
+        Every plan that a search comes across is reprieved, and the least harmful is kept. A longer search comes across
+        those of a shorter one, in the same order, and so it never does more harm.
+        """
+        for plan in self._found():
+            self._keep(plan)
+        least = self._improve()
+        best = self._tried(self._best, least)
         if best is None:
             self._note_refusal()
             return None
         return Choice(best.taken, best.harm, self.spent, self.stopped, best.rows, self._floor(best.harm, least))
+
+    def _keep(self, plan: Plan) -> None:
+        if plan.taken not in self._seen:
+            self._seen.add(plan.taken)
+            plan = self._reprieved(plan)
+            if self._best is None or plan.harm < self._best.harm:
+                self._best = plan
 
     def _floor(self, cost: Harm, least: Floor | None) -> Floor | None:
         """The higher of two floors: that of the program, and that of the nodes by themselves; None where victims are
@@ -161,27 +172,22 @@ class Search:
         other = self._bound.floor(cost)
         return other if least is None or _nearer(gap(cost, other), gap(cost, least)) else least
 
-    def _improve(self, plans: list[Plan]) -> Floor | None:
-        """Add better plans, the best last, and say how little harm is possible, in clusters that are small enough."""
-        plans.sort(key=lambda plan: plan.harm, reverse=True)
-        if not plans or gap(plans[-1].harm, self._bound.floor(plans[-1].harm)) is None:
+    def _improve(self) -> Floor | None:
+        """Find better plans, and say how little harm is possible, in clusters that are small enough."""
+        best, program = self._best, self._program
+        if best is None or program is None or gap(best.harm, self._bound.floor(best.harm)) is None:
             return None
-        program = self._program
-        if program is None:
-            return None
-        plans.append(plans[-1])  # the better ones take this place
 
         def adopt(placing: Placing, units: frozenset[int]) -> Harm | None:
-            plan = self._checked(self._demands[0], placing, units)
-            if plan is None or not self._few(plan.taken) or not plan.harm < plans[-1].harm:
+            plan, before = self._checked(self._demands[0], placing, units), self._best
+            if plan is None or before is None or not self._few(plan.taken) or not plan.harm < before.harm:
                 return None
-            plans[-1] = plan
-            return plan.harm
+            self._keep(plan)
+            return self._best.harm if self._best is not before and self._best is not None else None
 
         proof = Proof(program, adopt, self._late)
         self._workers.append(proof)
-        known = proof.run(plans[-1].harm)
-        return floor_of(known)
+        return floor_of(proof.run(best.harm))
 
     @cached_property
     def _program(self) -> Program | None:
@@ -225,7 +231,7 @@ class Search:
                     plan = self._checked(demand, choices[0].placing, choices[0].units)
                     if plan is None:
                         continue
-                    plan = self._reprieved(plan, None)
+                    plan = self._reprieved(plan)
                     if plan.harm.beyond_budget:
                         self.units.over_budgets = self.budgets.exceeded(map(self.units.pod, plan.taken))
                         return
@@ -273,9 +279,7 @@ class Search:
                 yield from self._up_from(demand, places, kept, hard=False)
 
     def _up_from(self, demand: Demand, places: Places, kept: Bools, *, hard: bool) -> Iterator[list[Settled]]:
-        """With pods up to ever higher priorities, those ``kept`` aside: the best choice; and where all filters may see
-        it differently the first too, so that a longer search is never worse than a shorter one.
-        """
+        """With pods up to ever higher priorities, those ``kept`` aside: the first choice, and ever better ones."""
         c = self.candidates
         closed = (c.closed & hard) | kept
         levels = c.levels if len(c) else np.zeros(1, dtype=np.int64)
@@ -299,11 +303,11 @@ class Search:
             first = interruptions.first()
             if first is None:
                 continue
-            found = first
+            found = [first]
             if not self._proven(first) and self._program is None:
-                found = interruptions.improved(settler.refined(first, self._late))
-            exact = len(demand.need) == 1 and demand.rules.complete
-            yield [found] if exact or first is found else [found, first]
+                found += settler.refined(first, self._late)
+                found += interruptions.improved(found[-1])
+            yield found
 
     def _proven(self, settled: Settled) -> bool:
         """Is it known that nothing breaks fewer budgets or interrupts less, as far as that decides?"""
@@ -334,13 +338,12 @@ class Search:
         fit.restore(base)
         return Plan(self.harm_of(set(taken)), taken, rows) if taken else None
 
-    def _reprieved(self, plan: Plan, least: Floor | None) -> Plan:
+    def _reprieved(self, plan: Plan) -> Plan:
         """The plan with whatever is not needed put back, whatever that takes."""
         fit = self.fit
         base, spent = fit.save(), fit.steps
         fit.take(np.array(sorted(plan.taken), dtype=np.int64))
-        floor = self._floor(plan.harm, least)
-        fit.hint(plan.rows, least=floor is not None and gap(plan.harm, floor) is None)
+        fit.hint(plan.rows, least=not self.candidates.by_work and gap(plan.harm, self._bound.floor(plan.harm)) is None)
         back = reprieve(fit, self._returnable(plan.taken)) if fit.fits() else []
         rows = fit.rows() if back else plan.rows
         fit.restore(base)

@@ -7,7 +7,7 @@ beyond it), and the places are searched again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -69,24 +69,24 @@ class Settler:
             self._known[key] = found
         return found
 
-    def refined(self, found: Settled, late: Callable[[], bool]) -> Settled:
-        """The same units, with the places searched once more at other prices: on the nodes where one order of pods may
-        not be the best all sets of them are compared, and then pods of sets that are overdrawn become dearer until the
-        places want fewer of them. The latter takes a pod less in one large cluster of 30.
+    def refined(self, found: Settled, late: Callable[[], bool]) -> Iterator[Settled]:
+        """Better choices of the same units, with the places searched once more at other prices: on the nodes where one
+        order of pods may not be the best all sets of them are compared, and then pods of sets that are overdrawn become
+        dearer until the places want fewer of them. The latter takes a pod less in one large cluster of 30.
         """
         offered = self.offer(found.units)
         if offered is None:
-            return found
+            return
         offer, binding = offered
         unsure = self.places.unsure(offer)
         if unsure.any() and not late():
             self.places.nodes.thorough = unsure
-            found = self._better(found, self._settle(found.units, NEVER)) or found
+            again = self._settle(found.units, NEVER)
             self.places.nodes.thorough = None
-        if not binding:
-            return found
+            if again is not None and again.key < found.key:
+                yield (found := again)
         rate = dict.fromkeys(binding, 0.0)
-        placing = self.places.best(offer)
+        placing = self.places.best(offer) if binding else None
         for turn in range(_RAISES):
             if placing is None or late() or not self._raised(rate, placing, offer, turn):
                 break
@@ -94,8 +94,8 @@ class Settler:
             placing = self.places.best(priced)
             if placing is not None and (turn % 2 or not self._overdrawn(placing, offer, binding)):
                 again = self._mended(found.units, priced, placing, binding, _ROUNDS, close=True)
-                found = self._better(found, again) or found
-        return found
+                if again is not None and again.key < found.key:
+                    yield (found := again)
 
     def _raised(self, rate: dict[int, float], placing: Placing, offer: Offer, turn: int) -> bool:
         """Make sets dearer that are overdrawn, and others cheaper again (a subgradient step); False if none changes."""

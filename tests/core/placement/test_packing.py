@@ -1,55 +1,55 @@
-"""Members packed tightly: a class at once, and one by one."""
+"""Places for members that only ask for room, against all ways to assign them."""
 
 from __future__ import annotations
 
-import random
+from itertools import product
 
+import numpy as np
 import pytest
 
-from gangsched.core.identity import group_key
-from gangsched.core.placement.arrangement import Arranger
-from tests.builders import PodBuilder, gang, node, pod
-from tests.core.harness import Built, world
+from gangsched.core.arrays import Bools, Floats
+from gangsched.core.placement import packing
+from gangsched.core.placement.packing import packed
 
 
-def crowd(seed: int, *, port: bool) -> list[Built]:
-    """Twelve nodes with some room left, and members of three sizes, sorted by size; their ports are all different."""
-    chance = random.Random(seed)
-    out: list[Built] = []
-    for row in range(12):
-        out.append(node(f"n{row}").cpu(8).memory(chance.randint(4, 16)))
-        out.append(pod(f"v{row}").cpu(chance.randint(0, 6)).on(f"n{row}"))
-    sizes = sorted(chance.choices((1, 2, 3), k=chance.randint(4, 36)), reverse=True)
-
-    def member(number: int, size: int) -> PodBuilder:
-        made = pod(f"m{number:02}").cpu(size).memory(chance.choice((1, 2)) if size == 2 else 1).gang("g").priority(9)
-        return made.port(8000 + number) if port else made
-
-    out += [member(number, size) for number, size in enumerate(sizes)]
-    return [*out, gang("g").min(len(sizes))]
+def there_is_room(request: Floats, mask: Bools, kinds: list[int], free: Floats) -> bool:
+    """Is there an assignment of members of these kinds?"""
+    for rows in product(range(free.shape[1]), repeat=len(kinds)):
+        left = free.copy()
+        for kind, row in zip(kinds, rows, strict=True):
+            left[:, row] -= request[kind]
+        if (left >= 0).all() and all(mask[k, r] for k, r in zip(kinds, rows, strict=True)):
+            return True
+    return False
 
 
-@pytest.mark.parametrize("port", [False, True], ids=["room alone", "ports too"])
-def test_a_class_goes_where_its_members_would_go_one_by_one(port: bool) -> None:
-    """Each on the node that it leaves fullest; and to none where one of them finds none."""
-    packed = refused = 0
-    for seed in range(60):
-        core = world(*crowd(seed, port=port))
-        gangs = [g for g in core.world.membership.members if g.name == "g"]
-        context = core.decider.context(gangs, group_key(gangs), 0.0)
-        pipeline, pending = context.placer.pipeline, context.wants[0].members
-        at_once, one_by_one, before = (context.simulation() for _ in range(3))
-        found = Arranger(pipeline, at_once, pending).tight(pending)
-        expected: dict[str, int] | None = {}
-        for one in pending:
-            placed = Arranger(pipeline, one_by_one, pending).tight([one])
-            expected = None if placed is None or expected is None else expected | placed
-        assert found == expected, f"seed {seed}"
-        if found is None:
-            refused += 1
-            assert (at_once.free == before.free).all()
-        else:
-            packed += 1
-            assert (at_once.free == one_by_one.free).all()
-    assert packed >= 10
-    assert refused >= 5
+def test_there_are_places_whenever_all_ways_have_one() -> None:
+    """And the places found have room for each member, on nodes that it may go to."""
+    answers = {True: 0, False: 0}
+    for seed in range(80):
+        chance = np.random.default_rng(seed)
+        need = tuple(chance.integers(1, 3, size=2 + seed % 2).tolist())
+        request = chance.integers(1, 5, size=(len(need), 2)).astype(np.float64)
+        mask = chance.random((len(need), 4)) < 0.8
+        free = chance.integers(2, 8, size=(2, 4)).astype(np.float64)
+        found = packed(request, mask, need, free)
+        kinds = [k for k, n in enumerate(need) for _ in range(n)]
+        assert found.known
+        assert (found.counts is not None) == there_is_room(request, mask, kinds, free), f"seed {seed}"
+        answers[found.counts is not None] += 1
+        if found.counts is not None:
+            assert tuple(found.counts.sum(axis=1)) == need
+            assert (request.T @ found.counts <= free).all()
+            assert mask[found.counts > 0].all()
+    assert min(answers.values()) >= 20
+
+
+@pytest.mark.parametrize("limit", ["_TABLE", "_LOOKS"])
+def test_what_is_too_large_is_not_known(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit says whether the question is answered, never how."""
+    request, free = np.array([[2.0], [3.0]]), np.array([[5.0, 5.0, 4.0]])
+    for most in (0, 10**6):
+        monkeypatch.setattr(packing, limit, most)
+        found = packed(request, np.ones((2, 3), dtype=np.bool_), (3, 2), free)
+        assert found.known == (most > 0)
+        assert (found.counts is not None) == (most > 0)

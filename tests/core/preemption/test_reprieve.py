@@ -141,3 +141,9 @@ def test_whoever_was_refused_is_asked_again_where_fewer_victims_may_help(monoton
     """The first may return only once the second has."""
     fit = Wanted((0, 1), lambda away: away != {1}, monotone=monotone)
     assert came_back(fit, [unit(0), unit(1)]) == [0, 1]
+
+
+def test_what_a_gang_can_spare_comes_back_one_by_one_after_its_core() -> None:
+    """Not all of it can return; the core does, and then each member for which there is room."""
+    fit = Wanted(range(4), lambda away: 2 in away)
+    assert came_back(fit, [unit(0, 1, 2, 3, core=(0, 1))]) == [0, 1, 3]

@@ -8,6 +8,9 @@ import pytest
 from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.preemption.search import Choice
 from gangsched.model.records import PodTerm
+from tests.bench.families import catalogue, tight
+from tests.bench.families.known import Least
+from tests.bench.families.site import FULL
 from tests.bench.worlds import cluster
 from tests.builders import gang, node, pod, selects
 from tests.core.harness import Built, plan, victims
@@ -115,3 +118,20 @@ def test_what_was_not_tried_is_no_proof() -> None:
     found = plan(*objects, pod("g").cpu(2).priority(9).shape(affinity=(near,)))["d/g"]
     assert found.outcome == UNSCHEDULABLE
     assert "would not fit even if all" not in found.message
+
+
+@pytest.mark.parametrize("seed", [880003, 880036, 880059, 880097])
+def test_a_longer_search_among_gangs_is_never_worse(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In clusters full of gangs for members of up to three kinds: the best of all plans that were come across is taken,
+    and nothing in it could be put back, not a member that a gang can spare either.
+    """
+    monkeypatch.setattr(tight, "_least", lambda _: Least(0, ((0, 0, 1),)))
+    made = catalogue.cluster("tight", seed, FULL)
+    harms = []
+    for steps in (1, 100, 1000, 5000):
+        asked = asked_in(made)
+        choice = asked.search(steps).run()
+        assert choice is not None
+        assert could_return(asked, choice.taken) == []
+        harms.append(choice.harm)
+    assert harms == sorted(harms, reverse=True)
