@@ -42,6 +42,7 @@ OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
     "definitions of others": {
         ("kueue.x-k8s.io", "workloads"): "list watch",
         ("scheduling.x-k8s.io", "podgroups"): "list watch",
+        ("scheduling.volcano.sh", "podgroups"): "list watch patch",
         ("ray.io", "rayclusters"): "list watch",
         **{("kubeflow.org", f"{kind}jobs"): "list watch" for kind in ("jax", "mpi", "pytorch", "tf", "xgboost")},
     },
