@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test rules check format readme control-plane lock clean
+.PHONY: help env demo kind test rules check format readme control-plane lock clean
 
 help: ## show this list
 	@printf '\n  \033[1mpy-gang-scheduler\033[0m: gangs start whole or not at all\n\n'
@@ -26,6 +26,9 @@ env: ## create or refresh .venv (again: under a second)
 
 demo: env ## watch a gang preempt, without a cluster (ARGS=--list shows all demos)
 	@$(BIN)/gangsched demo $(ARGS)
+
+kind: env ## a cluster in Docker with the scheduler and fake GPU nodes (needs kind, kubectl)
+	@examples/kind/up.sh
 
 test: env control-plane ## the whole suite, with a real API server (ARGS=... goes to pytest; -n0 for one process)
 	@$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
