@@ -134,7 +134,7 @@ class Actuator:
 
     def fail(self, key: str, *failures: Failure) -> None:
         """The phase has failed so, too."""
-        self._phase(key).failed.extend(failures)
+        self._phases[key].failed.extend(failures)
 
     def take_failures(self, key: str) -> list[Failure]:
         """The phase is over: what has failed in it. The next one begins."""
@@ -142,22 +142,15 @@ class Actuator:
         self.begin(key)
         return failed
 
-    def _phase(self, key: str) -> _Phase:
-        return self._phases.setdefault(key, _Phase())
-
     # -- wanting -------------------------------------------------------------------------------------------
 
     def ask(self, key: str, action: Write) -> None:
-        """The phase waits for this."""
-        phase = self._phase(key)
-        phase.unsettled += 1
+        """The phase, if one has begun, waits for this, which is asked for once."""
+        phase = self._phases.get(key)
+        if phase is not None:
+            phase.unsettled += 1
         self._instead_of_others(action)
         self._ask(Wish(key, action, phase))
-
-    def ask_apart(self, key: str, action: Write) -> None:
-        """No phase waits for this, and it is asked for once."""
-        self._instead_of_others(action)
-        self._ask(Wish(key, action))
 
     def keep_up(self, action: Kept, key: str = "", *, after: str = "") -> None:
         """This has to be so in the end. It is not asked for while writes of the key ``after`` are on their way."""

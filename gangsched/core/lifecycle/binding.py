@@ -47,11 +47,6 @@ def nominate(run: Run, group: Group) -> None:
     conditions.tell(run, group, report.UNSCHEDULABLE, group.message, report.waiting_on_preemption)
 
 
-def on_record(run: Run, group: Group) -> bool:
-    """Does a member that is not placed bear an intent record?"""
-    return any(pod.on_record for pod in run.unplaced(group))
-
-
 def withdraw(run: Run, group: Group) -> None:
     """Clear nominations: those of the plan, and any that an earlier plan or process has left behind. Members whose
     bindings were not sent take no room any more.

@@ -192,7 +192,7 @@ class Drains:
         self._starting[key] = tried + 1, run.now + run.pause(tried + 1)
         about, gang = suspension.reference(job), group.gangs[0]
         action = SuspendJob(run.new_id(), about, job.version, gang.scheduler, str(stop), f"drain of {gang.key}")
-        run.actuator.ask_apart(key_of(key), action)
+        run.actuator.ask(key_of(key), action)
         if not tried:
             admission.drained(run, group.gangs, stop)
 

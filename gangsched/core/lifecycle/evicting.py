@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 def begin(run: Run, eviction: Eviction, name: str = "") -> None:
     """The victims are condemned from now on, for the gang of this name if it is for one."""
     run.evictions[eviction.key] = eviction
+    run.actuator.begin(eviction.key)
     run.world.ledger.condemned.begin(eviction.key, name, eviction.priority if name else None)
     condemn(run, eviction.key, eviction.victims)
 

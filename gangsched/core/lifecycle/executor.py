@@ -423,8 +423,8 @@ class Executor:
             if plan.eviction.announced or goes_on:
                 self._resume(group, plan)
         for group in self.groups.values():
-            if group.plan is None and binding.on_record(self.run, group):
-                self._signal(group, Signal.DISCARD)
+            if group.plan is None:
+                binding.withdraw(self.run, group)
         self.drains.take_over()
         for rest in found.abandoned({eviction.ident for eviction in self.run.evictions.values()}):
             abandoned.go_on(self.run, rest)

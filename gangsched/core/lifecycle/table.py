@@ -49,7 +49,6 @@ class Signal(_Word):
     WAKE = "wake"  # an event that may help, or the backoff is over
     MORE = "more"  # further members are pending
     RESUME = "resume"  # an earlier process has left a plan that can be finished
-    DISCARD = "discard"  # an earlier process has left a plan that cannot
 
 
 class Do(_Word):
@@ -99,8 +98,6 @@ def _rows() -> tuple[Row, ...]:
     found: tuple[tuple[tuple[State, ...], Signal, State, tuple[Do, ...]], ...] = (
         ((s.GATHERING,), e.GATHERED, s.QUEUED, (d.ENQUEUE,)),
         ((s.GATHERING,), e.SCATTERED, s.GATHERING, (d.REPORT,)),
-        ((s.GATHERING,), e.DISCARD, s.GATHERING, (d.WITHDRAW,)),
-        ((s.QUEUED,), e.DISCARD, s.QUEUED, (d.DEQUEUE, d.WITHDRAW, d.ENQUEUE)),
         ((s.QUEUED,), e.RESUME, s.EVICTING, (d.DEQUEUE, d.REMOVE)),
         ((s.QUEUED, s.EVICTING), e.EVICT, s.EVICTING, (d.DEQUEUE, d.NOMINATE)),
         ((s.QUEUED,), e.ROLL_BACK, s.EVICTING, (d.DEQUEUE, d.WITHDRAW, d.REPORT, d.MARK)),
@@ -129,7 +126,6 @@ def _but(*states: State) -> tuple[State, ...]:
 
 
 _ONLY_QUEUED = (_but(State.QUEUED), "only a queued gang is decided")
-_ONLY_FOUND = "only a gang that has just been found can have a plan of an earlier process"
 _NO_PLAN = ((State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND), "there is no plan (any more)")
 
 #: Pairs that change nothing, by signal, with the reason. Tests check that table and list cover every pair.
@@ -146,8 +142,7 @@ IGNORED: dict[Signal, tuple[tuple[State, ...], str]] = {
     Signal.BROKEN: _NO_PLAN,
     Signal.WAKE: (_but(State.BACKOFF), "only a parked gang is woken"),
     Signal.MORE: (_but(State.BACKOFF, State.BOUND), "further members are seen when the gang is decided next"),
-    Signal.RESUME: (_but(State.QUEUED), _ONLY_FOUND),
-    Signal.DISCARD: (_but(State.GATHERING, State.QUEUED), _ONLY_FOUND),
+    Signal.RESUME: (_but(State.QUEUED), "only a gang that has just been found can have a plan of an earlier process"),
 }
 
 

@@ -39,6 +39,8 @@ class Desk:
         self.sent: list[Action] = []
         self.actuator = Actuator(self.sent.append, lambda failures: PAUSE_SECONDS * failures)
         self.now = 0.0
+        for key in ("g", "h"):
+            self.actuator.begin(key)
 
     def answer(self, action_id: int, outcome: Outcome = Outcome.OK) -> Answer | None:
         """The answer to a write comes in."""
@@ -165,7 +167,7 @@ def test_what_is_not_wanted_any_more_is_not_asked_for_again() -> None:
     desk = Desk()
     desk.actuator.keep_up(Mark(1, pod("a"), "m"))
     desk.answer(1, Outcome.TRANSIENT)
-    desk.actuator.ask_apart("", Unmark(4, pod("a"), "m"))
+    desk.actuator.ask("", Unmark(4, pod("a"), "m"))
     assert desk.actuator.due(1e9) == []
     desk.actuator.keep_up(Mark(2, pod("a"), "m"))
     desk.actuator.keep_up(Mark(3, pod("a"), "other"))
