@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.identity import group_key, names_of
@@ -18,7 +17,7 @@ from gangsched.core.volumes.binding import ClaimBinding
 from gangsched.model.records import SINGLE, GangId
 
 #: group_key is for those that import it from here.
-__all__ = ["Clock", "Due", "Group", "Plan", "group_key"]
+__all__ = ["Group", "Plan", "group_key"]
 
 
 class Plan:
@@ -51,60 +50,6 @@ class Plan:
         return self.eviction.victims
 
 
-#: The times of a group at which something is due for it.
-Due: TypeAlias = Literal["deadline", "tell_at"]
-
-
-class _Time:
-    """A time of a group in seconds, or None; the clock of the groups gets every new one."""
-
-    def __set_name__(self, owner: type[Group], name: Due) -> None:
-        self._name = name
-        self._slot = f"_{name}"
-
-    def __get__(self, group: Group, owner: type[Group]) -> float | None:
-        when: float | None = group.__dict__.get(self._slot)
-        return when
-
-    def __set__(self, group: Group, when: float | None) -> None:
-        group.__dict__[self._slot] = when
-        if when is not None:
-            group.clock.wind(self._name, when, group)
-
-
-class Clock:
-    """What is due when: heaps whose entries count as long as their group still says the same."""
-
-    def __init__(self) -> None:
-        self._heaps: dict[Due, list[tuple[float, int, Group]]] = {"deadline": [], "tell_at": []}
-        self._wound = 0
-
-    def wind(self, name: Due, when: float, group: Group) -> None:
-        """This time of the group is ``when`` from now on."""
-        self._wound += 1
-        heapq.heappush(self._heaps[name], (when, self._wound, group))
-
-    def due(self, name: Due, now: float) -> list[Group]:
-        """The groups whose time has come, earliest first. They are returned once: the caller has to act on them."""
-        out: dict[str, Group] = {}
-        heap = self._heaps[name]
-        while heap and heap[0][0] <= now:
-            when, _, group = heapq.heappop(heap)
-            if group.known and getattr(group, name) == when:
-                out[group.key] = group
-        return list(out.values())
-
-    def next(self) -> float | None:
-        """The earliest of all times, or None."""
-        times = []
-        for name, heap in self._heaps.items():
-            while heap and not (heap[0][2].known and getattr(heap[0][2], name) == heap[0][0]):
-                heapq.heappop(heap)
-            if heap:
-                times.append(heap[0][0])
-        return min(times, default=None)
-
-
 class Outlook(NamedTuple):
     """Why a gang that was decided does not fit: no room on nodes would help, or the plug-in of this name has failed."""
 
@@ -126,18 +71,12 @@ class Group:
     Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
     ``obstacle`` is why it cannot be decided, ``failures`` what has gone wrong. ``signature`` is what it shares with
     gangs that are decided alike, once somebody asked. While it does not fit, ``outlook`` says why; until
-    ``quiet_until`` a new reason is not reported, which follows at ``tell_at``.
-    ``clock`` is that of all groups, and ``known`` is False once this one has been forgotten.
+    ``quiet_until`` a new reason is not reported, which follows then.
     """
 
-    deadline = _Time()
-    tell_at = _Time()
-
-    def __init__(self, gangs: tuple[GangId, ...], clock: Clock | None = None) -> None:
+    def __init__(self, gangs: tuple[GangId, ...]) -> None:
         self.gangs = gangs
         self.key = group_key(gangs)
-        self.clock = clock or Clock()
-        self.known = True
         self.state = State.GATHERING
         self.plan: Plan | None = None
         self.failures = Failures()

@@ -117,7 +117,7 @@ class Scheduler:
         """When :meth:`handle` must be called even without events (backoff over, timeout); None: never."""
         if not self._acts:
             return None
-        times = (self._run.wake_at(), self._late.wake_at(), self.world.names.wake_at())
+        times = (self.world.agenda.next(), self.world.ledger.agenda.next(), self.world.names.wake_at())
         return min((t for t in times if t is not None), default=None)
 
     # -- what can be asked ---------------------------------------------------------------------------------
@@ -294,8 +294,10 @@ class Scheduler:
 
     def _renew_jobs(self) -> None:
         """Suspended Jobs wait, or go on."""
-        for key in sorted({*self._jobs, *self._late.take_jobs(self.world.now)}):
-            renewed = () if self._late.keep_job(key, self.world.now) else suspended.renew(self.world, key)
+        over = self._late.take_jobs(self.world.now)
+        for key in sorted(self._jobs.union(over)):
+            kept = key not in over and self._late.keep_job(key, self.world.now)
+            renewed = () if kept else suspended.renew(self.world, key)
             for gang in (*renewed, *self.world.owner_gangs.of_owner(*key)):
                 self._touch(gang)
             self._run.touched.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)

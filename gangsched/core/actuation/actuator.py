@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Removal, Spare, Unmark, WithdrawNomination, Write
+from gangsched.core.agenda import Page
 from gangsched.core.events import Outcome
 from gangsched.model.records import Pod
 
@@ -77,7 +78,7 @@ class _Phase:
 class Wish:
     """Something that is wanted: the write that says so, as it was sent last."""
 
-    __slots__ = ("action", "due", "failures", "key", "keys", "phase")
+    __slots__ = ("action", "failures", "key", "keys", "phase")
 
     def __init__(self, key: str, action: Write, phase: _Phase | None = None) -> None:
         self.key = key
@@ -85,19 +86,19 @@ class Wish:
         self.action = action
         self.phase = phase
         self.failures = 0
-        self.due: float | None = None  # when it is asked for again
 
 
 class Actuator:
     """Hands writes to ``send``, in the order in which they are asked for. ``pause`` says for how many seconds nothing
-    is asked for again that has failed so often. Keys are those of groups and evictions; ``owners`` has those that a
-    mark on a pod (UID) names.
+    is asked for again that has failed so often, ``later`` when each is due that is. Keys are those of groups and
+    evictions; ``owners`` has those that a mark on a pod (UID) names.
     """
 
     def __init__(
         self,
         send: Callable[[Action], None],
         pause: Callable[[int], float],
+        later: Page[Wish],
         owners: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
         self._send = send
@@ -107,7 +108,7 @@ class Actuator:
         self._of: Counter[str] = Counter()
         self._phases: dict[str, _Phase] = {}
         self._kept: dict[Aspect, dict[str, Wish]] = {aspect: {} for aspect in Aspect}
-        self._later: dict[Wish, None] = {}  # those of them that are due at a time
+        self._later = later
         self._last: dict[str, list[Wish]] = {}  # those that are sent when nothing of a key is on its way any more
         self._removals: dict[str, dict[int, Removal]] = {}  # on their way, and wanted
         self._removing: Counter[str] = Counter()  # how many of them each pod or Job has, by UID
@@ -172,7 +173,7 @@ class Actuator:
     def _drop(self, aspect: Aspect, uid: str) -> None:
         wish = self._kept[aspect].pop(uid, None)
         if wish is not None:
-            self._later.pop(wish, None)
+            self._later.never(wish)
 
     def kept(self, aspect: Aspect) -> Collection[str]:
         """The UIDs of the pods of which this is kept up. A binding is among them once an answer is unknown."""
@@ -276,26 +277,19 @@ class Actuator:
     def _ask_later(self, wish: Wish, when: float) -> None:
         action = wish.action
         assert isinstance(action, Kept)
-        wish.due = when
         self._kept[_ASPECTS[type(action)]][action.pod.uid] = wish
-        self._later[wish] = None
+        self._later.at(wish, when)
 
     def due(self, now: float) -> list[Wish]:
-        """What is to be asked for again, in the order of the answers."""
-        return [wish for wish in self._later if wish.due is not None and wish.due <= now]
+        """What is to be asked for again, each once."""
+        return self._later.due(now)
 
     def ask_again(self, wish: Wish, action: Kept) -> None:
         """Ask for it again, in the words of now. A phase that is over waits for it no more."""
         if wish.phase is not None and self._phases.get(wish.key) is not wish.phase:
             wish.key, wish.phase = "", None
         wish.action = action
-        wish.due = None
-        self._later.pop(wish, None)
         self._ask(wish)
-
-    def wake_at(self) -> float | None:
-        """When :meth:`due` will have something; None: never."""
-        return min((wish.due for wish in self._later if wish.due is not None), default=None)
 
 
 def no_longer_nominated(pods: Iterable[Pod], asked: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Pod]:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from gangsched.core.agenda import Agenda, Page
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import Budget, GangId, Pod
 
@@ -49,12 +50,12 @@ class Condemned:
     wait for each other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, until: Page[str]) -> None:
         self._plans: dict[str, _Plan] = {}
         self._begun = 0
         self._owners: dict[str, set[str]] = {}
         self._standing: set[str] = set()  # those of them that do not terminate yet
-        self._until: dict[str, float] = {}
+        self._until = until  # when removals that nobody follows should have shown
         self._charges: dict[str, Charge] = {}
         self._left: deque[tuple[float, str]] = deque()
 
@@ -89,7 +90,7 @@ class Condemned:
             return False
         owners.discard(key)
         if key == NO_PLAN:
-            self._until.pop(uid, None)
+            self._until.never(uid)
         if owners:
             return False
         del self._owners[uid]
@@ -105,15 +106,11 @@ class Condemned:
         if owners is not None and key in owners:
             owners.discard(key)
             owners.add(NO_PLAN)
-            self._until[uid] = now + UNSEEN_SECONDS
+            self._until.at(uid, now + UNSEEN_SECONDS)
 
     def unseen(self, now: float) -> list[str]:
         """UIDs of pods of which a removal was sent that has not shown in time."""
-        return [uid for uid, until in self._until.items() if until <= now]
-
-    def wake_at(self) -> float | None:
-        """When :meth:`unseen` will have something; None: never."""
-        return min(self._until.values(), default=None)
+        return self._until.due(now)
 
     # -- what happens --------------------------------------------------------------------------------------
 
@@ -129,7 +126,7 @@ class Condemned:
         """The pod takes no room any more."""
         self.leaves(uid, now)
         self._owners.pop(uid, None)
-        self._until.pop(uid, None)
+        self._until.never(uid)
 
     def counted(self, budget: Budget) -> None:
         """The status of a budget has arrived: it counts those that have been seen to leave before, and those that it
@@ -262,7 +259,9 @@ class Ledger:
         self.begun: set[str] = set()
         #: UIDs of Jobs and JobSets for whose pods room is kept, and of which the cluster has shown that they go on.
         self.resumed: set[str] = set()
-        self.condemned = Condemned()
+        #: What of it has to be looked at again, here and by those who carry it out.
+        self.agenda = Agenda()
+        self.condemned = Condemned(self.agenda.page())
         self._waits: dict[str, set[str]] = {}
         self._rooms: dict[str, Reservation] = {}
         self._turns: dict[str, Reservation] = {}

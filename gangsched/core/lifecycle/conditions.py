@@ -96,7 +96,7 @@ def tell(  # noqa: C901
                 continue  # it goes on
             job, pending = run.job(gang), []
             if early and group.told.get(job.uid, (reason, text)) != (reason, text):
-                group.tell_at = group.quiet_until
+                run.to_tell.at(group.key, group.quiet_until)
             elif group.told.get(job.uid) != (reason, text):
                 some = True
                 group.told[job.uid] = (reason, text)
@@ -109,7 +109,7 @@ def tell(  # noqa: C901
             if group.told.get(pod.uid) == (reason, text) or (pod.uid not in group.told and shown == (reason, text)):
                 continue
             if early and pod.uid in group.told:
-                group.tell_at = group.quiet_until
+                run.to_tell.at(group.key, group.quiet_until)
                 continue
             some = True
             group.told[pod.uid] = (reason, text)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gangsched.core.actions import SuspendJob
+from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
 from gangsched.core.identity import names_of
@@ -39,9 +40,7 @@ _DRAIN = Cause.DRAIN.value
 
 
 class Drain:
-    """One workload on its way out. While it ``rests`` something is in the way: it is tried again at a time. ``until``
-    (seconds) is that time, or the one by which the removals must show.
-    """
+    """One workload on its way out. While it ``rests`` something is in the way: it is tried again at a time."""
 
     def __init__(self, uid: str, gangs: tuple[GangId, ...], stop: Stop, run: Run) -> None:
         self.uid = uid
@@ -50,7 +49,6 @@ class Drain:
         scheduler = gangs[0].scheduler if gangs[0].scheduler in run.world.membership.ours else _first(run)
         self.eviction = Eviction(Cause.DRAIN, key_of(uid), str(stop), scheduler, f"drain of {self.name}")
         self.rests = True
-        self.until = 0.0
         self.failures = 0
         self.blocked = ""
 
@@ -81,8 +79,11 @@ class Drains:
         self._queues: dict[str, tuple[str, ...]] = {}
         self._changed = True
         self._budgets: Budgets | None = None
-        #: Jobs that go on and are to be suspended, by group: how often that was tried, and when it is due (seconds).
-        self._starting: dict[str, tuple[int, float]] = {}
+        #: When a workload that rests is tried again, or by when its removals must show; and, by the key of its writes,
+        #: when that is tried again of a Job that goes on and is to be suspended.
+        self._due: Page[str] = run.world.ledger.agenda.page()
+        #: Those Jobs, by group: how often that was tried.
+        self._starting: dict[str, int] = {}
 
     def queues_changed(self) -> None:
         """Queue objects came, changed or went."""
@@ -91,12 +92,6 @@ class Drains:
     def holds(self, key: str) -> bool:
         """Is the workload under which this group holds quota on its way out?"""
         return key in self._open
-
-    def wake_at(self) -> float | None:
-        """When :meth:`follow` will have something to do although nothing has happened; None: never."""
-        times = [d.until for d in self._open.values() if d.rests or d.eviction.phase is Phase.LEAVING]
-        times += [due for _, due in self._starting.values() if due > self._run.now]  # else an event is awaited
-        return min(times, default=None)
 
     # -- what an earlier process has begun -----------------------------------------------------------------
 
@@ -117,7 +112,6 @@ class Drains:
             if drain is None:
                 drain = Drain(workload.uid, managed.gangs_of(workload.uid), stop, self._run)
                 self._say(drain, stop)
-                drain.until = self._run.now
                 self._open[workload.uid] = drain
             evicting.own(self._run, drain.eviction, pod.uid)
             self._condemn(drain, (pod.uid,))
@@ -151,6 +145,7 @@ class Drains:
         if not self._queues and not self._open and not self._starting:
             return
         managed.settle()
+        self._due.due(self._run.now)  # whose time has come is waited for no longer
         for key in list(self._starting):
             self._suspend_again(key)
         for uid in list(self._open):
@@ -170,7 +165,7 @@ class Drains:
                 group.message = "its queue is stopped"
                 self._signal(group, Signal.BROKEN)
             elif policy == STOP_DRAIN and group.state is State.STARTING:
-                self._starting.setdefault(key, (0, 0.0))
+                self._starting.setdefault(key, 0)
 
     def _suspend_again(self, key: str) -> None:
         """A Job that goes on is suspended once the cluster shows that it does, if none of its pods runs. If one does,
@@ -179,22 +174,27 @@ class Drains:
         run, group, stop = self._run, self._groups.get(key), self._stop_of(key)
         job = suspension.owner(run, group.gangs[0]) if group is not None else None
         if group is None or group.state is not State.STARTING or job is None or stop is None:
-            del self._starting[key]
+            self._started(key)
             return
         runs = any(p.bound or self._world.assumed(p.uid) for p in self._world.jobs.pods_of(job))
         if runs or not may_suspend(job, self._world, run.options):
-            del self._starting[key]
+            self._started(key)
             self._gangs.no_longer_kept(group)
             return
-        tried, due = self._starting[key]
-        if job.suspended or run.now < due or run.actuator.any_of(key) or run.actuator.any_of(key_of(key)):
+        tried = self._starting[key]
+        if job.suspended or key_of(key) in self._due or run.actuator.any_of(key) or run.actuator.any_of(key_of(key)):
             return
-        self._starting[key] = tried + 1, run.now + run.pause(tried + 1)
+        self._starting[key] = tried + 1
+        self._due.at(key_of(key), run.now + run.pause(tried + 1))
         about, gang = suspension.reference(job), group.gangs[0]
         action = SuspendJob(run.new_id(), about, job.version, gang.scheduler, str(stop), f"drain of {gang.key}")
         run.actuator.ask(key_of(key), action)
         if not tried:
             admission.drained(run, group.gangs, stop)
+
+    def _started(self, key: str) -> None:
+        del self._starting[key]
+        self._due.never(key_of(key))
 
     def _begin(self) -> None:
         busy = sum(not d.rests and d.eviction.phase is not Phase.LEAVING for d in self._open.values())
@@ -225,17 +225,17 @@ class Drains:
         if stop is None:
             self._give_up(drain)
         elif drain.rests:
-            if self._run.now < drain.until:
+            if drain.uid in self._due:
                 return
             if not self._settled(drain):
-                drain.until = self._run.now + self._run.pause(1)
+                self._due.at(drain.uid, self._run.now + self._run.pause(1))
             else:
                 drain.stop, drain.gangs = stop, self._world.managed.gangs_of(drain.uid)
                 if not self._mark(drain):
                     self._drop(drain)
         elif drain.eviction.phase is Phase.LEAVING:
             found = (self._world.pods.get(uid) for uid in drain.eviction.removed)
-            if self._run.now >= drain.until or not any(pod is not None and pod.live for pod in found):
+            if drain.uid not in self._due or not any(pod is not None and pod.live for pod in found):
                 self._drop(drain)
         elif self._run.actuator.settled(drain.eviction.key):
             self._phase_over(drain, stop)
@@ -248,7 +248,8 @@ class Drains:
             self._rest(drain, "" if again else failures[0].text, marks_stay=again)
         elif eviction.phase is Phase.REMOVING:
             unseen = _UNSEEN_SECONDS if eviction.removed else 0.0
-            eviction.phase, drain.until, drain.failures = Phase.LEAVING, self._run.now + unseen, 0
+            eviction.phase, drain.failures = Phase.LEAVING, 0
+            self._due.at(drain.uid, self._run.now + unseen)
         else:
             self._marked(drain, stop)
 
@@ -309,7 +310,7 @@ class Drains:
             self._take_back(drain)
         drain.rests = True
         drain.failures += 1
-        drain.until = self._run.now + self._run.pause(drain.failures)
+        self._due.at(drain.uid, self._run.now + self._run.pause(drain.failures))
         if why and why != drain.blocked:
             drain.blocked = why
             admission.drain_blocked(self._run, drain.gangs, drain.stop, why)
@@ -329,6 +330,7 @@ class Drains:
 
     def _drop(self, drain: Drain) -> None:
         self._open.pop(drain.uid, None)
+        self._due.never(drain.uid)
         self._world.ledger.stop_waiting(drain.eviction.key)
         evicting.end(self._run, drain.eviction)
 

@@ -161,20 +161,6 @@ class Executor:
             self._restless.add(head)
         return None
 
-    def wake_at(self) -> float | None:
-        """The next moment at which something is due."""
-        run = self.run
-        seen = (self.world.sightings.wake_at(), self.world.foreign_nominations.wake_at())
-        known = (self.gangs.clock.next(), self.world.ledger.condemned.wake_at(), *seen)
-        times = (
-            *known,
-            self.queue.wake_at(),
-            run.actuator.wake_at(),
-            self.gangs.losses.wake_at(),
-            self.drains.wake_at(),
-        )
-        return min((t for t in times if t is not None), default=None)
-
     def name_served(self, name: str, owner: Owner, *, taken: bool) -> None:
         """A scheduler name of ours is its ``owner``'s from now on, or not any more."""
         if taken:
@@ -255,7 +241,7 @@ class Executor:
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
-        for group in self.gangs.clock.due("deadline", self.now):
+        for group in [self.groups[key] for key in self.run.deadlines.due(self.now)]:
             if group.state is State.STARTING:
                 self._signal(group, Signal.DONE)
                 self.gangs.refresh(group.gangs[0])
@@ -268,9 +254,8 @@ class Executor:
             self.run.changes.append(Change(Hint.ROOM, node))
         for uid in self.world.ledger.condemned.unseen(self.now):
             evicting.spare(self.run, uid, NO_PLAN)
-        for group in self.gangs.clock.due("tell_at", self.now):
-            group.tell_at = None
-            conditions.where_it_stands(self.run, group)
+        for key in self.run.to_tell.due(self.now):
+            conditions.where_it_stands(self.run, self.groups[key])
         for key in self.queue.due(self.now):
             if key in self.groups:
                 self.gangs.unschedulable.due(key)

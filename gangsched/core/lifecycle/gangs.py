@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gangsched.core.groups import Clock, Group, Obstacle, Plan
+from gangsched.core.groups import Group, Obstacle, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import group_key
 from gangsched.core.lifecycle import abandoned, admission, binding, conditions, evicting, owners, report, suspension
@@ -27,7 +27,7 @@ _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
 class Gangs:
     """``groups`` has by key every gang or GangGroup that waits, or whose plan is being carried out.
 
-    ``clock`` knows what is due when for any of them, ``waiting`` and ``unschedulable`` those that do not fit.
+    ``waiting`` and ``unschedulable`` know those that do not fit.
     ``prebinding`` are the keys of those that wait for their volumes. ``rechecks`` looks again at those that evict, and
     ``losses`` is what those have lost that run.
     """
@@ -36,7 +36,6 @@ class Gangs:
         self._world = world
         self._run = run
         self.groups: dict[str, Group] = {}
-        self.clock = Clock()
         self.losses = Losses(run)
         self.rechecks = Rechecks(world, decider, run, self.groups)
         self.waiting = Waiting(world, decider, options, run)
@@ -66,7 +65,7 @@ class Gangs:
 
     def _begin(self, gangs: tuple[GangId, ...]) -> Group:
         """A group of these gangs, of which none is in any other."""
-        group = Group(gangs, self.clock)
+        group = Group(gangs)
         self.groups[group.key] = group
         for gang in gangs:
             self._group_of[gang] = group.key
@@ -78,7 +77,8 @@ class Gangs:
         self.waiting.unblock(group)
         self._release(group)
         self.groups.pop(group.key, None)
-        group.known = False
+        self._run.deadlines.never(group.key)
+        self._run.to_tell.never(group.key)
         self.prebinding.discard(group.key)
         self._run.check.discard(group.key)
         for gang in group.gangs:
@@ -108,7 +108,7 @@ class Gangs:
         if found.state in UNDER_WAY:
             self._run.check.add(group.key)
         if found.state not in TIMED:
-            group.deadline = None
+            self._run.deadlines.never(group.key)
         if found.state is State.PREBINDING:
             self.prebinding.add(group.key)
         else:
@@ -121,7 +121,7 @@ class Gangs:
             if place.uid in self._world.pods:
                 self._run.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
         if found.state is not State.BACKOFF:
-            group.tell_at = None
+            self._run.to_tell.never(group.key)
         if found.state is State.BACKOFF:
             self.waiting.block(group)
         elif found.state is not State.QUEUED:
@@ -132,7 +132,7 @@ class Gangs:
         if group.plan is None:
             return
         if group.rolled_back:
-            group.deadline = self._run.now + self._run.time_of(group)
+            self._run.deadlines.at(group.key, self._run.now + self._run.time_of(group))
         evicting.mark(self._run, group.plan.eviction)
 
     def remove(self, group: Group) -> None:

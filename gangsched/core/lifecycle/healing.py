@@ -9,12 +9,12 @@ promised to it in the same way. Nothing of this is durable: after a restart the 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from gangsched.core.actions import MARK_REASON
+from gangsched.core.agenda import Page
 from gangsched.core.groups import Group, group_key
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.ledger import Kind
@@ -58,7 +58,7 @@ class Losses:
         self._leaving: dict[str, GangId] = {}
         self._shown: dict[GangId, str] = {}
         self._dirty: set[GangId] = set()
-        self._due: list[tuple[float, GangId]] = []
+        self._due: Page[tuple[GangId, str]] = run.world.ledger.agenda.page()
 
     def begin(self) -> None:
         """From now on what is lost is noted."""
@@ -117,14 +117,9 @@ class Losses:
             oldest = next(iter(rooms))
             del rooms[oldest]
             self._leaving.pop(oldest, None)
+            self._due.never((gang, oldest))
         self._dirty.add(gang)
-        heapq.heappush(self._due, (room.until, gang))
-
-    def wake_at(self) -> float | None:
-        """When the next time is over; None: nothing is held."""
-        while self._due and self._due[0][1] not in self._rooms:
-            heapq.heappop(self._due)
-        return self._due[0][0] if self._due else None
+        self._due.at((gang, uid), room.until)
 
     def unsettled(self) -> bool:
         """Is there something to :meth:`follow`?"""
@@ -138,8 +133,7 @@ class Losses:
         """
         if not self._rooms:
             return
-        while self._due and self._due[0][0] <= self._run.now:
-            self._dirty.add(heapq.heappop(self._due)[1])
+        self._dirty.update(gang for gang, _ in self._due.due(self._run.now))
         dirty, self._dirty = self._dirty & self._rooms.keys(), set()
         found: dict[str, tuple[GangId, ...]] = {}
         for gang in sorted(dirty):
@@ -179,7 +173,7 @@ class Losses:
         if census.pending:
             for uid, room in [(u, r) for u, r in rooms.items() if not (r.answered or r.leaving)]:
                 room.answered, room.until = True, now + HOLD_SECONDS
-                heapq.heappush(self._due, (rooms[uid].until, gang))
+                self._due.at((gang, uid), room.until)
         for uid in [uid for uid, room in rooms.items() if room.until <= now and not room.leaving]:
             pod = self._world.pods.get(uid)
             if pod is None or pod.node or not pod.live:
@@ -199,6 +193,7 @@ class Losses:
         for gang in gangs:
             for uid in self._rooms.pop(gang, ()):
                 self._leaving.pop(uid, None)
+                self._due.never((gang, uid))
 
     def _show(self, key: str, gangs: tuple[GangId, ...], rooms: list[_Room]) -> None:
         """From now on exactly this is held under a key."""

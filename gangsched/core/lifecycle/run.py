@@ -15,6 +15,7 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.actuation.actuator import Actuator, Aspect, Kept
+from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
@@ -34,6 +35,7 @@ from gangsched.model.records import SINGLE, GangId, Pod
 class Run:
     """What is intended for the gangs under way, and what follows; it never changes a gang's state.
 
+    ``deadlines`` are when the time of groups is over, by key, ``to_tell`` when they are told what was held back.
     ``actuator`` knows what has been asked for and is not settled; ``losing`` are the gangs of pods that have been
     condemned or spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room
     a gang of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more,
@@ -50,10 +52,13 @@ class Run:
         self.world = world
         self.options = options
         self.now = world.now
-        self.queue = Queue()
+        agenda = world.ledger.agenda
+        self.deadlines: Page[str] = agenda.page()
+        self.to_tell: Page[str] = agenda.page()
+        self.queue = Queue(agenda.page())
         self.actions: list[Action] = []
         self.ownership = Ownership()
-        self.actuator = Actuator(self.send, self.pause, self.ownership.keys)
+        self.actuator = Actuator(self.send, self.pause, agenda.page(), self.ownership.keys)
         self.evictions: dict[str, Eviction] = {}
         self.abandoned: dict[str, Eviction] = {}
         self.changes: list[Change] = []
@@ -203,7 +208,7 @@ class Run:
         """Keep the room for the members, for as long as the gang has, until the pods that are in the way are gone."""
         for uid in (*plan.victims, *plan.awaited):
             self.world.ledger.wait_for(uid, group.key)
-        group.deadline = self.now + self.time_of(group)
+        self.deadlines.at(group.key, self.now + self.time_of(group))
         self.keep(group.key, group.gangs, [(self.world.pods[place.uid], place.node) for place in plan.placements])
 
     def keep(

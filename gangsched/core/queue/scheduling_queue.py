@@ -9,8 +9,8 @@ passed).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Sequence
 
+from gangsched.core.agenda import Page
 from gangsched.core.identity import Order
 
 #: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.
@@ -20,14 +20,13 @@ FLUSH_SECONDS = 300.0
 class Queue:
     """Keys of gangs. Each key is in at most one of active, backoff, resting and parked."""
 
-    def __init__(self) -> None:
+    def __init__(self, due: Page[str]) -> None:
         self._active: list[Order] = []
         self._early: list[Order] = []
-        self._waiting: list[tuple[float, str]] = []
         self._order: dict[str, Order] = {}
         self._backoff: dict[str, Order] = {}
         self._eager: dict[str, Order] = {}
-        self._due: dict[str, float] = {}
+        self._due = due
         self._parked: dict[str, tuple[Order, float]] = {}
 
     def push(self, order: Order) -> None:
@@ -43,19 +42,19 @@ class Queue:
         self.remove(key)
         self._parked[key] = (order, not_before)
         flush = now + FLUSH_SECONDS
-        self._wake_later(key, flush if latest is None else min(flush, max(latest, not_before)))
+        self._due.at(key, flush if latest is None else min(flush, max(latest, not_before)))
 
     def rest(self, key: str, when: float) -> None:
         """Become active at this time, whatever happens until then."""
         self.remove(key)
-        self._wake_later(key, when)
+        self._due.at(key, when)
 
     def remove(self, key: str) -> None:
         """Take the gang out, wherever it is."""
         self._order.pop(key, None)
         self._backoff.pop(key, None)
         self._eager.pop(key, None)
-        self._due.pop(key, None)
+        self._due.never(key)
         self._parked.pop(key, None)
 
     def parked(self) -> list[str]:
@@ -84,7 +83,7 @@ class Queue:
                 return True
             del self._parked[key]
             self._backoff[key] = order
-            self._wake_later(key, not_before)
+            self._due.at(key, not_before)
         if key not in self._eager:
             self._eager[key] = self._backoff[key]
             _push(self._early, self._backoff[key], self._eager)
@@ -96,26 +95,14 @@ class Queue:
 
     def due(self, now: float) -> list[str]:
         """Gangs whose time has come; each is reported once."""
-        out = []
-        while self._waiting and self._waiting[0][0] <= now:
-            when, key = heapq.heappop(self._waiting)
-            if self._due.get(key) == when:
-                self.remove(key)
-                out.append(key)
-        return sorted(out)
+        out = sorted(self._due.due(now))
+        for key in out:
+            self.remove(key)
+        return out
 
     def head(self) -> str | None:
         """The gang to be decided next; when none is active, one that would otherwise sit out its backoff."""
         return _first(self._active, self._order) or _first(self._early, self._eager)
-
-    def wake_at(self) -> float | None:
-        """When :meth:`due` will have something, or None."""
-        while self._waiting:
-            when, key = self._waiting[0]
-            if self._due.get(key) == when:
-                return when
-            heapq.heappop(self._waiting)
-        return None
 
     def active(self) -> list[str]:
         """All active gangs in the order in which they will be decided."""
@@ -126,25 +113,13 @@ class Queue:
         parked = len(self._parked)
         return {"active": len(self._order), "backoff": len(self._due) - parked, "unschedulable": parked}
 
-    def _wake_later(self, key: str, when: float) -> None:
-        self._due[key] = when
-        heapq.heappush(self._waiting, (when, key))
-        if _mostly_dead(self._waiting, self._due):
-            self._waiting = [(when, key) for key, when in self._due.items()]
-            heapq.heapify(self._waiting)
-
 
 def _push(heap: list[Order], order: Order, valid: dict[str, Order]) -> None:
     """Add an entry; ``valid`` has all that count, this one included."""
     heapq.heappush(heap, order)
-    if _mostly_dead(heap, valid):
+    if len(heap) > 2 * len(valid) + 64:  # most would leave it at the top, which they may never reach
         heap[:] = valid.values()
         heapq.heapify(heap)
-
-
-def _mostly_dead(heap: Sequence[object], valid: Collection[str]) -> bool:
-    """Do most entries of the heap no longer count? They would leave it at the top, which they may never reach."""
-    return len(heap) > 2 * len(valid) + 64
 
 
 def _first(heap: list[Order], valid: dict[str, Order]) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from gangsched.core.agenda import Page
 from gangsched.model.records import Pod
 
 #: A nomination that has not been used for so long (seconds), with nothing on its node to wait for, is left alone.
@@ -19,11 +20,11 @@ class ForeignNominations:
     this scheduler; ``terminates`` whether a pod that terminates is on a node.
     """
 
-    def __init__(self, ours: Callable[[Pod], bool], terminates: Callable[[str], bool]) -> None:
+    def __init__(self, ours: Callable[[Pod], bool], terminates: Callable[[str], bool], due: Page[str]) -> None:
         self._ours = ours
         self._terminates = terminates
         self._pods: dict[str, Pod] = {}
-        self._unused_since: dict[str, float] = {}
+        self._due = due
 
     def __bool__(self) -> bool:
         return bool(self._pods)
@@ -35,18 +36,20 @@ class ForeignNominations:
             self.gone(pod.uid)
         elif old is None or self._node(old) != node:
             self._pods[pod.uid] = pod
-            self._unused_since[pod.uid] = now
+            self._due.at(pod.uid, now + UNUSED_SECONDS)
         elif pod.uid in self._pods:
             self._pods[pod.uid] = pod
 
     def gone(self, uid: str) -> None:
         """The pod no longer exists, or is not nominated any more."""
         self._pods.pop(uid, None)
-        self._unused_since.pop(uid, None)
+        self._due.never(uid)
 
     def freed(self, node: str, now: float) -> None:
         """A pod that terminated has left this node: only from now on it can be used."""
-        self._unused_since.update((uid, now) for uid, pod in self._pods.items() if pod.nominated_node == node)
+        for uid, pod in self._pods.items():
+            if pod.nominated_node == node:
+                self._due.at(uid, now + UNUSED_SECONDS)
 
     def node_of(self, uid: str) -> str:
         """The node that is left to this pod; empty without one."""
@@ -60,20 +63,14 @@ class ForeignNominations:
     def lapsed(self, now: float) -> list[str]:
         """The nodes that need not be left to a pod any more, because it has not used them in time."""
         nodes = []
-        for uid, since in list(self._unused_since.items()):
+        for uid in self._due.due(now):
             node = self._pods[uid].nominated_node
-            if since + UNUSED_SECONDS > now:
-                continue
             if self._terminates(node):
-                self._unused_since[uid] = now
+                self._due.at(uid, now + UNUSED_SECONDS)
             else:
                 self.gone(uid)
                 nodes.append(node)
         return nodes
-
-    def wake_at(self) -> float | None:
-        """When :meth:`lapsed` may have something; None: never."""
-        return min(self._unused_since.values()) + UNUSED_SECONDS if self._unused_since else None
 
     def _node(self, pod: Pod) -> str:
         waits = pod.live and not pod.node and not self._ours(pod)

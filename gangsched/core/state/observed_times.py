@@ -6,10 +6,10 @@ that has passed.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable
 
+from gangsched.core.agenda import Page
 from gangsched.model.records import Pod
 
 #: Clocks that differ by less are the same: stamps have whole seconds, and an answer takes its time.
@@ -24,12 +24,12 @@ class Sightings:
     as of the last :meth:`look`.
     """
 
-    def __init__(self, overdue_after: float = 30.0) -> None:
+    def __init__(self, overdue_after: float, due: Page[str]) -> None:
         self.leaves_by: dict[str, float] = {}
         self.overdue: set[str] = set()
         self.began_at: dict[str, float] = {}
         self._overdue_after = overdue_after
-        self._due: list[tuple[float, str]] = []
+        self._due = due
         self._clocks_differ = False
 
     def seen(self, old: Pod | None, pod: Pod, now: float) -> None:
@@ -55,38 +55,22 @@ class Sightings:
         self.leaves_by.pop(uid, None)
         self.overdue.discard(uid)
         self.began_at.pop(uid, None)
+        self._due.never(uid)
 
     def _leaves_by(self, uid: str, when: float, now: float) -> None:
         self.leaves_by[uid] = when
         self.overdue.discard(uid)
-        if self._overdue_from(uid) <= now:
+        over = math.nextafter(when + self._overdue_after, math.inf)  # the first moment after the time that it may take
+        self._due.at(uid, over)
+        if over <= now:
+            self._due.never(uid)
             self.overdue.add(uid)
-            return
-        heapq.heappush(self._due, (self._overdue_from(uid), uid))
-        if len(self._due) > 2 * len(self.leaves_by) + 64:  # most of them are gone
-            self._due = [(self._overdue_from(uid), uid) for uid in self.leaves_by.keys() - self.overdue]
-            heapq.heapify(self._due)
-
-    def _overdue_from(self, uid: str) -> float:
-        """The first moment after the time that it may take."""
-        return math.nextafter(self.leaves_by[uid] + self._overdue_after, math.inf)
 
     def look(self, now: float) -> list[str]:
         """UIDs of the pods that have become overdue."""
-        found = []
-        while (when := self.wake_at()) is not None and when <= now:
-            found.append(heapq.heappop(self._due)[1])
-            self.overdue.add(found[-1])
+        found = self._due.due(now)
+        self.overdue.update(found)
         return found
-
-    def wake_at(self) -> float | None:
-        """When :meth:`look` will have something; None: never."""
-        while self._due:
-            when, uid = self._due[0]
-            if uid in self.leaves_by and self._overdue_from(uid) == when and uid not in self.overdue:
-                return when
-            heapq.heappop(self._due)
-        return None
 
     def set_server_clock(self, ahead: float, pods: Iterable[Pod], now: float) -> None:
         """The clock of all stamps is so many seconds ahead of ours: what those of the pods say is put right."""

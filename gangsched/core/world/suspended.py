@@ -8,11 +8,11 @@ And what is seen before the Job, JobSet or Workload that says whose it is: it is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import msgspec
 
+from gangsched.core.agenda import Page
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of
 from gangsched.core.world.world import World
 from gangsched.model.errors import FieldError
@@ -215,16 +215,18 @@ class LateOwners:
     def __init__(self, world: World, seconds: float) -> None:
         self._world = world
         self._seconds = seconds
-        self._pods: dict[str, tuple[float, Pod]] = {}  # by UID, with the end of the wait; the earliest first
-        self._jobs: dict[OwnerKey, float] = {}  # with the end of the wait
+        self._pods: dict[str, Pod] = {}  # by UID
+        self._ends: Page[str] = world.agenda.page()  # of their waits
+        self._jobs: Page[OwnerKey] = world.agenda.page()  # the same of Jobs and JobSets
 
     def keep(self, pod: Pod, now: float) -> bool:
         """A pod was seen: is it kept back? One that the world knows, or that has a node, never is."""
         if not self._seconds or pod.uid in self._world.pods or not self._waits(pod):
-            self._pods.pop(pod.uid, None)
+            self.gone(pod.uid)
             return False
-        end, _ = self._pods.get(pod.uid, (now + self._seconds, pod))
-        self._pods[pod.uid] = end, pod
+        if pod.uid not in self._pods:
+            self._ends.at(pod.uid, now + self._seconds)
+        self._pods[pod.uid] = pod
         return True
 
     def among(self, pods: Iterable[Pod]) -> list[Pod]:
@@ -232,37 +234,34 @@ class LateOwners:
         return [pod for pod in pods if self._seconds and pod.intent is None and self._waits(pod)]
 
     def gone(self, uid: str) -> None:
-        """A pod is gone."""
+        """A pod is gone, or is kept back no longer."""
         self._pods.pop(uid, None)
+        self._ends.never(uid)
 
     def take(self, now: float) -> list[Pod]:
         """The pods that are kept back no longer, because what owns them is known or the time is over."""
-        found = [pod for end, pod in self._pods.values() if end <= now or not self._waits(pod)]
+        self._ends.due(now)
+        found = [pod for uid, pod in self._pods.items() if uid not in self._ends or not self._waits(pod)]
         for pod in found:
-            del self._pods[pod.uid]
+            self.gone(pod.uid)
         return found
 
     def keep_job(self, key: OwnerKey, now: float) -> bool:
         """A Job or JobSet was seen: is it not planned yet, because Kueue may still make a Workload of it?"""
         world = self._world
         owner = world.jobs.find(*key) if world.kueue.at_work and self._seconds else None
-        before = self._jobs.pop(key, math.inf)
         if owner is None or stands(world, key) or not (owner.suspended and held(world, owner)):
+            self._jobs.never(key)
             return False
         # By its creation, since it may be older than this process; not for longer where the server's clock is ahead.
-        end = min(before, min(owner.created, now) + self._seconds)
-        if end > now:
-            self._jobs[key] = end
+        end = min(owner.created, now) + self._seconds
+        if end > now and key not in self._jobs:
+            self._jobs.at(key, end)
         return key in self._jobs
 
     def take_jobs(self, now: float) -> list[OwnerKey]:
         """The Jobs and JobSets that are kept back no longer."""
-        return [key for key, end in self._jobs.items() if end <= now]
-
-    def wake_at(self) -> float | None:
-        """When the first wait ends; None: nobody waits."""
-        pods = next((end for end, _ in self._pods.values()), None)
-        return min((end for end in (pods, *self._jobs.values()) if end is not None), default=None)
+        return self._jobs.due(now)
 
     def _waits(self, pod: Pod) -> bool:
         world = self._world

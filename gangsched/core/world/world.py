@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from gangsched.core.agenda import Agenda
 from gangsched.core.identity import Order, group_key
 from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.ledger import Ledger
@@ -67,10 +68,13 @@ class World:
         self.kueue = AdmittedByKueue()
         #: The time of the call that is being served (seconds, by the scheduler's clock).
         self.now = 0.0
-        self.sightings = Sightings(overdue_after_seconds)
+        #: What is observed and has to be looked at again; of what is intended the ledger knows that.
+        self.agenda = Agenda()
+        self.sightings = Sightings(overdue_after_seconds, self.agenda.page())
         self.foreign_nominations = ForeignNominations(
             lambda pod: self.membership.is_ours(pod.gang),
             lambda node: any(pod.deleting_since is not None for pod in self.snapshot.pods_on(node)),
+            self.agenda.page(),
         )
         self.ledger = Ledger()
         self.turns = Turns(strict_order, self.ledger)

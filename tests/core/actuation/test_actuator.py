@@ -22,6 +22,7 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.actuation.actuator import Actuator, Answer, Aspect, Kept, Wish
+from gangsched.core.agenda import Page
 from gangsched.core.events import Outcome
 
 PAUSE_SECONDS = 10.0
@@ -37,7 +38,8 @@ class Desk:
 
     def __init__(self) -> None:
         self.sent: list[Action] = []
-        self.actuator = Actuator(self.sent.append, lambda failures: PAUSE_SECONDS * failures)
+        self.later: Page[Wish] = Page()
+        self.actuator = Actuator(self.sent.append, lambda failures: PAUSE_SECONDS * failures, self.later)
         self.now = 0.0
         for key in ("g", "h"):
             self.actuator.begin(key)
@@ -113,13 +115,13 @@ def test_a_binding_is_asked_for_until_it_is_known() -> None:
     assert answer is not None
     assert not answer.settled
     assert (desk.actuator.settled("g"), desk.actuator.any_of("g")) == (False, False)
-    assert desk.actuator.wake_at() == PAUSE_SECONDS
+    assert desk.later.next() == PAUSE_SECONDS
     desk.pass_time(PAUSE_SECONDS)
     assert desk.sent[1:] == [Bind(100, pod("a"), "n")]
     desk.answer(100, Outcome.CONFLICT)
     assert desk.actuator.settled("g")
     assert desk.actuator.failures("g") == [("a", Outcome.CONFLICT, "x")]
-    assert desk.actuator.wake_at() is None
+    assert desk.later.next() is None
 
 
 def test_a_binding_outlives_its_plan() -> None:
@@ -159,7 +161,7 @@ def test_what_is_kept_up_is_asked_for_with_growing_pauses(outcome: Outcome) -> N
     desk.pass_time(PAUSE_SECONDS, 3)
     assert [a.id for a in desk.sent if isinstance(a, Unmark)] == [1, 2, 3]
     desk.answer(3)
-    assert (desk.actuator.kept(Aspect.MARK), desk.actuator.wake_at()) == (set(), None)
+    assert (desk.actuator.kept(Aspect.MARK), desk.later.next()) == (set(), None)
 
 
 def test_what_is_not_wanted_any_more_is_not_asked_for_again() -> None:
@@ -259,6 +261,6 @@ def test_every_wish_ends_and_leaves_nothing_behind(steps: list[tuple[str, str, s
     for key in "gh":
         assert (actuator.settled(key), actuator.any_of(key), actuator.removals(key)) == (True, False, [])
     assert all(not actuator.kept(aspect) for aspect in Aspect)
-    assert (actuator.wake_at(), actuator.removing()) == (None, [])
+    assert (desk.later.next(), actuator.removing()) == (None, [])
     spared = [a.pod.uid for a in desk.sent if isinstance(a, Spare)]
     assert len(spared) <= sum(isinstance(a, Removal) for a in desk.sent)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.core.actions import Bind
+from gangsched.core.agenda import Page
 from gangsched.core.events import Outcome
 from gangsched.core.identity import Order
 from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS, Queue
@@ -41,7 +42,7 @@ def drained(queue: Queue) -> list[str]:
 )
 def test_order(pushed: list[tuple[str, int, float]], expected: list[str]) -> None:
     """Priority first, then age, then the name; a gang that is pushed again has its new place only."""
-    queue = Queue()
+    queue = Queue(Page())
     for each in pushed:
         queue.push(at(*each))
     assert queue.active() == expected
@@ -51,7 +52,7 @@ def test_order(pushed: list[tuple[str, int, float]], expected: list[str]) -> Non
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(-2, 2), st.integers(0, 2)), max_size=30))
 def test_head_and_active_agree(pushed: list[tuple[str, int, int]]) -> None:
     """The heap gives what sorting gives, whatever was pushed again."""
-    queue, last = Queue(), {}
+    queue, last = Queue(Page()), {}
     for key, priority, created in pushed:
         last[key] = at(key, priority, float(created))
         queue.push(last[key])
@@ -61,7 +62,7 @@ def test_head_and_active_agree(pushed: list[tuple[str, int, int]]) -> None:
 
 def test_a_gang_that_comes_back_with_the_same_order_is_listed_once() -> None:
     """Entries that were taken out are not revived by an equal one."""
-    queue = Queue()
+    queue = Queue(Page())
     queue.push(at("a", 1))
     queue.remove("a")
     queue.push(at("a", 1))
@@ -71,14 +72,15 @@ def test_a_gang_that_comes_back_with_the_same_order_is_listed_once() -> None:
 
 def test_a_parked_gang_that_is_woken_early_sits_out_its_backoff() -> None:
     """A helpful event within the backoff is kept until the backoff is over."""
-    queue = Queue()
+    due: Page[str] = Page()
+    queue = Queue(due)
     queue.park(at("a"), 0.0, 4.0)
     assert queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 1}
     assert queue.parked() == ["a"]
     assert not queue.wake("a", 1.0)
     assert queue.parked() == []
     assert queue.counts() == {"active": 0, "backoff": 1, "unschedulable": 0}
-    assert queue.wake_at() == 4.0
+    assert due.next() == 4.0
     assert queue.due(3.9) == []
     assert queue.due(4.0) == ["a"]
     assert queue.due(FLUSH_SECONDS + 1) == []
@@ -86,14 +88,14 @@ def test_a_parked_gang_that_is_woken_early_sits_out_its_backoff() -> None:
 
 def test_a_helpful_event_after_the_backoff_wakes_at_once() -> None:
     """Nothing is waited for when the backoff is over."""
-    queue = Queue()
+    queue = Queue(Page())
     queue.park(at("a"), 0.0, 4.0)
     assert queue.wake("a", 4.0)
 
 
 def test_with_nothing_active_the_best_in_backoff_is_next() -> None:
     """Idling would help nobody; but what was put to rest after an error, and what nothing has woken, stay out."""
-    queue = Queue()
+    queue = Queue(Page())
     for key, priority in (("a", 1), ("b", 5), ("parked", 9)):
         queue.park(at(key, priority), 0.0, 4.0)
     queue.rest("resting", 4.0)
@@ -106,7 +108,7 @@ def test_with_nothing_active_the_best_in_backoff_is_next() -> None:
 
 def test_a_gang_that_left_backoff_is_not_taken_from_it() -> None:
     """What is due, parked again or removed is no longer in backoff."""
-    queue = Queue()
+    queue = Queue(Page())
     for key in "abc":
         queue.park(at(key), 0.0, 4.0)
         queue.wake(key, 1.0)
@@ -118,26 +120,28 @@ def test_a_gang_that_left_backoff_is_not_taken_from_it() -> None:
 
 def test_a_parked_gang_is_flushed() -> None:
     """Should no event come, the gang is tried again after a while all the same."""
-    queue = Queue()
+    due: Page[str] = Page()
+    queue = Queue(due)
     queue.park(at("a"), 10.0, 11.0)
-    assert queue.wake_at() == 10.0 + FLUSH_SECONDS
+    assert due.next() == 10.0 + FLUSH_SECONDS
     assert queue.due(9.0 + FLUSH_SECONDS) == []
     assert queue.due(10.0 + FLUSH_SECONDS) == ["a"]
     assert queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 0}
-    assert queue.wake_at() is None
+    assert due.next() is None
 
 
 @pytest.mark.parametrize(("latest", "expected"), [(50.0, 50.0), (2.0, 4.0), (9999.0, FLUSH_SECONDS)])
 def test_time_alone_may_help(latest: float, expected: float) -> None:
     """A gang is tried again when time may have helped, after its backoff and no later than the flush."""
-    queue = Queue()
+    due: Page[str] = Page()
+    queue = Queue(due)
     queue.park(at("a"), 0.0, 4.0, latest)
-    assert queue.wake_at() == expected
+    assert due.next() == expected
 
 
 def test_a_removed_gang_is_neither_woken_nor_flushed() -> None:
     """A gang that is gone leaves nothing behind that would bring it back."""
-    queue = Queue()
+    queue = Queue(Page())
     queue.park(at("a"), 0.0, 1.0)
     queue.park(at("b"), 0.0, 1.0)
     queue.remove("a")
@@ -149,7 +153,7 @@ def test_a_removed_gang_is_neither_woken_nor_flushed() -> None:
 
 def test_resting_is_not_shortened() -> None:
     """A retry at a given time is not brought forward, and the last word counts."""
-    queue = Queue()
+    queue = Queue(Page())
     queue.rest("a", 9.0)
     queue.rest("a", 2.0)
     assert queue.head() is None
@@ -246,7 +250,8 @@ def test_the_place_in_the_queue_follows_the_members() -> None:
 
 def test_a_queue_that_is_never_empty_keeps_nothing_of_what_has_passed() -> None:
     """A gang is parked and woken again and again while another one is active, and its place is forgotten each time."""
-    queue = Queue()
+    due: Page[str] = Page()
+    queue = Queue(due)
     queue.push((0, 0.0, "busy"))
     now = 0.0
     for _ in range(1000):
@@ -256,4 +261,4 @@ def test_a_queue_that_is_never_empty_keeps_nothing_of_what_has_passed() -> None:
         now += 2.0
         assert queue.head() == "busy"
         assert queue.due(now) == ["other"]
-    assert max(len(queue._early), len(queue._active), len(queue._waiting)) < 80
+    assert max(len(queue._early), len(queue._active), len(due._heap)) < 80

@@ -1,0 +1,71 @@
+"""When each thing has to be looked at again: the one place that knows which time comes next."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K")
+
+
+class Page(Generic[K]):
+    """The times of one kind of things, in seconds: at most one for each key."""
+
+    def __init__(self) -> None:
+        self._entries: dict[K, tuple[float, int, K]] = {}
+        self._heap: list[tuple[float, int, K]] = []  # also entries that do not count any more
+        self._made = 0
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def at(self, key: K, when: float) -> None:
+        """It is looked at then, and not at the time that was known before."""
+        self._made += 1
+        self._entries[key] = entry = (when, self._made, key)
+        heapq.heappush(self._heap, entry)
+        if len(self._heap) > 2 * len(self._entries) + 64:  # most would leave it at the top, which they may never reach
+            self._heap = list(self._entries.values())
+            heapq.heapify(self._heap)
+
+    def never(self, key: K) -> None:
+        """It need not be looked at for this."""
+        self._entries.pop(key, None)
+
+    def due(self, now: float) -> list[K]:
+        """Whose time has come, the earliest first, equal ones in the order in which they were set. Each is told once:
+        whoever asks has to act on it.
+        """
+        out = []
+        while (when := self.next()) is not None and when <= now:
+            key = heapq.heappop(self._heap)[2]
+            del self._entries[key]
+            out.append(key)
+        return out
+
+    def next(self) -> float | None:
+        """The earliest time; None: there is none."""
+        while self._heap:
+            if self._entries.get(self._heap[0][2]) is self._heap[0]:
+                return self._heap[0][0]
+            heapq.heappop(self._heap)
+        return None
+
+
+class Agenda:
+    """The pages of all kinds."""
+
+    def __init__(self) -> None:
+        self._pages: list[Page[Any]] = []
+
+    def page(self) -> Page[Any]:
+        """A new kind of things."""
+        self._pages.append(Page())
+        return self._pages[-1]
+
+    def next(self) -> float | None:
+        """The earliest time of all; None: there is none."""
+        return min((when for page in self._pages if (when := page.next()) is not None), default=None)
