@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gangsched.core.decision import UNSCHEDULABLE
+from gangsched.core.queue.unschedulable_gangs import UnschedulableGangs
 from gangsched.core.scheduler import Scheduler
 
 
@@ -14,9 +15,17 @@ def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
         group = run.groups[key]
         if group.look_again_at is not None and group.look_again_at <= now:
             continue  # time alone has helped: it sits out its backoff
+        if _behind_its_equal(run.gangs.unschedulable, key):
+            continue  # it is decided next if that one gets what it needs
         may_preempt = group.failures.paused_until <= now
         since = group.waiting_since
         found = core.decider.decide(group.gangs, key, now, may_preempt=may_preempt, waiting_since=since)
         if found.outcome != UNSCHEDULABLE:
             out.append(f"{group.name}: {found.outcome}")
     return out
+
+
+def _behind_its_equal(gangs: UnschedulableGangs, key: str) -> bool:
+    """Has an equal gang that comes before this one been woken, and is not decided yet?"""
+    signature, order, _ = gangs._known[key]
+    return any(tried < order for tried in gangs._tried.get(signature, {}).values())
