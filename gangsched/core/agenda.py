@@ -36,8 +36,8 @@ class Page(Generic[K]):
         self._entries.pop(key, None)
 
     def due(self, now: float) -> list[K]:
-        """Whose time has come, the earliest first, equal ones in the order in which they were set. Each is told once:
-        whoever asks has to act on it.
+        """Keys whose time has come, the earliest first, equal ones in the order in which they were set. Each is
+        returned once: the caller has to act on it.
         """
         out = []
         while (when := self.next()) is not None and when <= now:
