@@ -103,7 +103,6 @@ _BUDGETS = "gangsched/core/preemption/budgets.py"
 _CONDEMNED = "gangsched/core/ledger/ledger.py"
 _ACTUATOR = "gangsched/core/actuation/actuator.py"
 _EVICTING = "gangsched/core/lifecycle/evicting.py"
-_ABANDONED = "gangsched/core/lifecycle/abandoned.py"
 _EXECUTOR = "gangsched/core/lifecycle/executor.py"
 _ADAPTER = "gangsched/cluster/kube/adapter.py"
 _BODIES = "gangsched/cluster/kube/bodies.py"
@@ -296,12 +295,12 @@ MUTANTS = (
     ),
     Mutant(
         "a unit of which a pod has been removed is left half gone when a removal fails later",
-        ((_ABANDONED, "            evicting.remove(run, eviction)", "            pass"),),
+        ((_EVICTING, "            remove(run, eviction)", "            pass"),),
         ("tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_though_its_preemptor_goes_first",),
     ),
     Mutant(
         "a unit of which a pod has been removed is left half gone by the next process",
-        ((_EXECUTOR, "abandoned.go_on(self.run, rest)", "pass"),),
+        ((_EXECUTOR, "evicting.go_on(self.run, rest)", "pass"),),
         (
             "tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_after_a_restart_though_its_preemptor",
         ),

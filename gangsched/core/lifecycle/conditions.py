@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gangsched.core.actions import (
@@ -24,12 +24,15 @@ from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.suspended import LENIENT
 from gangsched.model.dialects import volcano
 from gangsched.model.dialects.operators import FAMILIES
-from gangsched.model.jobsets import QUEUED_JOBSET
-from gangsched.model.records import QUEUED_JOB, SINGLE, Gang, GangId
+from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET
+from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId
+from gangsched.model.times import render_time
 from gangsched.model.words import listed
 
 if TYPE_CHECKING:
+    from gangsched.core.decision import Victim
     from gangsched.core.groups import Group, Plan
+    from gangsched.model.records import Pod
 
 
 #: Longest text of a condition: names in it are as long as users make them.
@@ -252,3 +255,44 @@ def _admitted_object(run: Run, gang: GangId) -> report.Reference | None:
         return None  # what is above it starts it
     ours = (owner.suspended_by or owner.template.scheduler) == gang.scheduler
     return pod_reference(suspension.reference(owner)) if ours else None
+
+
+# -- owners of pods that leave ----------------------------------------------------------------------------
+
+# The pods and their Events do not last, owners do. Jobs, JobSets and groups of ours get a condition; other owners an
+# Event, since their status is not ours to write. Each is written once for all of its pods that a plan takes.
+
+#: The condition of Jobs and JobSets; that of groups is made of their status.
+_EVICTED_PODS = f"gangsched.dev/{report.PODS_EVICTED}"
+
+
+def pods_evicted(run: Run, group: Group, victims: Iterable[Victim], plan: str) -> None:
+    """These victims are being removed for the group."""
+    lost: dict[tuple[report.Reference, GangId | None], list[Victim]] = {}
+    for victim in victims:
+        pod = run.world.pods.get(victim.uid)
+        for owner in _owners_of(run, pod) if pod is not None else ():
+            lost.setdefault(owner, []).append(victim)
+    for (about, gang), theirs in lost.items():
+        text = report.evicted_for(group.name, theirs, plan)
+        last = f"{render_time(run.now)}: {text}"
+        if gang is not None:
+            run.evicted[gang] = last  # its status follows when the pods change
+        elif about[1] in (JOB, JOBSET):
+            admission.set_conditions(run, about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
+        else:
+            trigger = pod_reference(run.trigger(group))
+            run.actions.append(report.event(about, "Normal", report.PODS_EVICTED, "Preempting", text, trigger))
+
+
+def _owners_of(run: Run, pod: Pod) -> Iterator[tuple[report.Reference, GangId | None]]:
+    """What a pod belongs to; with its gang where that is a group whose status is ours to write."""
+    job, membership, gang = run.world.jobs.owner_of(pod), run.world.membership, pod.gang
+    if job is not None:
+        yield pod_reference(suspension.reference(job)), None
+    elif pod.owner is not None:
+        yield ("", pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid), None
+    spec = membership.objects.get((gang.family, gang.namespace, gang.name))
+    if spec is not None and spec.kind not in (JOB, JOBSET):
+        about = report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
+        yield about, gang if membership.is_ours(gang) else None

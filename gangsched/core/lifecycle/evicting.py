@@ -5,6 +5,10 @@ through its budgets, or its Job (or JobSet) is suspended. An eviction that ends 
 
 A plan *counts on* a condemned pod when its gang would not fit with that pod put back. If it could take the pod by its
 own right it *owns* it too: the pod leaves for it, whatever becomes of the others. If not it *depends* on it.
+
+What is left of a gang of which a pod has been removed is of no use to anybody. So an eviction that is *abandoned*,
+since the gang that needed the room has given up or is gone, goes on by itself, for the units that it has begun to
+remove, until all of their pods leave or the API refuses a removal.
 """
 
 from __future__ import annotations
@@ -21,10 +25,11 @@ from gangsched.core.events import Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.ledger import NO_PLAN
 from gangsched.core.lifecycle import report, suspension
-from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave
-from gangsched.core.lifecycle.ownership import Owner
+from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave, unit_of
+from gangsched.core.lifecycle.ownership import Cause, Owner
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.preemption.removal import SUSPEND
+from gangsched.model.preemptible import protected
 from gangsched.model.records import SINGLE, GangId, Pod
 
 if TYPE_CHECKING:
@@ -177,6 +182,66 @@ def not_removed(run: Run, key: str, action: Action, outcome: Outcome) -> None:
         disown(run, uid, key)
     for rest in run.abandoned.values():
         rest.settle([Failure(uid, outcome, "") for uid in rest.removed.intersection(uids)])
+
+
+# -- what goes on without the gang that has needed the room -------------------------------------------------
+
+
+def give_up(run: Run, eviction: Eviction) -> None:
+    """The gang for which an eviction was does not need it any more: what has, or may have, begun goes on without it,
+    and its name is taken off the others.
+    """
+    waiting = {uid for each in run.actuator.removals(eviction.key) for uid in eviction.meant(each.pod.uid)}
+    if eviction.phase is Phase.REMOVING:
+        eviction.settle(run.actuator.failures(eviction.key))
+    begun = eviction.begun_units(run.world, waiting, ()) | {unit_of(eviction.victims[uid]) for uid in waiting}
+    units = begun if eviction.cause is Cause.PREEMPTION else set()
+    refused = {unit_of(eviction.victims[uid]) for uid in eviction.refused}
+    rest = eviction.rest(v for v in eviction.victims.values() if unit_of(v) in units - refused)
+    go_on(run, rest)
+    for uid in rest.marked:
+        run.ownership.disown(uid, eviction.key)
+    withdraw(run, eviction, but=rest.marked)
+
+
+def go_on(run: Run, rest: Eviction) -> None:
+    """From now on this eviction, which is for no gang, goes on by itself. Pods that may not leave any more stay."""
+    leaves = [pod.uid for pod in rest.standing(run.world) if _leaves(run, rest.victims[pod.uid], pod)]
+    stays = {pod.uid for pod in rest.standing(run.world)}.difference(leaves)
+    rest.victims = {uid: victim for uid, victim in rest.victims.items() if uid not in stays}
+    if leaves:
+        begin(run, rest)
+        run.abandoned[rest.key] = rest
+        for uid in leaves:
+            own(run, rest, uid)
+
+
+def _leaves(run: Run, victim: Victim, pod: Pod) -> bool:
+    """Does a victim leave with others, and not with its Job in any case?"""
+    job = run.world.jobs.owner_of(pod)
+    if protected(pod, run.options.evict_daemonset_pods) or (job is not None and job.suspended):
+        return False
+    return not victim.partial and victim.unit.kind != "Pod"
+
+
+def follow_abandoned(run: Run) -> None:
+    """Where every write has been answered, what is left of the units of which a pod was removed is removed, too, and
+    the others stay.
+    """
+    for eviction in list(run.abandoned.values()):
+        if not run.actuator.settled(eviction.key) or run.actuator.any_of(eviction.former):
+            continue
+        failures = eviction.settle(run.actuator.take_failures(eviction.key))
+        units = eviction.begun_units(run.world, (), ())
+        for uid in [uid for uid, victim in eviction.victims.items() if unit_of(victim) not in units]:
+            del eviction.victims[uid]
+            eviction.marked.discard(uid)
+            disown(run, uid, eviction.key)
+        if eviction.fails(failures) or eviction.refused or not eviction.to_go(run.world):
+            withdraw(run, eviction)
+            end(run, eviction)
+        else:
+            remove(run, eviction)
 
 
 # -- the ledger -------------------------------------------------------------------------------------------

@@ -12,14 +12,14 @@ from gangsched.core.groups import Group, Outlook, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import Order
 from gangsched.core.ledger.ledger import NO_PLAN, Ledger
-from gangsched.core.lifecycle import abandoned, admission, binding, conditions, evicting, report, rollback
+from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.gangs import Gangs
-from gangsched.core.lifecycle.nominated import NominatedGangs
 from gangsched.core.lifecycle.ownership import Cause, owners_of
 from gangsched.core.lifecycle.phases import Phases
+from gangsched.core.lifecycle.rechecks import NominatedGangs
 from gangsched.core.lifecycle.recovery import Recovery
 from gangsched.core.lifecycle.rollback import other_nodes, pause_of
 from gangsched.core.lifecycle.run import Run
@@ -412,7 +412,7 @@ class Executor:
                 binding.withdraw(self.run, group)
         self.drains.take_over()
         for rest in found.abandoned({eviction.ident for eviction in self.run.evictions.values()}):
-            abandoned.go_on(self.run, rest)
+            evicting.go_on(self.run, rest)
         for pod, owners in found.owned:
             evicting.take_over(self.run, pod, owners)
         admission.taken_over(self.run)

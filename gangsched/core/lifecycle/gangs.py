@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gangsched.core.groups import Group, Obstacle, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import group_key
-from gangsched.core.lifecycle import abandoned, admission, binding, conditions, evicting, owners, report, suspension
+from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, suspension
 from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.healing import Losses
@@ -147,12 +147,12 @@ class Gangs:
         group.failures.record(Failed.ROUND)
         note = report.evicted_for(group.name, leaving, plan.ident)
         run.actions.append(report.preemptor_evicts(run.trigger(group), note))
-        owners.lose(run, group, leaving, plan.ident)
+        conditions.pods_evicted(run, group, leaving, plan.ident)
         admission.evicted(run, group, plan)
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:
-            abandoned.give_up(self._run, group.plan.eviction)
+            evicting.give_up(self._run, group.plan.eviction)
 
     def _release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""

@@ -17,14 +17,14 @@ from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.lifecycle import abandoned, admission, binding, conditions, evicting, report, rollback
+from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Eviction, Phase
 from gangsched.core.lifecycle.failures import TRIES
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.gangs import Gangs
-from gangsched.core.lifecycle.nominated import NominatedGangs
 from gangsched.core.lifecycle.ownership import Cause
+from gangsched.core.lifecycle.rechecks import NominatedGangs
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.planning.cycle import NO_PAUSE, Pause
@@ -127,7 +127,7 @@ class Phases:
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
         self._gangs.rechecks.follow()
-        abandoned.look(self._run)
+        evicting.follow_abandoned(self._run)
         check, self._run.check = self._run.check, set()
         for key in sorted(check):
             group = self._groups.get(key)
@@ -330,7 +330,7 @@ class Phases:
         """
         self._world.ledger.stop_waiting(group.key)
         evicting.withdrawn(self._run, group.key)
-        abandoned.give_up(self._run, plan.eviction)
+        evicting.give_up(self._run, plan.eviction)
         if verdict.outcome == BIND:
             self._bind(group, plan, verdict)
         else:
