@@ -308,7 +308,7 @@ class PlacedFit:
         return fits
 
     def _somewhere(self, *, often: bool = True) -> bool:
-        """Are there other places? Unless ``often`` is said, the filters are asked no more than may be."""
+        """Are there other places? Without ``often`` the filters are asked no more than may be."""
         if self._only_room:
             found = packed(self._demand.request, self._demand.mask, self._demand.need, self._counts.free)
             self.steps += 1

@@ -315,6 +315,7 @@ def test_a_member_that_cannot_be_read_any_more_leaves_the_plan(phase: type[Write
     alone = GangId(SINGLE, "d", "m1", OURS)  # as a pod of which a field is refused is shown
     cluster.change("m1", gang=alone, mistake=Mistake("spec.tolerations[0].operator", "'Is' is none of them"))
     go_on(cluster)
+    cluster.pass_time(40)  # where removals were on their way the gang pauses
     for _ in "12":
         cluster.leave()
         cluster.run()
