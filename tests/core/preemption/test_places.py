@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
 
-from gangsched.core.preemption import fillings, several_kinds
+from gangsched.core.preemption import fillings, node_prices, several_kinds
 from gangsched.core.preemption.node_prices import MAY, Offer
 from tests.builders import gang, node, pod
 from tests.core.harness import Built
@@ -89,6 +90,26 @@ def test_on_nodes_that_are_looked_at_thoroughly_the_least_leaves() -> None:
         judged, better = judged + 1, better + (found.price.real < quick.price.real)
     assert judged >= 10
     assert better >= 5
+
+
+def test_where_sets_are_too_many_the_order_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many sets as are looked at the least leaves; with one more what the order of the pods says."""
+    made = asked(*uneven(random.Random(1)))
+    quick, least = found_and_least(made)
+    offer = Offer(np.full(len(made.candidates), MAY), tariff(made))
+    places = made.places()
+    places.nodes.thorough = places.unsure(offer)
+    pods = Counter(map(tuple, made.candidates.req.T.tolist()))
+    sets = int(np.prod([n + 1 for n in pods.values()]))
+    prices = []
+    for most in (sets, sets - 1):
+        monkeypatch.setattr(node_prices, "_SETS", most)
+        found = places.best(offer)
+        prices.append(None if found is None else found.price)
+    assert quick is not None
+    assert least is not None
+    assert prices == [least, quick.price]
+    assert least.real < quick.price.real
 
 
 def test_where_single_plans_are_too_many_nodes_are_looked_at_thoroughly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.core.preemption import branch_and_bound
+from gangsched.core.preemption import branch_and_bound, fillings
 from gangsched.model.records import Node, Pod
 from tests.core.preemption.asked import asked_in
 from tests.oracle.case import NOW, Case, Maker
@@ -28,7 +28,7 @@ def among(made: Case, count: int) -> Case:
 
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["identical", "mixed"])
-@pytest.mark.parametrize("beyond", [branch_and_bound.MAX_DECISIONS, 400, 1000])
+@pytest.mark.parametrize("beyond", [branch_and_bound.MAX_DECISIONS, 400, 1000, fillings._PODS])
 def test_among_more_pods_the_same_leave(beyond: int, mixed: bool) -> None:
     """With as many candidates as a threshold allows and with one more: the same victims, as among few."""
     compared = 0
