@@ -32,7 +32,7 @@ DEVELOPING = {
     ".venv/bin/python -m tests.properties.bursts --first 0 --count 200": "",
 }
 CLONE = "git clone ADDRESS py-gang-scheduler && cd py-gang-scheduler"
-WALKS = ("tests/e2e/test_first_minutes.py", "tests/runtime/test_example_plugin.py")
+WALKS = ("tests/e2e/test_first_minutes.py", "tests/e2e/test_moving.py", "tests/runtime/test_example_plugin.py")
 
 
 def in_walks() -> set[str]:

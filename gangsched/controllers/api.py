@@ -18,7 +18,7 @@ MERGE_PATCH = "application/merge-patch+json"
 _TIMEOUT_SECONDS = 10.0
 
 #: Objects that have a status that we keep. Groups of scheduling.x-k8s.io are kept by their own scheduler.
-_KEPT = (
+KEPT = (
     *(f"podgroups.{family}" for family in (koordinator.FAMILY, upstream.FAMILY)),
     *(f"{plural}.{GROUP}" for plural in ("clusterqueues", "cohorts", "localqueues")),
 )
@@ -40,7 +40,7 @@ async def discover(client: Client) -> frozenset[Served]:
     Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError when the server does not say.
     """
     found = await served_resources(client)
-    return frozenset(found[name] for name in _KEPT if name in found)
+    return frozenset(found[name] for name in KEPT if name in found)
 
 
 async def read_object(client: Client, served: Served, namespace: str, name: str) -> dict[str, Any]:

@@ -2,47 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-
 import pytest
 
 from tests.controlplane.client import Client, Object, load, wait_until
 from tests.e2e.jobs import CLUSTER, template
 from tests.e2e.stories import Start, events, nodes_ready, running
+from tests.e2e.volcano import NAMESPACE, volcano
 
 pytestmark = pytest.mark.controlplane
-
-NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}}
-
-
-def lease() -> Object:
-    """Volcano's, as it is renewed at this moment."""
-    spec = {
-        "holderIdentity": "volcano-0",
-        "leaseDurationSeconds": 3,
-        "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-    }
-    meta = {"name": "volcano", "namespace": "volcano-system"}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
-
-
-@asynccontextmanager
-async def volcano(admin: Client) -> AsyncIterator[Callable[[], bool]]:
-    """A scheduler that does nothing but live, and a way to end it."""
-
-    async def live() -> None:
-        while True:
-            await admin.apply(lease())
-            await asyncio.sleep(0.5)
-
-    task = asyncio.create_task(live())
-    try:
-        yield task.cancel
-    finally:
-        task.cancel()
 
 
 def pod(name: str, scheduler: str) -> Object:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.controlplane.client import Client, Object, load, wait_until_served
+from tests.controlplane.client import Client, load, wait_until_served
 from tests.controlplane.rbac import MANIFESTS
-from tests.e2e.jobs import CLUSTER, template
+from tests.e2e.jobs import CLUSTER
 from tests.e2e.stories import Start, nodes_ready, running
+from tests.e2e.volcano import GROUP, group, member, phase
 
 pytestmark = pytest.mark.controlplane
-
-GROUP = "scheduling.volcano.sh/v1beta1/PodGroup"
 
 
 @pytest.fixture
@@ -25,27 +24,6 @@ async def groups(admin: Client) -> AsyncIterator[None]:
     yield
     for definition in definitions:
         await admin.delete("CustomResourceDefinition", definition["metadata"]["name"])
-
-
-def group(name: str, minimum: int, **tasks: int) -> Object:
-    """A PodGroup as Volcano's controllers write it."""
-    spec = {"minMember": minimum, "minTaskMember": tasks, "minResources": {"cpu": "6"}, "queue": "default"}
-    meta = {"name": name, "namespace": "default"}
-    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": spec}
-
-
-def member(name: str, of: str, task: str) -> Object:
-    """A pod of the group that needs a node of its own."""
-    pod = {"apiVersion": "v1", "kind": "Pod", **template("3")}
-    notes = {"scheduling.k8s.io/group-name": of, "volcano.sh/task-spec": task}
-    pod["metadata"] |= {"name": name, "namespace": "default", "annotations": notes}
-    pod["spec"]["schedulerName"] = "volcano"
-    return pod
-
-
-def phase(of: str) -> Callable[[Object], bool]:
-    """Has the group this phase?"""
-    return lambda found: bool(found.get("status", {}).get("phase") == of)
 
 
 async def test_pods_are_created_once_the_phase_says_so(admin: Client, start_scheduler: Start, groups: None) -> None:

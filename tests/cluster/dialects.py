@@ -1,0 +1,287 @@
+"""What holds for the gangs of each API: cases that are written in every dialect and decided by `plan`.
+
+``python -m tests.cluster.dialects`` prints the table of docs/reference/dialects.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from gangsched.api import Decision, load, plan
+from gangsched.controllers.api import KEPT
+from gangsched.model.dialects import volcano
+
+Object: TypeAlias = dict[str, Any]
+OURS = "py-gang-scheduler"
+
+
+class Wish(NamedTuple):
+    """What a gang asks for: how many of its ``pods`` start together, the priority of its PriorityClass ``high``, one
+    rack for all, so many of each role.
+    """
+
+    pods: int
+    minimum: int
+    high: bool = False
+    rack: bool = False
+    roles: Mapping[str, int] | None = None
+
+
+class NoWayError(Exception):
+    """The API has no way to say it."""
+
+
+#: Writes the gang's object (if there is one) and what its members have beside their spec, by role.
+Members: TypeAlias = Callable[[str], Object]
+Dialect: TypeAlias = Callable[[Wish], tuple[list[Object], Members]]
+
+
+def _group(api: str, spec: Object, notes: Mapping[str, str] | None = None) -> Object:
+    meta = {"name": "g", "namespace": "ns", "annotations": dict(notes or {})}
+    return {"apiVersion": api, "kind": "PodGroup", "metadata": meta, "spec": spec}
+
+
+def _only(wish: Wish, **can: bool) -> None:
+    """Refuse a wish that the dialect cannot express."""
+    asked = {"minimum": wish.minimum < wish.pods, "high": wish.high, "rack": wish.rack, "roles": bool(wish.roles)}
+    if any(yes and not can.get(name, False) for name, yes in asked.items()):
+        raise NoWayError
+
+
+def _sigs(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True, rack=True)
+    layers = [{"layer": "example.com/rack", "strategy": "MustGather"}]
+    notes = {"gang.scheduling.koordinator.sh/network-topology-spec": json.dumps({"gatherStrategy": layers})}
+    group = _group("scheduling.sigs.k8s.io/v1alpha1", {"minMember": wish.minimum}, notes if wish.rack else {})
+    return [group], lambda _: {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}
+
+
+def _koordinator(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True, rack=True)
+    prefix = "gang.scheduling.koordinator.sh/"
+    notes = {f"{prefix}name": "g", f"{prefix}min-available": str(wish.minimum)}
+    if wish.rack:
+        layers = [{"layer": "example.com/rack", "strategy": "MustGather"}]
+        notes[f"{prefix}network-topology-spec"] = json.dumps({"gatherStrategy": layers})
+    return [], lambda _: {"annotations": notes}
+
+
+def _upstream(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True, rack=True, high=True)
+    spec: Object = {"schedulingPolicy": {"gang": {"minCount": wish.minimum}}, "disruptionMode": {"all": {}}}
+    if wish.rack:
+        spec["schedulingConstraints"] = {"topology": [{"key": "example.com/rack"}]}
+    if wish.high:
+        spec["priorityClassName"] = "high"
+    return [_group("scheduling.k8s.io/v1beta1", spec)], lambda _: {"spec": {"schedulingGroup": {"podGroupName": "g"}}}
+
+
+def _coscheduling(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True)
+    group = _group("scheduling.x-k8s.io/v1alpha1", {"minMember": wish.minimum})
+    return [group], lambda _: {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}
+
+
+def _volcano(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True, high=True, roles=True)
+    spec: Object = {"minMember": wish.minimum, "minTaskMember": dict(wish.roles or {})}
+    if wish.high:
+        spec["priorityClassName"] = "high"
+    notes = {"scheduling.k8s.io/group-name": "g"}
+    return [_group("scheduling.volcano.sh/v1beta1", spec)], lambda role: {
+        "annotations": {**notes, "volcano.sh/task-spec": role}
+    }
+
+
+def _kueue(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish)
+    notes = {"kueue.x-k8s.io/pod-group-total-count": str(wish.pods)}
+    return [], lambda _: {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}, "annotations": notes}
+
+
+def _job(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish)
+    meta = {"name": "g", "namespace": "ns", "uid": "uid-g", "annotations": {"gangsched.dev/gang": "true"}}
+    template = {"spec": {"schedulerName": OURS, "restartPolicy": "Never", "containers": []}}
+    spec = {"parallelism": wish.pods, "completions": wish.pods, "template": template}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "g", "uid": "uid-g", "controller": True}
+    return [job], lambda _: {"ownerReferences": [owner]}
+
+
+class Api(NamedTuple):
+    """A dialect as the table names it. ``family`` is the API group of its object, empty where members say all."""
+
+    name: str
+    write: Dialect
+    family: str = ""
+
+
+APIS = (
+    Api("`scheduling.sigs.k8s.io`", _sigs, "scheduling.sigs.k8s.io"),
+    Api("Koordinator's annotations", _koordinator),
+    Api("`scheduling.k8s.io`", _upstream, "scheduling.k8s.io"),
+    Api("`scheduling.x-k8s.io`", _coscheduling, "scheduling.x-k8s.io"),
+    Api("Volcano", _volcano, "scheduling.volcano.sh"),
+    Api("Kueue's pod groups", _kueue),
+    Api("Job with `gangsched.dev/gang`", _job),
+)
+
+
+def _pod(name: str, cpu: int = 1, **more: Any) -> Object:
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", **{k: v for k, v in more.items() if k != "spec"}}
+    container = {"name": "main", "image": "example.com/x", "resources": {"requests": {"cpu": str(cpu)}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {"schedulerName": OURS, "containers": [container], **more.get("spec", {})},
+    }
+
+
+def _node(name: str, cpu: int) -> Object:
+    labels = {"kubernetes.io/hostname": name, "example.com/rack": name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}},
+    }
+
+
+def _class(name: str, value: int) -> Object:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+
+
+def _members(dialect: Dialect, wish: Wish, on: str = "") -> tuple[list[Object], list[Object]]:
+    """The objects of a gang, and its pods; bound to nodes ``n0``, ``n1`` in turns if ``on`` says so."""
+    objects, extra = dialect(wish)
+    # The member of the role that has one comes last by name.
+    names = ["worker"] * (wish.pods - 1) + ["ps"] if wish.roles else ["worker"] * wish.pods
+    pods = []
+    for number in range(wish.pods):
+        pod = _pod(f"g-{number}", **copy.deepcopy(extra(names[number])))
+        if on:
+            pod["spec"]["nodeName"] = f"{on}{number}"
+            pod["status"] = {"phase": "Running"}
+        pods.append(pod)
+    return objects, pods
+
+
+def decisions(*objects: Object) -> dict[str, Decision]:
+    """What `plan` says of these, by gang."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "objects.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+        return {decision.gang: decision for decision in plan(load(path)).decisions}
+
+
+# -- the behaviours: True if it holds; NoWayError where the API cannot ask for it ------------------------------------
+
+
+def all_or_nothing(api: Api) -> bool:
+    """With room for one of two members none starts, with room for both they do."""
+    objects, pods = _members(api.write, Wish(2, 2))
+    few = decisions(_node("n0", 1), *objects, *pods)["ns/g"]
+    enough = decisions(_node("n0", 2), *objects, *pods)["ns/g"]
+    return (few.outcome, few.placements, enough.outcome) == ("unschedulable", {}, "bind")
+
+
+def waits_for_members(api: Api) -> bool:
+    """A member that does not exist yet is waited for."""
+    objects, pods = _members(api.write, Wish(2, 2))
+    return decisions(_node("n0", 2), *objects, pods[0])["ns/g"].outcome == "gathering"
+
+
+def minimum(api: Api) -> bool:
+    """Two of three start where there is room for two."""
+    objects, pods = _members(api.write, Wish(3, 2))
+    found = decisions(_node("n0", 2), *objects, *pods)["ns/g"]
+    return (found.outcome, len(found.placements)) == ("bind", 2)
+
+
+def roles(api: Api) -> bool:
+    """Of three that start one is of the role that has one, though others come first by name."""
+    objects, pods = _members(api.write, Wish(4, 3, roles={"worker": 2, "ps": 1}))
+    found = decisions(_node("n0", 3), *objects, *pods)["ns/g"]
+    without = decisions(_node("n0", 4), *objects, *(p for p in pods if p["metadata"]["name"] != "g-3"))["ns/g"]
+    return found.outcome == "bind" and "ns/g-3" in found.placements and without.outcome == "gathering"
+
+
+def own_priority(api: Api) -> bool:
+    """The priority of its object counts, whatever its pods have."""
+    objects, pods = _members(api.write, Wish(1, 1, high=True))
+    low = _pod("low", spec={"nodeName": "n0", "priority": 10, "priorityClassName": "low"})
+    found = decisions(_class("high", 100), _class("low", 10), _node("n0", 1), *objects, *pods, low)["ns/g"]
+    return found.outcome == "preempt"
+
+
+def topology(api: Api) -> bool:
+    """Two members go into one rack, and wait where no rack has room for both."""
+    objects, pods = _members(api.write, Wish(2, 2, rack=True))
+    apart = decisions(_node("n0", 1), _node("n1", 1), *objects, *pods)["ns/g"]
+    together = decisions(_node("n0", 1), _node("n1", 2), *objects, *pods)["ns/g"]
+    return (apart.outcome, together.outcome, together.topology_domain) == (
+        "unschedulable",
+        "bind",
+        "example.com/rack=n1",
+    )
+
+
+def evicted_whole(api: Api) -> bool:
+    """For the room of one of two members both are evicted, also on a node that nobody needs."""
+    objects, pods = _members(api.write, Wish(2, 2), on="n")
+    nodes = [_node("n0", 1), _node("n1", 1)]
+    above = _pod("above", spec={"priorityClassName": "high", "priority": 100})
+    found = decisions(_class("high", 100), *nodes, *objects, *pods, above)["ns/above"]
+    return sorted(victim.pod for victim in found.victims) == ["ns/g-0", "ns/g-1"]
+
+
+def status(api: Api) -> bool:
+    """The status of its object is written."""
+    if not api.family:
+        raise NoWayError
+    return api.family == volcano.FAMILY or f"podgroups.{api.family}" in KEPT
+
+
+BEHAVIOURS: Mapping[str, Callable[[Api], bool]] = {
+    "all or nothing": all_or_nothing,
+    "waits for members": waits_for_members,
+    "minimum below its size": minimum,
+    "minimum per role": roles,
+    "priority of its own": own_priority,
+    "topology": topology,
+    "evicted whole": evicted_whole,
+    "status is written": status,
+}
+
+
+def cell(api: Api, behaviour: Callable[[Api], bool]) -> str:
+    """``yes``, ``no``, or nothing where the API cannot ask for it."""
+    try:
+        return "yes" if behaviour(api) else "no"
+    except NoWayError:
+        return ""
+    except KeyError:  # there is no gang of that name
+        return "no"
+
+
+def _rows() -> Iterator[str]:
+    yield f"| | {' | '.join(BEHAVIOURS)} |"
+    yield "|---|" + "---|" * len(BEHAVIOURS)
+    for api in APIS:
+        yield f"| {api.name} | {' | '.join(cell(api, each) for each in BEHAVIOURS.values())} |"
+
+
+def as_markdown() -> str:
+    """The table for the documentation."""
+    return "\n".join(_rows())
+
+
+if __name__ == "__main__":
+    print(as_markdown())
