@@ -17,7 +17,7 @@ from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_me
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
-from gangsched.core.state.simulation import Phantom, Restriction, Simulation
+from gangsched.core.state.simulation import Classes, Phantom, Restriction, Simulation
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
 from gangsched.model.records import NOT_IN, PREEMPT_NEVER, GangId, NodeTerm, Pod, Requirement
@@ -63,6 +63,7 @@ class SchedulingContext:
             for pod in (*self._foreign, *(p for census in self.census.values() for p in census.pending)):
                 world.snapshot.class_of(pod)  # its own terms may tell the others apart
             world.renew_classes()
+        self._classes = Classes(world.snapshot)
         self._turn: Turn | None = queue_order(self.world, self.gangs)
         self.ahead = self.world.turns.ahead(self._turn)
         #: What the gangs ahead keep from it under the strict queue policy.
@@ -111,7 +112,7 @@ class SchedulingContext:
         class_of = self.world.snapshot.class_of
         held = [*self.world.ledger.seen_by(self.priority, self._turn, self._mine)]
         held += [Phantom(class_of(pod), pod.uid, pod.nominated_node) for pod in self._foreign]
-        return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited)
+        return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited, self._classes)
 
     def lift_terminating(self, sim: Simulation) -> bool:
         """Take the pods off their nodes that are not there in the planned future; False when there are none."""

@@ -65,13 +65,32 @@ class _Crowd(msgspec.Struct, frozen=True, gc=False):
     rows: Ints
 
 
+class Classes:
+    """The classes of pending pods: each is looked at once, unless classes turn out to be finer."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._told_apart = snapshot.told_apart
+        self._found: dict[str, PodClass] = {}
+
+    def of(self, pod: Pod) -> PodClass:
+        """The class of a pending pod."""
+        if self._told_apart != self._snapshot.told_apart:
+            self._found.clear()
+            self._told_apart = self._snapshot.told_apart
+        found = self._found.get(pod.uid)
+        if found is None:
+            found = self._found[pod.uid] = self._snapshot.class_of(pod)
+        return found
+
+
 class Simulation:
     """``free`` is ``(R, N)``: allocatable minus everything present, held room included; it may be negative where a
     node is over-committed. ``scored`` is ``(2, N)`` for the scores. Lifting a pod takes it off its node, placing
     one puts it there; :meth:`mark` and :meth:`rollback` undo both. ``restriction`` narrows the nodes that new pods
     may go to, and may be replaced at any time. While watchers are called with a pod that comes back or goes,
     ``told_of_terminating`` says whether it is one that terminates anyway. Of resources that ``unlimited`` names there
-    is always enough.
+    is always enough. Simulations of one decision share ``classes``.
     """
 
     def __init__(
@@ -80,6 +99,7 @@ class Simulation:
         held: Iterable[Phantom] = (),
         restriction: Restriction | None = None,
         unlimited: Callable[[str], bool] | None = None,
+        classes: Classes | None = None,
     ) -> None:
         snapshot.settle()
         self.snapshot = snapshot
@@ -100,8 +120,7 @@ class Simulation:
         self._pulling_guests = 0
         self._lifted_slots: Ints | None = None
         self._volumes: VolumesInThought | None = None
-        self._classes: dict[str, PodClass] = {}
-        self._told_apart = snapshot.told_apart
+        self.class_of = (classes or Classes(snapshot)).of
         row_of = snapshot.row_of
         self._held.extend((p.pod, row) for p in held if (row := row_of.get(p.node)) is not None)
         crowds: dict[int, tuple[PodClass, list[int]]] = {}
@@ -112,16 +131,6 @@ class Simulation:
             found[1].append(row)
         for pod, rows in crowds.values():
             self._crowd(pod, np.array(rows, dtype=np.int64), +1)
-
-    def class_of(self, pod: Pod) -> PodClass:
-        """The class of a pending pod; each is looked at once, unless classes turn out to be finer."""
-        if self._told_apart != self.snapshot.told_apart:
-            self._classes.clear()
-            self._told_apart = self.snapshot.told_apart
-        found = self._classes.get(pod.uid)
-        if found is None:
-            found = self._classes[pod.uid] = self.snapshot.class_of(pod)
-        return found
 
     # -- changes -------------------------------------------------------------------------------------------
 
