@@ -152,19 +152,20 @@ class Eligible:
         mode = mode_of(spec, self.options)
         # A group whose object is gone says nothing about how few members it can live with: all of them.
         minimum = spec.min_member if spec is not None else len(slots)
-        able = [s for s in slots[self.ok[slots]].tolist() if s not in barred]
-        limit = 0
-        if mode in (OFF, MINIMAL):
-            limit = len(able)
-        elif mode == ELASTIC:
+        bound, one_by_one = slots.tolist(), mode in (OFF, MINIMAL)
+        surplus = max(0, len(bound) - minimum) if mode == ELASTIC else 0
+        able: list[int] = []
+        if one_by_one or surplus:
+            able = [s for s in slots[self.ok[slots]].tolist() if s not in barred]
+        if surplus:
             able = self._beyond_roles(spec, slots, able)
-            limit = min(len(able), max(0, len(slots) - minimum))
+        limit = len(able) if one_by_one else min(len(able), surplus)
         late: list[int] = []
-        if self._late and (limit or mode in (OFF, MINIMAL)):
-            late = [s for s in slots.tolist() if s in self._late and s not in barred]
+        if self._late and (limit or one_by_one):
+            late = [s for s in bound if s in self._late and s not in barred]
         ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
-        part = Part(gang, ref, slots.tolist(), able if limit else [], limit, minimum, mode != OFF)
-        return part, mode not in (OFF, MINIMAL), late
+        part = Part(gang, ref, bound, able if limit else [], limit, minimum, mode != OFF)
+        return part, not one_by_one, late
 
     def _beyond_roles(self, spec: Gang | None, slots: Ints, able: list[int]) -> list[int]:
         """Those that the gang does not need of their role: the last of each."""

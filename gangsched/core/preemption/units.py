@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,28 +49,33 @@ class Units(Eligible):
         self.loose = self.takeable[alone & self.ok[self.takeable]]
         numbers = np.flatnonzero(np.bincount(gangs[~alone]))
         complete: set[int] = set()
+        sizes: dict[int, int] = {}  # how many live pods each gang has, those aside of which some are on their way out
         if len(numbers):
             count = int(numbers[-1]) + 1
             ok = np.bincount(table.gang[live[self.ok[live]]], minlength=count)[numbers]
-            complete = set(numbers[ok == np.bincount(table.gang[live])[numbers]].tolist())
-            complete -= {int(table.gang[slot]) for slot in self.condemned}
+            pods = np.bincount(table.gang[live])[numbers]
+            sizes = dict(zip(numbers.tolist(), pods.tolist(), strict=True))
+            for slot in self.condemned:
+                sizes.pop(int(table.gang[slot]), None)
+            complete = set(numbers[ok == pods].tolist()).intersection(sizes)
         left = numbers.tolist()
         if self.owners is not None and (table.job[: table.size] >= 0).any():
             jobs = JobBlocks(self, self.owners, complete)
             left, self.loose = jobs.left(self.takeable, left, self.loose)
             self.blocks += jobs.blocks
         if left:
-            self._gangs(left, complete, live)
+            self._gangs(left, complete, sizes, live)
 
-    def _gangs(self, numbers: list[int], complete: set[int], live: Ints) -> None:
+    def _gangs(self, numbers: list[int], complete: set[int], sizes: Mapping[int, int], live: Ints) -> None:
         """Blocks of the gangs with these numbers, in key order. Of ``complete`` ones all live pods may be taken."""
         ids, known, spec_of = self.snapshot.table.gang_ids, self.snapshot.table.known, self.membership.spec
         order = sorted(numbers, key=lambda n: by_key(ids[n]))
         ready: dict[int, Block] = {}
         for number in order:
-            found: Known | None = known.get(number) if number in complete else None
+            found: Known | None = known.get(number)
             if (
                 found is not None
+                and (number in complete or self._only_whole(found.block, sizes.get(number)))
                 and found.block.priority < self.priority
                 and found.options is self.options
                 and ((spec := spec_of(ids[number])) is found.spec or spec == found.spec)
@@ -84,7 +89,17 @@ class Units(Eligible):
             if number in ready:
                 self.blocks.append(ready[number])
             elif number not in done:
-                done.update(self._make(number, bound, number in complete))
+                done.update(self._make(number, bound, number in complete, sizes.get(number)))
+
+    def _only_whole(self, block: Block, size: int | None) -> bool:
+        """Is this what may be taken of a gang of so many pods, whichever of them could go by themselves: all of it?"""
+        return (
+            size == len(block.whole)
+            and block.gangs is None
+            and not self.young
+            and all(len(part.bound) <= part.minimum for part in block.parts)
+            and not self._never[block.array].any()
+        )
 
     def add(self, block: Block, reason: str) -> None:
         """One more block, which may be taken for this reason whatever its priority is."""
@@ -102,7 +117,7 @@ class Units(Eligible):
         order, starts, found = runs(gang[slots])
         return dict(zip(found.tolist(), np.split(slots[order], starts[1:]), strict=bool(len(order))))
 
-    def _make(self, number: int, bound: dict[int, Ints], complete: bool) -> list[int]:
+    def _make(self, number: int, bound: dict[int, Ints], complete: bool, size: int | None) -> list[int]:
         """The block of one gang and those decided with it; returns their numbers."""
         table = self.snapshot.table
         gang = table.gang_ids[number]
@@ -116,7 +131,9 @@ class Units(Eligible):
         before = len(self.blocks)
         by_gang = {g: bound[n] if n in bound else self.live(g) for g, n in zip(group, numbers, strict=True)}
         self._block(group, by_gang, max(numbers))
-        if complete and len(group) == 1 and len(self.blocks) > before and self.blocks[-1].priority < self.priority:
+        if len(group) > 1 or len(self.blocks) == before or self.blocks[-1].priority >= self.priority:
+            return numbers
+        if complete or self._only_whole(self.blocks[-1], size):
             table.known[number] = Known(self.options, self.membership.spec(gang), self.blocks[-1])
         return numbers
 
@@ -137,7 +154,7 @@ class Units(Eligible):
         if self.young:
             takes_whole = self.spare_young(ref_of(parts), whole, late, takes_whole)
         if takes_whole or any(p.single for p in parts):
-            slots = whole.tolist() if takes_whole else []
+            slots = [s for part in parts for s in part.bound] if takes_whole else []
             array = whole if takes_whole else NO_SLOTS
             self.blocks.append(Block(number, ref_of(parts), parts, slots, priority, array))
 
