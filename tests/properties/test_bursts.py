@@ -14,7 +14,7 @@ from tests.core.harness import Cluster, event, plan
 from tests.properties.bursts import Burst, let_leave, play
 
 
-@pytest.mark.parametrize("first", range(0, 100, 20))
+@pytest.mark.parametrize("first", range(0, 200, 20))
 def test_run_evicts_exactly_what_plan_says(first: int) -> None:
     """All gangs are there before the first decision: the victims are the same, at once and in the end."""
     found = {seed: play(seed) for seed in range(first, first + 20)}

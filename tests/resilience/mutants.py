@@ -254,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stronger gang that may not evict breaks weaker plans",
-        ((_CONTEXT, " and self.world.membership.policy(self.gangs) != PREEMPT_NEVER:", ":"),),
+        ((_CONTEXT, " and self.world.membership.policy(self.gangs) != PREEMPT_NEVER\n", "\n"),),
         (_REMEMBERED,),
     ),
     Mutant(

@@ -142,7 +142,14 @@ def other_nodes(decider: Decider, group: Group, now: float) -> Verdict | None:
     """The decision to go where no binding of the same member has been refused; None when there is no such room."""
     if not group.failures.refused_on:
         return None
-    verdict = decider.decide(group.gangs, group.key, now, may_preempt=False, keep_off=group.failures.refused_on)
+    verdict = decider.decide(
+        group.gangs,
+        group.key,
+        now,
+        may_preempt=False,
+        pause=pause_of(decider.world, group),
+        keep_off=group.failures.refused_on,
+    )
     given = {uid: found for d in verdict.decisions if d.quota is not None for uid, found in d.quota.by_pod.items()}
     if verdict.outcome in (BIND, WAIT) and decider.still_holds(
         group.gangs, group.key, now, verdict.placements, (), terminating_leave=verdict.outcome == WAIT, flavors=given

@@ -29,7 +29,7 @@ NOBODY: Ints = np.zeros(0, dtype=np.int64)
 class SchedulingContext:
     """The members of one gang, and the cluster as they may see it. A ``gate`` is what quota makes of them.
 
-    ``prefer`` names, by UID, the node to try first.
+    ``prefer`` names, by UID, the node to try first. A gang that is ``paused`` may evict no pod now.
     """
 
     def __init__(  # noqa: PLR0913
@@ -43,8 +43,11 @@ class SchedulingContext:
         prefer: Mapping[str, str],
         watchdog: Watchdog,
         gate: QuotaAssignment | NoQuota = NO_QUOTA,
+        *,
+        paused: bool = False,
     ) -> None:
         self.gate = gate
+        self._paused = paused
         self.prefer = prefer
         self.watchdog = watchdog
         self.world = world
@@ -126,7 +129,8 @@ class SchedulingContext:
         """
         known = self.world.ledger.condemned
         table, uids = self.world.snapshot.table, known.gone_for(self.group, self.priority)
-        if weaker and not known.has_plan(self.group) and self.world.membership.policy(self.gangs) != PREEMPT_NEVER:
+        may_evict = not self._paused and self.world.membership.policy(self.gangs) != PREEMPT_NEVER
+        if weaker and may_evict and not known.has_plan(self.group):
             # It would own them, and the weaker plans be withdrawn: so it must have the right to take them itself.
             uids = list({*uids, *filter(self._may_own, known.gone_for(self.group))})
         slots = (slot for uid in uids if (slot := table.slot_of.get(uid)) is not None and table.row[slot] >= 0)

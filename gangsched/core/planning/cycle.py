@@ -147,6 +147,7 @@ class GangCycle:
             asked.prefer,
             self._watchdog,
             gate,
+            paused=asked.pause.until > asked.now,
         )
         if asked.keep_off:
             context.keep_off(asked.keep_off)
