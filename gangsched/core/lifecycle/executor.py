@@ -352,8 +352,7 @@ class Executor:
         tell = admission.preempting if signal is Signal.EVICT else admission.reserved
         tell(self.run, group, verdict)
         self.run.follow(group, verdict)
-        paused = pause_of(self.world, group).until > self.now
-        victims, others = evicting.owned(self.run, group.gangs, verdict, paused=paused)
+        victims, others = evicting.owned(self.run, group.gangs, verdict)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
         if signal is Signal.EVICT:

@@ -9,6 +9,7 @@ import pytest
 from gangsched.core.actions import MARK_REASON, Mark, Nominate, Remove, Report, SetCondition, Unmark, Write
 from gangsched.core.events import ObjectRefused
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from gangsched.model.dialects import kai, koordinator
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.records import SINGLE, Condition, GangId
@@ -318,7 +319,9 @@ def test_a_member_that_cannot_be_read_any_more_leaves_the_plan(phase: type[Write
     cluster.pass_time(40)  # where removals were on their way the gang pauses
     for _ in "12":
         cluster.leave()
-        cluster.run()
+        cluster.pass_time(ROUND_PAUSE_SECONDS)
+    cluster.leave()
+    cluster.run()
     assert nodes_of(cluster.log) == {"m2": "n1"}
     assert names(cluster, Remove) == {"v1"}
     assert cluster.core.states() == {"d/m1": "Gathering"}

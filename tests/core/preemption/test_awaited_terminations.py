@@ -6,6 +6,7 @@ import pytest
 
 from gangsched.core.actions import Remove
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
+from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from gangsched.model.records import PodTerm
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, plan
@@ -95,12 +96,14 @@ def test_a_gang_that_waits_for_a_pod_that_becomes_overdue_is_decided_again() -> 
 
 
 def test_a_victim_that_becomes_overdue_is_planned_around() -> None:
-    """It was removed for the gang; half a minute after its grace period another leaves instead."""
+    """It was removed for the gang; half a minute after its grace period, and a pause, another leaves instead."""
     there = [pod("v").cpu(3).on("n1"), pod("w").cpu(3).on("n2").priority(1)]
     cluster = Cluster(node("n1"), node("n2"), *there, pod("p").cpu(3).priority(5))
     cluster.pass_time(60.0)
     assert evicted(cluster) == {"v"}
     cluster.pass_time(0.5)
+    assert evicted(cluster) == {"v"}
+    cluster.pass_time(ROUND_PAUSE_SECONDS)
     assert evicted(cluster) == {"v", "w"}
 
 
