@@ -30,12 +30,14 @@ def sentence(decision: Decision) -> str:
         more = f"; {counted(left, 'more member')} cannot be placed" if left else ""
         return f"{counted(len(decision.placements), 'member')} {when}{more}"
     if isinstance(decision, Gathering):
-        needed = f": {counted(decision.required, 'member')} must come together" if decision.required else ""
-        return f"the gang is not complete yet{needed}"
+        found = len(decision.unplaced)
+        missing = f": {found} of {counted(decision.required, 'pod')} exist" if found < decision.required else ""
+        return f"the gang is not complete yet{missing}"
     if isinstance(decision, Unschedulable) and decision.failed_plugin:
         return f"nothing can be decided while the plug-in {decision.failed_plugin} fails"
     if decision.quota is not None and not decision.quota.flavors:
         return f"there is no quota for the {counted(decision.required, 'member')} that must start together"
     if not decision.required:
-        return "the gang has its minimum; there is no room for further members"
-    return f"there is no room for the {counted(decision.required, 'member')} that must start together"
+        return "the gang has its minimum; further members do not fit"
+    together = " that must start together" if decision.required > 1 else ""
+    return f"does not fit: {counted(decision.required, 'pod')}{together}"

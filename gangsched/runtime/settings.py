@@ -199,8 +199,8 @@ class Preemption(Section, frozen=True, kw_only=True):
     minimum_run_time: Annotated[
         Duration,
         _doc(
-            """How long a pod must have run before it may be evicted; a unit that leaves whole: its youngest member. The
-            annotation gangsched.dev/minimum-run-time of the victim's PriorityClass overrides it."""
+            """How long a pod must have run before it may be evicted; for a gang evicted as a whole, its newest pod
+            counts. The annotation gangsched.dev/minimum-run-time of the victim's PriorityClass overrides it."""
         ),
     ] = "0s"
     delay: Annotated[

@@ -58,7 +58,7 @@ def victim(name, unit=None, **fields):
             {"outcome": "preempt", "placements": placed("a"), "victims": (victim("v"),)},
             "PREEMPT  1 member can start after 1 pod is evicted",
         ),
-        ({"outcome": "unschedulable"}, "UNSCHEDULABLE  there is no room for the 2 members"),
+        ({"outcome": "unschedulable"}, "UNSCHEDULABLE  does not fit: 2 pods that must start together"),
         ({"outcome": "unschedulable", "required": 0}, "the gang has its minimum"),
         ({"outcome": "gathering"}, "GATHERING  the gang is not complete yet"),
     ],

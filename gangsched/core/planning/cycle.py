@@ -274,7 +274,7 @@ class GangCycle:
             return explain.no_plan(self._units, self._budgets if self._options.strict_budgets else None)
         if gate.mode.needs_preemption:
             return "no workloads may be displaced so that the gang has both its quota and its nodes"
-        return "the gang would not fit on nodes even if all workloads and pods were evicted that may be for it"
+        return "evicting all workloads and pods that may be evicted for the gang would not be enough"
 
 
 def one_of_many(

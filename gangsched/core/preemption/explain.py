@@ -245,8 +245,8 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
         return f"{members} can be bound when {waits} left"
     if outcome == PREEMPT:
         units = {(v.unit.kind, v.unit.name) for v in gone}
-        text = f"{members} can be bound after evicting {counted(len(gone), 'pod')} of {counted(len(units), 'unit')}"
-        text += f" and waiting for {waits} to leave" if awaiting else ""
+        text = f"needs to evict {counted(len(gone), 'pod')} of {counted(len(units), 'unit')} to start {members}"
+        text += f", and waits for {waits}" if awaiting else ""
         return f"{text}; {lost}" if lost else text
     return ""
 

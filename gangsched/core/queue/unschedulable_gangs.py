@@ -199,7 +199,7 @@ class UnschedulableGangs:
 
     def _wake_first(self, signature: Signature, after: Order | None = None) -> None:
         """Wake the first one, or the first behind this place; nobody who is behind one that is tried already: it goes
-        on from there. Those that lack nothing but quota do not sit out a backoff, as in Kueue: somebody behind them
+        on from there. Those that lack nothing but quota skip their backoff, as in Kueue: a gang behind them
         would take what was given back.
         """
         order = self._next(signature, after)

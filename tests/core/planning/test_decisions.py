@@ -73,11 +73,11 @@ def test_long_messages_are_cut() -> None:
     [
         ([], BIND, "1 member can be bound now"),
         ([pod("t").cpu(4).on("n1").terminating()], WAIT, "1 member can be bound when 1 terminating pod left"),
-        ([pod("v").cpu(4).on("n1")], PREEMPT, "1 member can be bound after evicting 1 pod of 1 unit"),
+        ([pod("v").cpu(4).on("n1")], PREEMPT, "needs to evict 1 pod of 1 unit to start 1 member"),
         (
             [pod("t").cpu(2).on("n1").terminating(), pod("v").cpu(2).on("n1")],
             PREEMPT,
-            "1 member can be bound after evicting 1 pod of 1 unit and waiting for 1 terminating pod to leave",
+            "needs to evict 1 pod of 1 unit to start 1 member, and waits for 1 terminating pod",
         ),
     ],
     ids=["bind", "wait", "preempt", "both"],
