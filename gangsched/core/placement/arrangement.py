@@ -13,6 +13,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.placement.packing import Packed, packed
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.model.records import Pod
@@ -88,6 +89,33 @@ class Arranger:
         taken = np.repeat(ranked[: last + 1], room[: last + 1])[: len(members)]
         sim.place_all(pod_class, taken)
         return dict(zip((pod.uid for pod in members), taken.tolist(), strict=True))
+
+    def packed(self, members: Sequence[Pod]) -> Packed:
+        """Places for all members where they only ask for room, and are of a few kinds. On success the simulation holds
+        the members.
+        """
+        if not self._alike:
+            return Packed(known=False)
+        sim = self._sim
+        kinds: dict[tuple[int, bytes], list[Pod]] = {}
+        for pod in members:
+            pod_class = sim.class_of(pod)
+            mask = self._pipeline.static_mask(pod_class, sim)
+            kinds.setdefault((id(pod_class.shape), mask.tobytes()), []).append(pod)
+        request: Floats = np.zeros((len(kinds), len(sim.free)))
+        for k, some in enumerate(kinds.values()):
+            index, amounts = sim.snapshot.vector(sim.class_of(some[0]).shape)
+            request[k, index] = amounts
+        masks = np.array([np.frombuffer(mask, dtype=np.bool_) for _, mask in kinds])
+        used = request.any(axis=0)
+        found = packed(request[:, used], masks, tuple(map(len, kinds.values())), sim.free[used])
+        if found.counts is None:
+            return found
+        for some, counts in zip(kinds.values(), found.counts, strict=True):
+            for pod, row in zip(some, np.repeat(np.arange(len(counts)), counts).tolist(), strict=True):
+                sim.place(sim.class_of(pod), row)
+                found.rows[pod.uid] = row
+        return found
 
     def all_ways(self, members: Sequence[Pod], needed: Sequence[tuple[frozenset[str], int]]) -> dict[str, int] | None:
         """Any assignment that places, of each set of UIDs, at least so many; None when none was found in time.

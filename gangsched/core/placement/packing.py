@@ -20,10 +20,13 @@ _LOOKS = 100_000
 
 
 class Packed(msgspec.Struct, frozen=True, eq=False):
-    """``known``: is it known whether there is room? ``counts`` ``(K, N)`` members of each kind on each node if so."""
+    """``known``: is it known whether there is room? If there is, ``counts`` ``(K, N)`` are members of each kind on each
+    node; ``rows`` are for those who know the members (UIDs).
+    """
 
     known: bool
     counts: Ints | None = None
+    rows: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 def packed(request: Floats, mask: Bools, need: tuple[int, ...], free: Floats) -> Packed:

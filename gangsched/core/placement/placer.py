@@ -98,12 +98,16 @@ class Placer:
             self.looks += len(chosen)
             if rows is not None:
                 return rows
+        if all(len(want.members) == want.required for want in wants):
+            found = arranger.packed(members)
+            if found.known:
+                return found.rows or None
         if len(members) > MAX_MEMBERS:
             return None
         ranked = sorted(members, key=lambda p: (self._share(p, sim), p.name), reverse=True)
-        found = arranger.all_ways(ranked, [(frozenset(p.uid for p in w.members), w.required) for w in wants])
+        rows = arranger.all_ways(ranked, [(frozenset(p.uid for p in w.members), w.required) for w in wants])
         self.looks += arranger.tries
-        return found
+        return rows
 
     def extras(self, members: Sequence[Pod], sim: Simulation, prefer: Mapping[str, int]) -> Placed:
         """Place as many further members as fit, each on its own."""

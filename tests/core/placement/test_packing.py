@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from itertools import product
 
 import numpy as np
 import pytest
 
 from gangsched.core.arrays import Bools, Floats
+from gangsched.core.decision import BIND
 from gangsched.core.placement import packing
 from gangsched.core.placement.packing import packed
+from tests.builders import gang, node, pod
+from tests.core.harness import Built, plan
 
 
 def there_is_room(request: Floats, mask: Bools, kinds: list[int], free: Floats) -> bool:
@@ -53,3 +57,20 @@ def test_what_is_too_large_is_not_known(limit: str, monkeypatch: pytest.MonkeyPa
         found = packed(request, np.ones((2, 3), dtype=np.bool_), (3, 2), free)
         assert found.known == (most > 0)
         assert (found.counts is not None) == (most > 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_gang_that_leaves_no_room_over_is_placed_without_evictions(seed: int) -> None:
+    """Twenty members of four sizes that fill seven nodes to the last CPU, beside a node with a pod that could go."""
+    chance = random.Random(seed)
+    question: list[Built] = [node("full").cpu(13), pod("low").cpu(13).priority(0).on("full")]
+    sizes: list[int] = []
+    for row in range(7):
+        left = 13
+        while left >= 3:
+            sizes.append(chance.choice([size for size in (3, 4, 5, 6) if size <= left]))
+            left -= sizes[-1]
+        question.append(node(f"n{row}").cpu(13 - left))
+    chance.shuffle(sizes)
+    members = [pod(f"g{n:02d}").cpu(size).priority(9).gang("g") for n, size in enumerate(sizes)]
+    assert plan(*question, *members, gang("g").min(len(sizes)))["d/g"].outcome == BIND
