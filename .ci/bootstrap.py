@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
@@ -103,7 +104,7 @@ def create_venv() -> None:
             f"{sys.executable} has no `{error.name}` module, so it cannot create a virtual environment.\n"
             f"On Debian or Ubuntu: apt install python{version}-venv"
         ) from error
-    call([sys.executable, "-m", "venv", "--clear", str(VENV)])
+    call([sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)])  # install_uv brings pip
 
 
 def locked(package: str) -> tuple[str, str]:
@@ -123,17 +124,28 @@ def installed(package: str) -> str | None:
     return done.stdout.strip() or None
 
 
+def bundled_pip() -> Path | None:
+    """The wheel of pip that Python ships: it runs as it is, and unpacking it takes longer than all that it is for."""
+    import ensurepip  # noqa: PLC0415
+
+    folders = (sysconfig.get_config_var("WHEEL_PKG_DIR"), Path(ensurepip.__file__).parent / "_bundled")
+    return next((wheel for folder in folders if folder for wheel in sorted(Path(folder).glob("pip-*.whl"))), None)
+
+
 def install_uv() -> None:
     """Install uv into `.venv`, at the version and with the hashes of the lock file."""
     version, entry = locked("uv")
     if installed("uv") == version:
         return
-    call([str(VENV_PYTHON), "-m", "ensurepip", "--upgrade"])
+    wheel = bundled_pip()
+    if wheel is None:
+        call([str(VENV_PYTHON), "-m", "ensurepip", "--upgrade"])
     with tempfile.TemporaryDirectory() as folder:
         only_uv = Path(folder) / "uv.txt"
         only_uv.write_text(entry)
         flags = ["--disable-pip-version-check", "--no-input", "--no-deps", "--require-hashes"]
-        call([str(VENV_PYTHON), "-m", "pip", "install", *flags, "-r", str(only_uv)])
+        environment = {**os.environ, "PYTHONPATH": str(wheel)} if wheel else None
+        call([str(VENV_PYTHON), "-m", "pip", "install", *flags, "-r", str(only_uv)], environment)
 
 
 def pip_settings() -> dict[str, str]:
