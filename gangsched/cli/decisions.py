@@ -36,8 +36,12 @@ def sentence(decision: Decision) -> str:
     if isinstance(decision, Unschedulable) and decision.failed_plugin:
         return f"nothing can be decided while the plug-in {decision.failed_plugin} fails"
     if decision.quota is not None and not decision.quota.flavors:
-        return f"there is no quota for the {counted(decision.required, 'member')} that must start together"
+        return f"there is no quota for {_together(decision.required)}"
     if not decision.required:
         return "the gang has its minimum; further members do not fit"
-    together = " that must start together" if decision.required > 1 else ""
-    return f"does not fit: {counted(decision.required, 'pod')}{together}"
+    return f"does not fit: {_together(decision.required)}"
+
+
+def _together(members: int) -> str:
+    """So many pods of one gang."""
+    return f"{counted(members, 'pod')}{' that must start together' if members > 1 else ''}"

@@ -212,7 +212,8 @@ def _overview() -> str:
         "commands:",
         *(f"  {name:<12} {summary}" for name, summary in rows),
         "",
-        f"'{program} <command> --help' shows the options of a command. First steps, without a cluster:",
+        f"'{program} <command> --help' shows the options of a command.",
+        "First steps, without a cluster:",
         f"  {program} demo",
         f"  {program} demo --manifests | {program} plan -f -",
     ]
