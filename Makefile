@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo kind test rules check format readme control-plane lock clean
+.PHONY: help env demo kind test rules check format readme control-plane producers lock clean
 
 help: ## show this list
 	@printf '\n  \033[1mpy-gang-scheduler\033[0m: gangs start whole or not at all\n\n'
@@ -49,6 +49,9 @@ readme: env ## write the README's pictures, numbers and captured output anew, fr
 
 control-plane: env ## build etcd, kube-apiserver, ... for the tests (first time: about 4 minutes)
 	@$(BIN)/python -m tests.controlplane build
+
+producers: env ## run real controllers that make gangs beside the scheduler, and record what they make
+	@$(BIN)/python -m tests.producers
 
 lock: env ## write the lock files again (UPGRADE=1 takes newer versions)
 	@$(BIN)/python .ci/lock.py $(if $(UPGRADE),--upgrade)

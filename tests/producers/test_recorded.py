@@ -1,0 +1,60 @@
+"""What real controllers have made of gangs, as `make producers` recorded it, decided by plans."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import yaml
+
+from gangsched.api import Decision, load, plan
+from tests.controlplane.client import Object
+
+RECORDED = Path(__file__).resolve().parent / "recorded.json"
+WITHOUT_GROUPS = {
+    "apiVersion": "gangsched.dev/v1alpha1",
+    "kind": "GangSchedulerConfiguration",
+    "gangs": {"owners": ["JobSet"]},
+}
+
+
+def pods(recorded: Object, jobset: str) -> list[str]:
+    """The pods of a JobSet, by name."""
+    label = "jobset.sigs.k8s.io/jobset-name"
+    found = (i["metadata"] for i in recorded["items"] if i["kind"] == "Pod")
+    return sorted(f"default/{meta['name']}" for meta in found if meta["labels"].get(label) == jobset)
+
+
+def decided(recorded: Object, folder: Path, config: Path | None = None) -> dict[str, Decision]:
+    """What is decided about these objects, by gang."""
+    (folder / "recorded.json").write_text(json.dumps(recorded))
+    return {d.gang: d for d in plan(load(folder / "recorded.json", config=config)).decisions}
+
+
+def test_jobsets_with_groups(tmp_path: Path) -> None:
+    """The JobSet of the high priority starts whole, and the other one leaves whole."""
+    recorded = json.loads(RECORDED.read_text())
+    found = decided(recorded, tmp_path)["default/hp-abc-workers-def"]
+    assert (found.outcome, found.required, found.priority) == ("preempt", 4, 100000)
+    assert sorted(found.placements) == pods(recorded, "hp-js")
+    assert sorted(victim.pod for victim in found.victims) == pods(recorded, "lp-js")
+    assert len(found.placements) == 4
+
+
+def test_jobsets_by_owner(tmp_path: Path) -> None:
+    """The same without any group, by the setting: the owner references and labels of the real controller are enough."""
+    recorded = json.loads(RECORDED.read_text())
+    plain = copy.deepcopy(recorded)
+    plain["items"] = [i for i in plain["items"] if i["kind"] not in ("Workload", "PodGroup")]
+    for item in plain["items"]:
+        jobs = [job["template"] for job in item["spec"]["replicatedJobs"]] if item["kind"] == "JobSet" else [item]
+        for job in jobs:
+            template = job["spec"]["template"]["spec"] if item["kind"] in ("Job", "JobSet") else job.get("spec", {})
+            template.pop("schedulingGroup", None)
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(WITHOUT_GROUPS))
+    found = decided(plain, tmp_path, config)["default/hp-js"]
+    assert (found.outcome, found.kind, found.required) == ("preempt", "JobSet", 4)
+    assert sorted(found.placements) == pods(recorded, "hp-js")
+    assert sorted(victim.pod for victim in found.victims) == pods(recorded, "lp-js")
