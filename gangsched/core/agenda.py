@@ -61,9 +61,9 @@ class Agenda:
     def __init__(self) -> None:
         self._pages: list[Page[Any]] = []
 
-    def page(self) -> Page[Any]:
-        """A new kind of things."""
-        self._pages.append(Page())
+    def page(self, made: Page[Any] | None = None) -> Page[Any]:
+        """A new kind of things, or one whose page is ``made`` already."""
+        self._pages.append(Page() if made is None else made)
         return self._pages[-1]
 
     def next(self) -> float | None:

@@ -117,7 +117,7 @@ class Scheduler:
         """When :meth:`handle` must be called even without events (backoff over, timeout); None: never."""
         if not self._acts:
             return None
-        times = (self.world.agenda.next(), self.world.ledger.agenda.next(), self.world.names.wake_at())
+        times = (self.world.agenda.next(), self.world.ledger.agenda.next())
         return min((t for t in times if t is not None), default=None)
 
     # -- what can be asked ---------------------------------------------------------------------------------

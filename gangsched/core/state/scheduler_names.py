@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from gangsched.core.agenda import Page
 from gangsched.model.records import Pod
 
 #: So long after a binding by somebody else (seconds) its scheduler counts as alive; one that has work binds sooner.
@@ -34,7 +35,9 @@ class SchedulerNames:
     def __init__(self, guarded: Iterable[str] = (), leased: Iterable[str] = ()) -> None:
         self._guarded = frozenset(guarded)
         self._leases: dict[str, Owner | None] = dict.fromkeys(leased, NOT_KNOWN)
-        self._bindings: dict[str, tuple[float, Owner]] = {}
+        self._bindings: dict[str, Owner] = {}
+        #: Until when each counts as alive whose pod was bound by somebody else.
+        self.alive: Page[str] = Page()
         #: UIDs of pods of these names that we have bound, or tried to: they are no sign of anybody else.
         self._ours: set[str] = set()
         self.taken: Mapping[str, Owner] = dict.fromkeys(leased, NOT_KNOWN)
@@ -58,21 +61,18 @@ class SchedulerNames:
         bound = old is not None and not old.node and pod.node
         if bound and pod.scheduler in self._guarded and pod.uid not in self._ours:
             text = f"somebody else has bound pod {pod.key} to {pod.node}"
-            self._bindings[pod.scheduler] = now, Owner(text, ("v1", "Pod", pod.namespace, pod.name, pod.uid))
+            self._bindings[pod.scheduler] = Owner(text, ("v1", "Pod", pod.namespace, pod.name, pod.uid))
+            self.alive.at(pod.scheduler, now + ALIVE_SECONDS)
 
     def look(self, now: float) -> dict[str, tuple[Owner, bool]]:
         """The names that are taken now and were not at the last look, or the other way round (False), each with its
         owner.
         """
         found = {name: owner for name, owner in self._leases.items() if owner is not None}
-        for name, (at, owner) in self._bindings.items():
-            if now < at + ALIVE_SECONDS:
-                found.setdefault(name, owner)
+        for name in self.alive.due(now):
+            del self._bindings[name]
+        for name, owner in self._bindings.items():
+            found.setdefault(name, owner)
         before, self.taken = self.taken, found
         changed = {name: (owner, True) for name, owner in found.items() if before.get(name, NOT_KNOWN) is NOT_KNOWN}
         return changed | {name: (owner, False) for name, owner in before.items() if name not in found}
-
-    def wake_at(self) -> float | None:
-        """When a name may be free again without an event; None: never."""
-        times = (at + ALIVE_SECONDS for name, (at, _) in self._bindings.items() if name in self.taken)
-        return min(times, default=None)

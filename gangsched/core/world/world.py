@@ -70,6 +70,7 @@ class World:
         self.now = 0.0
         #: What is observed and has to be looked at again; of what is intended the ledger knows that.
         self.agenda = Agenda()
+        self.agenda.page(self.names.alive)
         self.sightings = Sightings(overdue_after_seconds, self.agenda.page())
         self.foreign_nominations = ForeignNominations(
             lambda pod: self.membership.is_ours(pod.gang),
