@@ -42,8 +42,8 @@ class ForeignNominations:
 
     def gone(self, uid: str) -> None:
         """The pod no longer exists, or is not nominated any more."""
-        self._pods.pop(uid, None)
-        self._due.never(uid)
+        if self._pods.pop(uid, None) is not None:
+            self._due.never(uid)
 
     def freed(self, node: str, now: float) -> None:
         """A pod that terminated has left this node: only from now on it can be used."""

@@ -52,10 +52,10 @@ class Sightings:
 
     def gone(self, uid: str) -> None:
         """A pod no longer exists, or takes no room any more."""
-        self.leaves_by.pop(uid, None)
         self.overdue.discard(uid)
         self.began_at.pop(uid, None)
-        self._due.never(uid)
+        if self.leaves_by.pop(uid, None) is not None:
+            self._due.never(uid)
 
     def _leaves_by(self, uid: str, when: float, now: float) -> None:
         self.leaves_by[uid] = when

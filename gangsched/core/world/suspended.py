@@ -235,8 +235,8 @@ class LateOwners:
 
     def gone(self, uid: str) -> None:
         """A pod is gone, or is kept back no longer."""
-        self._pods.pop(uid, None)
-        self._ends.never(uid)
+        if self._pods.pop(uid, None) is not None:
+            self._ends.never(uid)
 
     def take(self, now: float) -> list[Pod]:
         """The pods that are kept back no longer, because what owns them is known or the time is over."""
