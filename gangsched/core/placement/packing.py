@@ -33,12 +33,15 @@ def packed(request: Floats, mask: Bools, need: tuple[int, ...], free: Floats) ->
     """Places for ``need`` members of each kind that ask for ``request`` ``(K, R)`` each, on nodes with ``free``
     ``(R, N)`` room that ``mask`` ``(K, N)`` allows.
     """
+    states = np.prod([n + 1 for n in need], dtype=np.float64)
+    if states > _TABLE:  # with a single node
+        return Packed(known=False)
     most = np.array([_whole(request[k], free, mask[k], need[k]) for k in range(len(need))])
     if (most.sum(axis=1) < need).any():
         return Packed(known=True)
-    rows = np.flatnonzero(most.any(axis=0))
+    rows = np.flatnonzero(most.any(axis=0) & (free >= 0).all(axis=0))  # each takes one filling or more
     shape = tuple((most.max(axis=1) + 1).tolist())
-    if np.prod(shape, dtype=np.float64) * len(rows) > _LOOKS:
+    if np.prod(shape, dtype=np.float64) * len(rows) > _LOOKS or states * len(rows) > _TABLE:
         return Packed(known=False)
     vectors: Ints = np.array(list(product(*map(range, shape))), dtype=np.int64)
     fits = ((vectors @ request)[:, :, None] <= free[None][:, :, rows]).all(axis=1)
@@ -47,7 +50,6 @@ def packed(request: Floats, mask: Bools, need: tuple[int, ...], free: Floats) ->
     largest = _largest(fits.reshape(*shape, len(rows))).reshape(fits.shape)
     for number in range(len(rows)):
         by_fillings.setdefault(largest[:, number].tobytes(), []).append(number)
-    states = np.prod([n + 1 for n in need], dtype=np.float64)
     if states * float(largest.sum()) > _TABLE:
         return Packed(known=False)
     return _filled(need, vectors, largest, rows, list(by_fillings.values()), free.shape[1])
