@@ -21,7 +21,7 @@ class Explanation(msgspec.Struct, frozen=True):
     """What is known about one gang or pod.
 
     ``title`` names it, ``word`` and ``sentence`` say how it stands. ``decisions`` are those that concern it.
-    ``own`` is the decision about itself, None for something that nobody decides about now. ``drained`` is the workload
+    ``own`` is the decision about itself, None for something that is not decided about now. ``drained`` is the workload
     that it leaves with because of a stopped queue.
     """
 

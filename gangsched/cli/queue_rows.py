@@ -95,5 +95,5 @@ def _below(quota: Quota, tally: Tally, used: dict[Node, list[int]], node: Node, 
 
 
 def _free(node: Node, cell: int) -> int:
-    """What nobody at the node has reserved of its own quota."""
+    """What is not reserved of the node's own quota."""
     return max(0, node.subtree[cell] - node.usage[cell])

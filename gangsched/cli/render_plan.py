@@ -58,7 +58,7 @@ def render(plan: Plan, console: Console | None = None) -> None:
 
 
 def _drained(found: Leaving, most: int) -> RenderableType:
-    """A workload that leaves for nobody's sake, or should."""
+    """A workload that is drained, or should be."""
     word, style = ("held up", "bold red") if found.blocked else ("drained", "bold yellow")
     lines = [Text(clean(f"it stays for now: {found.blocked}"))] if found.blocked else _victims(found.victims)
     head = labelled(word, style, f"{found.stop} is stopped (HoldAndDrain)")

@@ -68,7 +68,7 @@ class State:
         return self._again(gang, raised, self.options)
 
     def without_patience(self, gang: GangId) -> Decision | None:
-        """The decision about ``gang`` if nobody had to wait: no minimum run time, no preemption delay."""
+        """The decision about ``gang`` without waiting: no minimum run time, no preemption delay."""
         options = replace(self.options, minimum_run_time_seconds=0.0, preemption_delay_seconds=0.0)
         return self._again(gang, _impatient, options)
 

@@ -195,7 +195,7 @@ class Preempt(_Decided, frozen=True):
 
 
 class Unschedulable(_Decided, frozen=True):
-    """The gang does not fit, and nobody's leaving would help.
+    """The gang does not fit, and no eviction would help.
 
     ``reasons`` say why nodes refuse the first member without one, ``blockers`` are members without a node even when
     everything that may leave has left. ``retry_at`` is when passing time alone may change it: a victim has run long

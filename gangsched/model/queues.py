@@ -76,7 +76,7 @@ class QueuePreemption(Record, frozen=True):
     """Whom workloads of a ClusterQueue may displace.
 
     ``borrow`` is borrowWithinCohort.policy; ``threshold`` its maxPriorityThreshold, the highest priority (itself
-    included) that may be displaced by somebody who borrows.
+    included) that may be displaced by a queue that borrows.
     """
 
     within: str = NEVER

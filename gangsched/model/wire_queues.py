@@ -35,7 +35,7 @@ class ResourceGroup(Wire):
 
 
 class BorrowWithinCohort(Wire):
-    """May somebody who borrows displace others who borrow?"""
+    """May a queue that borrows displace others that borrow?"""
 
     policy: str | None = None
     max_priority_threshold: int | None = None

@@ -195,7 +195,7 @@ class KubeCluster:
         """See :class:`gangsched.cluster.port.Cluster`. Dropped once stopped; only logged in a dry run.
 
         What was decided before a change of leadership that :meth:`wait` and :meth:`poll` have not reported yet is not
-        written: it rests on what was true in an earlier term. Nor is a binding to a node to which somebody else has
+        written: it rests on what was true in an earlier term. Nor is a binding to a node to which another scheduler has
         bound a pod meanwhile: it is answered ``outdated``.
         """
         if not actions:

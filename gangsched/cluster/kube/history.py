@@ -120,7 +120,7 @@ class History:
         self._problem = ""
 
     def note(self, actions: Iterable[Action]) -> None:
-        """Keep what these say of somebody who leaves, or comes back."""
+        """Keep what these report of pods that are evicted, or come back."""
         for action in actions:
             if isinstance(action, Report) and _on_record(action):
                 self._note(action)

@@ -44,7 +44,7 @@ async def look_at_job(
     the request that is returned is to be tried next.
 
     Its status changes all the time: if that is all, the same is to be tried again on the newest version. What
-    somebody else has suspended stays so. A template that must not be changed is no reason not to go on; but that
+    another client has suspended stays so. A template that must not be changed is no reason not to go on; but that
     of a Job becomes changeable only when its controller has seen that its pods are gone.
     """
     what, path = action.job, job_path(action.job)

@@ -95,7 +95,7 @@ def unique_identity() -> str:
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
-#: What a candidate finds: nobody holds it; we do; somebody does; somebody did and is overdue.
+#: What a candidate finds: it is free; we hold it; another process does; another did and is overdue.
 Standing: TypeAlias = Literal["free", "ours", "held", "expired"]
 
 
@@ -116,7 +116,7 @@ class Watcher:
         return self._judge(spec, at)
 
     def absent(self, at: float) -> Standing:
-        """There is no lease at monotonic time ``at``: nobody has taken it yet, or somebody has deleted it.
+        """There is no lease at monotonic time ``at``: it was never taken, or it has been deleted.
 
         Whoever was seen to hold it may have renewed it until the moment in which it was found to be gone.
         """
@@ -229,7 +229,7 @@ class Elector:
             _log.info("lease taken over from a holder that vanished", wait_seconds=settings.takeover_wait_seconds)
 
     async def _hold(self) -> None:
-        """Lead, once that may be, and renew until that fails for too long or somebody else holds the lease."""
+        """Lead, once that may be, and renew until that fails for too long or another process holds the lease."""
         settings = self._settings
         while True:
             wait = self._opens_at - self._clock()
@@ -243,7 +243,7 @@ class Elector:
                     await asyncio.sleep(max(0.0, pause))
                     started = self._clock()
                     if not await self._renew():
-                        self._stop_leading(f"{self.holder or 'nobody'} holds the lease")
+                        self._stop_leading(f"{self.holder or 'no process'} holds the lease")
                         return
                     self._until = started + settings.renew_deadline_seconds
             except TimeoutError:

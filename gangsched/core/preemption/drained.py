@@ -20,7 +20,7 @@ from gangsched.model.records import SINGLE, GangId, Pod
 if TYPE_CHECKING:
     from gangsched.core.world.world import World
 
-#: No priority protects a pod: it leaves because its queue says so, for nobody's sake.
+#: No priority protects a pod: it leaves because its queue is stopped, without a preemptor.
 _ABOVE_ALL = 2**31
 
 
@@ -56,7 +56,7 @@ def standing(world: World, uid: str) -> list[Pod]:
 def movable(pods: Sequence[Pod], options: Options) -> bool:
     """Would all of these be gone once they are removed? A static pod, or one of a DaemonSet, starts again in place.
 
-    What excludes a pod from preemption means nothing here: nobody preempts it.
+    What excludes a pod from preemption means nothing here: there is no preemptor.
     """
     daemons = (p.owner is not None and p.owner.kind == "DaemonSet" for p in pods)
     return not any(p.static for p in pods) and (options.evict_daemonset_pods or not any(daemons))
@@ -104,7 +104,7 @@ def leaving(
 
 
 def all_leaving(world: World, options: Options) -> Iterator[Leaving]:
-    """Everybody who leaves because of a stopped queue now, in the order in which they do."""
+    """All pods that are evicted because of a stopped queue now, in this order."""
     if not world.managed.active:
         return
     world.managed.settle()

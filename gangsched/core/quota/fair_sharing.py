@@ -71,7 +71,7 @@ class Shares:
         self._known: dict[Node, tuple[int, Share]] = {}
 
     def of(self, node: Node) -> Share:
-        """The share of a node; zero for one without a parent: there is nobody to compare it with."""
+        """The share of a node; zero for one without a parent: there is none to compare it with."""
         known = self._known.get(node)
         if known is not None and known[0] == node.stamp:
             return known[1]
@@ -140,8 +140,8 @@ class Walk:
     """One walk. ``candidates`` are those of a queue, in order. Branches that do not borrow are left alone, except on
     the preemptor's own line: inside it there may be an imbalance although the whole is within its quota.
 
-    During a walk shares may only fall, those of queues from which somebody was taken. Of a walk that goes ``on`` after
-    another the queues are those that the other has not come to, and those in which it refused somebody.
+    During a walk shares may only fall, those of queues from which one was taken. Of a walk that goes ``on`` after
+    another the queues are those that the other has not come to, and those in which it refused a workload.
     """
 
     def __init__(
@@ -377,7 +377,7 @@ class FairRules:
         yield from self._second(Walk(self, walk.refused, walk))
 
     def eligible(self) -> Iterator[tuple[Holder, str]]:
-        """Everybody who might be taken, nobody having been."""
+        """All workloads that might be taken, before any was."""
         with self.counted():
             return iter(list(self.walk(True)))
 

@@ -293,7 +293,7 @@ class Managed:
         return self.quota.has_room_somewhere(claim.workload, gone)
 
     def _set_aside(self, keys: set[str]) -> None:
-        """What is promised to a group does not count against itself; nobody else gets it unless it is given up."""
+        """What is promised to a group does not count against itself; no other group gets it unless it is given up."""
         if not keys.isdisjoint(self._promised):
             changed, admissions = set(self._changed), self.quota.admissions
             self._aside = {key: admissions.get(key) for key in sorted(keys)}
@@ -341,7 +341,7 @@ class Managed:
         queue, problem = self.quota.queue_of(*local_queue.split("/"))
         held = holder.admission.workload
         if held.queue == queue and held.uid in self._promised and not self.pods_of(held.uid):
-            return False  # nobody displaces a promise: it only makes its queue borrow
+            return False  # a promise is never displaced: it only makes its queue borrow
         return not problem and self.quota.may_find_victims(queue, priority, holder)
 
     # -- admissions ----------------------------------------------------------------------------------------

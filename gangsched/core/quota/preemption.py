@@ -174,7 +174,7 @@ class ClassicRules:
         return any(True for evicted in (True, False) for _ in self._others(evicted, hierarchical))
 
     def _nobody(self) -> bool:
-        """Is it plain that there is no candidate at all? Of those who wait, most ask when nobody may go for them."""
+        """Is it plain that there is no candidate at all? Most that wait ask when none may be taken."""
         holders, cells = self.holders, self.need.cells
         within, reclaim = self._highest(self.policy.within), self._highest(self.policy.reclaim)
         for evicted in (False, True):
@@ -203,7 +203,7 @@ class ClassicRules:
         return (True, False)
 
     def ways(self) -> tuple[bool, ...]:
-        """Whether the workload may borrow, in the order in which it is tried; nothing when nobody may be taken."""
+        """Whether the workload may borrow, in the order in which it is tried; nothing when no workload may be taken."""
         if not self.fits(True) and self._nobody():
             return ()
         return tuple(b for b in self._attempts() if b or self._own_quota_suffices())
@@ -211,14 +211,14 @@ class ClassicRules:
     def walk(self, borrowing: bool) -> Walk:
         """Candidates in order: those already evicted first; among these by entitlement, then priority and age.
 
-        With ``borrowing`` those are left out that may only go to somebody who does not borrow.
+        With ``borrowing`` those are left out that may only be taken by a queue that does not borrow.
         """
         for evicted in (True, False):
             yield from self._of_others(borrowing, evicted)
             yield from self._of_own(evicted)
 
     def eligible(self) -> Walk:
-        """Everybody who might be taken, nobody having been."""
+        """All workloads that might be taken, before any was."""
         return self.walk(all(self._attempts()))
 
     # -- how much is enough --------------------------------------------------------------------------------

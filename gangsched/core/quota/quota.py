@@ -195,7 +195,7 @@ class Quota:
         return frozenset(c for c in assignment.chosen if c[1] in several)
 
     def eligible(self, workload: Workload, assignment: Assignment) -> dict[str, str]:
-        """Reasons by UID of everybody who may be taken, in the order in which they would be."""
+        """Reasons by UID of all workloads that may be taken, in the order in which they would be."""
         return {h.admission.workload.uid: reason for h, reason in self._rules_for(workload, assignment).eligible()}
 
     def has_room(self, workload: Workload, assignment: Assignment, gone: Iterable[str] = ()) -> bool:
@@ -227,7 +227,7 @@ class Quota:
 
     def victims(self, workload: Workload, assignment: Assignment, nodes: Nodes = QUOTA_ALONE) -> list[Taken] | None:
         """Who has to go, in the order in which they were taken, so that the workload has its quota and its ``nodes``;
-        None if nobody's leaving would help.
+        None if no eviction would help.
         """
         return VictimSearch(self._rules_for(workload, assignment), nodes).run()
 
@@ -235,7 +235,7 @@ class Quota:
         """May workloads of this ClusterQueue and priority find victims because ``newcomer`` holds quota?
 
         A queue is asked back what it borrows, from the moment when it borrows: so it is when usage rises, and not only
-        when it falls, that somebody who waits may find them. Amounts are not looked at: whether the victims are enough,
+        when it falls, so that one that waits may find them. Amounts are not looked at: whether the victims are enough,
         a decision says.
         """
         node, other = self.tree.queues.get(queue), newcomer.node

@@ -1,6 +1,6 @@
 """What the status of a queue object should say, in the fields and words of ``kueue.x-k8s.io/v1beta2``, and its numbers.
 
-Fields: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/ . Reservation counts everybody who holds quota, usage
+Fields: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/ . Reservation counts all that hold quota, usage
 only those who run; both list every flavor and resource of the queue, zeros included. How many workloads of each queue
 wait, have quota and run, and what those use, is kept up to date with each change.
 """
@@ -59,7 +59,7 @@ class Tally:
         self._holding: dict[str, _Counted] = {}
 
     def of_queue(self, name: str) -> Sums:
-        """The sums of a ClusterQueue; zeros for one that nobody has used."""
+        """The sums of a ClusterQueue; zeros for an unused one."""
         return self.queues.get(name) or Sums()
 
     def of_local_queue(self, key: str) -> Sums:
@@ -115,7 +115,7 @@ def _count(sums: Sums, each: _Counted, change: int) -> None:
                 amounts.pop(cell, None)
 
 
-#: Kueue's share of somebody with weight zero who borrows (the largest int64).
+#: Kueue's share of a queue with weight zero that borrows (the largest int64).
 _ENDLESS = 2**63 - 1
 
 #: Reasons and messages of the condition Active.

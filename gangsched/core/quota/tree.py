@@ -210,7 +210,7 @@ class Tree:
         node.parent.children.append(node)
 
     def indexed(self, amounts: Iterable[tuple[Cell, int]]) -> list[tuple[int, int]]:
-        """Amounts by cell number; cells that no queue lists are left out: nobody can lend or miss them."""
+        """Amounts by cell number; cells that no queue lists are left out: they can be neither lent nor missed."""
         return [(self.cells[cell], units) for cell, units in amounts if cell in self.cells]
 
     def add(self, node: Node, amounts: Indexed) -> None:

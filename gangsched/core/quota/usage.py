@@ -113,7 +113,7 @@ class PodFlavors:
             del self._of[uid]
 
     def clear(self) -> None:
-        """Nobody needs quota any more."""
+        """No workload needs quota any more."""
         self._of.clear()
         self._given.clear()
         self._gone.clear()

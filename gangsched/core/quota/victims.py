@@ -78,7 +78,7 @@ class Rules(Protocol):
         """While the walk lasts, usage in the tree is as these rules compare it."""
 
     def ways(self) -> tuple[bool, ...]:
-        """Whether the workload may borrow, in the order in which it is tried; nothing when nobody may be taken."""
+        """Whether the workload may borrow, in the order in which it is tried; nothing when no workload may be taken."""
 
     def walk(self, borrowing: bool) -> Walk:
         """All candidates in order."""
@@ -145,7 +145,7 @@ class VictimSearch:
         self._taken: list[Taken] = []
 
     def run(self) -> list[Taken] | None:
-        """The victims, those put back aside, in the order in which they were taken; None if nobody's leaving helps."""
+        """The victims, those put back aside, in the order in which they were taken; None if no eviction helps."""
         with self._rules.counted():
             for borrowing in self._rules.ways():
                 if self._own_first(borrowing) or self._in_order(borrowing):
@@ -179,7 +179,7 @@ class VictimSearch:
     def _own_first(self, borrowing: bool) -> bool:
         """The same where the queue's own workloads have to make room in the queue's own limits.
 
-        They are the last in the order of candidates: taking everybody before them only to put them back would cost as
+        They are the last in the order of candidates: taking all before them only to put them back would cost as
         much as is lent in the whole cohort. What others use does not matter to these limits, so it is known at once
         who of the own queue goes, and of the others only the first in order are needed. False when this is not the
         case, or when there may be victims that are not found in this way.
@@ -197,7 +197,7 @@ class VictimSearch:
             own[:-1] = self._needed(own[:-1], parts.within)
             good = enough() or any(enough() for _ in self._take_all(parts.others))
         if good:
-            # The very last in order is one of the own queue, so that everybody else may be put back.
+            # The very last in order is one of the own queue, so that all others may be put back.
             self._taken = self._needed(self._taken, enough)
         self._taken += own
         if not good:

@@ -1,7 +1,7 @@
 """Scheduler names that were those of other schedulers, and who answers to them now.
 
 Two schedulers that serve one name bind the same pods. A former owner is alive while it renews its Lease, and for some
-time after a pod of that name was bound by somebody else.
+time after a pod of that name was bound by another scheduler.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gangsched.core.agenda import Page
 from gangsched.model.records import Pod
 
-#: So long after a binding by somebody else (seconds) its scheduler counts as alive; one that has work binds sooner.
+#: So long after a binding by another scheduler (seconds) that counts as alive; one that has work binds sooner.
 ALIVE_SECONDS = 60.0
 
 
@@ -60,7 +60,7 @@ class SchedulerNames:
         """A pod has a new record instead of the ``old`` one, while nobody else of ours binds it."""
         bound = old is not None and not old.node and pod.node
         if bound and pod.scheduler in self._guarded and pod.uid not in self._ours:
-            text = f"somebody else has bound pod {pod.key} to {pod.node}"
+            text = f"another scheduler has bound pod {pod.key} to {pod.node}"
             self._bindings[pod.scheduler] = Owner(text, ("v1", "Pod", pod.namespace, pod.name, pod.uid))
             self.alive.at(pod.scheduler, now + ALIVE_SECONDS)
 
