@@ -58,6 +58,23 @@ def test_membership(fields, family, name):
     assert (gang.family, gang.namespace, gang.name) == (family, "ns", name)
 
 
+def test_of_several_groups_one_counts():
+    """The order in which the dialects are asked, each once those before it are left out."""
+    fields = [
+        ("scheduling.k8s.io", {"schedulingGroup": {"podGroupName": "g"}}),
+        ("scheduling.sigs.k8s.io", {"labels": {LABEL: "g"}}),
+        ("kueue.x-k8s.io", {"labels": {f"{KUEUE}name": "g"}}),
+        ("scheduling.x-k8s.io", {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}),
+        ("scheduling.volcano.sh", {"annotations": {"scheduling.k8s.io/group-name": "g"}}),
+    ]
+    for first in range(len(fields)):
+        said: dict[str, dict[str, str]] = {"labels": {}, "annotations": {}}
+        for _, field in fields[first:]:
+            for key, value in field.items():
+                said[key] = {**said.get(key, {}), **value}
+        assert pod(**said).gang.family == fields[first][0]
+
+
 def test_the_field_of_the_api_wins_over_labels():
     """A pod that names groups of two APIs belongs to the one of its spec."""
     both = pod(labels={LABEL: "other"}, schedulingGroup={"podGroupName": "g"})

@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.lease import LeaseSpec, Watcher, lease_path
 from gangsched.core.events import Event, NameLeased
+
+_log = logs.get(__name__)
 
 #: How often each Lease is read, and how long one counts as renewed that says nothing about it (seconds).
 PERIOD_SECONDS, DURATION_SECONDS = 5.0, 15.0
@@ -27,8 +30,8 @@ _decoder = msgspec.json.Decoder(_Lease)
 class FormerOwners:
     """Tells ``deliver`` who holds the Lease of a name, or that nobody does; run :meth:`run` as a task.
 
-    ``leases`` has the ``namespace/name`` of Leases by scheduler name. A Lease that cannot be read may be held:
-    its name is left alone. ``looked`` is set when each has been read once.
+    ``leases`` has the ``namespace/name`` of Leases by scheduler name. A Lease that may not be read may be held: its
+    name is left alone. Without an answer the last one stands. ``looked`` is set when all have been answered for.
     """
 
     def __init__(
@@ -37,11 +40,13 @@ class FormerOwners:
         leases: Mapping[str, tuple[str, ...]],
         deliver: Callable[[list[Event]], None],
         period_seconds: float = PERIOD_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._leases = leases
         self._deliver = deliver
         self._period_seconds = period_seconds
+        self._clock = clock
         self._watchers = {each: Watcher("", DURATION_SECONDS) for of in leases.values() for each in of}
         self._told: dict[str, str] = {}
         self.looked = asyncio.Event()
@@ -50,24 +55,32 @@ class FormerOwners:
         """Look again and again until cancelled."""
         while True:
             for name, leases in self._leases.items():
-                owners = [(await self._owner(lease), lease) for lease in leases]
-                owner, lease = next((each for each in owners if each[0]), ("", ""))
-                if self._told.get(name) != owner:
-                    self._told[name] = owner
-                    self._deliver([NameLeased(name, owner, lease)])
-            self.looked.set()
+                await self._look(name, leases)
+            if self._told.keys() >= self._leases.keys():
+                self.looked.set()
             await asyncio.sleep(self._period_seconds)
 
+    async def _look(self, name: str, leases: tuple[str, ...]) -> None:
+        try:
+            owners = [(await self._owner(lease), lease) for lease in leases]
+        except (ApiError, UnreachableError) as error:
+            _log.warning("the Lease of a former owner cannot be read", name=name, error=str(error))
+            return
+        owner, lease = next((each for each in owners if each[0]), ("", ""))
+        if self._told.get(name) != owner:
+            self._told[name] = owner
+            self._deliver([NameLeased(name, owner, lease)])
+
     async def _owner(self, lease: str) -> str:
-        """Who holds a Lease, in words; empty for nobody."""
+        """Who holds a Lease, in words; empty for nobody. Raises what says nothing about it."""
         namespace, _, name = lease.partition("/")
         path = lease_path(namespace, name)
         try:
             body = await self._client.attempt("GET", path, timeout_seconds=_TIMEOUT_SECONDS)
             spec = answer_of(_decoder, body, f"GET {path}").spec
         except ApiError as error:
+            if error.transient:
+                raise
             return "" if error.status == 404 else f"Lease {lease} cannot be read: {error}"
-        except UnreachableError as error:
-            return f"Lease {lease} cannot be read: {error}"
-        standing = self._watchers[lease].look(spec, time.monotonic())
+        standing = self._watchers[lease].look(spec, self._clock())
         return f"Lease {lease} is held by {spec.holder_identity}" if standing == "held" else ""

@@ -341,9 +341,11 @@ class Membership:
 
     def _short(self, gang: GangId, spec: Gang) -> dict[str, int]:
         """How many members of each role are still to be placed before the gang may start, without those of none."""
+        if not spec.roles:
+            return {}
         placed = Counter(
             role_of(pod)
-            for pod in (self.pods(gang) if spec.roles else ())
+            for pod in self.pods(gang)
             if pod.phase == "Succeeded" or (pod.live and (pod.node or self._assumed(pod.uid)))
         )
         return {role: count - placed[role] for role, count in spec.roles if count > placed[role]}
