@@ -258,6 +258,13 @@ MUTANTS = (
         (_REMEMBERED,),
     ),
     Mutant(
+        "a stronger gang that pauses breaks weaker plans",
+        ((_CONTEXT, "may_evict = not self._paused and ", "may_evict = "),),
+        (
+            "tests/core/eviction/test_plans_of_one_moment.py::test_a_stronger_gang_that_pauses_leaves_a_weaker_plan_alone",
+        ),
+    ),
+    Mutant(
         "plans do not know of each other's victims",
         ((_CONDEMNED, "return [uid for uid in self._standing if", "return [uid for uid in () if"),),
         ("tests/core/eviction/test_plans_of_one_moment.py::test_what_is_left_of_an_evicted_gang_is_for_the_next",),

@@ -277,6 +277,19 @@ def test_a_stronger_gang_that_may_not_evict_leaves_a_weaker_plan_alone() -> None
     assert (evicted(cluster), nodes_of(cluster.log)) == ({"v"}, {"never": "n1"})
 
 
+@pytest.mark.parametrize(("until", "states"), [(0.0, {"d/strong": "Marking"}), (30.0, {"d/weak": "Marking"})])
+def test_a_stronger_gang_that_pauses_leaves_a_weaker_plan_alone(until: float, states: dict[str, str]) -> None:
+    """It would own no pod: the two would break each other's plans for ever. Without a pause it takes the room."""
+    cluster = Cluster(node("n1"), pod("v").cpu(4).on("n1"), pod("weak").cpu(3).priority(5))
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    cluster.handle(pod("strong").cpu(3).priority(6))
+    strong = next(g for g in cluster.core._run.groups.values() if g.name == "d/strong")
+    strong.failures.paused_until = until
+    cluster.run()
+    assert states.items() <= cluster.core.states().items()
+
+
 def test_a_standby_condemns_no_pod() -> None:
     """With the leadership all that was to leave is forgotten."""
     cluster = depending()
