@@ -11,7 +11,7 @@ import pytest
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.events import Synced
 from gangsched.model.records import NodeTerm, PodTerm, Requirement, SpreadConstraint
-from tests.builders import gang, node, pod, selects
+from tests.builders import gang, node, pdb, pod, selects
 from tests.core.harness import Built, event
 
 #: What `run` has imported when it begins to decide; then a gang, with what watches decisions.
@@ -71,6 +71,17 @@ def nodes(cores: float) -> list[Built]:
         pytest.param(
             PREEMPT,
             [*nodes(2), pod("low").cpu(1).on("n-b")],
+        ),
+        pytest.param(
+            PREEMPT,
+            [
+                *nodes(2),
+                gang("low").min(2),
+                *(pod(f"low-{z}").cpu(1).gang("low").label(app="low").on(f"n-{z}") for z in "ab"),
+                pod("alone").cpu(1).label(app="low").on("n-c"),
+                pdb("low").selects(app="low").allows(1),
+            ],
+            id="gangs and a budget",
         ),
     ],
 )
