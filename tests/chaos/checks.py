@@ -314,8 +314,7 @@ def jobs_ended(played: Played) -> list[str]:
 
 def too_many_rounds(played: Played) -> list[str]:
     """Gangs that evicted again before the pause was over that follows a round after which none of them was bound; each
-    process begins anew, and so does a gang of which a pod is gone. Victims of another gang too would leave anyway, and
-    a gang that pauses may take them over with the room, once.
+    process begins anew, and so does a gang of which a pod is gone. Victims of another gang too would leave anyway.
     """
     history = played.world.history
     gone = {e.uid for e in history if ends_object(e)}
@@ -332,7 +331,7 @@ def too_many_rounds(played: Played) -> list[str]:
         began = history.entries[min((*each.nominated.values(), *each.marked.values()))].at_seconds
         ended = history.entries[max(before.removed.values())].at_seconds
         out[each.gang] += began - ended < ROUND_PAUSE_SECONDS
-    return [f"{gang} did not pause after {n} rounds" for gang, n in out.items() if n > played.processes]
+    return [f"{gang} did not pause after {n} rounds" for gang, n in out.items() if n >= played.processes]
 
 
 def left_over(played: Played) -> list[str]:

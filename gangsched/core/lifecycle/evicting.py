@@ -278,11 +278,13 @@ def depends(run: Run, plan: Plan) -> bool:
     return any(uid not in plan.victims and (pod := pods.get(uid)) is not None and pod.live for uid in awaited)
 
 
-def owned(run: Run, gangs: Sequence[GangId], verdict: Verdict) -> tuple[list[Victim], list[str]]:
+def owned(run: Run, gangs: Sequence[GangId], verdict: Verdict, *, paused: bool) -> tuple[list[Victim], list[str]]:
     """Whom the plan of this verdict owns: its victims, and of the condemned pods that it counts on those that it could
     take itself. What leaves together is owned together: who takes the rest of a gang owns its condemned members, too.
-    Then the UIDs of those pods on which it only depends, or that terminate.
+    Then the UIDs of those pods on which it only depends, or that terminate. A gang that is ``paused`` owns none.
     """
+    if paused:
+        return [], sorted(a.uid for a in verdict.awaiting)
     pods, found = run.world.pods, {v.uid: v for v in verdict.victims}
     awaited, rests = {a.uid for a in verdict.awaiting}, list(_the_rest(run, verdict.victims))
     for theirs in [*_shared(run, (a.uid for a in verdict.awaiting)), *rests]:

@@ -352,7 +352,8 @@ class Executor:
         tell = admission.preempting if signal is Signal.EVICT else admission.reserved
         tell(self.run, group, verdict)
         self.run.follow(group, verdict)
-        victims, others = evicting.owned(self.run, group.gangs, verdict)
+        paused = pause_of(self.world, group).until > self.now
+        victims, others = evicting.owned(self.run, group.gangs, verdict, paused=paused)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
         if signal is Signal.EVICT:
