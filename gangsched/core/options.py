@@ -33,8 +33,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     A pod that still terminates ``overdue_after_seconds`` after its grace period is not counted on to leave. A gang that
     would have to wait for more than ``max_wait_seconds`` evicts others if that is quicker.
     A decision has at most ``max_victims`` victims, and ``max_victims_per_member`` for each required member (0: any
-    number). With ``harm_by_work`` victims are compared by what is lost with them before their number. No annotation of
-    ``ignore_keys`` protects a pod for ever. Owners of the
+    number). A workload that was evicted ``protect_after_evictions`` times in an hour is protected for a time from those
+    that are not stronger in every order (0: never). With ``harm_by_work`` victims are compared by what is lost with
+    them before their number. No annotation of ``ignore_keys`` protects a pod for ever. Owners of the
     kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace, say
     otherwise. ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
@@ -68,6 +69,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ignore_keys: tuple[str, ...] = ()
     max_victims: int = 0
     max_victims_per_member: float = 0.0
+    protect_after_evictions: int = 3
     gang_owners: tuple[str, ...] = ()
     profiles: tuple[tuple[str, PluginSet], ...] = ()
 

@@ -132,6 +132,10 @@ class Scheduler:
         out, self._fresh = self._fresh, []
         return out
 
+    def evicted_repeatedly(self) -> int:
+        """How many units were evicted in the last hour as often as it takes to be protected."""
+        return self.world.evictions.repeatedly(self.options.protect_after_evictions, self.world.now)
+
     def queue_counts(self) -> dict[str, int]:
         """Gangs by queue: active, backoff, unschedulable, gathering."""
         counts = self._run.queue.counts()

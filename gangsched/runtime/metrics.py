@@ -167,6 +167,12 @@ class Metrics(Observer):
             ["queue"],
             registry=registry,
         )
+        self.evicted_repeatedly = Gauge(
+            "gangsched_units_evicted_repeatedly",
+            "Gangs, and pods of one controller, that were evicted preemption.protectAfterEvictions times or more in the"
+            " last hour.",
+            registry=registry,
+        )
 
     # --------------------------------------------------------------------------------------------- fed by the loop
 
@@ -241,6 +247,10 @@ class Metrics(Observer):
         """The lengths of the core's queues, in gangs."""
         for queue, count in counts.items():
             self.queued_gangs.labels(queue).set(count)
+
+    def evictions(self, repeatedly: int) -> None:
+        """How many units were evicted again and again."""
+        self.evicted_repeatedly.set(repeatedly)
 
     def _add(self, counter: Counter, result: str, profile: str, number: int = 1) -> None:
         """Count; to find the time series of some labels takes longer than that."""

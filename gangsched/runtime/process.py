@@ -307,6 +307,7 @@ class _QueueDepths(Observer):
         if now - self._read_at >= _QUEUE_PERIOD_SECONDS:
             self._read_at = now
             self._metrics.queued(self._scheduler.queue_counts())
+            self._metrics.evictions(self._scheduler.evicted_repeatedly())
             self._metrics.names_taken(self._scheduler.world.names.taken)
 
 

@@ -196,6 +196,15 @@ class Preemption(Section, frozen=True, kw_only=True):
             le=1_000_000.0,
         ),
     ] = 0.0
+    protect_after_evictions: Annotated[
+        int,
+        _doc(
+            """A workload that was evicted so often in an hour is protected for 30 minutes from those that are not
+            stronger both in the priority of their pods and in that of their queue. 0: never.""",
+            ge=0,
+            le=1_000,
+        ),
+    ] = 3
     minimum_run_time: Annotated[
         Duration,
         _doc(
@@ -411,6 +420,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             max_wait_seconds=seconds_of(self.preemption.max_wait),
             max_victims=self.preemption.max_victims,
             max_victims_per_member=self.preemption.max_victims_per_member,
+            protect_after_evictions=self.preemption.protect_after_evictions,
             minimum_run_time_seconds=seconds_of(self.preemption.minimum_run_time),
             preemption_delay_seconds=seconds_of(self.preemption.delay),
             backoff_initial_seconds=seconds_of(self.queue.backoff_initial),

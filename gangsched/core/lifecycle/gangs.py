@@ -11,6 +11,7 @@ from gangsched.core.lifecycle import admission, binding, conditions, evicting, r
 from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.healing import Losses
+from gangsched.core.lifecycle.ownership import Cause
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import HOLDING, TIMED, UNDER_WAY, Do, Signal, State, step
@@ -335,3 +336,7 @@ class Gangs:
             return
         if before.uid not in self._run.ownership:
             self.losses.lost(before, self._run.now, leaving=leaving)
+            return
+        found = (self._run.evictions.get(key) for key in self._run.ownership.keys(before.uid))
+        if any(e is not None and e.cause is Cause.PREEMPTION and before.uid in e.removed for e in found):
+            self._world.evictions.note(before, self._run.now)

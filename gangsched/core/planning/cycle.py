@@ -32,9 +32,12 @@ from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
 from gangsched.model.records import PREEMPT_NEVER, GangId
 from gangsched.model.times import render_time
+from gangsched.model.words import listed
 
 #: Flavors that are tried one after another for one gang.
 _MAX_FLAVORS = 64
+#: So many workloads that are spared are named in a message.
+_NAMED = 3
 #: Quota is out of reach: not even evictions would give it to the gang.
 _OUT_OF_REACH = (Mode.NO_FIT, Mode.NO_CANDIDATES)
 
@@ -272,9 +275,11 @@ class GangCycle:
             return self._over_cap
         if isinstance(gate, NoQuota):
             return explain.no_plan(self._units, self._budgets if self._options.strict_budgets else None)
+        why = "evicting all workloads and pods that may be evicted for the gang would not be enough"
         if gate.mode.needs_preemption:
-            return "no workloads may be displaced so that the gang has both its quota and its nodes"
-        return "evicting all workloads and pods that may be evicted for the gang would not be enough"
+            why = "no workloads may be displaced so that the gang has both its quota and its nodes"
+        spared = self._units.protected if self._units is not None else ()
+        return f"{why}; {listed(spared, _NAMED)}" if spared else why
 
 
 def one_of_many(

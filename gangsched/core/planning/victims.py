@@ -19,6 +19,7 @@ from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.harm import share
+from gangsched.core.preemption.loops import LoopGuard
 from gangsched.core.preemption.owners import Owners
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import NO_LIMITS, Choice, Limits, Search
@@ -71,7 +72,7 @@ class VictimsOf:
             eligible = managed.quota.eligible(self._gate.workload, self._gate.assignment)
             for uid, reason in eligible.items():
                 if not is_overdue(managed, uid, self._world.sightings.overdue):
-                    add_workload(units, managed.gangs_of(uid), reason)
+                    add_workload(units, managed.gangs_of(uid), reason, uid)
         if units.empty:
             return units, None
         demand, slots = context.demand(sim), units.everything()
@@ -244,6 +245,9 @@ class VictimsOf:
         context, world = self._context, self._world
         queued: Collection[GangId] = self._gate.managed.holding() if self._gate is not None else ()
         condemned = frozenset(map(int, context.condemned() if world.ledger.condemned else ()))
+        limit, guard = context.options.protect_after_evictions, None
+        if self._gate is not None:
+            guard = LoopGuard(world, self._gate, context.priority, limit, context.now)
         return Units(
             world.snapshot,
             world.membership,
@@ -259,6 +263,7 @@ class VictimsOf:
             condemned,
             Owners(world, condemned) if world.jobs else None,
             self._unsaved,
+            guard,
         )
 
     def _unbreakable(self) -> frozenset[int]:

@@ -14,6 +14,7 @@ from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import UnitRef
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import ELASTIC, MINIMAL, OFF, Part, mode_of
+from gangsched.core.preemption.loops import LoopGuard
 from gangsched.core.preemption.owners import Owners
 from gangsched.core.preemption.patience import Patience, member_too_young, too_young
 from gangsched.core.preemption.work import Unsaved
@@ -35,7 +36,8 @@ class Eligible:
     ``binding`` are gangs of ours whose bindings are on their way; of those ``queued`` quota decides whose turn it is.
     ``patience`` says which pods have not run long enough at ``now``; ``eligible_at`` is then the first moment at which
     more may be taken, and ``later`` the number of units that wait for such a moment. ``spared`` says why others stay;
-    ``owners`` whose pods end together, ``unsaved`` how much work is lost with whom.
+    ``owners`` whose pods end together, ``unsaved`` how much work is lost with whom, ``guard`` which workloads are
+    spared where quota decides.
 
     ``ok`` ``(slots,)`` are pods that may be taken singly. ``live_slots`` are those of all that do not terminate.
     """
@@ -54,6 +56,7 @@ class Eligible:
     condemned: frozenset[int] = frozenset()
     owners: Owners | None = None
     unsaved: Unsaved | None = None
+    guard: LoopGuard | None = None
 
     def __post_init__(self) -> None:
         if self.patience is not None and not self.patience.longest:

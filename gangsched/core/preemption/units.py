@@ -26,6 +26,8 @@ class Units(Eligible):
         self.over_budgets: tuple[str, ...] = ()
         #: How many pods the smallest choice has that was found, where it has more than there may be victims.
         self.over_cap = 0
+        #: Workloads that are spared so that evictions do not lead in a circle, with the reasons.
+        self.protected: list[str] = []
         #: The search ended before it had found a choice, or that there is none.
         self.cut_short = False
         #: Nothing was found, and it is not proven that there is nothing.

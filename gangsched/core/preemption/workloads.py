@@ -96,7 +96,7 @@ class WorkloadsOnNodes:
         uid = holder.admission.workload.uid
         if is_overdue(self._managed, uid, self._overdue):
             return None
-        block = add_workload(self.units, self._managed.gangs_of(uid), reason)
+        block = add_workload(self.units, self._managed.gangs_of(uid), reason, uid)
         if block is None or not self._allowed(block.whole):
             return None
         return Target(holder, reason, holder.priority, tuple(block.whole))
@@ -170,8 +170,8 @@ def is_overdue(managed: Managed, uid: str, overdue: frozenset[str] | set[str]) -
     return bool(overdue) and any(pod.uid in overdue for pod in managed.pods_of(uid))
 
 
-def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str) -> Block | None:
-    """The block of a workload that may go for this reason: all of it. None if some of it may not be evicted.
+def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str, uid: str) -> Block | None:
+    """The block of a workload (UID) that may go for this reason: all of it. None if some of it may not be evicted.
 
     Pods that terminate are no part of it; of a workload that has only such the block is empty, and no unit.
     """
@@ -196,7 +196,15 @@ def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str) -> Block 
         return None
     if units.patience is not None and _keeps_young(units, units.patience, ref, whole):
         return None
-    block = Block(number, ref, parts, whole.tolist(), units.unit_priority(gangs, by_gang), whole)
+    priority = units.unit_priority(gangs, by_gang)
+    spared = units.guard.spares(uid, priority, [units.pod(s) for s in whole.tolist()]) if units.guard else None
+    if spared is not None:
+        units.spared.append((ref, spared.why))
+        units.protected.append(f"{ref.name}: {spared.why}")
+        if spared.until:
+            units.wait_for(spared.until)
+        return None
+    block = Block(number, ref, parts, whole.tolist(), priority, whole)
     if len(whole):
         units.add(block, reason)
     return block

@@ -12,6 +12,7 @@ from gangsched.core.identity import Order, group_key
 from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.quota.gang_workloads import Managed
+from gangsched.core.state.evictions import Evictions
 from gangsched.core.state.foreign_nominations import ForeignNominations
 from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey
 from gangsched.core.state.kueue import AdmittedByKueue
@@ -72,6 +73,7 @@ class World:
         self.agenda = Agenda()
         self.agenda.page(self.names.alive)
         self.sightings = Sightings(overdue_after_seconds, self.agenda.page())
+        self.evictions = Evictions()
         self.foreign_nominations = ForeignNominations(
             lambda pod: self.membership.is_ours(pod.gang),
             lambda node: any(pod.deleting_since is not None for pod in self.snapshot.pods_on(node)),
@@ -145,6 +147,7 @@ class World:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
         self.sightings.seen(old, pod, self.now)
+        self.evictions.seen(old, pod)
         self.foreign_nominations.seen(old, pod, self.now)
         self.jobs.pod_set(old, pod)
         if old is None and pod.volumes is not None:
@@ -170,6 +173,7 @@ class World:
         self.names.gone(uid)
         if pod is None:
             return None
+        self.evictions.seen(pod, None)
         if pod.deleting_since is not None and self.foreign_nominations:
             self.foreign_nominations.freed(pod.node, self.now)
         if pod.volumes is not None:
