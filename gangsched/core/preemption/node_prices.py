@@ -134,7 +134,7 @@ class NodePrices:
             classes.setdefault((*held, *look), []).append(pod)
         shape = [len(some) + 1 for some in classes.values()]
         self.work += _ROUND * _ROUNDS
-        if np.prod(shape, dtype=np.float64) > _SETS:
+        if not shape or np.prod(shape, dtype=np.float64) > _SETS:
             return
         leave = np.indices(shape).reshape(len(shape), -1)
         cost: Prices = np.zeros(leave.shape[1], dtype=np.complex128)

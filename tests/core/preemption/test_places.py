@@ -92,6 +92,16 @@ def test_on_nodes_that_are_looked_at_thoroughly_the_least_leaves() -> None:
     assert better >= 5
 
 
+def test_a_node_of_which_nothing_may_leave_is_looked_at_thoroughly_too() -> None:
+    """It has no sets of pods, and what is free on it costs nothing."""
+    made = asked(node("n").cpu(4).memory(4), pod("g").cpu(2).memory(2).priority(9).gang("g"), gang("g").min(1))
+    places = made.places()
+    places.nodes.thorough = np.ones(1, dtype=np.bool_)
+    found = places.best(made.offer([]))
+    assert found is not None
+    assert not found.price
+
+
 def test_where_sets_are_too_many_the_order_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     """With as many sets as are looked at the least leaves; with one more what the order of the pods says."""
     made = asked(*uneven(random.Random(1)))
