@@ -184,9 +184,11 @@ def test_later_plans_that_have_removed_a_pod_go_on() -> None:
 def test_stronger_plans_are_not_decided_anew() -> None:
     """They have not seen the room of the weaker one as taken: nothing has changed for them."""
     cluster = until_removal(*two())
-    cluster.show(node("n3"), pod("other").cpu(4).priority(2).on("n3"), pod("strong").cpu(4).priority(9))
+    large = pod("other").cpu(8).priority(2).on("n3"), pod("strong").cpu(8).priority(9)
+    cluster.show(node("n3").cpu(8), *large)
     cluster.run()
     before = len(cluster.decisions)
+    assert [d.gang.name for d in cluster.decisions if d.victims] == ["first", "second", "strong"]
     cluster.delete("second")
     cluster.run()
     assert [d.gang.name for d in cluster.decisions[before:]] == []
