@@ -290,8 +290,8 @@ def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] |
     covered = {uid for each in rounds(history) for uid in each.removed}
     out = []
     for entry in history:
-        if not removal(entry) or entry.outcome != log.OK or _rolled_back(history, entry):
-            continue
+        if not removal(entry) or entry.outcome != log.OK or not entry.changed or _rolled_back(history, entry):
+            continue  # who was terminating already goes on terminating
         if drained_by(entry) is not None and marked_so(history, entry):
             continue
         if entry.uid not in covered:

@@ -165,6 +165,15 @@ def test_removals_without_a_mark_are_found():
     assert ["ns/x" in found[0], "ns/y" in found[1]] == [True, True]
 
 
+def test_a_removal_of_what_terminates_already_removes_nothing():
+    """Somebody else deleted the pod, whose mark was taken back, before our removal came."""
+    there = preemption()
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X, Unmark(3, ref("x"), "never mind"))
+    there.store.put_pod(changed(get(there, "x"), deleting_since=there.clock.stamp + 3.0), Cause(JOB_CONTROLLER, DELETE))
+    assert outcomes(there, REMOVE_X) == [Outcome.OK]
+    assert invariants.unplanned_removals(there.history) == []
+
+
 def test_marks_for_a_gang_without_a_plan_do_not_count():
     """A mark needs a nomination before it."""
     there = preemption()
