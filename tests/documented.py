@@ -46,7 +46,7 @@ class Shell:
         self.folder = folder
         for name in ("examples", "manifests"):
             (folder / name).symlink_to(ROOT / name)
-        hidden = ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE", "KUBECONFIG", "VIRTUAL_ENV")
+        hidden = ("ARGS", "COLUMNS", "FORCE_COLOR", "KUBECONFIG", "MAKEFLAGS", "TTY_COMPATIBLE", "VIRTUAL_ENV")
         clean = {name: value for name, value in os.environ.items() if name not in hidden}
         path = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
         self.environment = {**clean, "PATH": path, "HOME": str(folder), **environment}

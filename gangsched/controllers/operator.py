@@ -71,14 +71,14 @@ class GroupControllers:
     def stop(self) -> None:
         """End the thread. May be called again."""
         self._stopping.set()
-        if self._running is None:
-            return  # it has not begun, or still imports kopf, which takes a while: nothing is open yet
-        loop, task = self._running
-        try:
-            loop.call_soon_threadsafe(task.cancel)
-        except RuntimeError:  # it has just ended by itself
-            _log.debug("the controllers had ended")
-        self._thread.join()
+        if self._running is not None:
+            loop, task = self._running
+            try:
+                loop.call_soon_threadsafe(task.cancel)
+            except RuntimeError:  # it has just ended by itself
+                _log.debug("the controllers had ended")
+        if self._begun:
+            self._thread.join()  # also while it imports kopf: an interpreter that ends under an import may crash
 
     # ------------------------------------------------------------------------------------- the controllers' thread
 

@@ -67,8 +67,8 @@ def test_a_writer_that_ends_is_told_of_and_starts_again(
     assert [each["log_level"] for each in log if "started again" in each["event"]] == ["error"]
 
 
-def test_the_end_does_not_wait_for_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes seconds on a busy machine, for kopf; there is nothing to close before that."""
+def test_the_end_waits_for_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter that ends while a thread of it imports compiled code may crash, and the exit code says so."""
     begun, go_on = threading.Event(), threading.Event()
 
     async def serve() -> None:
@@ -79,10 +79,13 @@ def test_the_end_does_not_wait_for_an_import(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(controllers, "_serve", serve)
     controllers.start()
     assert begun.wait(30.0)
-    controllers.stop()
-    assert controllers._thread.is_alive()
+    ending = threading.Thread(target=controllers.stop)
+    ending.start()
+    ending.join(0.1)
+    assert ending.is_alive()
     go_on.set()
-    controllers._thread.join(30.0)
+    ending.join(30.0)
+    assert not ending.is_alive()
     assert not controllers._thread.is_alive()
 
 
