@@ -359,7 +359,13 @@ class Rules:
             elif (past or deposed) and sent is not None and any(sent.begun <= at < sent.ended for at in stops):
                 out[MIDWAY].append(_say(w))
             elif past or deposed:
-                out["write of a deposed leader" if deposed else "write past the lease"].append(_say(w))
+                since = (
+                    f"{left - last:.3f} and {w.answered - last:.3f} s after a renewal"
+                    if last is not None
+                    else "no lease"
+                )
+                text = f"{_say(w)}: left and answered {since}, may take {w.timeout_seconds} s"
+                out["write of a deposed leader" if deposed else "write past the lease"].append(text)
 
 
 class _Timeline:
