@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from gangsched.messages import notes
 from gangsched.model import jobsets
 from gangsched.model.dialects import koordinator, upstream
 from gangsched.model.queues import GROUP
@@ -84,7 +85,7 @@ def _of_group(family: str, version: str, desired: Mapping[str, Any], current: Ma
     if old is not None and old.get("status") == "True" and family == upstream.FAMILY:
         return []  # by upstream's contract True is final: the gang was scheduled once
     if desired["phase"] in _STARTED:
-        return [(name, "True", "Scheduled", "the members that the gang needs are bound")]
+        return [(name, "True", "Scheduled", notes.MINIMUM_BOUND)]
     if not desired.get("reason") or (family == upstream.FAMILY and desired["reason"] != _UNSCHEDULABLE):
         return []  # upstream's condition knows no gang that still gathers, and tools read it as it is defined
     return [(name, "False", str(desired["reason"]), str(desired.get("message") or desired["reason"]))]

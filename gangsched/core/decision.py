@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
+from gangsched.messages import causes
 from gangsched.model.records import GangId
 from gangsched.model.words import counted
 
@@ -129,8 +130,8 @@ class Gap(msgspec.Struct, frozen=True):
     def told(self) -> str:
         """As people read it: ``at most 3 pods more than needed at priority 0``."""
         noun = "gang" if self.component == GANGS else "pod"
-        where = "beyond PodDisruptionBudgets" if self.component == PDB else f"at priority {self.priority}"
-        return f"at most {counted(self.at_most, noun)} more than needed {where}"
+        where = "beyond PodDisruptionBudgets" if self.component == PDB else causes.at_priority(self.priority)
+        return causes.more_than_needed(counted(self.at_most, noun), where)
 
 
 class _Decided(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ somebody else suspends is resumed at once. So it is the JobSet that is suspended
 
 from __future__ import annotations
 
+from gangsched.messages import causes
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.records import NO_QUEUE, NO_STAKES, Job, Named, Owner, Pod, QueueLabels, Record, Stakes
 
@@ -80,12 +81,12 @@ def _mistake(owner: Job | JobSet) -> FieldError | None:
 
 def _too_many(owner: Job | JobSet) -> FieldError | None:
     if isinstance(owner, Job):
-        text = f"{owner.wanted} pods are more than the {MAX_WITHOUT_PODS} with which a Job may wait for its start"
+        text = causes.too_large_to_wait(owner.wanted, MAX_WITHOUT_PODS, "Job")
         return FieldError("spec.parallelism", text) if owner.wanted > MAX_WITHOUT_PODS else None
     size = 0
     for i, each in enumerate(owner.replicated):
         size += each.replicas * max(1, each.job.wanted)
         if size > MAX_WITHOUT_PODS:
-            text = f"{size} pods are more than the {MAX_WITHOUT_PODS} with which a JobSet may wait for its start"
+            text = causes.too_large_to_wait(size, MAX_WITHOUT_PODS, "JobSet")
             return FieldError(f"spec.replicatedJobs[{i}].replicas", text)
     return None

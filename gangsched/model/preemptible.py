@@ -8,16 +8,17 @@ Koordinator's ``scheduling.koordinator.sh/eviction-cost``, of which the largest 
 
 from __future__ import annotations
 
+from gangsched.messages import causes
 from gangsched.model.records import Pod
 
 _TRUE = ("true", "True", "TRUE", "t", "T", "1")
 
 
 #: Why a pod may never be a victim.
-STATIC = "static pods cannot be evicted"
-OF_DAEMONSET = "DaemonSet pods are re-created in place"
-COSTS_TOO_MUCH = "its annotation scheduling.koordinator.sh/eviction-cost says never"
-MARKED = "a label or an annotation excludes it from preemption"
+STATIC = causes.STATIC_POD
+OF_DAEMONSET = causes.DAEMON_SET_POD
+COSTS_TOO_MUCH = causes.EVICTION_COST_NEVER
+MARKED = causes.NOT_PREEMPTIBLE
 #: Of these those that owners decide.
 BY_OWNER = (MARKED, COSTS_TOO_MUCH)
 

@@ -12,6 +12,7 @@ from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.lease import LeaseSpec, Watcher, lease_path
 from gangsched.core.events import Event, NameLeased
+from gangsched.messages import notes
 
 _log = logs.get(__name__)
 
@@ -81,6 +82,6 @@ class FormerOwners:
         except ApiError as error:
             if error.transient:
                 raise
-            return "" if error.status == 404 else f"Lease {lease} cannot be read: {error}"
+            return "" if error.status == 404 else notes.lease_unreadable(lease, error)
         standing = self._watchers[lease].look(spec, self._clock())
-        return f"Lease {lease} is held by {spec.holder_identity}" if standing == "held" else ""
+        return notes.lease_held(lease, spec.holder_identity) if standing == "held" else ""

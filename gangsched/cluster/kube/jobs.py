@@ -12,6 +12,7 @@ from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, an
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.core.actions import Action, JobRef, ResumeJob, SuspendJob
 from gangsched.core.events import Outcome
+from gangsched.messages import notes
 from gangsched.model import wire, wire_jobsets
 from gangsched.model.convert import SUSPENDED_BY, job_finished
 from gangsched.model.convert_jobsets import jobset_finished
@@ -24,7 +25,7 @@ _log = logs.get(__name__)
 #: An outcome, and why in words.
 Verdict: TypeAlias = tuple[Outcome, str]
 
-KEPT_TEMPLATE = "the API server does not let its pod template be changed, which says nothing of the flavor"
+KEPT_TEMPLATE = notes.FLAVOR_NOT_WRITTEN
 
 _job_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire.Job)
 _any_decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
@@ -60,12 +61,12 @@ async def look_at_job(
     if job.spec.suspend == isinstance(action, SuspendJob):
         return (Outcome.OK, ""), request
     if jobset_finished(job) if isinstance(job, wire_jobsets.JobSet) else job_finished(job):
-        return (Outcome.CONFLICT, f"{what.kind} {what.key} has finished"), request
+        return (Outcome.CONFLICT, notes.owner_finished(what.kind, what.key)), request
     by = None if isinstance(action, ResumeJob) and action.held else action.scheduler
     if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != by:
-        return (Outcome.CONFLICT, f"{what.kind} {what.key} has been suspended by another client"), request
+        return (Outcome.CONFLICT, notes.owner_suspended(what.kind, what.key)), request
     if by is None and isinstance(action, ResumeJob) and QUEUE_LABEL not in (job.metadata.labels or {}):
-        return (Outcome.CONFLICT, f"{what.kind} {what.key} has no queue any more"), request
+        return (Outcome.CONFLICT, notes.owner_without_queue(what.kind, what.key)), request
     version = job.metadata.resource_version
     if not writes_templates(request):
         return ((Outcome.REFUSED, error.message) if error.status == 422 else None), job_request(action, version)

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from gangsched.core.actions import Bind, PodRef
 from gangsched.core.events import Changed, Event, Gone
+from gangsched.messages import notes
 from gangsched.model.records import Pod
 
 K = TypeVar("K")
@@ -72,7 +73,7 @@ class Preconditions:
         newest = self._newest.get(action.node)
         if newest is None or newest[0] <= known or self._ours.get(uid) == action.node or uid in self._bound:
             return ""
-        return f"{newest[1]}/{newest[2]} has been bound to {action.node} since this was decided"
+        return notes.bound_since(newest[1], newest[2], action.node)
 
     def leaves(self, action: Bind) -> None:
         """This binding is being sent."""

@@ -32,6 +32,7 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.events import Outcome
+from gangsched.messages import notes
 from gangsched.model import wire_volumes
 from gangsched.model.convert_volumes import SELECTED_NODE
 
@@ -39,7 +40,7 @@ _volume_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolume)
 _claim_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolumeClaim)
 
 
-UNMARKED = "its mark does not stand any more"
+UNMARKED = notes.MARK_GONE
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -92,7 +93,7 @@ class Verdicts:
             return job_request(action, action.version, found), None
         if action.mark and not self._preconditions.marked_version(action.pod):
             await self._client.bucket.take()
-            verdict = await self.look(action, 0, "nothing is known of its mark")
+            verdict = await self.look(action, 0, notes.MARK_UNKNOWN)
             if verdict is not None or not self._preconditions.marked_version(action.pod):
                 return None, verdict
         return remove_request(action, self._preconditions.marked_version(action.pod) if action.mark else ""), None
@@ -167,7 +168,7 @@ class Verdicts:
         Of an eviction that means another pod the API server repeats the conflict itself, longer than we wait.
         """
         if isinstance(action, Remove) and action.evict:
-            return await self.look(action, 0, "no answer to the eviction")
+            return await self.look(action, 0, notes.NO_ANSWER)
         return None
 
     async def look(self, action: Write | SetCondition, status: int, message: str) -> Verdict | None:

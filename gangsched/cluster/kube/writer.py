@@ -21,6 +21,7 @@ from gangsched.cluster.kube.tasks import end
 from gangsched.cluster.kube.verdicts import Verdicts, next_request
 from gangsched.core.actions import Action, Bind, GangStatus, Remove, Report, ResumeJob, SetCondition, SetGroupStatus
 from gangsched.core.events import Event, Outcome, WriteDone
+from gangsched.messages import notes
 
 _log = logs.get(__name__)
 
@@ -28,8 +29,8 @@ _log = logs.get(__name__)
 MIN_ATTEMPT_SECONDS = 0.05
 #: What people read is not worth long retries.
 LOW_TOTAL_SECONDS = 5.0
-NOT_LEADING = "not the leader (any more)"
-UNWANTED = "it is not wanted any more"
+NOT_LEADING = notes.NOT_LEADER
+UNWANTED = notes.NOT_WANTED
 
 
 class WriteSettings(NamedTuple):
@@ -194,7 +195,7 @@ class Writer:
             _log.error("a write failed in an unforeseen way", exc_info=error)
 
     async def _carry_out(self, item: Item) -> None:
-        outcome, message = Outcome.TRANSIENT, "the write was cancelled"
+        outcome, message = Outcome.TRANSIENT, notes.CANCELLED
         try:
             outcome, message = await self._send(item)
         finally:
@@ -233,7 +234,7 @@ class Writer:
         until = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
         backoff = Backoff(max_seconds=2.0)
         while (no := self._not_to_be_sent(item)) is None:
-            verdict, retry_after, problem = None, None, "what it rests on could not be read"
+            verdict, retry_after, problem = None, None, notes.PRECONDITION_UNREADABLE
             try:
                 if request is None:
                     request, verdict = await self._prepared(action)

@@ -19,6 +19,7 @@ from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.termcounts import Selection, selection_of
 from gangsched.core.state.terms import DomainCounts, carried_rows, includes, rows_of
+from gangsched.messages import causes
 
 
 class _State:
@@ -109,9 +110,9 @@ class InterPodAffinity:
     def failures(self, state: _State) -> list[Failure]:
         affine, apart, off = self._parts(state)
         return [
-            Failure("node(s) didn't match pod affinity rules", ~affine, resolvable=False),
-            Failure("node(s) didn't match pod anti-affinity rules", affine & ~apart, resolvable=True),
-            Failure("node(s) didn't satisfy existing pods anti-affinity rules", affine & apart & ~off, resolvable=True),
+            Failure(causes.POD_AFFINITY, ~affine, resolvable=False),
+            Failure(causes.POD_ANTI_AFFINITY, affine & ~apart, resolvable=True),
+            Failure(causes.ANTI_AFFINITY_OF_EXISTING_PODS, affine & apart & ~off, resolvable=True),
         ]
 
     def apply(self, state: _State, pod: PodClass, row: int, sign: int) -> None:

@@ -14,6 +14,7 @@ from gangsched.core.filters.base import Failure, NodeFilter
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import PODS
+from gangsched.messages import causes
 from gangsched.model.quantity import integer
 from gangsched.model.records import IN, HostPort, NodeTerm, Requirement, Taint, Toleration
 
@@ -46,7 +47,7 @@ class NodeUnschedulable(NodeFilter):
     """A cordoned node takes only pods that tolerate the cordon."""
 
     name = "NodeUnschedulable"
-    text = "node(s) were unschedulable"
+    text = causes.NODE_UNSCHEDULABLE
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return not tolerates(pod.shape.tolerations, _UNSCHEDULABLE)
@@ -59,7 +60,7 @@ class NodeGoing(NodeFilter):
     """A node object with a deletionTimestamp takes no new pods, nor does one whose newest state is not known."""
 
     name = "NodeGoing"
-    text = "node(s) were being deleted or could not be read"
+    text = causes.NODE_LEAVES_OR_UNREADABLE
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         columns = sim.snapshot.columns
@@ -73,7 +74,7 @@ class NodeName(NodeFilter):
     """A pod (template) that names its node goes there or nowhere."""
 
     name = "NodeName"
-    text = "node(s) didn't match the requested node name"
+    text = causes.NODE_NAME
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return bool(pod.shape.node_name)
@@ -90,7 +91,7 @@ class NodeDeclaredFeatures(NodeFilter):
     """What a pod needs of its node beyond resources must be among the features that the node declares."""
 
     name = "NodeDeclaredFeatures"
-    text = "node(s) didn't match Pod's required features"
+    text = causes.NODE_FEATURES
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return bool(pod.shape.node_features)
@@ -106,7 +107,7 @@ class DynamicResources(NodeFilter):
     """
 
     name = "DynamicResources"
-    text = "node(s) could not be checked for the pod's resource claims, which are not supported yet"
+    text = causes.RESOURCE_CLAIMS
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return pod.shape.resource_claims
@@ -119,7 +120,7 @@ class TaintToleration(NodeFilter):
     """Every NoSchedule and NoExecute taint of the node must be tolerated."""
 
     name = "TaintToleration"
-    text = "node(s) had untolerated taint(s)"
+    text = causes.TAINTS
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return True
@@ -142,7 +143,7 @@ class NodeAffinityNames(NodeFilter):
     """
 
     name = "NodeAffinityNames"
-    text = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    text = causes.CONFIGURED_AFFINITY
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return bool(pod.shape.node_terms) and all(_named(term) is not None for term in pod.shape.node_terms or ())
@@ -164,7 +165,7 @@ class NodeAffinity(NodeFilter):
     """nodeSelector and required node affinity: all of the one, any term of the other."""
 
     name = "NodeAffinity"
-    text = "node(s) didn't match Pod's node affinity/selector"
+    text = causes.NODE_AFFINITY
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return bool(pod.shape.node_selector) or pod.shape.node_terms is not None
@@ -186,7 +187,7 @@ class AddedNodeAffinity(NodeFilter):
     """Any of the terms of ``addedAffinity`` must match, beside what the pod itself asks for."""
 
     name = "NodeAffinity"
-    text = "node(s) didn't match scheduler-enforced node affinity"
+    text = causes.ADDED_AFFINITY
 
     def __init__(self, terms: tuple[NodeTerm, ...]) -> None:
         self._terms = terms
@@ -221,7 +222,7 @@ class NodePorts:
     """Nodes on which no pod holds a conflicting port."""
 
     name = "NodePorts"
-    text = "node(s) didn't have free ports for the requested pod ports"
+    text = causes.PORTS
     sees_pods = True
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
@@ -292,7 +293,7 @@ class NodeResourcesFit:
             short = state.sim.free[i] < amount
             if not short.any():
                 continue
-            text = "Too many pods" if i == PODS else f"Insufficient {snapshot.resources[i]}"
+            text = causes.TOO_MANY_PODS if i == PODS else f"Insufficient {snapshot.resources[i]}"
             possible = snapshot.allocatable[i] >= amount
             out.append(Failure(text, short & possible, resolvable=True))
             out.append(Failure(text, short & ~possible, resolvable=False))

@@ -16,6 +16,7 @@ from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.spreading import DEFAULTS, SpreadDefaults, constraints_of
 from gangsched.core.state.termcounts import Selection
 from gangsched.core.state.terms import Domains, includes, rows_of
+from gangsched.messages import causes
 from gangsched.model.records import SpreadConstraint
 
 
@@ -126,9 +127,9 @@ class PodTopologySpread:
 
     def failures(self, state: _State) -> list[Failure]:
         missing, skewed = self._parts(state)
-        text = "node(s) didn't match pod topology spread constraints"
+        text = causes.TOPOLOGY_SPREAD
         return [
-            Failure(f"{text} (missing required label)", missing, resolvable=False),
+            Failure(causes.missing_label(text), missing, resolvable=False),
             Failure(text, skewed, resolvable=True),
         ]
 

@@ -17,6 +17,7 @@ from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.choice import VolumesInThought
 from gangsched.core.volumes.index import VolumeIndex
+from gangsched.messages import causes
 from gangsched.model.records import Disk, Labels
 from gangsched.model.volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 
@@ -92,7 +93,7 @@ class VolumeFilter:
 
 
 def _not_found(kind: str, name: str) -> str:
-    return f'{kind} "{name}" not found'
+    return causes.object_not_found(kind, name)
 
 
 def _claims(pod: PodClass, sim: Simulation) -> list[PersistentVolumeClaim | None]:
@@ -106,11 +107,8 @@ class VolumeRestrictions(VolumeFilter):
 
     name = "VolumeRestrictions"
     hints = Hint.NODE_ADDED | Hint.ROOM | Hint.VOLUMES
-    in_use = (
-        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
-        "already in-use by another pod"
-    )
-    conflict = "node(s) had no available disk"
+    in_use = causes.READ_WRITE_ONCE_POD
+    conflict = causes.NO_DISK
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return pod.volumes is not None and (
@@ -173,7 +171,7 @@ class NodeVolumeLimits(VolumeFilter):
 
     name = "NodeVolumeLimits"
     hints = Hint.NODE_ADDED | Hint.ROOM | Hint.VOLUMES
-    text = "node(s) exceed max volume count"
+    text = causes.VOLUME_COUNT
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         if pod.volumes is None:
@@ -224,10 +222,10 @@ class VolumeBinding(VolumeFilter):
 
     name = "VolumeBinding"
     hints = Hint.NODE_ADDED | Hint.NODE_LABELS | Hint.VOLUMES
-    unreachable = "node(s) didn't match PersistentVolume's node affinity"
-    no_volume = "node(s) didn't find available persistent volumes to bind"
-    no_space = "node(s) did not have enough free storage"
-    no_pv = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    unreachable = causes.VOLUME_NODE_AFFINITY
+    no_volume = causes.NO_VOLUME_TO_BIND
+    no_space = causes.NO_STORAGE
+    no_pv = causes.VOLUMES_MISSING
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return pod.volumes is not None and bool(pod.volumes.claims)
@@ -265,18 +263,18 @@ class VolumeBinding(VolumeFilter):
             claim = state.named(name)
             if claim is None:
                 if name in state.asked.owned:
-                    return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+                    return causes.claim_not_created_yet(name)
                 return _not_found("persistentvolumeclaim", name)
             if claim.phase == "Lost":
-                return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
+                return causes.claim_bound_to_nothing(name, claim.volume_name)
             if claim.deleting:
-                return f'persistentvolumeclaim "{name}" is being deleted'
+                return causes.claim_being_deleted(name)
             if name in state.asked.owned and claim.owner_uid != state.pod.uid:
                 where = state.pod.namespace
-                return f"PVC {where}/{name} was not created for pod {where}/{state.pod.name} (pod is not owner)"
+                return causes.claim_of_another_pod(where, name, state.pod.name)
         claims = [c for c in map(state.named, state.asked.claims) if c is not None]
         if any(not c.bound and not state.index.waits(c) for c in claims):
-            return "pod has unbound immediate PersistentVolumeClaims"
+            return causes.UNBOUND_IMMEDIATE_CLAIMS
         return ""
 
     def mask(self, state: _Binding) -> Bools:
@@ -336,7 +334,7 @@ class VolumeZone(VolumeFilter):
 
     name = "VolumeZone"
     hints = Hint.NODE_ADDED | Hint.NODE_LABELS | Hint.VOLUMES
-    text = "node(s) had no available volume zone"
+    text = causes.NO_VOLUME_ZONE
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         return any(c is not None and c.volume_name for c in _claims(pod, sim))

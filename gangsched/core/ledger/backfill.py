@@ -23,6 +23,7 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
+from gangsched.messages import causes
 from gangsched.model.words import listed
 
 STRICT, BACKFILL = "strict", "backfill"
@@ -124,7 +125,7 @@ def kept_nodes(ahead: Iterable[Blocked], sim: Simulation) -> Restriction | None:
             names.append(gang.name)
     if not names:
         return None
-    return Restriction(~kept, ((f"node(s) were kept for {listed(names, 1)}, ahead in the queue", kept),))
+    return Restriction(~kept, ((causes.kept_for_others(listed(names, 1)), kept),))
 
 
 def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
@@ -136,6 +137,6 @@ def both(one: Restriction | None, other: Restriction | None) -> Restriction | No
 
 def waits_behind(found: Verdict, names: Sequence[str], strict: bool) -> Verdict:
     """The verdict on a gang that would fit but for what is kept for the gangs of these names."""
-    why = "under strict queue policy" if strict else "for which room is reserved"
+    why = causes.UNDER_STRICT_POLICY if strict else causes.FOR_RESERVED_ROOM
     message = f"behind {listed(names, 1)} {why}: {found.message}"
     return found.but(message=message)

@@ -20,6 +20,7 @@ from gangsched.core.lifecycle import report, suspension
 from gangsched.core.quota.stop_policy import Stop
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.jobs import WITHOUT_PODS
+from gangsched.messages import notes
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, GangId
 
@@ -33,7 +34,7 @@ PREEMPTED = "Preempted"
 
 #: Type, status, reason and message.
 Condition = tuple[str, str, str, str]
-_RUNS: Condition = (ADMITTED, "True", ADMITTED, "The workload is admitted")
+_RUNS: Condition = (ADMITTED, "True", ADMITTED, notes.WORKLOAD_ADMITTED)
 
 
 def _new_use(run: Run, group: Group, verdict: Verdict) -> QuotaUse | None:
@@ -55,7 +56,7 @@ def preempting(run: Run, group: Group, verdict: Verdict) -> None:
         return
     text = use.short or verdict.message
     if verdict.victims:
-        text += f". Pending the preemption of {len({v.unit for v in verdict.victims})} workload(s)"
+        text += notes.and_pending_preemption(len({v.unit for v in verdict.victims}))
     elif use.short:
         text += f". {verdict.message}"
     _waits(run, group, text, told=False)
@@ -71,7 +72,7 @@ def reserved(run: Run, group: Group, verdict: Verdict) -> None:
         group.told.pop(_told_as(gang), None)
     condition = _has_quota(use.queue)
     waited = max(0, int(run.now - _waits_since(run, group)))
-    note = f"{condition[3]}, wait time since queued was {waited}s"
+    note = notes.quota_reserved_after(condition[3], waited)
     for about in _objects(run, group.gangs):
         run.actions.append(report.event(about, "Normal", RESERVED, "Admitting", note))
         set_conditions(run, about, condition)
@@ -89,7 +90,7 @@ def _waits_since(run: Run, group: Group) -> float:
 
 
 def _has_quota(queue: str) -> Condition:
-    return RESERVED, "True", RESERVED, f"Quota reserved in ClusterQueue {queue}"
+    return RESERVED, "True", RESERVED, notes.quota_reserved(queue)
 
 
 def admitted(run: Run, group: Group) -> None:
@@ -97,7 +98,7 @@ def admitted(run: Run, group: Group) -> None:
     if group.key not in run.reserved:
         return
     queue, since = run.reserved.pop(group.key)
-    note = f"Admitted by ClusterQueue {queue}, wait time since reservation was {max(0, int(run.now - since))}s"
+    note = notes.admitted_after(queue, max(0, int(run.now - since)))
     for about in _objects(run, group.gangs):
         run.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
         set_conditions(run, about, _RUNS)
@@ -149,7 +150,7 @@ def _waits(run: Run, group: Group, why: str, *, told: bool) -> None:
             run,
             about,
             (RESERVED, "False", PENDING, why),
-            (ADMITTED, "False", "NoReservation", "The workload has no reservation"),
+            (ADMITTED, "False", "NoReservation", notes.NO_RESERVATION),
         )
 
 
@@ -173,7 +174,7 @@ def evicted(run: Run, group: Group, plan: Plan) -> None:
         if victim is None:
             continue
         said = managed.quota.message(victim.workload, reason, workload, owner)
-        note = f"{said}; preemptor: {group.name} (priority {workload.priority}, plan {plan.ident})"
+        note = notes.evicted_for_quota(said, group.name, workload.priority, plan.ident)
         for about in _objects(run, gangs):
             run.actions.append(report.event(about, "Normal", EVICTED, "Preempting", note, asking))
             set_conditions(run, about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
@@ -181,7 +182,7 @@ def evicted(run: Run, group: Group, plan: Plan) -> None:
 
 def drained(run: Run, gangs: Iterable[GangId], stop: Stop) -> None:
     """These gangs are being removed because their queue is drained."""
-    note = f"{stop.message}: {stop} is drained; it is admitted again when the queue is open and has room"
+    note = notes.drained_workload(stop.message, stop)
     for about in _objects(run, gangs):
         run.actions.append(report.event(about, "Normal", report.EVICTED_DUE_TO + stop.reason, "Draining", note))
         set_conditions(run, about, ("Evicted", "True", stop.reason, stop.message))
@@ -190,7 +191,7 @@ def drained(run: Run, gangs: Iterable[GangId], stop: Stop) -> None:
 def drain_blocked(run: Run, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
     """These gangs have to leave because their queue is drained, and cannot for now."""
     for about in _objects(run, gangs):
-        note = f"{stop} is drained, and this stays for now: {why}"
+        note = notes.drain_blocked(stop, why)
         run.actions.append(report.event(about, "Warning", report.DRAIN_BLOCKED, "Draining", note))
 
 

@@ -21,6 +21,7 @@ from gangsched.core.lifecycle import conditions, report, suspension
 from gangsched.core.lifecycle.ownership import Intent, written
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.volumes.binding import ClaimBinding, assign, progress
+from gangsched.messages import causes
 from gangsched.model.words import listed
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def volumes_bound(run: Run, plan: Plan) -> tuple[bool, str]:
     for binding in plan.claims:
         bound, problem = progress(run.world.snapshot, binding)
         if problem:
-            return False, f"binding volumes: {problem}"
+            return False, causes.binding_volumes(problem)
         everything = everything and bound
     return everything, ""
 
@@ -160,7 +161,7 @@ def forget_claims(run: Run, plan: Plan) -> None:
 
 def _waiting(bindings: list[ClaimBinding]) -> str:
     names = sorted("/".join(b.key) for b in bindings)
-    return f"waiting for volumes of {listed(names, 5)}"
+    return causes.waits_for_volumes(listed(names, 5))
 
 
 # -- bindings ---------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.suspended import LENIENT
+from gangsched.messages import notes
 from gangsched.model.dialects import volcano
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET
@@ -69,8 +70,8 @@ def _with_what_is_bound(run: Run, group: Group) -> str:
     members = [membership.census(gang) for gang in group.gangs]
     needed = [membership.required(gang, census) for gang, census in zip(group.gangs, members, strict=True)]
     bound = sum(len(census.bound) for census in members)
-    text = f"{group.message.rstrip('.')}. The gang is bound in part: {bound} bound, {sum(needed)} more needed"
-    return f"{text}; those that are bound are removed" if group.rolled_back else text
+    text = notes.bound_in_part(group.message.rstrip("."), bound, sum(needed))
+    return notes.and_bound_are_removed(text) if group.rolled_back else text
 
 
 def tell(  # noqa: C901
@@ -209,7 +210,7 @@ def waits_for(run: Run, group: Group) -> str:
     """What a gang is doing, and which pods it waits for to be gone."""
     uids = run.world.ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
     names = sorted(run.world.pods[uid].key for uid in uids if uid in run.world.pods)
-    return f"{group.message}; still terminating: {listed(names, 5)}" if names else group.message
+    return notes.still_terminating(group.message, listed(names, 5)) if names else group.message
 
 
 def room_taken(run: Run, group: Group, plan: Plan, why: str) -> str:
@@ -220,7 +221,7 @@ def room_taken(run: Run, group: Group, plan: Plan, why: str) -> str:
         for p in run.world.snapshot.pods_on(node)
         if p.uid not in plan.neighbours and p.deleting_since is None
     )
-    text = f"the room that was freed is taken{' by ' + ', '.join(thieves[:5]) if thieves else ''}: {why}"
+    text = notes.room_taken(" by " + ", ".join(thieves[:5]) if thieves else "", why)
     run.actions.append(report.room_taken(run.trigger(group), text))
     return text
 

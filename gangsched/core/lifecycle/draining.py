@@ -29,6 +29,7 @@ from gangsched.core.preemption.drained import Leaving, budgets_of, leaving, mova
 from gangsched.core.preemption.removal import may_suspend
 from gangsched.core.quota import stop_policy
 from gangsched.core.quota.stop_policy import Stop
+from gangsched.messages import notes
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE
 from gangsched.model.records import GangId, Pod
 
@@ -47,7 +48,7 @@ class Drain:
         self.gangs = gangs
         self.stop = stop
         scheduler = gangs[0].scheduler if gangs[0].scheduler in run.world.membership.ours else _first(run)
-        self.eviction = Eviction(Cause.DRAIN, key_of(uid), str(stop), scheduler, f"drain of {self.name}")
+        self.eviction = Eviction(Cause.DRAIN, key_of(uid), str(stop), scheduler, notes.drain_of(self.name))
         self.rests = True
         self.failures = 0
         self.blocked = ""
@@ -162,7 +163,7 @@ class Drains:
                 continue
             policy = stop_policy.policy(self._world.managed, group.gangs)
             if policy != STOP_NONE and group.holding:
-                group.message = "its queue is stopped"
+                group.message = notes.QUEUE_STOPPED
                 self._signal(group, Signal.BROKEN)
             elif policy == STOP_DRAIN and group.state is State.STARTING:
                 self._starting.setdefault(key, 0)
@@ -187,7 +188,7 @@ class Drains:
         self._starting[key] = tried + 1
         self._due.at(key_of(key), run.now + run.pause(tried + 1))
         about, gang = suspension.reference(job), group.gangs[0]
-        action = SuspendJob(run.new_id(), about, job.version, gang.scheduler, str(stop), f"drain of {gang.key}")
+        action = SuspendJob(run.new_id(), about, job.version, gang.scheduler, str(stop), notes.drain_of(gang.key))
         run.actuator.ask(key_of(key), action)
         if not tried:
             admission.drained(run, group.gangs, stop)

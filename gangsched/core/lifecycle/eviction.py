@@ -18,6 +18,7 @@ from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.ownership import Cause, Owner, Owning
+from gangsched.messages import notes
 from gangsched.model.preemptible import protected
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 
@@ -99,7 +100,7 @@ class Eviction:
 
     def rest(self, victims: Iterable[Victim]) -> Eviction:
         """What goes on of it for these victims when it is abandoned, as far as it has come."""
-        out = Eviction(self.cause, f"rest of {self.ident}", self.owner, self.scheduler, self.ident, victims)
+        out = Eviction(self.cause, notes.rest_of(self.ident), self.owner, self.scheduler, self.ident, victims)
         out.former, out.phase, out.announced = self.key, Phase.REMOVING, True
         out.mark, out.reason, out.trigger, out.priority = self.mark, self.reason, self.trigger, self.priority
         out.acknowledged, out.removed, out.left = set(self.acknowledged), set(self.removed), set(self.left)

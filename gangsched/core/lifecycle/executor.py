@@ -31,6 +31,7 @@ from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
 from gangsched.core.state.scheduler_names import Owner
 from gangsched.core.world.world import World, queue_order
+from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId
 
 
@@ -166,7 +167,7 @@ class Executor:
         if taken:
             self.gangs.leave(name)
         if owner.shown_by is not None:
-            text = f"{owner.text}: pods with schedulerName {name} are left to it"
+            text = notes.pods_left_to_owner(owner.text, name)
             self.run.actions.append(report.name_served(owner.shown_by, text if taken else "", name))
 
     def refused(self, event: ev.ObjectRefused) -> None:
@@ -218,7 +219,7 @@ class Executor:
             if group is None or group.plan is None or not group.holding:
                 continue
             if any(uid in ledger.waits(key) and uid not in group.plan.victims for uid in staying):
-                group.message = "a pod that was to leave stays"
+                group.message = notes.VICTIM_STAYS
                 self._signal(group, Signal.BROKEN)
         self.run.check.update(key for uid in staying for key in ledger.condemned.owners(uid))
 
@@ -232,7 +233,7 @@ class Executor:
             if group is None or group.plan is None or not group.evicts(Phase.NOMINATING, Phase.MARKING):
                 continue
             if group.plan.victims and not group.plan.eviction.begun:
-                group.message = "a plan that was made before is withdrawn"
+                group.message = notes.EARLIER_PLAN_WITHDRAWN
                 self._signal(group, Signal.BROKEN)
 
     def volumes_changed(self) -> None:
@@ -246,7 +247,7 @@ class Executor:
                 self._signal(group, Signal.DONE)
                 self.gangs.refresh(group.gangs[0])
                 continue
-            group.message = f"timed out while {group.stage}: {conditions.waits_for(self.run, group)}"
+            group.message = notes.timed_out(group.stage, conditions.waits_for(self.run, group))
             self._signal(group, Signal.FAILED)
         for gang in self.run.ask_again():
             self.gangs.refresh(gang)
@@ -441,8 +442,8 @@ class Executor:
                 plan.eviction.acknowledged.add(uid)
         if plan.eviction.announced:
             group.failures.record(Failed.ROUND)
-        group.message = f"finishing plan {plan.ident} of an earlier process"
+        group.message = notes.finishing_plan(plan.ident)
         self.run.look_around(plan)
         self.run.hold(group, plan)
-        binding.clear(self.run, group, plan.nominated, f"superseded by plan {plan.ident}")
+        binding.clear(self.run, group, plan.nominated, notes.superseded(plan.ident))
         self._signal(group, Signal.RESUME)

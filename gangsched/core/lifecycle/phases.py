@@ -30,6 +30,7 @@ from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.planning.cycle import NO_PAUSE, Pause
 from gangsched.core.planning.decider import Decider
 from gangsched.core.volumes.binding import needs_binding
+from gangsched.messages import notes
 
 
 class Phases:
@@ -197,7 +198,7 @@ class Phases:
         if not overdue:
             return False
         names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
-        group.message = f"timed out while {group.stage}: overdue, and still terminating: {names}"
+        group.message = notes.timed_out_while_terminating(group.stage, names)
         conditions.where_it_stands(self._run, group)
         self._signal(group, Signal.BROKEN)
         return True
@@ -338,7 +339,7 @@ class Phases:
 
     def _end(self, group: Group, plan: Plan, nodes: Mapping[str, str]) -> None:
         """The plan is over; what follows has the members (UIDs) on these nodes."""
-        binding.clear(self._run, group, nodes, "another node is taken instead")
+        binding.clear(self._run, group, nodes, notes.OTHER_NODE)
         evicting.end(self._run, plan.eviction)
 
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:

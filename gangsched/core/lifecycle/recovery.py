@@ -23,9 +23,10 @@ from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.removal import SUSPEND, as_begun, incomplete
 from gangsched.core.world.world import World
+from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod
 
-_WHY = "it was marked by an earlier process of this scheduler"
+_WHY = notes.MARKED_EARLIER
 
 
 class Recovery:
@@ -113,7 +114,7 @@ class Recovery:
                 units = {(o.kind, o.unit) for p, o in whole if p.deleting_since is not None}
                 victims = [self._on_record(self._victim(p, partial=False), o) for p, o in whole if p.live]
                 begun = [v for v in victims if (v.unit.kind, v.unit.name) in units]
-                found = Eviction(Cause.PREEMPTION, f"rest of {ident}", name, scheduler, ident, begun)
+                found = Eviction(Cause.PREEMPTION, notes.rest_of(ident), name, scheduler, ident, begun)
                 found.trigger, found.priority = whole[0][1].trigger if whole else "", -math.inf
                 found.mark = report.mark_message(scheduler, name, found.trigger)
                 found.acknowledged, found.left = set(found.victims), set(found.victims)

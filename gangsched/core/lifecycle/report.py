@@ -10,6 +10,7 @@ from gangsched.core.decision import Placement, Victim
 from gangsched.core.quota.stop_policy import STOPPED, Stop
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.membership import Census
+from gangsched.messages import notes
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.records import Gang, Owner, Pod
 from gangsched.model.words import counted, listed
@@ -33,8 +34,6 @@ NAME_TAKEN, NAME_SERVED = "SchedulerNameTaken", "SchedulerNameServed"
 #: Reasons of Events that say that a workload leaves begin so; the reason of the eviction follows.
 EVICTED_DUE_TO = "EvictedDueTo"
 DRAIN_BLOCKED = "DrainBlocked"
-
-_HIGHER = "higher priority pods"
 
 #: Events are cut at this length by the API server.
 _NOTE_LIMIT = 1024
@@ -78,7 +77,7 @@ def event(about: Reference, kind: str, reason: str, action: str, note: str, rela
 
 def scheduled(pod: PodRef, node: str) -> Report:
     """The pod was bound."""
-    return Report(pod_reference(pod), "Normal", SCHEDULED, "Binding", f"Successfully assigned {pod.key} to {node}")
+    return Report(pod_reference(pod), "Normal", SCHEDULED, "Binding", notes.assigned(pod.key, node))
 
 
 def members_scheduled(about: Reference, bound: Iterable[tuple[PodRef, str]]) -> Report:
@@ -86,62 +85,60 @@ def members_scheduled(about: Reference, bound: Iterable[tuple[PodRef, str]]) -> 
     places = sorted((pod.name, node) for pod, node in bound)
     shown = listed([f"{name} to {node}" for name, node in places], _NAMES)
     nodes = len({node for _, node in places})
-    note = f"Successfully assigned {counted(len(places), 'pod')} to {nodes} node(s): {shown}"
-    return Report(about, "Normal", SCHEDULED, "Binding", note[:_NOTE_LIMIT])
+    note = notes.pods_assigned(counted(len(places), "pod"), nodes, shown)
+    return event(about, "Normal", SCHEDULED, "Binding", note)
 
 
 def failed_scheduling(about: Reference, message: str) -> Report:
     """The pod's gang does not fit."""
-    return Report(about, "Warning", FAILED_SCHEDULING, "Scheduling", message[:_NOTE_LIMIT])
+    return event(about, "Warning", FAILED_SCHEDULING, "Scheduling", message)
 
 
 def waiting_on_preemption(about: Reference, message: str) -> Report:
     """The pod's gang fits as soon as others have left, who do."""
-    return Report(about, "Normal", WAITING_ON_PREEMPTION, "Scheduling", message[:_NOTE_LIMIT])
+    return event(about, "Normal", WAITING_ON_PREEMPTION, "Scheduling", message)
 
 
 def scheduler_error(about: Reference, message: str) -> Report:
     """Nothing could be decided about the pod's gang."""
-    return Report(about, "Warning", SCHEDULER_ERROR, "Scheduling", message[:_NOTE_LIMIT])
+    return event(about, "Warning", SCHEDULER_ERROR, "Scheduling", message)
 
 
 def not_ready(about: Reference, message: str) -> Report:
     """The pod waits for the rest of its gang."""
-    return Report(about, "Normal", GANG_NOT_READY, "Scheduling", message[:_NOTE_LIMIT])
+    return event(about, "Normal", GANG_NOT_READY, "Scheduling", message)
 
 
 def victim_evicted(victim: Victim, preemptor: str, trigger: PodRef, priority: int) -> Report:
     """On the victim: the preemptor, and the rule that allowed the eviction."""
     ref = PodRef(victim.namespace, victim.name, victim.uid)
-    note = f"Preempted by gang {preemptor} (priority {priority}, pod {trigger.key}) on node {victim.node}"
-    note += f" ({victim.reason}): {victim.why}"
-    return Report(pod_reference(ref), "Normal", PREEMPTED, "Preempting", note[:_NOTE_LIMIT], pod_reference(trigger))
+    note = notes.preempted_by(preemptor, priority, trigger.key, victim.node, victim.reason, victim.why)
+    return event(pod_reference(ref), "Normal", PREEMPTED, "Preempting", note, pod_reference(trigger))
 
 
 def finished(victim: Victim, preemptor: str) -> Report:
     """The same, where the gang for which others of its unit had to go does not need it any more."""
-    note = f"Preempted on node {victim.node}: {victim.unit.kind} {victim.unit.name} leaves as a whole, and pods of it"
+    note = notes.finished(victim.node, victim.unit.kind, victim.unit.name, preemptor)
     ref = pod_reference(PodRef(victim.namespace, victim.name, victim.uid))
-    return Report(ref, "Normal", PREEMPTED, "Preempting", f"{note} were evicted for gang {preemptor}"[:_NOTE_LIMIT])
+    return event(ref, "Normal", PREEMPTED, "Preempting", note)
 
 
 def job_suspended(job: JobRef, preemptor: str, trigger: PodRef, priority: int, plan: str) -> Report:
     """On a Job whose pods were evicted."""
-    note = f"Suspended to make room for gang {preemptor} (priority {priority}, {trigger.key}; plan {plan});"
-    note += " it goes on when it fits again"
-    return Report(pod_reference(job), "Normal", PREEMPTED, "Suspending", note[:_NOTE_LIMIT], pod_reference(trigger))
+    note = notes.job_suspended(preemptor, priority, trigger.key, plan)
+    return event(pod_reference(job), "Normal", PREEMPTED, "Suspending", note, pod_reference(trigger))
 
 
 def job_resumed(job: JobRef, pods: int, but: str = "") -> Report:
     """On a Job that goes on; ``but`` is what could not be done with it."""
-    note = f"There is room for its {counted(pods, 'pod')} again: its suspension has ended"
-    return Report(pod_reference(job), "Normal", RESUMED, "Resuming", f"{note}; {but}"[:_NOTE_LIMIT] if but else note)
+    note = notes.job_resumed(counted(pods, "pod"))
+    return event(pod_reference(job), "Normal", RESUMED, "Resuming", f"{note}; {but}" if but else note)
 
 
 def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
     """Which pods are evicted, and for which gang: on the preemptor, and on the victims' owners."""
     names = sorted(v.key for v in victims)
-    note = f"Preempted {counted(len(names), 'pod')} for gang {preemptor} (plan {plan}): {listed(names, _NAMES)}"
+    note = notes.preempted_pods(counted(len(names), "pod"), preemptor, plan, listed(names, _NAMES))
     return note[:_NOTE_LIMIT]
 
 
@@ -152,43 +149,45 @@ def preemptor_evicts(trigger: PodRef, note: str) -> Report:
 
 def room_taken(trigger: PodRef, message: str) -> Report:
     """On the preemptor: another pod was bound into the room that was freed for it."""
-    return Report(pod_reference(trigger), "Warning", ROOM_TAKEN, "Preempting", message[:_NOTE_LIMIT])
+    return event(pod_reference(trigger), "Warning", ROOM_TAKEN, "Preempting", message)
 
 
 def rolled_back(victim: Victim, owner: Owner, gang: str, why: str) -> Report:
     """On a member that ran: the others of its gang have no place."""
     ref = PodRef(victim.namespace, victim.name, victim.uid)
-    note = f"Removed from {victim.node}: gang {gang} is bound in part only; {owner.kind} {owner.name} creates it"
-    return event(pod_reference(ref), "Warning", ROLLED_BACK, "RollingBack", f"{note} again: {why}")
+    note = notes.rolled_back(victim.node, gang, owner.kind, owner.name, why)
+    return event(pod_reference(ref), "Warning", ROLLED_BACK, "RollingBack", note)
 
 
 def name_served(about: Reference, owner: str, name: str) -> Report:
     """Where it is seen who serves a scheduler name: its ``owner`` (in words), or this scheduler (empty)."""
     if owner:
         return event(about, "Warning", NAME_TAKEN, "Scheduling", owner)
-    return event(
-        about, "Normal", NAME_SERVED, "Scheduling", f"pods with schedulerName {name} are scheduled from now on"
-    )
+    return event(about, "Normal", NAME_SERVED, "Scheduling", notes.name_served(name))
 
 
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
-    return f"{scheduler}: preempting to accommodate {_HIGHER}, preemptor: {preemptor}, triggerpod: {trigger}"
+    return notes.preempting(scheduler, notes.HIGHER_PRIORITY, preemptor, trigger)
 
 
 def mark_for(mark: str, reason: str) -> str:
     """That message on a victim that may be taken for this ``reason``: where quota decides, in the words of Kueue."""
-    return mark.replace(_HIGHER, f"a workload due to {REASON_TEXT[reason]}", 1) if reason in REASON_TEXT else mark
+    return (
+        mark.replace(notes.HIGHER_PRIORITY, notes.workload_due_to(REASON_TEXT[reason]), 1)
+        if reason in REASON_TEXT
+        else mark
+    )
 
 
 def rollback_message(scheduler: str, gang: str, trigger: str) -> str:
     """The same for a member that is removed because the rest of its gang has no place."""
-    return f"{scheduler}: rolling back a gang that is bound in part: {gang}, triggerpod: {trigger}"
+    return notes.rolling_back(scheduler, gang, trigger)
 
 
 def drain_message(scheduler: str, stop: Stop, workload: str) -> str:
     """The message of the DisruptionTarget condition of a pod that leaves because its queue is drained."""
-    return f"{scheduler}: draining {stop}, which is stopped: {workload} leaves"
+    return notes.draining(scheduler, stop, workload)
 
 
 def spared(owner: str) -> tuple[str, str]:
@@ -197,14 +196,14 @@ def spared(owner: str) -> tuple[str, str]:
     """
     kind = owner.partition(" ")[0]
     if kind in STOPPED:
-        return f"{owner} is no longer drained", STOPPED[kind]
-    return f"no longer needed for {owner}", MARK_REASON
+        return notes.no_longer_drained(owner), STOPPED[kind]
+    return notes.no_longer_needed(owner), MARK_REASON
 
 
 def drained(victim: Victim, stop: Stop, workload: str) -> Report:
     """On a pod that is evicted because its queue is drained; ``workload`` is what leaves as a whole."""
     ref = PodRef(victim.namespace, victim.name, victim.uid)
-    note = f"{stop.message}: {stop} is drained, and {workload} leaves; on node {victim.node}"
+    note = notes.drained_pod(stop.message, stop, workload, victim.node)
     return event(pod_reference(ref), "Normal", EVICTED_DUE_TO + stop.reason, "Draining", note)
 
 
@@ -259,7 +258,7 @@ def volcano_status(gang: Gang, pods: Iterable[Pod], census: Census, problem: str
         phase = "Unknown" if found["running"] and said else "Inqueue"
     conditions = []
     if phase == "Running":
-        conditions = [("Scheduled", "True", SCHEDULED, "the members that the gang needs are bound")]
+        conditions = [("Scheduled", "True", SCHEDULED, notes.MINIMUM_BOUND)]
     elif said:
         conditions = [("Unschedulable", "True", "NotEnoughTasks" if problem else "NotEnoughResources", said)]
     counts = {name: found[name] for name in ("running", "succeeded", "failed")}

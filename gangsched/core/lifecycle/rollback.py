@@ -29,6 +29,7 @@ from gangsched.core.lifecycle.run import Run
 from gangsched.core.planning.cycle import Pause
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.explain import warnings
+from gangsched.messages import notes
 from gangsched.model.preemptible import protected
 
 if TYPE_CHECKING:
@@ -129,9 +130,9 @@ def pause_of(world: World, group: Group) -> Pause:
             del group.failures.refusals[uid]
     refused = max((refusal.until for refusal in group.failures.refusals.values()), default=0.0)
     rounds = group.failures.count(Failed.ROUND)
-    many = f"{rounds} rounds of evictions in a row have" if rounds > 1 else "a round of evictions has"
-    paused = Pause(group.failures.paused_until, f"{many} not led to its binding, and so the gang pauses")
-    return max(Pause(refused, "a binding was refused"), paused)
+    many = notes.rounds(rounds) if rounds > 1 else notes.ONE_ROUND
+    paused = Pause(group.failures.paused_until, notes.pauses(many))
+    return max(Pause(refused, notes.BINDING_REFUSED), paused)
 
 
 def _asked(pod: Pod) -> object:

@@ -29,6 +29,7 @@ from gangsched.core.options import Options
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World, queue_order
+from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod
 
 
@@ -118,7 +119,7 @@ class Run:
             if desired is not None:
                 self.actuator.ask_again(wish, desired)
                 continue
-            why = f"{action.node} no longer takes {pod.key}" if pod is not None and isinstance(action, Bind) else ""
+            why = notes.node_refused(action.node, pod.key) if pod is not None and isinstance(action, Bind) else ""
             if self.actuator.settle(wish, Outcome.OUTDATED if why else Outcome.OK, why):
                 self.check.add(wish.key)
             elif pod is not None and isinstance(action, Bind) and self.world.assumed(pod.uid):

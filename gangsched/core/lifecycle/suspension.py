@@ -13,6 +13,7 @@ from gangsched.core.quota.assignment import in_flavors
 from gangsched.core.quota.usage import Flavors
 from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.core.world.suspended import held
+from gangsched.messages import causes
 from gangsched.model.records import NO_DIRECTIVES, Directives, GangId, Job, Pod, PodShape
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def let_go_on(run: Run, group: Group) -> None:
     if group.plan is None or job is None:
         return
     run.hold(group, group.plan)
-    group.message = f"waiting for the pods of {gang.family} {job.key}"
+    group.message = causes.waits_for_pods_of(gang.family, job.key)
     run.world.ledger.resume(group.key, job.uid)
     waits, templates = held(run.world, job), _changed_templates(run, group, job)
     action = ResumeJob(run.new_id(), reference(job), job.version, gang.scheduler, held=waits, templates=templates)

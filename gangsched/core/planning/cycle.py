@@ -30,6 +30,7 @@ from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
+from gangsched.messages import causes
 from gangsched.model.records import PREEMPT_NEVER, GangId
 from gangsched.model.times import render_time
 from gangsched.model.words import listed
@@ -219,12 +220,12 @@ class GangCycle:
         """Why the gang may not evict any pod now, and when it may; an empty reason if it may."""
         asked = self._asked
         if not asked.may_preempt:
-            return "not asked for", None
+            return causes.NOT_ASKED_FOR, None
         if self._world.membership.policy(self._gangs) == PREEMPT_NEVER:
-            return "not eligible due to preemptionPolicy=Never.", None
+            return causes.PREEMPTION_POLICY_NEVER, None
         until, why = asked.pause
         if until > asked.now:
-            return f"not yet: {why}; no pod is evicted for it until {render_time(until)}", until
+            return causes.not_yet(why, render_time(until)), until
         delay = context.patience.delay({g: census.pending for g, census in context.census.items()})
         since = asked.waiting_since
         if since is None:
@@ -275,9 +276,9 @@ class GangCycle:
             return self._over_cap
         if isinstance(gate, NoQuota):
             return explain.no_plan(self._units, self._budgets if self._options.strict_budgets else None)
-        why = "evicting all workloads and pods that may be evicted for the gang would not be enough"
+        why = causes.EVICTING_ALL_NOT_ENOUGH
         if gate.mode.needs_preemption:
-            why = "no workloads may be displaced so that the gang has both its quota and its nodes"
+            why = causes.NO_WORKLOADS_TO_DISPLACE
         spared = self._units.protected if self._units is not None else ()
         return f"{why}; {listed(spared, _NAMED)}" if spared else why
 

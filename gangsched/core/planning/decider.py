@@ -22,6 +22,7 @@ from gangsched.core.quota.usage import Flavors
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World
+from gangsched.messages import causes
 from gangsched.model.records import GangId
 from gangsched.model.times import render_time
 
@@ -118,10 +119,7 @@ class Decider:
         other = self._answer(msgspec.structs.replace(asked, wait_until=limit))
         if isinstance(other.first, Fits | FitsWhenFreed | Preempt) and self._waits_until(other) < slow:
             return other
-        warning = (
-            f"waits for pods that have until {render_time(slow)} to terminate, which is longer than preemption.maxWait:"
-            " it would not fit sooner if others were evicted instead"
-        )
+        warning = causes.waits_for_slow_pods(render_time(slow))
         return found.but(warnings=(*found.first.warnings, warning))
 
     def _waits_until(self, found: Verdict) -> float:

@@ -36,6 +36,7 @@ from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.membership import Census
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
+from gangsched.messages import causes
 from gangsched.model.records import GangId, Pod
 
 
@@ -135,7 +136,7 @@ def priority_warnings(census: Mapping[GangId, Census]) -> tuple[str, ...]:
         found = {p.priority for p in (*members.pending, *members.bound)}
         if len(found) > 1:
             listed = ", ".join(map(str, sorted(found)))
-            out.append(f"members of {gang.key} differ in priority ({listed}); the lowest counts")
+            out.append(causes.priorities_differ(gang.key, listed))
     return tuple(out)
 
 
@@ -284,7 +285,7 @@ class Outcomes:
                 reasons = reasons or (Reason(quota, 0),)
                 continue
             if pod.uid in placed.rows and pod.uid not in without:
-                unplaced.append(Unplaced(pod.key, ("fits, but the rest of its gang does not",)))
+                unplaced.append(Unplaced(pod.key, (causes.REST_OF_GANG_DOES_NOT_FIT,)))
                 continue
             pod_class = self._snapshot.class_of(pod)
             if pod_class.ident not in known:

@@ -22,8 +22,9 @@ from gangsched.core.preemption.units import Units
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.snapshot import Bools, Floats, Ints, Snapshot
+from gangsched.messages import causes
 
-OUTSIDE = "node(s) were outside the gang's topology domain"
+OUTSIDE = causes.OUTSIDE_TOPOLOGY_DOMAIN
 #: Domains of one level in which a gang is placed without evictions before the rest is left out.
 MAX_PLACEMENTS = 64
 #: Domains of one level in which victims are searched before the rest is left out.
@@ -189,7 +190,7 @@ class Topology:
                 if required:
                     self.problem = _split(level, bound)
             elif not level.names and required:
-                self.problem = f"no node has the label {_keys(keys)}"
+                self.problem = causes.no_node_has_label(_keys(keys))
             if required or (level.names and (level.only is not None or not self._bound)):
                 self.levels.append(level)
 
@@ -304,10 +305,10 @@ class Topology:
         if self.problem or not level.keys:
             return self.problem
         if level.only is not None:
-            return f"members are bound in {level.label(level.only)} already"
+            return causes.bound_in_domain(level.label(level.only))
         count = len(level.names)
-        best = f"{count} domains, {domain.label} comes nearest" if count > 1 else f"there is only {domain.label}"
-        return f"the gang needs one domain of {_keys(level.keys)}: {best}"
+        best = causes.nearest_of_domains(count, domain.label) if count > 1 else causes.only_domain(domain.label)
+        return causes.one_domain_needed(_keys(level.keys), best)
 
 
 class Plan(NamedTuple):
@@ -412,12 +413,12 @@ def _split(level: Level, bound: Sequence[tuple[str, int]]) -> str:
     """Why members that are bound already leave no domain for the others."""
     without = sorted(name for name, row in bound if level.codes[row] < 0)
     if without:
-        return f"{without[0]} is bound to a node without the label {_keys(level.keys)}"
+        return causes.bound_outside_domains(without[0], _keys(level.keys))
     places: dict[int, str] = {}
     for name, row in sorted(bound):
         places.setdefault(int(level.codes[row]), name)
     listed = ", ".join(f"{level.label(n)} ({places[n]})" for n in sorted(places)[:5])
-    return f"members are bound in {len(places)} domains already: {listed}"
+    return causes.bound_in_several_domains(len(places), listed)
 
 
 def _keys(keys: Sequence[str]) -> str:
@@ -425,4 +426,4 @@ def _keys(keys: Sequence[str]) -> str:
 
 
 def _unlabelled(keys: Sequence[str]) -> str:
-    return f"node(s) didn't have the label {_keys(keys)}"
+    return causes.label_missing(_keys(keys))

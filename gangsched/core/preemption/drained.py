@@ -15,6 +15,7 @@ from gangsched.core.preemption.explain import as_victim
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.quota.stop_policy import Stop, drained_queues
 from gangsched.core.quota.stop_policy import leaving as workloads
+from gangsched.messages import causes
 from gangsched.model.records import SINGLE, GangId, Pod
 
 if TYPE_CHECKING:
@@ -87,17 +88,17 @@ def leaving(
     Where budgets may not be broken it leaves when they let all of its pods go, and not before.
     """
     gangs = world.managed.gangs_of(uid)
-    unit, why = _unit(world, gangs), f"{stop} is stopped (HoldAndDrain)"
+    unit, why = _unit(world, gangs), causes.stopped_and_drained(stop)
     found = [as_victim(pod, unit, options, why, reason=stop.reason) for pod in pods]
     victims = by_suspension(found, world, options, _ABOVE_ALL, budgets)
     all_pods = [world.pods[v.uid] for v in victims]
     beyond = (budgets.beyond([*also, *all_pods]) - budgets.beyond(also)) if budgets else set()
     if options.strict_budgets and budgets:
         if any(len(budgets.matching(p)) > 1 for p in all_pods):
-            return Leaving(uid, gangs, stop, (), "the Eviction API refuses pods under several PodDisruptionBudgets")
+            return Leaving(uid, gangs, stop, (), causes.SEVERAL_BUDGETS)
         if beyond:
             keys = sorted({key for p in all_pods if p.uid in beyond for key in budgets.keys(p)})
-            text = f"{', '.join(keys) or 'a PodDisruptionBudget'} does not allow all of its {len(all_pods)} pods to go"
+            text = causes.budget_refuses_all(", ".join(keys) or "a PodDisruptionBudget", len(all_pods))
             return Leaving(uid, gangs, stop, (), text)
     marked = tuple(msgspec.structs.replace(v, over_budget=v.uid in beyond, reason=stop.reason) for v in victims)
     return Leaving(uid, gangs, stop, marked)

@@ -18,6 +18,7 @@ from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.preemption.work import told
 from gangsched.core.quota.victims import REASON_TEXT
+from gangsched.messages import causes
 from gangsched.model.records import Job, Pod
 from gangsched.model.times import render_time
 from gangsched.model.words import counted, listed
@@ -108,19 +109,19 @@ def _with_loss(text: str, units: Units, slots: Sequence[int]) -> str:
 
 def _for_quota(unit: UnitRef, reason: str) -> str:
     """Kueue's words about the quota that it gives back."""
-    whole = "" if unit.kind == "Pod" else f"; {unit.kind} {unit.name} leaves as a whole"
+    whole = "" if unit.kind == "Pod" else causes.and_unit_leaves(unit.kind, unit.name)
     return f"{REASON_TEXT[reason]}{whole}"
 
 
 def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: int) -> str:
-    needed = f"priority {priority} is lower than {preemptor}; needed to make room for the gang"
+    needed = causes.lower_priority(priority, preemptor)
     if whole:
-        return f"{needed}; {unit.kind} {unit.name} leaves as a whole"
+        return causes.unit_leaves_whole(needed, unit.kind, unit.name)
     if unit.kind == "Pod":
         return needed
     if partial:
-        return f"{needed}; other members of {unit.kind} {unit.name} keep running"
-    return f"{needed}; a member of {unit.kind} {unit.name}"
+        return causes.rest_of_unit_runs(needed, unit.kind, unit.name)
+    return causes.of_unit(needed, unit.kind, unit.name)
 
 
 def spared(units: Units, choice: Choice, victims: Sequence[Victim]) -> tuple[Spared, ...]:
@@ -138,15 +139,15 @@ def _spared(units: Units, taken: set[int]) -> Iterator[Spared]:
     yield from (Spared(b.ref, _only_some(b)) for b in touched if b.whole and not units.is_whole(b, taken))
     yield from (Spared(ref, reason) for ref, reason in units.spared)
     numbers = {b.number for b in touched}
-    why = "the gang fits without its room"
+    why = causes.FITS_WITHOUT_ITS_ROOM
     yield from (Spared(b.ref, why) for b in units.blocks if b.number not in numbers)
     yield from _loose(units, why, taken)
 
 
 def _only_some(block: Block) -> str:
     if all(part.grouped for part in block.parts):
-        return "only members beyond its minimum leave"
-    return "only pods leave whose loss it survives"
+        return causes.ONLY_MEMBERS_BEYOND_MINIMUM
+    return causes.LOSS_NOT_SURVIVED
 
 
 def _loose(units: Units, reason: str, taken: Collection[int] = ()) -> Iterator[Spared]:
@@ -177,56 +178,50 @@ def not_considered(units: Units | None, in_the_way: Sequence[Spared] = ()) -> tu
 def _why_none(units: Units) -> str:
     """What is known of units that could have been taken where none are."""
     if units.over_cap:
-        return "no choice of few enough victims was found"
+        return causes.NO_FEW_VICTIMS
     if units.over_budgets:
-        return "no choice of victims within the disruption budgets was found"
+        return causes.NO_VICTIMS_WITHIN_BUDGETS
     if units.cut_short:
-        return "the search for victims was cut short"
-    return "evicting it would not make the gang fit"
+        return causes.SEARCH_CUT_SHORT
+    return causes.EVICTING_DOES_NOT_HELP
 
 
 def over_cap(smallest: int, cap: Cap) -> str:
     """Why there is no set of victims where the smallest that was found has more than there may be."""
-    return (
-        f"no choice of at most {counted(cap.most, 'victim')} was found, which is what {cap.setting} allows;"
-        f" the smallest has {smallest}"
-    )
+    return causes.no_choice_of_at_most(counted(cap.most, "victim"), cap.setting, smallest)
 
 
 def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
     """Why there is no set of victims. ``budgets`` are given where they may not be broken."""
     if units is not None and units.over_budgets:
         allowed = _budgets(units.over_budgets)
-        text = f"the gang would fit only if more pods were evicted than {allowed}"
+        text = causes.fits_only_beyond_budget(allowed)
         if units.unproven:
-            text = f"no victims were found within what {allowed}"
+            text = causes.no_victims_within(allowed)
     elif units is None or units.empty:
-        text = "no lower-priority pods that may be evicted where the gang could run"
+        text = causes.NO_LOWER_PRIORITY_PODS
     elif units.cut_short:
-        text = "the search for victims was cut short before it found any that would make the gang fit"
+        text = causes.NO_VICTIMS_BEFORE_CUT
     elif units.unproven:
-        text = "no victims were found that would make the gang fit"
+        text = causes.NO_VICTIMS_FOUND
     else:
         count = len(units.everything())
-        pods = "the only lower-priority pod" if count == 1 else f"all {count} lower-priority pods"
-        text = f"the gang would not fit even if {pods} were evicted"
+        pods = causes.ONLY_LOWER_PRIORITY_POD if count == 1 else causes.all_lower_priority_pods(count)
+        text = causes.would_not_fit_even_if(pods)
     if units is not None and units.eligible_at is not None:
         run = "has" if units.later == 1 else "have"
-        text += (
-            f"; {counted(units.later, 'unit')} of lower priority {run} not run for the minimum time yet,"
-            f" the next may be evicted from {render_time(units.eligible_at)}"
-        )
+        text += causes.and_minimum_run_times(counted(units.later, "unit"), run, render_time(units.eligible_at))
     kept = [units.pod(s) for s in sorted(units.inviolable)] if units is not None else []
     if kept and budgets is not None:
         names = sorted({b.key for p in kept for b in budgets.matching(p)})
-        text += f"; {counted(len(kept), 'further pod')} may not be evicted because of what {_budgets(names)}"
+        text += causes.and_kept_pods(counted(len(kept), "further pod"), _budgets(names))
     return text
 
 
 def message(nodes: int, reasons: Iterable[Reason], why_not: str, topology: str = "") -> str:
     """``0/N nodes are available: ...``, reasons in the order of their text, as kube-scheduler prints them."""
     parts = sorted(r.told for r in reasons)
-    text = f"0/{nodes} nodes are available"
+    text = causes.nodes_available(nodes)
     text += f": {', '.join(parts)}." if parts else "."
     if why_not:
         text += f" preemption: {why_not if why_not.endswith('.') else why_not + '.'}"
@@ -239,14 +234,14 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
     """One sentence for an outcome with placements. ``lost`` is the work that is lost, where that is known."""
     members = counted(placed, "member")
     if outcome == BIND:
-        return f"{members} can be bound now"
+        return causes.can_be_bound_now(members)
     waits = counted(len(awaiting), "pod" if any(a.plan for a in awaiting) else "terminating pod")
     if outcome == WAIT:
-        return f"{members} can be bound when {waits} left"
+        return causes.can_be_bound_when(members, waits)
     if outcome == PREEMPT:
         units = {(v.unit.kind, v.unit.name) for v in gone}
-        text = f"needs to evict {counted(len(gone), 'pod')} of {counted(len(units), 'unit')} to start {members}"
-        text += f", and waits for {waits}" if awaiting else ""
+        text = causes.needs_to_evict(counted(len(gone), "pod"), counted(len(units), "unit"), members)
+        text += causes.and_waits_for(waits) if awaiting else ""
         return f"{text}; {lost}" if lost else text
     return ""
 
@@ -259,11 +254,10 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
         if job is None or job.ignores_disruption:
             continue
         if job.fails_on_disruption:
-            out.append(f"Job {job.key} would fail: its podFailurePolicy says so for evicted pods")
+            out.append(causes.job_would_fail_by_policy(job.key))
         elif job.failed + count + _others_leaving(job, gone, world) > job.backoff_limit:
-            exceed = "exceeds" if count == 1 else "exceed"
-            more = f"{counted(count, 'more failed pod')} {exceed}"
-            out.append(f"Job {job.key} would fail: {more} its backoffLimit of {job.backoff_limit}")
+            exceed = "pod exceeds" if count == 1 else "pods exceed"
+            out.append(causes.job_would_fail_by_backoff_limit(job.key, count, exceed, job.backoff_limit))
     return tuple(out)
 
 

@@ -13,6 +13,7 @@ from gangsched.core.preemption.eligible import Eligible
 from gangsched.core.preemption.owners import Ending, Owners, joined
 from gangsched.core.state.jobs import family_of
 from gangsched.core.state.podtable import TERMINATING
+from gangsched.messages import causes
 from gangsched.model.records import JOB, GangId
 
 
@@ -103,9 +104,7 @@ class JobBlocks:
         whole = not fixed and eligible.queued_apart(group) and eligible.whole_allowed(slots, priority)
         if not whole:
             less = "more" if any(p.single for p in parts) else "any"
-            eligible.spared.append(
-                (ref, f"it would end if {less} of its pods were evicted, and has one that may not be")
-            )
+            eligible.spared.append((ref, causes.job_would_end(less)))
         if eligible.young:
             whole = eligible.spare_young(ref, slots, late, whole)
         if not whole and not any(p.single for p in parts):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.evictions import unit_of
 from gangsched.core.world.world import World
+from gangsched.messages import causes
 from gangsched.model.records import Pod
 from gangsched.model.times import render_time
 from gangsched.model.words import counted
@@ -44,12 +45,12 @@ class LoopGuard:
         if self._priority > priority and (holder is None or self._workload.priority > holder.priority):
             return None
         if self._nodes_alone:
-            why = "there is quota enough: for room on nodes only workloads are evicted that are lower in the priority"
-            return Spared(f"{why} of their pods and in that of their queue", 0.0)
+            why = causes.QUOTA_SUFFICES
+            return Spared(causes.of_pods_and_queue(why), 0.0)
         units = {unit_of(pod) for pod in pods} if self._limit else ()
         until = max((self._evictions.protected_until(unit, self._limit, self._now) for unit in units), default=0.0)
         if until <= self._now:
             return None
         times = max(self._evictions.times(unit, self._now) for unit in units)
-        why = f"it was evicted {counted(times, 'time')} in the last hour (preemption.protectAfterEvictions)"
-        return Spared(f"{why}; it may be evicted again from {render_time(until)}", until)
+        why = causes.evicted_often(counted(times, "time"))
+        return Spared(causes.evictable_again(why, render_time(until)), until)

@@ -13,13 +13,14 @@ from itertools import takewhile
 
 from gangsched.core.options import Options
 from gangsched.core.state.membership import Membership
+from gangsched.messages import causes
 from gangsched.model.dialects.kai import preemption_delay
 from gangsched.model.preemption_toleration import TOLERATION_SECONDS
 from gangsched.model.records import Gang, GangId, Pod, PriorityClass
 from gangsched.model.times import render_duration, render_time
 
 #: Of a pod whose class has a negative toleration.
-FOR_EVER = "tolerates preemption by this priority for ever, as its PriorityClass says"
+FOR_EVER = causes.TOLERATES_PREEMPTION
 
 
 class Patience:
@@ -103,22 +104,17 @@ def too_young(seconds: float, until: float) -> str:
     """Why a pod is spared for now."""
     if math.isinf(until):
         return f"it {FOR_EVER}"
-    return (
-        f"it has not run for its minimum of {render_duration(seconds)} yet; it may be evicted from {render_time(until)}"
-    )
+    return causes.minimum_run_time(render_duration(seconds), render_time(until))
 
 
 def member_too_young(pod: Pod, seconds: float, until: float) -> str:
     """Why a unit is spared for now: ``pod`` is the member that keeps it longest."""
     if math.isinf(until):
-        return f"its member {pod.key} {FOR_EVER}"
-    late = f"has not run for its minimum of {render_duration(seconds)} yet"
-    return f"its member {pod.key} {late}; it may be evicted from {render_time(until)}"
+        return causes.member(pod.key, FOR_EVER)
+    late = causes.not_run_for_minimum(render_duration(seconds))
+    return causes.member_protected_until(pod.key, late, render_time(until))
 
 
 def delayed(seconds: float, until: float) -> str:
     """Why a gang does not evict yet."""
-    return (
-        f"not yet: the gang waits {render_duration(seconds)} for room before it evicts"
-        f" (preemption delay), until {render_time(until)}"
-    )
+    return causes.preemption_delay(render_duration(seconds), render_time(until))

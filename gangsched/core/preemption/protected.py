@@ -14,6 +14,7 @@ from gangsched.core.preemption.free import FreeRoom, Resources
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodTable
 from gangsched.core.state.simulation import Simulation
+from gangsched.messages import causes
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import GangId, Pod
 from gangsched.model.words import counted
@@ -71,8 +72,8 @@ def fits_without(pods: Sequence[Pod], options: Options) -> str:
         parts.append(f"{sum(number for _, number in kinds[_NAMED:])} more")
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
     if len(pods) >= MOST:
-        return f"it would fit without pods that are never evicted, among them {listed}"
-    return f"it would fit without {listed}, which {'is' if len(pods) == 1 else 'are'} never evicted"
+        return causes.fits_without_many_protected(listed)
+    return causes.fits_without_protected(listed, "is" if len(pods) == 1 else "are")
 
 
 def _kind(pod: Pod, options: Options) -> tuple[str, bool]:

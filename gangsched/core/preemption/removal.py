@@ -22,6 +22,7 @@ from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.quota.victims import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.core.world.suspended import LENIENT, two_admitters
+from gangsched.messages import causes
 from gangsched.model.jobsets import JobSet, why_it_cannot_wait
 from gangsched.model.preemptible import protected
 from gangsched.model.records import GangId, Job, Pod
@@ -193,8 +194,8 @@ def _with_job(victim: Victim, job: Suspendable) -> Victim:
 
 def _whole(job: Suspendable) -> str:
     if isinstance(job, JobSet):
-        return f"JobSet {job.key} is suspended as a whole: its Jobs count deleted pods as failed"
-    return f"Job {job.key} is suspended as a whole: it would not survive the loss of pods"
+        return causes.jobset_suspended_whole(job.key)
+    return causes.job_suspended_whole(job.key)
 
 
 def _other(pod: Pod, job: Suspendable, over_budget: bool) -> Victim:

@@ -13,6 +13,7 @@ from gangsched.core.preemption.blocks import NO_SLOTS, Block, Known, Part, by_ke
 from gangsched.core.preemption.eligible import Eligible
 from gangsched.core.preemption.harm import Loss
 from gangsched.core.preemption.job_blocks import JobBlocks
+from gangsched.messages import causes
 from gangsched.model.records import GangId
 
 
@@ -128,7 +129,7 @@ class Units(Eligible):
         if self.own.intersection(group):
             return numbers
         if not self.binding.isdisjoint(group):
-            self.spared.append((UnitRef("PodGroup", gang.key), "it is being bound"))
+            self.spared.append((UnitRef("PodGroup", gang.key), causes.BEING_BOUND))
             return numbers
         before = len(self.blocks)
         by_gang = {g: bound[n] if n in bound else self.live(g) for g, n in zip(group, numbers, strict=True)}
@@ -151,7 +152,7 @@ class Units(Eligible):
         whole = np.concatenate([by_gang[gang] for gang in group])
         priority = self.unit_priority(group, by_gang)
         if takes_whole and not self.whole_allowed(whole, priority):
-            self.spared.append((ref_of(parts), "it has a member that may not be evicted"))
+            self.spared.append((ref_of(parts), causes.MEMBER_NOT_EVICTABLE))
             takes_whole = False
         if self.young:
             takes_whole = self.spare_young(ref_of(parts), whole, late, takes_whole)

@@ -16,6 +16,7 @@ import numpy as np
 from gangsched.core.arrays import Floats, Ints
 from gangsched.core.preemption.harm import share_of
 from gangsched.core.state.snapshot import Snapshot
+from gangsched.messages import causes
 from gangsched.model.records import Pod, Stakes
 from gangsched.model.times import render_duration
 
@@ -101,7 +102,7 @@ def told(pods: Iterable[Pod], slots: Sequence[int], found: Unsaved | None, now: 
     seconds = np.maximum(0.0, now - found.since[at])
     text = f"{_hours(pods, seconds.tolist())} lost"
     if not np.isnan(known).all():
-        text += f", last checkpoint {render_duration(round(max(0.0, now - float(np.nanmin(known)))))} ago"
+        text += causes.and_last_checkpoint(render_duration(round(max(0.0, now - float(np.nanmin(known))))))
     return text
 
 
@@ -115,4 +116,4 @@ def _hours(pods: Sequence[Pod], seconds: Sequence[float]) -> str:
             elif name == "cpu":
                 cpus += units / 1000.0 * spent / 3600.0
     amount, unit = (gpus, "GPU-hours") if gpus else (cpus, "CPU-hours")
-    return f"{amount:.1f} {unit}" if amount >= 0.05 or not amount else f"less than 0.1 {unit}"
+    return f"{amount:.1f} {unit}" if amount >= 0.05 or not amount else causes.less_than(unit)

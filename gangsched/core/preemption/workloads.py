@@ -24,6 +24,7 @@ from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.victims import Taken, Target
 from gangsched.core.state.podtable import ASSUMED, PROTECTED
 from gangsched.core.watchdog import Watchdog
+from gangsched.messages import causes
 from gangsched.model.records import GangId
 
 #: Above every priority: places in the order are no priorities.
@@ -188,11 +189,11 @@ def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str, uid: str)
         parts.append(Part(gang, ref, slots.tolist(), [], 0, spec.min_member if spec is not None else len(slots)))
     ref = ref_of(parts)
     if not units.binding.isdisjoint(gangs):
-        units.spared.append((ref, "it is being bound"))
+        units.spared.append((ref, causes.BEING_BOUND))
         return None
     kept = units.inviolable.intersection(whole.tolist())
     if kept or (table.flags[whole] & (PROTECTED | ASSUMED)).any():
-        units.spared.append((ref, "it has a member that may not be evicted"))
+        units.spared.append((ref, causes.MEMBER_NOT_EVICTABLE))
         return None
     if units.patience is not None and _keeps_young(units, units.patience, ref, whole):
         return None

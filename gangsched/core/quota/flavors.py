@@ -15,6 +15,7 @@ import msgspec
 from gangsched.core.filters.node import tolerates
 from gangsched.core.quota.tree import Tree, lowest_fitting
 from gangsched.core.quota.workloads import Amounts, PodSet, Workload, quantity
+from gangsched.messages import causes
 from gangsched.model.queues import (
     MAY_STOP,
     NEVER,
@@ -108,14 +109,14 @@ def mismatch(flavor: ResourceFlavor, shape: PodShape) -> str:
         if taint.effect in ("NoSchedule", "NoExecute") and not (
             tolerates(shape.tolerations, taint) or tolerates(flavor.tolerations, taint)
         ):
-            return f"untolerated taint {taint.key}={taint.value}:{taint.effect} in flavor {flavor.name}"
+            return causes.flavor_taint(taint.key, taint.value, taint.effect, flavor.name)
     labels = flavor.labels
     if any(labels.get(key, value) != value for key, value in shape.node_selector):
-        return f"flavor {flavor.name} doesn't match node affinity"
+        return causes.flavor_affinity(flavor.name)
     terms = [[e for e in term.expressions if e.key in labels] for term in shape.node_terms or ()]
     # Terms are alternatives: one that says nothing about the flavor's keys admits it.
     if terms and all(terms) and not any(all(requirement_matches(e, labels) for e in term) for term in terms):
-        return f"flavor {flavor.name} doesn't match node affinity"
+        return causes.flavor_affinity(flavor.name)
     return ""
 
 
@@ -194,7 +195,7 @@ class _Assigner:
                 cell = (choice.flavor, resource)
                 self.usage[cell] = self.usage.get(cell, 0) + pod_set.requests(self.covered)[resource]
         message = "; ".join(
-            f"couldn't assign flavors to pod set {p.name}: {', '.join(sorted(p.problems))}" for p in out if p.problems
+            causes.no_flavors_for_pod_set(p.name, ", ".join(sorted(p.problems))) for p in out if p.problems
         )
         usage = tuple(sorted((cell, units) for cell, units in self.usage.items() if units))
         return Assignment(mode, level, tuple(out), usage, message, self.left)
@@ -209,7 +210,7 @@ class _Assigner:
             if resource in choices or (group is None and not units):
                 continue
             if group is None:
-                text = f"resource {resource} unavailable in ClusterQueue"
+                text = causes.resource_not_in_queue(resource)
                 return PodSetFlavors(pod_set.name, {}, (text,)), False
             found = self._group(pod_set, group, {r: requests[r] for r in sorted(group.resources) if r in requests})
             problems += found.problems
@@ -231,7 +232,7 @@ class _Assigner:
             if (*what, name) in self.passed:
                 continue
             flavor = self.flavors.get(name)
-            problem = f"flavor {name} not found" if flavor is None else mismatch(flavor, pod_set.shape)
+            problem = causes.not_found("flavor", name) if flavor is None else mismatch(flavor, pod_set.shape)
             if problem:
                 found.problems.append(problem)
                 continue
@@ -271,10 +272,12 @@ class _Assigner:
         before = self.usage.get((flavor, resource), 0)
         wanted = before + units
         if wanted > node.potential[cell]:
-            text = (
-                f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
-                f"({quantity(resource, before)}) + current podset request ({quantity(resource, units)}) > maximum "
-                f"capacity ({quantity(resource, node.potential[cell])})"
+            text = causes.quota_insufficient(
+                resource,
+                flavor,
+                quantity(resource, before),
+                quantity(resource, units),
+                quantity(resource, node.potential[cell]),
             )
             return Mode.NO_FIT, 0, text
         level, more_above = lowest_fitting(node, cell, wanted)
@@ -282,7 +285,7 @@ class _Assigner:
         if wanted <= room:
             return Mode.FIT, level, ""
         missing = quantity(resource, wanted - room)
-        text = f"insufficient unused quota for {resource} in flavor {flavor}, {missing} more needed"
+        text = causes.unused_quota_insufficient(resource, flavor, missing)
         if wanted <= node.nominal[cell] or more_above or self.displaces_while_borrowing:
             mode, level = self.oracle(cell, wanted)
             return mode, level, text

@@ -25,6 +25,7 @@ from gangsched.core.state.kueue import AdmittedByKueue
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
+from gangsched.messages import causes
 from gangsched.model.queues import QUEUE_KINDS, QUEUE_LABEL, STRICT_FIFO, ClusterQueue, QueueObject, queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,
@@ -193,11 +194,7 @@ class Managed:
         mark = self._kueue.admits(gangs, self._jobs) if self.active else ""
         if not mark or not self.written_labels(gangs).local_queue:
             return ""
-        return (
-            f"the label {QUEUE_LABEL} has two admitters: Kueue ({mark}) and {gangs[0].scheduler} (quota.mode: own),"
-            " which neither starts nor counts it. Set quota.mode: auto, or keep Kueue from it"
-            " (managedJobsNamespaceSelector, integrations.frameworks), or remove the label"
-        )
+        return causes.two_admitters(QUEUE_LABEL, mark, gangs[0].scheduler)
 
     def is_managed(self, gangs: Sequence[GangId]) -> bool:
         """Does quota count for this gang?"""
@@ -308,7 +305,7 @@ class Managed:
         first = next((e for e in self._pending.get(workload.queue, ()) if e[1] != workload.uid), None)
         if first is None or first[0] > workload.place:
             return ""
-        return f"{names_of(self._gangs_of.get(first[1], ()))} is ahead in ClusterQueue {workload.queue} (StrictFIFO)"
+        return causes.ahead_in_queue(names_of(self._gangs_of.get(first[1], ())), workload.queue)
 
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that hold a workload's quota on nodes, terminating ones included, in name order."""

@@ -17,6 +17,7 @@ from gangsched.core.quota.preemption import ClassicRules, Need, has_room
 from gangsched.core.quota.tree import Node, Tree, lowest_fitting
 from gangsched.core.quota.victims import QUOTA_ALONE, REASON_TEXT, Nodes, Taken, VictimSearch, holders_of
 from gangsched.core.quota.workloads import Admission, Workload
+from gangsched.messages import causes
 from gangsched.model.queues import (
     ANY,
     LOWER_OR_NEWER,
@@ -129,9 +130,9 @@ class Quota:
         """
         found = self.local_queues.get(f"{namespace}/{local_queue}")
         if found is None:
-            return "", f"LocalQueue {local_queue} doesn't exist"
+            return "", causes.local_queue_missing(local_queue)
         if found.stop != STOP_NONE:
-            return found.cluster_queue, f"LocalQueue {local_queue} is stopped"
+            return found.cluster_queue, causes.local_queue_stopped(local_queue)
         return found.cluster_queue, ""
 
     def inactive(self, queue: str) -> str:
@@ -150,11 +151,11 @@ class Quota:
         """Why a workload cannot even be considered, in Kueue's words; empty if it can."""
         spec = self.queues.get(workload.queue)
         if spec is None:
-            return f"ClusterQueue {workload.queue} not found"
+            return causes.not_found("ClusterQueue", workload.queue)
         if self.inactive(workload.queue):
-            return f"ClusterQueue {workload.queue} is inactive"
+            return causes.queue_inactive(workload.queue)
         if not selector_matches(spec.namespaces, namespace_labels):
-            return "workload namespace doesn't match ClusterQueue selector"
+            return causes.NAMESPACE_NOT_SELECTED
         return ""
 
     # -- the decision --------------------------------------------------------------------------------------
@@ -288,10 +289,12 @@ def _key(item: QueueObject) -> str:
 
 def preemption_message(uid: str, owner_uid: str, reason: str, preemptor_path: str, preemptee_path: str) -> str:
     """The message of the conditions Evicted and Preempted."""
-    return (
-        f"Preempted to accommodate a workload (UID: {uid or 'UNKNOWN'}, JobUID: {owner_uid or 'UNKNOWN'}) due to "
-        f"{REASON_TEXT.get(reason, 'UNKNOWN')}; preemptor path: {preemptor_path or 'UNKNOWN'}; "
-        f"preemptee path: {preemptee_path or 'UNKNOWN'}"
+    return causes.preempted_in_queue(
+        uid or "UNKNOWN",
+        owner_uid or "UNKNOWN",
+        REASON_TEXT.get(reason, "UNKNOWN"),
+        preemptor_path or "UNKNOWN",
+        preemptee_path or "UNKNOWN",
     )
 
 

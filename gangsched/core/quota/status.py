@@ -17,6 +17,7 @@ from gangsched.core.actions import QueueStatus
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.tree import Node
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Workload, quantity
+from gangsched.messages import causes
 from gangsched.model.queues import GROUP, STOP_NONE, ClusterQueue, LocalQueue
 
 
@@ -119,11 +120,11 @@ def _count(sums: Sums, each: _Counted, change: int) -> None:
 _ENDLESS = 2**63 - 1
 
 #: Reasons and messages of the condition Active.
-_READY = ("True", "Ready", "Can admit new workloads")
-_LOCAL_READY = ("True", "Ready", "Can submit new workloads to localQueue")
-_LOCAL_STOPPED = ("False", "Stopped", "LocalQueue is stopped")
-_NO_QUEUE = ("False", "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue")
-_QUEUE_INACTIVE = ("False", "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue")
+_READY = ("True", "Ready", causes.CAN_ADMIT)
+_LOCAL_READY = ("True", "Ready", causes.CAN_SUBMIT)
+_LOCAL_STOPPED = ("False", "Stopped", causes.LOCAL_QUEUE_STOPPED)
+_NO_QUEUE = ("False", "ClusterQueueDoesNotExist", causes.CANNOT_SUBMIT)
+_QUEUE_INACTIVE = ("False", "ClusterQueueIsInactive", causes.CANNOT_SUBMIT)
 
 
 class QueueStatuses:
@@ -181,7 +182,7 @@ class QueueStatuses:
             "admittedWorkloads": sums.admitted,
             "flavorsReservation": _flavors(queue, sums.reserved, borrowed=True),
             "flavorsUsage": _flavors(queue, sums.used, borrowed=True),
-            "active": ("False", inactive, f"Can't admit new workloads: {inactive}") if inactive else _READY,
+            "active": ("False", inactive, causes.cannot_admit(inactive)) if inactive else _READY,
         }
         if self._quota.fair_sharing is not None:
             status["fairSharing"] = self._share(node)

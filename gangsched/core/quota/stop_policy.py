@@ -14,6 +14,7 @@ import msgspec
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.workloads import Workload
+from gangsched.messages import causes
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE
 from gangsched.model.records import GangId
 
@@ -36,7 +37,7 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     @property
     def message(self) -> str:
         """The same as a sentence."""
-        return f"The {self.kind} is stopped"
+        return causes.queue_is_stopped(self.kind)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"

@@ -16,6 +16,7 @@ import msgspec
 
 from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.tree import Tree
+from gangsched.messages import causes
 
 #: Why a workload was displaced, in Kueue's words.
 IN_QUEUE = "InClusterQueue"
@@ -25,10 +26,10 @@ FAIR_SHARING = "InCohortFairSharing"
 
 #: The same for people.
 REASON_TEXT = {
-    IN_QUEUE: "prioritization in the ClusterQueue",
-    RECLAMATION: "reclamation within the cohort",
-    RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
-    FAIR_SHARING: "Fair Sharing within the cohort",
+    IN_QUEUE: causes.IN_CLUSTER_QUEUE,
+    RECLAMATION: causes.IN_COHORT,
+    RECLAIM_WHILE_BORROWING: causes.IN_COHORT_WHILE_BORROWING,
+    FAIR_SHARING: causes.FAIR_SHARING,
 }
 
 #: Above the place of every candidate of another queue.

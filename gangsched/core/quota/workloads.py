@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from gangsched.messages import causes
 from gangsched.model.queues import WorkloadPriorityClass
 from gangsched.model.records import PodShape
 
@@ -101,7 +102,7 @@ def workload_priority(
         return pod_priority, ""
     found = classes.get(class_name)
     if found is None:
-        return pod_priority, f"WorkloadPriorityClass {class_name} not found"
+        return pod_priority, causes.not_found("WorkloadPriorityClass", class_name)
     return found.value, ""
 
 

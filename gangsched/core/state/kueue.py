@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gangsched.core.state.jobs import Jobs, templates_of
+from gangsched.messages import causes
 from gangsched.model.queues import KUEUE_LABELS, KUEUE_PREFIX
 from gangsched.model.records import GangId, Owner, Pod
 
@@ -18,7 +19,7 @@ def mark_of(pod: Pod) -> str:
     """What on a pod says that Kueue admits it, in words; empty if nothing does."""
     gate = next((each for each in pod.gates if each.startswith(KUEUE_PREFIX)), "")
     if gate:
-        return f"scheduling gate {gate}"
+        return causes.scheduling_gate(gate)
     label = next((each for each in KUEUE_LABELS if each in pod.labels), "")
     return f"label {label}" if label else ""
 

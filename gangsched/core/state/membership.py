@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.core.state.scheduler_names import SchedulerNames
+from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, koordinator, needs_object, role_of
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
@@ -276,16 +277,16 @@ class Membership:
         if spec is None or not spec.group:
             return (gang,), ""
         if spec.key not in spec.group:
-            return (gang,), f"the GangGroup of {spec.key} does not list {spec.key} itself"
+            return (gang,), causes.gang_group_without_itself(spec.key)
         out = []
         for key in spec.group:
             namespace, _, name = key.partition("/")
             other_id = GangId(koordinator.FAMILY, namespace, name, gang.scheduler)
             other = self.spec(other_id)
             if other is None:
-                return (gang,), f"gang {key} of the GangGroup does not exist yet"
+                return (gang,), causes.gang_of_group_missing(key)
             if other.group != spec.group:
-                return (gang,), f"gang {key} does not list the same GangGroup"
+                return (gang,), causes.gang_group_differs(key)
             out.append(other_id)
         return tuple(out), ""
 
@@ -294,23 +295,23 @@ class Membership:
         spec = self.spec(gang)
         if spec is None:
             if any(needs_object(p) for p in self.pods(gang)):
-                return f"PodGroup {gang.key} does not exist"
-            return f"no member of gang {gang.key} says how many members it needs (annotation {koordinator.MIN})"
+                return causes.group_missing(gang.key)
+            return causes.no_minimum(gang.key, koordinator.MIN)
         if spec.mistake is not None:
             is_object = (gang.family, gang.namespace, gang.name) in self.objects
-            said = f"PodGroup {gang.key} was refused" if is_object else "cannot be understood"
+            said = causes.group_refused(gang.key) if is_object else causes.GROUP_INVALID
             return f"{said}: {spec.mistake}"
         present = len(census.pending) + self._placed(gang, spec, census)
         lacking = spec.min_member - present
         if lacking <= 0:
             return self._without_roles(gang, spec, census)
         if not census.gated:
-            bound = f", {len(census.bound)} of them bound" if census.bound else ""
-            return f"{present} of {spec.min_member} members exist{bound}; {lacking} missing"
+            bound = causes.and_bound(len(census.bound)) if census.bound else ""
+            return causes.members_missing(present, spec.min_member, bound, lacking)
         gates = ", ".join(sorted({gate for p in census.gated for gate in p.gates}))
         if gang.family == SINGLE:
-            return f"waiting for scheduling gates: [{gates}]"
-        text = f"{present} of {spec.min_member} members may be scheduled; {len(census.gated)} held by scheduling gates"
+            return causes.waits_for_gates(gates)
+        text = causes.members_gated(present, spec.min_member, len(census.gated))
         text += f" ({gates})"
         return text if len(census.gated) >= lacking else f"{text}, {lacking - len(census.gated)} missing"
 
@@ -319,7 +320,7 @@ class Membership:
         ready = Counter(map(role_of, census.pending)) if spec.roles else Counter()
         for role, short in self._short(gang, spec).items():
             if ready[role] < short:
-                return f"{short - ready[role]} of the members with the role {role} missing"
+                return causes.role_missing(short - ready[role], role)
         return ""
 
     def chosen(self, gang: GangId, pending: Sequence[Pod], needed: int) -> Sequence[Pod]:
@@ -380,7 +381,7 @@ class Membership:
         leaving = sum(pod.uid in uids for pod in census.bound)
         if not leaving or self._placed(gang, spec, census) - leaving >= spec.min_member:
             return ""
-        return f"{leaving} of its {len(census.bound)} bound members are being evicted"
+        return causes.members_leave(leaving, len(census.bound))
 
     def half_bound(self, gangs: Iterable[GangId]) -> bool:
         """Are some members bound, and fewer than these gangs need together?"""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gangsched.core.agenda import Page
+from gangsched.messages import causes
 from gangsched.model.records import Pod
 
 #: So long after a binding by another scheduler (seconds) that counts as alive; one that has work binds sooner.
@@ -24,7 +25,7 @@ class Owner(NamedTuple):
 
 
 #: Of a name as long as nobody has looked at the Lease.
-NOT_KNOWN = Owner("it is not known yet whether its former owner is alive")
+NOT_KNOWN = Owner(causes.FORMER_OWNER_UNKNOWN)
 
 
 class SchedulerNames:
@@ -60,7 +61,7 @@ class SchedulerNames:
         """A pod has a new record instead of the ``old`` one, while nobody else of ours binds it."""
         bound = old is not None and not old.node and pod.node
         if bound and pod.scheduler in self._guarded and pod.uid not in self._ours:
-            text = f"another scheduler has bound pod {pod.key} to {pod.node}"
+            text = causes.bound_by_another(pod.key, pod.node)
             self._bindings[pod.scheduler] = Owner(text, ("v1", "Pod", pod.namespace, pod.name, pod.uid))
             self.alive.at(pod.scheduler, now + ALIVE_SECONDS)
 

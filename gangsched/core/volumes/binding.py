@@ -15,6 +15,7 @@ from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.volumes.choice import Choices
 from gangsched.core.volumes.index import Target, VolumeIndex
 from gangsched.core.volumes.reach import AvailableVolumes
+from gangsched.messages import causes
 from gangsched.model.records import Pod
 from gangsched.model.volumes import ClaimKey, PersistentVolumeClaim
 
@@ -79,7 +80,7 @@ def assign(snapshot: Snapshot, pods: Mapping[str, Pod], placements: Sequence[Pla
         made, enough = choices.makes(claim)
         name = matched.get(claim.key, "")
         if not name and not (row >= 0 and made[row] and enough[row]):
-            return f'there is no volume for persistentvolumeclaim "{claim.name}" any more'
+            return causes.no_volume_for_claim(claim.name)
         binding = found[claim.key]
         binding.target = Target(name, binding.target.node)
     return list(found.values())
@@ -138,11 +139,11 @@ def progress(snapshot: Snapshot, binding: ClaimBinding) -> tuple[bool, str]:
     claim = snapshot.volume_choices.index.claims.get(binding.key)
     name = binding.claim.name
     if claim is None or claim.uid != binding.claim.uid:
-        return False, f'persistentvolumeclaim "{name}" not found'
+        return False, causes.object_not_found("persistentvolumeclaim", name)
     if claim.deleting:
-        return False, f'persistentvolumeclaim "{name}" is being deleted'
+        return False, causes.claim_being_deleted(name)
     if claim.phase == "Lost":
-        return False, f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
+        return False, causes.claim_bound_to_nothing(name, claim.volume_name)
     if claim.bound:
         return _reached(snapshot, binding, claim)
     index = snapshot.volume_choices.index
@@ -150,7 +151,7 @@ def progress(snapshot: Snapshot, binding: ClaimBinding) -> tuple[bool, str]:
         if claim.selected_node == binding.target.node:
             binding.shown = True
         elif binding.shown or claim.selected_node:
-            return False, f'provisioning failed for PVC "{name}"'
+            return False, causes.provisioning_failed(name)
         return False, _given_up(binding, index)
     return False, _promised(binding, claim, index)
 
@@ -163,7 +164,7 @@ def _reached(snapshot: Snapshot, binding: ClaimBinding, claim: PersistentVolumeC
         return False, ""  # it is on its way to us
     row = snapshot.row_of.get(binding.target.node, -1)
     if row < 0 or not choices.reach.mask(volume.node_terms)[row]:
-        return False, f'pv "{volume.name}" node affinity doesn\'t match node "{binding.target.node}"'
+        return False, causes.volume_elsewhere(volume.name, binding.target.node)
     return True, ""
 
 
@@ -171,13 +172,13 @@ def _promised(binding: ClaimBinding, claim: PersistentVolumeClaim, index: Volume
     """Why the volume that was chosen for a claim will not be bound to it; empty while it may."""
     volume = index.volumes.get(binding.target.volume)
     if volume is None:
-        return f'persistentvolume "{binding.target.volume}" not found'
+        return causes.object_not_found("persistentvolume", binding.target.volume)
     if volume.claim is None:
-        return f'ClaimRef got reset for pv "{volume.name}"' if binding.shown else _given_up(binding, index)
+        return causes.claim_reference_reset(volume.name) if binding.shown else _given_up(binding, index)
     if volume.claim.uid == claim.uid:
         binding.shown = True
     elif not volume.belongs_to(claim):
-        return f'pv "{volume.name}" was bound to another claim'
+        return causes.volume_of_another_claim(volume.name)
     return _given_up(binding, index)
 
 
@@ -185,4 +186,4 @@ def _given_up(binding: ClaimBinding, index: VolumeIndex) -> str:
     """Why a claim that the cluster has not been seen to know of is not waited for: the gang that asked has gone."""
     if binding.ours or binding.shown or binding.key in index.assumed:
         return ""
-    return f'no volume was requested for persistentvolumeclaim "{binding.claim.name}" any more'
+    return causes.no_volume_requested(binding.claim.name)

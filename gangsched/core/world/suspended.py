@@ -15,6 +15,7 @@ import msgspec
 from gangsched.core.agenda import Page
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of
 from gangsched.core.world.world import World
+from gangsched.messages import causes
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import MAX_WITHOUT_PODS, JobSet, why_it_cannot_wait
 from gangsched.model.podset_info import merged
@@ -60,7 +61,7 @@ def _problem(world: World, owner: Suspendable) -> FieldError | None:
     if problem is not None or isinstance(owner, Job):
         return problem
     wanted = sum(max(0, job.wanted) for job in _planned(world, owner) if not job.finished)
-    text = f"its Jobs want {wanted} pods, more than the {MAX_WITHOUT_PODS} with which a JobSet may wait"
+    text = causes.too_large_to_wait(wanted, MAX_WITHOUT_PODS, "JobSet")
     return FieldError("spec.replicatedJobs", text) if wanted > MAX_WITHOUT_PODS else None
 
 

@@ -1,0 +1,89 @@
+"""Notes of Events, messages of conditions, and why plans and writes were given up."""
+
+from __future__ import annotations
+
+from gangsched.messages.text import Text
+
+# Workloads with a queue
+
+WORKLOAD_ADMITTED = "The workload is admitted"
+quota_reserved_after = Text("{condition}, wait time since queued was {waited}s")
+admitted_after = Text("Admitted by ClusterQueue {queue}, wait time since reservation was {waited}s")
+drained_workload = Text("{message}: {stop} is drained; it is admitted again when the queue is open and has room")
+and_pending_preemption = Text(". Pending the preemption of {count} workload(s)")
+quota_reserved = Text("Quota reserved in ClusterQueue {queue}")
+evicted_for_quota = Text("{message}; preemptor: {gang} (priority {priority}, plan {plan})")
+drain_blocked = Text("{stop} is drained, and this stays for now: {why}")
+NO_RESERVATION = "The workload has no reservation"
+
+# Gangs that wait, and plans that end
+
+bound_in_part = Text("{message}. The gang is bound in part: {bound} bound, {needed} more needed")
+room_taken = Text("the room that was freed is taken{by}: {why}")
+and_bound_are_removed = Text("{text}; those that are bound are removed")
+still_terminating = Text("{message}; still terminating: {names}")
+QUEUE_STOPPED = "its queue is stopped"
+finishing_plan = Text("finishing plan {plan} of an earlier process")
+pods_left_to_owner = Text("{text}: pods with schedulerName {name} are left to it")
+drain_of = Text("drain of {workload}")
+rest_of = Text("rest of {plan}")
+VICTIM_STAYS = "a pod that was to leave stays"
+EARLIER_PLAN_WITHDRAWN = "a plan that was made before is withdrawn"
+timed_out = Text("timed out while {stage}: {waits_for}")
+superseded = Text("superseded by plan {plan}")
+timed_out_while_terminating = Text("timed out while {stage}: overdue, and still terminating: {names}")
+OTHER_NODE = "another node is taken instead"
+MARKED_EARLIER = "it was marked by an earlier process of this scheduler"
+
+# Events, and marks on victims
+
+HIGHER_PRIORITY = "higher priority pods"
+pods_assigned = Text("Successfully assigned {pods} to {nodes} node(s): {names}")
+preempted_by = Text(
+    "Preempted by gang {preemptor} (priority {priority}, pod {trigger}) on node {node} ({reason}): {why}"
+)
+finished = Text(
+    "Preempted on node {node}: {kind} {name} leaves as a whole, and pods of it were evicted for gang {preemptor}"
+)
+job_suspended = Text(
+    "Suspended to make room for gang {preemptor} (priority {priority}, {trigger}; plan {plan});"
+    " it goes on when it fits again"
+)
+job_resumed = Text("There is room for its {pods} again: its suspension has ended")
+preempted_pods = Text("Preempted {pods} for gang {preemptor} (plan {plan}): {names}")
+rolled_back = Text("Removed from {node}: gang {gang} is bound in part only; {kind} {owner} creates it again: {why}")
+preempting = Text("{scheduler}: preempting to accommodate {higher}, preemptor: {preemptor}, triggerpod: {trigger}")
+rolling_back = Text("{scheduler}: rolling back a gang that is bound in part: {gang}, triggerpod: {trigger}")
+draining = Text("{scheduler}: draining {stop}, which is stopped: {workload} leaves")
+drained_pod = Text("{message}: {stop} is drained, and {workload} leaves; on node {node}")
+assigned = Text("Successfully assigned {pod} to {node}")
+name_served = Text("pods with schedulerName {name} are scheduled from now on")
+no_longer_needed = Text("no longer needed for {owner}")
+workload_due_to = Text("a workload due to {reason}")
+no_longer_drained = Text("{owner} is no longer drained")
+MINIMUM_BOUND = "the members that the gang needs are bound"
+
+# Rounds that came to nothing
+
+ONE_ROUND = "a round of evictions has"
+rounds = Text("{rounds} rounds of evictions in a row have")
+pauses = Text("{many} not led to its binding, and so the gang pauses")
+BINDING_REFUSED = "a binding was refused"
+node_refused = Text("{node} no longer takes {pod}")
+
+# Writes that were not sent, or refused
+
+FLAVOR_NOT_WRITTEN = "the API server does not let its pod template be changed, which says nothing of the flavor"
+owner_finished = Text("{kind} {owner} has finished")
+owner_suspended = Text("{kind} {owner} has been suspended by another client")
+owner_without_queue = Text("{kind} {owner} has no queue any more")
+bound_since = Text("{namespace}/{name} has been bound to {node} since this was decided")
+lease_held = Text("Lease {lease} is held by {holder}")
+lease_unreadable = Text("Lease {lease} cannot be read: {error}")
+MARK_GONE = "its mark does not stand any more"
+MARK_UNKNOWN = "nothing is known of its mark"
+NO_ANSWER = "no answer to the eviction"
+NOT_LEADER = "not the leader (any more)"
+NOT_WANTED = "it is not wanted any more"
+CANCELLED = "the write was cancelled"
+PRECONDITION_UNREADABLE = "what it rests on could not be read"

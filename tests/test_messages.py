@@ -1,0 +1,142 @@
+"""What users read stands in ``gangsched/messages``, once; elsewhere only its names are used."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gangsched.messages.text import Text
+from tests.pages import ROOT
+
+PRODUCT = ROOT / "gangsched"
+MODULES = tuple(
+    path.stem for path in sorted((PRODUCT / "messages").glob("*.py")) if path.stem not in ("__init__", "text")
+)
+#: Folders and files whose texts are all in the catalogue.
+WITHOUT_TEXTS = ("core", "controllers", *(f"cluster/kube/{name}.py" for name in ("jobs", "preconditions", "writer")))
+#: Files in them with sentences that no user of a cluster reads: documentation, plug-ins' errors, and words of the log.
+EXCEPT = ("core/lifecycle/table.py", "core/framework")
+#: Calls whose texts are documentation, errors of the program itself, or lines of the log; and ``_log.anything``.
+NOT_FOR_USERS = {
+    *("doc", "_doc", "add_argument", "add_parser", "ArgumentParser", "Command", "compile", "create_task", "TypeVar"),
+    *("Counter", "Gauge", "Histogram", "RuntimeError", "ValueError", "TypeError", "KeyError", "AssertionError"),
+    *("UnreachableError", "ConnectionError", "log"),
+}
+WORD = re.compile(r"\(?[a-z]{2,}[,.:;)]*")
+
+
+def is_sentence(text: str) -> bool:
+    """Three words or fields, two of them words in lower case."""
+    words = text.split()
+    return len(words) >= 3 and sum(WORD.fullmatch(word) is not None for word in words) >= 2
+
+
+def sentences(source: str) -> Iterator[str]:
+    """Sentences in string constants, but for docstrings, annotations and what is not for users; fields are ``…``."""
+    tree = ast.parse(source)
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    annotations = {id(a) for node in ast.walk(tree) if (a := getattr(node, "annotation", None)) is not None}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant | ast.JoinedStr) or isinstance(above[node], ast.JoinedStr | ast.Expr):
+            continue
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in _parts(node))
+        outer = [node, *_outwards(node, above)]
+        calls = {_name(each.func) for each in outer if isinstance(each, ast.Call)}
+        if is_sentence(text) and not calls & NOT_FOR_USERS and not any(id(each) in annotations for each in outer):
+            yield text
+
+
+def _parts(node: ast.Constant | ast.JoinedStr) -> list[ast.expr]:
+    return node.values if isinstance(node, ast.JoinedStr) else [node]
+
+
+def _outwards(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    while node in above and not isinstance(node, ast.stmt):
+        node = above[node]
+        yield node
+
+
+def _name(function: ast.expr) -> str:
+    """``log`` for methods of loggers, else the last name."""
+    if isinstance(function, ast.Attribute):
+        return "log" if "log" in ast.unparse(function.value).lower() else function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def test_users_read_nothing_that_is_not_in_the_catalogue() -> None:
+    """Where the scheduler decides and writes there is no sentence for users: Events and reasons are in messages."""
+    found = {}
+    for folder in WITHOUT_TEXTS:
+        for path in sorted((PRODUCT / folder).rglob("*.py")) or [PRODUCT / folder]:
+            name = str(path.relative_to(PRODUCT))
+            if not name.startswith(EXCEPT):
+                found[name] = list(sentences(path.read_text()))
+    assert len(found) > 100
+    assert {name: texts for name, texts in found.items() if texts} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('return f"{pod} waits for its volumes"', ["… waits for its volumes"]),
+        ('event(about, "Normal", "Bound", "the pod is bound")', ["the pod is bound"]),
+        ('_log.warning("a status could not be written")', []),
+        ('def f() -> None:\n    """What this does."""', []),
+        ('raise ValueError("slot 3 holds no pod")', []),
+        ("waiting = causes.waits_for_volumes(names)", []),
+    ],
+)
+def test_sentences_are_found(source: str, expected: list[str]) -> None:
+    """In whatever they are given to; not docstrings, log lines and errors of the program."""
+    assert list(sentences(source)) == expected
+
+
+def texts() -> Iterator[tuple[str, str, Text | str]]:
+    """Module, name and text of all of the catalogue."""
+    for module in MODULES:
+        for name, value in vars(importlib.import_module(f"gangsched.messages.{module}")).items():
+            if isinstance(value, Text | str) and not name.startswith("__"):
+                yield module, name, value
+
+
+def uses() -> Iterator[tuple[Path, str, str, int | None]]:
+    """File, module and name of each text that is used, and with how many values; None without a call."""
+    for path in sorted(PRODUCT.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        calls = {id(node.func): len(node.args) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:
+                yield path, node.value.id, node.attr, calls.get(id(node))
+
+
+def test_texts_get_their_values() -> None:
+    """Each text is used, a text with fields is called with a value for each, and the rest is plain text."""
+    known = {(module, name): value for module, name, value in texts()}
+    used = set()
+    for path, module, name, values in uses():
+        if (module, name) not in known:
+            continue
+        text = known[module, name]
+        used.add((module, name))
+        assert values == (len(text.fields) if isinstance(text, Text) else None), f"{path}: {module}.{name}"
+    assert set(known) - used == set()
+
+
+def test_no_text_stands_twice() -> None:
+    """No text has a twin."""
+    templates = [value.template if isinstance(value, Text) else value for _, _, value in texts()]
+    assert len(templates) > 200
+    assert sorted({each for each in templates if templates.count(each) > 1}) == []
+
+
+def test_fields_stay_in_order() -> None:
+    """A field may stand twice; a value too many or too few is an error."""
+    text = Text("{pod} waits; {pod!r} of {count:.1f} {{all}}")
+    assert text("a", 2) == "a waits; 'a' of 2.0 {all}"
+    with pytest.raises(ValueError, match="zip"):
+        text("a")
