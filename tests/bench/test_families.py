@@ -14,7 +14,7 @@ from tests.bench.families.judge import Court, Finding, never_worse
 from tests.bench.families.known import Cluster, Least, Option, cheapest, together
 from tests.bench.families.others import RULES, fits
 from tests.bench.families.report import summary
-from tests.bench.families.site import MIDDLE, TINY, selects
+from tests.bench.families.site import FULL, MIDDLE, TINY, selects
 from tests.builders import decided
 from tests.oracle import exact
 from tests.oracle.case import Maker
@@ -64,6 +64,13 @@ def test_plans_are_within_the_rules(family):
         found = run.one(task)
         for answer in (found.answer, *found.cut):
             assert (answer.outcome, answer.wrong, answer.lie) == (PREEMPT, "", ""), (family, task.seed, found.title)
+
+
+@pytest.mark.parametrize("seed", [930045, 930096])
+def test_budgets_in_tight_mixes_are_exceeded_by_no_more_than_they_have_to(seed):
+    """Of 71 gangs and 54, with 1,800 fillings and more, the plan is proven, far within the steps of a search."""
+    found = Court(cluster("tight", seed, FULL)).answer(4500)
+    assert (found.at_optimum, found.optimal, found.wrong) == (True, True, "")
 
 
 # -- the judge -------------------------------------------------------------------------------------------------------

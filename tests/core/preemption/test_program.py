@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.core.preemption import fillings
 from gangsched.core.preemption.fillings import Fillings, fillings_of
-from gangsched.core.preemption.harm import components
+from gangsched.core.preemption.harm import Component, components
 from gangsched.core.preemption.node_prices import NodePrices
 from gangsched.core.preemption.places import Placing
 from gangsched.core.preemption.program import Program, Proof, floor_of
@@ -95,6 +95,36 @@ def test_a_program_proves_the_optimum_and_never_more(mixed):
             assert floor_of(known).levels == best.harm.levels, f"seed {seed}"
     assert judged >= 15
     assert proven >= 0.8 * judged
+
+
+def test_a_table_has_only_what_counts_for_its_component(monkeypatch):
+    """It bounds every component as well as a table with all variables, with less than half of them, and never above
+    the optimum.
+    """
+    kept = everything = 0
+    for seed, made in questions(60, mixed=True):
+        best = least_harm(read(case(seed, mixed=True)))
+        if best is None or not best.taken:
+            continue
+        program = Program(made.candidates, made.demand, found(made))
+        least = components(best.harm.beyond_budget, best.harm.levels)
+        known: dict[Component, int] = {}
+        for component in program.components:
+            small = program.table(component, known, np.zeros(program.size, dtype=np.bool_))
+            with monkeypatch.context() as patch:
+                patch.setattr(program, "_relevant", lambda e, cost, out: e.of(~out[e.variable]))
+                patch.setattr(program, "_cover", lambda e, cost: np.arange(len(cost)))
+                large = program.table(component, known, np.zeros(program.size, dtype=np.bool_))
+            assert small is not None
+            assert large is not None
+            for table in (small, large):
+                table.solve(10**9)
+            known[component] = least.get(component, 0)
+            assert small.solved
+            assert large.bound() - 1e-2 <= small.bound() <= known[component] + 1e-2, f"seed {seed}, {component}"
+            kept, everything = kept + len(small.names), everything + len(large.names)
+    assert everything > 500
+    assert kept < 0.5 * everything
 
 
 def test_a_program_finds_what_is_better_than_the_plan_that_it_is_given():
