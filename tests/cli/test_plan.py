@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -271,17 +270,3 @@ def test_a_wrong_time(plan):
     code, answer, _ = plan("-f", KOORDINATOR, "--now", "noon")
     assert code == 2
     assert answer["error"]["message"].startswith("--now: 'noon' is not")
-
-
-# ------------------------------------------------------------------------------------------------------------ start-up
-
-
-def test_the_json_path_imports_no_heavy_library():
-    """Start-up stays fast because terminal, HTTP and controller libraries stay out."""
-    code = (
-        "import sys; from gangsched.cli.main import main; main(['plan', '-o', 'json', '-f', sys.argv[1]]);"
-        "heavy = {'rich', 'aiohttp', 'kopf', 'kubernetes_asyncio', 'structlog', 'prometheus_client'};"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, KOORDINATOR], capture_output=True, text=True, check=True)
-    assert done.stderr == "[]\n"

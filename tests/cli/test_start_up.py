@@ -1,0 +1,91 @@
+"""What commands import: a library that takes long to import is there only for those that need it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.controlplane.plane import ControlPlane
+
+#: What takes longest, and what no command needs before it has an answer.
+HEAVY = (
+    "aiohttp",
+    "asyncio",
+    "kopf",
+    "kubernetes_asyncio",
+    "msgspec",
+    "numpy",
+    "prometheus_client",
+    "rich",
+    "structlog",
+)
+#: Beside them: what came in by accident before, for a function that plain Python has.
+NEVER = ("kubernetes_asyncio", "kubernetes", "numpy.ma", "numpy.random", "numpy.fft", "click", "requests", "urllib3")
+CHILD = """
+import sys
+from gangsched.cli.main import main
+
+try:
+    code = main(sys.argv[2:])
+except SystemExit as end:
+    code = end.code
+print(code, *(name for name in sys.argv[1].split(",") if name in sys.modules), file=sys.stderr)
+"""
+LOOKS = ("msgspec", "numpy")
+
+
+def imported(*arguments: str) -> tuple[int, tuple[str, ...]]:
+    """The exit code of a command that runs as a process of its own, and which of these modules it has imported."""
+    names = ",".join((*HEAVY, *NEVER))
+    child = [sys.executable, "-c", CHILD, names, *arguments]
+    done = subprocess.run(child, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    code, *found = done.stderr.splitlines()[-1].split()
+    return int(code), tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "modules"),
+    [
+        ("--help", ()),
+        ("version", ()),
+        ("init -f examples/workload -o nothing", LOOKS),
+        ("config defaults", LOOKS),
+        ("plan -o json -f examples/koordinator", LOOKS),
+        ("get -o json -f examples/koordinator", LOOKS),
+        ("plan -f examples/koordinator", (*LOOKS, "rich")),
+        ("explain lp-pod-1 -f examples/koordinator", (*LOOKS, "rich")),
+        ("simulate -f examples/koordinator", (*LOOKS, "rich")),
+        ("queues -f examples/quota-gpu", (*LOOKS, "rich")),
+        ("demo", (*LOOKS, "rich")),
+    ],
+)
+def test_manifests_are_read_without_what_talks_to_a_cluster(arguments: str, modules: tuple[str, ...]) -> None:
+    """No terminal library for JSON, nothing of HTTP, loops, logs and controllers for files, and nothing for help."""
+    assert imported(*arguments.split())[1] == modules
+
+
+@pytest.mark.controlplane
+@pytest.mark.parametrize("command", ["get -A", "plan --cluster", "queues"])
+def test_a_plug_in_for_credentials_costs_no_library(command: str, control_plane: ControlPlane, tmp_path: Path) -> None:
+    """With a kubeconfig whose user is an ``exec`` plug-in, as clouds have it, a cluster is read by our own client."""
+    config = yaml.safe_load(control_plane.admin_kubeconfig.read_text())
+    (user,) = config["users"]
+    answer = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": user["user"]["token"]},
+    }
+    script = tmp_path / "login"
+    script.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    script.chmod(0o755)
+    run = {"apiVersion": answer["apiVersion"], "command": str(script), "interactiveMode": "Never"}
+    user["user"] = {"exec": run}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    code, found = imported(*command.split(), "--kubeconfig", str(tmp_path / "kubeconfig"))
+    assert code == 0
+    assert set(found) <= {"asyncio", "msgspec", "numpy", "rich", "structlog"}
