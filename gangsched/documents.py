@@ -39,7 +39,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*\.[0-9_]*)(?:[eE][-+]?[0-9]+)
 
 
 class DocumentError(ValueError):
-    """Text that cannot be read as documents. ``document`` and ``line`` count from 1 and are None where nobody can say;
+    """Text that cannot be read as documents. ``document`` and ``line`` count from 1 and are None where unknown;
     ``syntax`` says that it is not even YAML. ``str()`` has the place within the text and the ``message``.
     """
 

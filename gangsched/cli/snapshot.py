@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cluster_arguments(parser, "")
     parser.epilog = (
         "Of each object only what the scheduler reads is written: no environment, arguments, Secrets, ConfigMaps or"
-        " other annotations. Names and labels stay: look at them before you send the file to anyone."
+        " other annotations. Names and labels stay: look at them before you share the file."
     )
 
 

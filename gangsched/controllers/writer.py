@@ -57,7 +57,7 @@ class StatusWriter:
     """Wanted and seen states of objects, and the task that makes them meet.
 
     ``want``, ``saw``, ``lost`` and ``set_leading`` may be called from any thread. ``run`` belongs to one event loop.
-    A status that somebody else overwrites is restored when the object is seen again. Each patch names the UID and
+    A status that another client overwrites is restored when the object is seen again. Each patch names the UID and
     the resourceVersion that it was made for, so that it never hits another object or overwrites news. Jobs and
     JobSets are not seen: they are read when there is something to write, which is written once.
     """
@@ -175,7 +175,7 @@ class StatusWriter:
                 loop.call_soon_threadsafe(news.set)
 
     async def _alone(self, key: Key) -> None:
-        """Whatever is wrong with one object, or with an answer about it, keeps nobody from writing all others."""
+        """Whatever is wrong with one object, or with an answer about it, the others are written."""
         try:
             await self._reconcile(key)
         except Exception as error:  # noqa: BLE001 - see above; logged once for each reason, as it may happen to all

@@ -141,7 +141,7 @@ class SuspendJob(_JobWrite, frozen=True):
 class ResumeJob(_JobWrite, frozen=True):
     """PATCH ``spec.suspend: false`` on a Job that ``scheduler`` has suspended, and take that off the record.
 
-    ``held`` says that nobody has: it was created suspended, until its queue has room. The same PATCH gives each pod
+    ``held`` says that it never ran: it was created suspended, until its queue has room. The same PATCH gives each pod
     template, in order, what ``templates`` says instead of what it was given before; None: they stay as they are. The
     answer is ``ok`` with a message if the server takes it only without that.
     """
@@ -154,7 +154,7 @@ class BindVolume(_Action, frozen=True):
     """PATCH ``spec.claimRef`` of a PersistentVolume, on condition of its UID and version: it is for this claim.
 
     ``pod`` is the member that needs it. ``claim`` and ``claim_uid`` are that of the pod's namespace. ``reserved`` says
-    that somebody had reserved the volume for the claim before: whoever takes it back must leave it reserved.
+    that another client had reserved the volume for the claim before: whoever takes it back must leave it reserved.
     """
 
     id: int

@@ -128,7 +128,7 @@ class WriteDone(_Event, frozen=True):
 
 class NameLeased(_Event, frozen=True):
     """The former owner of a scheduler ``name`` of ours renews its ``lease`` (``namespace/name``): ``owner`` says who
-    that is in words, empty for nobody.
+    that is in words, empty if it is free.
     """
 
     name: str

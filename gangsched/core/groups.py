@@ -70,7 +70,7 @@ class Group:
     ``waiting_since`` is when it first could not be placed, ``look_again_at`` when passing time may change that.
     Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
     ``obstacle`` is why it cannot be decided, ``failures`` what has gone wrong. ``signature`` is what it shares with
-    gangs that are decided alike, once somebody asked. While it does not fit, ``outlook`` says why; until
+    gangs that are decided alike, once it was asked for. While it does not fit, ``outlook`` says why; until
     ``quiet_until`` a new reason is not reported, which follows then.
     """
 

@@ -1,7 +1,7 @@
 """What may end a search for victims from outside: a wall clock, which the core cannot see.
 
 A search is bounded in steps, and steps may turn out dearer than they were when they were measured. A running
-scheduler therefore has somebody look at a clock, who may cancel the decision under way. At which of its questions a
+scheduler therefore has a watchdog with a clock, which may cancel the decision under way. At which of its questions a
 search noticed is written down; given the same before the same decision, it ends at the same question, so that recorded
 inputs give the same actions again.
 """

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 MAX_HEAD_BYTES = 2**16
-#: An object in etcd is at most 1.5 MiB where nobody has set another limit; its JSON is larger, but not by this much.
+#: An object in etcd is at most 1.5 MiB by default; its JSON is larger, but not by this much.
 MAX_OBJECT_BYTES = 32 * 2**20
 
 _STATUS = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?", re.DOTALL).fullmatch

@@ -270,7 +270,7 @@ async def log_in(found: Credentials, login: Login) -> None:
     try:
         out, complaint = await process.communicate()
     finally:
-        if process.returncode is None:  # nobody waits for it any more
+        if process.returncode is None:  # its caller has given up
             process.kill()
             await process.wait()
     if process.returncode:

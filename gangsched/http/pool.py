@@ -81,7 +81,7 @@ class Pool:
         rest = f"{self._head}{_lines(headers)}Content-Length: {len(body or b'')}\r\n\r\n".encode() + (body or b"")
         connection = self._kept() or await self._connect(end)
         try:
-            # A process that was stopped for a while goes on here, and somebody else may be the leader by now:
+            # A process that was stopped for a while goes on here, and another replica may lead by now:
             # from this look at the clock to the handing over of the bytes nothing else is done.
             left = _left(min(end, fence()))
             timed = with_timeout(target, left) if server_timeout else target
@@ -290,7 +290,7 @@ class _Connection(asyncio.Protocol):
         return self.reusable and self._transport is not None and not self._transport.is_closing()
 
     def unwind(self) -> None:
-        """There is an answer, or nobody waits for it any more; it is not kept here."""
+        """There is an answer, or its caller has given up; it is not kept here."""
         self._reader = self.answer = None
 
     def cut(self) -> None:
@@ -307,7 +307,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""
         if self._reader is None or self.answer is not None or self._error is not None:
-            self.cut()  # nobody has asked
+            self.cut()  # not requested
             return
         try:
             self.answer = self._reader.take(data)

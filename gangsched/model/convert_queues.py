@@ -1,6 +1,6 @@
 """From wire structs of ``kueue.x-k8s.io`` to the records of :mod:`gangsched.model.queues`.
 
-The rules are those that Kueue's own validation has, since without its webhook nobody else checks them. Every function
+The rules are those that Kueue's own validation has, since without its webhook nothing else checks them. Every function
 raises :class:`~gangsched.model.errors.FieldError` for what cannot be understood; the caller knows which object it was.
 """
 

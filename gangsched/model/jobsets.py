@@ -1,7 +1,7 @@
 """JobSets: what the planner must know of one.
 
 A JobSet makes Jobs, and its controller lets each of them run or not, as its own ``spec.suspend`` says: a Job of it that
-somebody else suspends is resumed at once. So it is the JobSet that is suspended. (https://jobset.sigs.k8s.io/docs/)
+another client suspends is resumed at once. So it is the JobSet that is suspended. (https://jobset.sigs.k8s.io/docs/)
 """
 
 from __future__ import annotations

@@ -29,5 +29,5 @@ def is_key(text: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """What users have written, in quotes and not longer than anybody reads."""
+    """What users have written, in quotes and cut to a readable length."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -136,7 +136,7 @@ class LocalQueue(Named, frozen=True):
 class ResourceFlavor(Record, frozen=True):
     """A ResourceFlavor: which nodes it stands for, and what pods need to run there.
 
-    Pods that are admitted in it get ``labels`` as a node selector and ``tolerations`` beside their own. Nobody is while
+    Pods that are admitted in it get ``labels`` as a node selector and ``tolerations`` beside their own. No pod is while
     it is ``outdated``: its newest state could not be understood.
     """
 

@@ -253,7 +253,7 @@ class Pod(Named, frozen=True):
     the moment by which the grace period ends). ``gang`` is the identity of its gang, which for a pod without
     a group is the pod itself. ``hints`` are the labels and annotations that gang APIs and preemption rules
     read; everything else of the annotations is dropped on decoding. ``mistake`` is the first thing in it that could not
-    be understood. One that is its own gang waits because of it. ``remark`` is one that holds up nobody.
+    be understood. One that is its own gang waits because of it. ``remark`` does not delay the gang.
     """
 
     uid: str

@@ -53,7 +53,7 @@ def pod_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tu
     While a container (or a sidecar, or the pod as a whole) is being resized in place, the largest of what is asked for,
     what the kubelet has granted and what is in force counts; what is asked for does not once the kubelet has called
     it infeasible. ``scored`` holds cpu and memory with :data:`DEFAULT_SCORED` for containers that ask for none; with
-    pod-level requests only for what nobody asks for at all.
+    pod-level requests only for resources that no container requests.
     """
     granted = _Granted(status or wire.PodStatus())
     init, running = [], []

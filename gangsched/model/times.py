@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-#: Longer texts and durations are refused: a year is more than anybody waits.
+#: Longer texts and durations are refused: a year is longer than any plausible wait.
 _MAX_TEXT = 40
 LONGEST_SECONDS = 366 * 86400.0
 

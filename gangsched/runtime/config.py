@@ -151,7 +151,7 @@ def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the file."""
     body = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Configuration)))
     definitions = body["$defs"]
-    # The decoder has defaults for these two, a file has not: without them nobody knows what it is a file of.
+    # The decoder has defaults for these two, a file has not: without them the kind of the file is unknown.
     definitions["Configuration"]["required"] = ["apiVersion", "kind"]
     _, arguments = msgspec.json.schema_components(ARGUMENTS.values())
     definitions.update(msgspec.json.decode(msgspec.json.encode(arguments)))

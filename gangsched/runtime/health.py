@@ -56,7 +56,7 @@ class DecisionPulse(Observer):
         self._busy_since = None
 
     def failed(self, reason: str) -> None:
-        """The loop has ended although nobody stopped it."""
+        """The loop has ended without a request to stop."""
         self._failure = reason
 
     def check(self) -> str | None:

@@ -45,7 +45,7 @@ MAX_NOTE_BYTES = 1024
 MAX_REASON_CHARACTERS = 128
 MAX_MESSAGE_BYTES = 32768
 _MAX_NAME_STEM = 200
-#: Nobody reads the pod that answers a write; without its spec and status the server has less to encode.
+#: The pod that answers a write is not read; without its spec and status the server has less to encode.
 _BRIEF = f"{METADATA}, {JSON}"
 
 
@@ -195,7 +195,7 @@ def claim_path(namespace: str, name: str) -> str:
 
 
 def _bind_volume(action: BindVolume) -> Request:
-    # The version is a precondition too: somebody else may have found another claim for the volume meanwhile.
+    # The version is a precondition too: another client may have found another claim for the volume meanwhile.
     meta: dict[str, Any] = {"uid": action.volume_uid, "resourceVersion": action.version}
     if not action.reserved:  # with it, the volume controller drops the reservation too when it unbinds the volume
         meta["annotations"] = {BOUND_BY_CONTROLLER: "yes"}

@@ -46,7 +46,7 @@ WATCH_SECONDS = (300, 600)
 #: What a page may have: objects that are so large that it has more are asked for in smaller pages.
 MAX_PAGE_BYTES = 2 * MAX_OBJECT_BYTES
 _SMALLER_PAGE = 4
-#: As much of the text of a refused watch as anybody would read.
+#: The text of a refused watch is cut to this length.
 _MAX_REFUSAL_BYTES = 2**16
 
 

@@ -1,7 +1,7 @@
 """Typed decoding of list pages and watch frames, one bad object at a time.
 
 The fast path decodes a whole page or frame into the structs of :mod:`gangsched.model.wire`. Only when that
-fails is the input taken apart, so that one object nobody can read does not hide all others. Values that are nested too
+fails is the input taken apart, so that one unreadable object does not hide all others. Values that are nested too
 deep for a decoder are left out of an object, the object is not (:mod:`gangsched.cluster.kube.json_limits`).
 """
 

@@ -89,7 +89,7 @@ def _best(resource: Resource, quota_mode: str, here: dict[tuple[str, str], dict[
         return None
     for version in resource.versions:
         served = here.get((resource.group, version), {})
-        if of_queues and quota_mode == AUTO and KUEUE_WORKLOADS.plural in served:  # which nobody else has in this group
+        if of_queues and quota_mode == AUTO and KUEUE_WORKLOADS.plural in served:  # which only Kueue has in this group
             return None
         if resource.plural in served:
             return Served(resource.group, version, "status" in served[resource.plural], resource.plural)

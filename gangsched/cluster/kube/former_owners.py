@@ -29,7 +29,7 @@ _decoder = msgspec.json.Decoder(_Lease)
 
 
 class FormerOwners:
-    """Tells ``deliver`` who holds the Lease of a name, or that nobody does; run :meth:`run` as a task.
+    """Tells ``deliver`` who holds the Lease of a name, or that it is free; run :meth:`run` as a task.
 
     ``leases`` has the ``namespace/name`` of Leases by scheduler name. A Lease that may not be read may be held: its
     name is left alone. Without an answer the last one stands. ``looked`` is set when all have been answered for.
@@ -73,7 +73,7 @@ class FormerOwners:
             self._deliver([NameLeased(name, owner, lease)])
 
     async def _owner(self, lease: str) -> str:
-        """Who holds a Lease, in words; empty for nobody. Raises what says nothing about it."""
+        """Who holds a Lease, in words; empty if it is free. Raises what says nothing about it."""
         namespace, _, name = lease.partition("/")
         path = lease_path(namespace, name)
         try:

@@ -14,7 +14,7 @@ from gangsched.core.events import Event
 LINGER_SECONDS = 0.005
 
 
-#: Somebody asks for the time at least this often (seconds), unless the process is stopped or very busy.
+#: The time is asked for at least this often (seconds), unless the process is stopped or very busy.
 LOOK_SECONDS = 1.0
 #: Of the time between two questions no more counts than this (seconds).
 MOST_SECONDS = 5.0
@@ -24,9 +24,9 @@ class SteadyClock:
     """Seconds since the epoch as the system's clock had them when this was made; since then the monotonic clock counts.
 
     So nothing jumps when the system's clock is set, forward or back: every backoff, timeout and deadline lasts as long
-    as it says. Nor do they all pass at once when the process was stopped or its machine paused: nobody has read yet
-    what happened meanwhile, so that time is left out. This clock may be as far from those of others as the system's was
-    at the start; what is written for others to read takes the system's. Thread-safe.
+    as it says. Nor do they all pass at once when the process was stopped or its machine paused: what happened
+    meanwhile has not been read yet, so that time is left out. This clock may be as far from those of others as
+    the system's was at the start; what is written for others to read takes the system's. Thread-safe.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:

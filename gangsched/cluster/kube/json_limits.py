@@ -2,7 +2,7 @@
 
 The API server keeps some values as a user has sent them (``metadata.managedFields[].fieldsV1`` of any object): nested
 up to its own limit of 10,000 levels, and with bytes that are not UTF-8 in their names. Decoders here recurse, also over
-fields that nobody asked for, and Python bounds them to about a thousand levels. They raise ``RecursionError`` then, and
+fields that are not decoded, and Python bounds them to about a thousand levels. They raise ``RecursionError`` then, and
 ``UnicodeDecodeError`` for such bytes: neither is a ``msgspec.MsgspecError``.
 """
 

@@ -1,10 +1,10 @@
 """One writer at a time: election by a ``coordination.k8s.io/v1`` Lease, with a fence in front of every write.
 
-The protocol is that of client-go's leader election: whoever holds the lease renews it, everybody else watches
+The protocol is that of client-go's leader election: whoever holds the lease renews it, all others watch
 the record and may take it once it has not changed for its duration *on their own monotonic clock*; clocks of
 different machines are never compared. What is added: the holder knows until when it may write
 (:attr:`Elector.may_write_until`), a candidate that takes over from a holder that vanished first waits until
-that holder's last write must have ended, and a lease that somebody deletes is not thereby free: its holder may go
+that holder's last write must have ended, and a deleted lease is not thereby free: its holder may go
 on writing until it would have had to renew.
 """
 
@@ -310,7 +310,7 @@ class Elector:
                 raise
         else:
             return True
-        # Somebody wrote it: another holder, or our own attempt whose answer was lost, or a person with kubectl.
+        # It was written: by another holder, or our own attempt whose answer was lost, or a person with kubectl.
         for _ in range(2):
             try:
                 return await self._try_to_take() == "ours"

@@ -1,7 +1,7 @@
 """What the watch has brought since a write was decided: what it rests on may not be so any more.
 
 A write waits for its turn, for a token and for a connection. So this is asked once more as its bytes are about to
-leave; then only those races are left that nobody but the API server could decide.
+leave; then only those races are left that only the API server can decide.
 
 *Bindings*: other schedulers bind pods to the same nodes meanwhile, and the API server knows no room. What is new is
 distinguished from what is known by counting: every event that is delivered raises a number, and a decision bears the
@@ -42,7 +42,7 @@ class Preconditions:
         self._most = most
         self._delivered = 0
         self._bound: set[str] = set()  # UIDs of pods that have been seen on a node
-        self._ours: dict[str, str] = {}  # by UID, the node that a binding of ours that nobody has seen yet names
+        self._ours: dict[str, str] = {}  # by UID, the node that a binding of ours that no watch has shown yet names
         self._newest: dict[str, tuple[int, str, str]] = {}  # by node: number of the event, namespace, name
         self._marked: dict[str, str] = {}  # by UID, the version
 
@@ -64,8 +64,8 @@ class Preconditions:
     # -- bindings ------------------------------------------------------------------------------------------
 
     def overtakes(self, action: Bind, known: int) -> str:
-        """Has somebody else bound a pod to the node of a binding that was decided when ``known`` events had been taken
-        in? Who, in words; empty if not.
+        """Has another scheduler bound a pod to the node of a binding that was decided when ``known`` events had been
+        taken in? Which pod, in words; empty if not.
 
         Nor is a binding overtaken that may have taken effect already: to send it again is the way to know.
         """

@@ -155,7 +155,7 @@ class WriteQueue:
 
     def _overruled(self, by: Sendable | Spare, uid: str) -> list[Item]:
         """Take out of the line of an object what need not be sent any more. What has been sent is repeated until its
-        outcome is known, removals aside, which nobody can take back.
+        outcome is known, removals aside, which are final.
         """
         out = [item for item in self._lines.get(uid, ()) if isinstance(item.action, overruled_by(by))]
         for item in out:

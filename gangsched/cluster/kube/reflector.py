@@ -136,7 +136,7 @@ class Reflector:
         await done
 
     def drop(self) -> None:
-        """The resource is not served, or not for us: everything that was delivered is gone, and nobody waits for it."""
+        """The resource is not served, or not for us: all that was delivered is gone, and no caller waits for it."""
         self._version = ""
         batch: list[Event] = []
         for key in list(self.told.seen):
@@ -285,7 +285,7 @@ class Reflector:
             batch.append(Changed(self.resource.convert(self._converter, item)))
         except FieldError as error:
             self._refuse(item, error, batch)
-        except Exception as error:  # noqa: BLE001 - no object of somebody else's may end the stream of all others
+        except Exception as error:  # noqa: BLE001 - no single object may end the stream of all others
             _log.exception("object could not be read", resource=self.resource.name, object="/".join(key))
             self._refuse(item, FieldError("", f"{type(error).__name__}: {error}"), batch)
         else:

@@ -73,7 +73,7 @@ def _refused_pod(convert: Converter, raw: Any, error: FieldError) -> Pod:
 
 
 def _refused_budget(_convert: Converter, raw: Any, _error: FieldError) -> Budget:
-    """A budget that nobody can read grants nothing."""
+    """An unreadable budget grants nothing."""
     if isinstance(raw, Undecodable):
         raw = wire.PodDisruptionBudget(raw.metadata, wire.PodDisruptionBudgetSpec(selector=wire.LabelSelector()))
     return convert_refused.refused_budget(raw)
@@ -130,7 +130,7 @@ CORE_RESOURCES: tuple[Resource, ...] = (
     _read("Pod", refused=_refused_pod),
 )
 
-#: Kueue's Workloads, of which only is asked who owns them. Nobody else serves a resource of that name.
+#: Kueue's Workloads, of which only is asked who owns them. No other API has a resource of that name.
 KUEUE_WORKLOADS = _served(
     Kind(
         "Workload",

@@ -1,4 +1,4 @@
-"""What the API server's priority admission does to an object before anybody else sees it.
+"""What the API server's priority admission does to an object before it is stored.
 
 Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/ .
 """

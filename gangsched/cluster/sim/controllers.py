@@ -19,7 +19,7 @@ BudgetKey = tuple[str, str]
 
 
 class DisruptionController:
-    """Keeps ``disruptionsAllowed`` of every budget, and takes back marks that nobody acted on.
+    """Keeps ``disruptionsAllowed`` of every budget, and takes back marks without a removal.
 
     As many pods are expected as have ever been bound under a budget: behind real pods stands a controller that
     would bring an evicted one back, and its scale does not shrink with an eviction. Pods are healthy while they run

@@ -305,7 +305,7 @@ def unplanned_suspensions(history: History) -> list[str]:
     """Pods that ran when the scheduler suspended their Job, and that it had not marked before. Others may have taken
     the mark back: a Job bears none that its suspension could depend on.
 
-    Meant for clusters in which nobody else binds pods: one may come between the last mark and the suspension.
+    Meant for clusters in which no other scheduler binds pods: one may come between the last mark and the suspension.
     """
     out = []
     pods: dict[str, Pod] = {}

@@ -21,7 +21,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     job_backoff_seconds: float = 10.0
     #: A provisioner makes a volume in this time.
     provision_seconds: float = 2.0
-    #: The disruption controller takes back a mark on a pod that nobody has removed after this time.
+    #: The disruption controller takes back a mark on a pod that is not removed within this time.
     stale_mark_seconds: float = 120.0
     #: Pods of a node that no longer exists are deleted after this time.
     pod_gc_seconds: float = 40.0

@@ -286,7 +286,7 @@ class ApiServer:
 
     def _gang_status(self, action: GangStatus) -> Verdict:
         if isinstance(action, JobStatus):
-            return _OK  # nobody here reads conditions of Jobs
+            return _OK  # conditions of Jobs are not read here
         gang = self._store.gangs.get((action.family, action.namespace, action.name))
         if gang is None or gang.uid != action.uid:
             return _GONE

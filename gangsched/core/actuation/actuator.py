@@ -3,7 +3,7 @@
 A *phase* of a plan or an eviction asks for writes and is over when each of them is settled; whether it succeeded is
 asked only then, so that a failed phase is never left while some of its writes may still take effect. What has to be so
 in the end, whatever becomes of the plan that wanted it, is *kept up*: as long as it is not known to be so it is asked
-for again, with growing pauses. That holds for every binding, since nobody can take one back: an answer that does not
+for again, with growing pauses. That holds for every binding, since none can be taken back: an answer that does not
 say what has become of it settles nothing, and only the same binding again can tell.
 
 It costs the same for each answer, however much is on its way.
@@ -56,7 +56,7 @@ class Failure(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A write has been answered: what was asked for, and by whom (the key; empty for what nobody waits for).
+    """A write has been answered: what was asked for, and by whom (the key; empty for writes without a waiter).
     ``in_phase`` says that the present phase of theirs has waited for it; ``settled`` is False if it will be asked for
     again.
     """
@@ -181,7 +181,7 @@ class Actuator:
 
     def spare(self, key: str, removals: Collection[Removal]) -> None:
         """These removals, which are on their way, are not wanted any more by who has asked for them. Pods and Jobs that
-        nobody else wants to be removed are spared.
+        no other eviction needs are spared.
         """
         for removal in removals:
             self._unwanted(key, removal.id)
@@ -225,7 +225,7 @@ class Actuator:
     # -- answers -------------------------------------------------------------------------------------------
 
     def answered(self, action_id: int, outcome: Outcome, message: str, now: float) -> Answer | None:
-        """What has become of a write; None when nobody knows it any more."""
+        """What has become of a write; None when it is not known any more."""
         wish = self._sent.pop(action_id, None)
         if wish is None:
             return None

@@ -19,7 +19,7 @@ from gangsched.model.selectors import node_term
 
 Problems: TypeAlias = Iterator[tuple[str, str]]
 
-#: Resources that the filter always looks at: only others can be left to somebody else.
+#: Resources that the filter always looks at: only others can be left to another component.
 _ALWAYS_CHECKED = ("cpu", "memory", "ephemeral-storage", "pods")
 
 

@@ -30,8 +30,8 @@ def _no_clock() -> float:
 class Stopwatch:
     """Seconds that filters and scores have taken so far, in all decisions and other questions.
 
-    ``clock`` is looked at by somebody else, for the core knows none: it counts seconds and never runs backwards; until
-    somebody sets one, no time passes. Nothing is decided by what is counted here. ``running`` while time is counted.
+    ``clock`` is looked at by the caller, for the core knows none: it counts seconds and never runs backwards; until
+    one is set, no time passes. Nothing is decided by what is counted here. ``running`` while time is counted.
     """
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ class Condemned:
         self._begun = 0
         self._owners: dict[str, set[str]] = {}
         self._standing: set[str] = set()  # those of them that do not terminate yet
-        self._until = until  # when removals that nobody follows should have shown
+        self._until = until  # when removals without a plan should have shown
         self._charges: dict[str, Charge] = {}
         self._left: deque[tuple[float, str]] = deque()
 
@@ -411,7 +411,7 @@ class Ledger:
             _discard(self.awaited, uid, key)
 
     def freed(self, uid: str) -> set[str]:
-        """A pod is gone: nobody waits for it any more. Returns the keys of the groups that did."""
+        """A pod is gone: no group waits for it any more. Returns the keys of the groups that did."""
         keys = self.awaited.pop(uid, set())
         for key in keys:
             _discard(self._waits, key, uid)

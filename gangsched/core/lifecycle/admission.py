@@ -63,7 +63,7 @@ def preempting(run: Run, group: Group, verdict: Verdict) -> None:
 
 
 def reserved(run: Run, group: Group, verdict: Verdict) -> None:
-    """A decision gives the group its quota, and nobody has to leave first."""
+    """A decision gives the group its quota, and no pod has to leave first."""
     use = _new_use(run, group, verdict)
     if use is None:
         return
@@ -222,7 +222,7 @@ def _objects(run: Run, gangs: Iterable[GangId]) -> Iterator[report.Reference]:
 def stands_for(run: Run, gang: GangId) -> report.Reference | None:
     """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
     membership = run.world.membership
-    if gang.family in WITHOUT_PODS:  # nobody stands in for its pods any more when the cluster shows that it goes on
+    if gang.family in WITHOUT_PODS:  # its pods have no stand-ins any more when the cluster shows that it goes on
         owner = suspension.owner(run, gang)
         return pod_reference(suspension.reference(owner)) if owner is not None else None
     spec = membership.objects.get((gang.family, gang.namespace, gang.name))

@@ -83,7 +83,7 @@ def _mistaken(run: Run, group: Group) -> Iterator[Pod]:
 
 
 def prebind(run: Run, group: Group) -> None:
-    """Hold the members' room, assume their volumes, and ask for those that nobody has asked for yet."""
+    """Hold the members' room, assume their volumes, and ask for those that have not been asked for yet."""
     plan = group.plan
     if plan is None:
         return

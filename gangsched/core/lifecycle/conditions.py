@@ -175,7 +175,7 @@ def object_status(run: Run, gang: GangId, group: Group | None) -> None:
         _volcano_status(run, gang, spec, group)
         return
     if gang not in membership.members and gang not in run.statuses:
-        return  # another scheduler's group, or one that nobody uses yet
+        return  # another scheduler's group, or one that is not used yet
     found = report.gang_status(
         spec,
         membership.pods(gang),
@@ -191,7 +191,7 @@ def object_status(run: Run, gang: GangId, group: Group | None) -> None:
 
 def _volcano_status(run: Run, gang: GangId, spec: Gang, group: Group | None) -> None:
     """The same of Volcano, whose controllers create no pods before the scheduler has written the phase Inqueue: a group
-    that has no members yet is up to who answers to Volcano's name. What somebody else writes over it is corrected.
+    that has no members yet is up to who answers to Volcano's name. What another client writes over it is corrected.
     """
     membership = run.world.membership
     if gang not in membership.members and gang.scheduler != volcano.SCHEDULER:

@@ -5,7 +5,7 @@ the queue and the workload, and nothing else: a process that starts anew writes 
 before, and goes on with that. What could not be written is tried again after a pause. When the queue is opened in
 between, the marks of the pods that are still there are taken back.
 
-A Job that goes on, and of which no pod runs yet, has nobody to mark: it is suspended again, and keeps its room until
+A Job that goes on, and of which no pod runs yet, has no pod to mark: it is suspended again, and keeps its room until
 the cluster shows that.
 """
 
@@ -267,7 +267,7 @@ class Drains:
             self._remove(drain)
 
     def _look(self, drain: Drain) -> Leaving | None:
-        """How the workload leaves as it is now; None when nobody of it is left who has to."""
+        """How the workload leaves as it is now; None when none of its pods is left that has to."""
         pods = standing(self._world, drain.uid)
         if not pods or not movable(pods, self._run.options):
             return None
@@ -286,7 +286,7 @@ class Drains:
     # -- one workload ---------------------------------------------------------------------------------------------
 
     def _mark(self, drain: Drain) -> bool:
-        """Mark all pods of the workload; False when there is nobody to mark."""
+        """Mark all pods of the workload; False when there is none to mark."""
         found = self._look(drain)
         if found is None:
             return False

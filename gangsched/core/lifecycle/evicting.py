@@ -6,7 +6,7 @@ through its budgets, or its Job (or JobSet) is suspended. An eviction that ends 
 A plan *counts on* a condemned pod when its gang would not fit with that pod put back. If it could take the pod by its
 own right it *owns* it too: the pod leaves for it, whatever becomes of the others. If not it *depends* on it.
 
-What is left of a gang of which a pod has been removed is of no use to anybody. So an eviction that is *abandoned*,
+What is left of a gang of which a pod has been removed is of no use. So an eviction that is *abandoned*,
 since the gang that needed the room has given up or is gone, goes on by itself, for the units that it has begun to
 remove, until all of their pods leave or the API refuses a removal.
 """
@@ -65,7 +65,7 @@ def remove(run: Run, eviction: Eviction) -> list[Victim]:
     """Remove the victims that stand and have not been removed, or mark them (again) if one of them is not known to be,
     be it one that another eviction removes: until it is gone it has to say for whom else it leaves.
 
-    A Job that is gone takes its pods with it, but nobody waits for that: they are removed like others. Returns the
+    A Job that is gone takes its pods with it, but that is not waited for: they are removed like others. Returns the
     victims when they are the first to leave.
     """
     if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world)):
@@ -150,7 +150,7 @@ def restate(run: Run, pod: Pod, former: Owner) -> None:
 
 
 def end(run: Run, eviction: Eviction) -> None:
-    """Nobody follows it any more: those of its victims stay whose removal has not been sent, or has failed."""
+    """It is given up: those of its victims stay whose removal has not been sent, or has failed."""
     if run.evictions.get(eviction.key) is eviction:
         del run.evictions[eviction.key]
     run.abandoned.pop(eviction.key, None)

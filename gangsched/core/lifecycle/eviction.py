@@ -86,7 +86,7 @@ class Eviction:
         self.conflicts = 0
         #: By the UID of a Job that is suspended, the victims that leave with it.
         self.leaving_with: dict[str, set[str]] = {}
-        #: The key of the eviction that was abandoned with this one as its rest; empty: it is for somebody.
+        #: The key of the eviction that was abandoned with this one as its rest; empty: it has an owner.
         self.former = ""
 
     @property
@@ -169,7 +169,7 @@ class Eviction:
 
     def fails(self, failures: Sequence[Failure]) -> bool:
         """Do these failures of a phase end it? What is unknown or was not sent still differs from what is wanted once
-        removals have begun; a mark that others have taken back does, too. Not for ever: somebody may want the pod to
+        removals have begun; a mark that others have taken back does, too. Not for ever: an owner may want the pod to
         stay.
         """
         outcomes = {f.outcome for f in failures}

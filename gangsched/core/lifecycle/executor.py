@@ -129,7 +129,7 @@ class Executor:
         noted += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
         out, self.run.changes = self.run.changes, []
         if any(change.kind is Hint.VOLUMES for change in out):
-            self.volumes_changed()  # somebody else may have counted on what has been given up
+            self.volumes_changed()  # another plan may have counted on what has been given up
         return noted + out
 
     def head(self) -> Group | None:
@@ -180,7 +180,7 @@ class Executor:
     # -- what follows from changes -------------------------------------------------------------------------
 
     def _look_at_losing(self) -> None:
-        """Gangs whose members somebody has begun to evict, or evicts no more, are looked at again, and the room of
+        """Gangs whose members are newly being evicted, or evicts no more, are looked at again, and the room of
         members that are lost is held.
         """
         losing, self.run.losing = self.run.losing, set()
@@ -203,7 +203,7 @@ class Executor:
                 self.gangs.no_longer_kept(group)
             if group is None or group.plan is None or not group.holding:
                 continue
-            # Who comes while victims leave is found out when they are gone; nobody looks again after volumes.
+            # Who comes while victims leave is found out when they are gone; that is not repeated after volumes.
             risky = changed | fuller if group.state is State.PREBINDING else changed
             at_risk = key in taken or not risky.isdisjoint(group.plan.node_of.values())
             if at_risk and not self.phases.still_holds(group, group.plan):
@@ -420,7 +420,7 @@ class Executor:
 
     def _begun(self) -> set[int]:
         """Gangs that are bound in part come first among those of their priority; returns these priorities. Nothing
-        is held there for others that have not removed anybody yet: they are decided when these gangs have been.
+        is held there for others that have not removed any pod yet: they are decided when these gangs have been.
         """
         membership = self.world.membership
         begun = [g for g in self.groups.values() if g.state is State.QUEUED and membership.half_bound(g.gangs)]

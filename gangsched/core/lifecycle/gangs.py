@@ -286,7 +286,7 @@ class Gangs:
         return left
 
     def _as_planned(self, group: Group, plan: Plan) -> bool:
-        """Do its members still wait? And, as long as nobody has left for it, does the gang need as many as before?"""
+        """Do its members still wait? And, as long as no pod has left for it, does the gang need as many as before?"""
         lacking = self._world.membership.lacking
         nobody_left = group.evicts(Phase.NOMINATING, Phase.MARKING) and not plan.eviction.begun
         if nobody_left and lacking(group.gangs) != plan.required:

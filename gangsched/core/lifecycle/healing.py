@@ -4,7 +4,7 @@ A gang that runs falls below its minimum when a member is deleted or fails, or w
 others. Its controller needs a moment to make the member again. Whoever is decided in this moment would take its room,
 and have to leave again or, if the gang may evict no pod, keep it. So as much as the gang lacks is held where the lost
 members were, with the gang's priority and under its key, like the room of members that are nominated; its quota is
-promised to it in the same way. Nothing of this is durable: after a restart the room is anybody's.
+promised to it in the same way. Nothing of this is durable: after a restart the room is free for all.
 """
 
 from __future__ import annotations

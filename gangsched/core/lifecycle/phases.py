@@ -281,7 +281,7 @@ class Phases:
 
     def still_holds(self, group: Group, plan: Plan) -> bool:
         """Do the plan's members still fit on their nodes, once the pods that it waits for are gone? A gang that only
-        waits for its volumes counts on nobody to leave.
+        waits for its volumes counts on no pod to leave.
         """
         awaits = group.state is not State.PREBINDING
         return self._decider.still_holds(

@@ -165,7 +165,7 @@ class Rechecks:
             return 0
         if pod is None:
             return _HELPS
-        # Room for which somebody waits is held for them; that of a pod which terminated was counted on before it went.
+        # Room for which a gang waits is held for them; that of a pod which terminated was counted on before it went.
         expected = pod.uid not in self._world.pods and pod.deleting_since is not None
         return 0 if expected or pod.uid in self._world.ledger.awaited else _HELPS
 

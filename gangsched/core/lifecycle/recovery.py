@@ -1,8 +1,8 @@
 """What an earlier process of this scheduler has left behind: its records on pods, read back into plans.
 
 The intent records of the members say where they were to go, the marks of the victims who was to leave for them. A
-nomination without an intent record is somebody's wish and holds nothing. A suspended Job has no members that could bear
-a record: its plan is read from the marks alone.
+nomination without an intent record is only a preference and holds nothing. A suspended Job has no members with a
+record: its plan is read from the marks alone.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Recovery:
         return [p for p in others if p.uid not in uids and self._may_leave(p, group)]
 
     def _goes_on(self, gang: GangId, chosen: Container[str], said: Mapping[str, Owner]) -> bool:
-        """Does somebody stay of the group of this gang, of which only these pods were chosen?"""
+        """Does any pod stay of the group of this gang, of which only these pods were chosen?"""
         if gang.family == SINGLE:
             return False
         gangs, _ = self._world.membership.group(gang)

@@ -41,7 +41,7 @@ class Run:
     condemned or spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room
     a gang of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more,
     ``anew`` the keys of groups that were decided after a plan that is withdrawn.
-    ``evictions`` are those under way, by the key of their writes, ``abandoned`` those of them that are for nobody.
+    ``evictions`` are those under way, by the key of their writes, ``abandoned`` those of them without an owner.
     ``ownership`` is what the victims bear. ``statuses`` are those of group objects that were written last, ``evicted``
     their text about the last eviction. ``unsaid`` are bindings that succeeded and that one Event per gang will
     tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do

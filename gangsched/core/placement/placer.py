@@ -229,7 +229,7 @@ class Placer:
         while heap and len(chosen) < len(members):
             _, row = heap[0]
             count = held[row] + 1
-            if count < most[row] and count == len(scores):  # nobody has asked for so many yet
+            if count < most[row] and count == len(scores):  # so many were not asked for yet
                 if count * _NODES_AT_ONCE > len(members):
                     break
                 sim.place_all(pod, leading[most[leading] >= count])
@@ -307,7 +307,7 @@ class Streak:
 
     def next(self, pod: PodClass, uid: str, snapshot: Snapshot) -> int | None:
         """The row for this pod; None when it is none of those that this is for, or no node takes it. No room may be
-        held for anybody.
+        held for any group.
         """
         snapshot.settle()
         seen = (snapshot.generation, snapshot.charged_last[0], snapshot.charged_last[1])

@@ -23,7 +23,7 @@ from gangsched.core.world.world import World, queue_order
 from gangsched.model.records import NOT_IN, PREEMPT_NEVER, GangId, NodeTerm, Pod, Requirement
 
 #: No slots.
-NOBODY: Ints = np.zeros(0, dtype=np.int64)
+NO_PODS: Ints = np.zeros(0, dtype=np.int64)
 
 
 class SchedulingContext:

@@ -233,8 +233,8 @@ class GangCycle:
         return (delayed(delay, since + delay), since + delay) if delay and since + delay > asked.now else ("", None)
 
     def _evict(self) -> Verdict | None:
-        """Look for victims where nobody has yet. It is the queue's wish when that is done before the flavors that
-        follow have been looked at: its rules say where the walk through them stops.
+        """Look for victims where that has not been done yet. The queue may want that before the flavors
+        that follow are looked at: its rules say where the walk through them stops.
         """
         contexts, self._searched = self._tried[self._searched :], len(self._tried)
         for context in contexts:
@@ -247,7 +247,7 @@ class GangCycle:
             outcomes, found = Outcomes(context), None
             if choice is not None and choice.taken:
                 found = outcomes.preempt(units, choice, victims.budgets)
-            elif choice is not None:  # of nobody who is not leaving already: the members wait for these
+            elif choice is not None:  # of leaving pods only: the members wait for these
                 found = outcomes.once_gone(context.terminating())
             if found is not None:
                 return found

@@ -135,7 +135,7 @@ class Decider:
             return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
 
     def fits_now(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> Verdict | None:
-        """The decision to bind gangs that hold room already, if they fit without anybody leaving. ``prefer`` is as in
+        """The decision to bind gangs that hold room already, if they fit without any eviction. ``prefer`` is as in
         :meth:`decide`.
         """
         try:

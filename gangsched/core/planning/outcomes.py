@@ -23,7 +23,7 @@ from gangsched.core.decision import (
 )
 from gangsched.core.ledger.backfill import both, waits_behind
 from gangsched.core.placement.placer import Placed
-from gangsched.core.planning.context import NOBODY, SchedulingContext
+from gangsched.core.planning.context import NO_PODS, SchedulingContext
 from gangsched.core.planning.topology import Domain
 from gangsched.core.planning.victims import awaited, needed
 from gangsched.core.preemption import explain, protected
@@ -152,7 +152,7 @@ class Outcomes:
 
     def in_free_room(self) -> Verdict | None:
         """The members in room that is there."""
-        found = self.context.fit(NOBODY)
+        found = self.context.fit(NO_PODS)
         if found is None or not self.context.stays(*found):
             return None
         sim, placed = found
@@ -316,7 +316,7 @@ class Outcomes:
             return found
         names = [b.name for b in context.ahead]
         context.ignore_turns()
-        if context.fit(NOBODY) is not None:
+        if context.fit(NO_PODS) is not None:
             found = waits_behind(found, names, self._world.turns.strict)
         return found.but(behind=True)
 

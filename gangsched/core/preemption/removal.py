@@ -62,7 +62,7 @@ def by_suspension(
 def as_begun(
     victims: Sequence[Victim], world: World, options: Options, gangs: Sequence[GangId], budgets: Budgets
 ) -> list[Victim]:
-    """The same for victims that an earlier process has chosen for these gangs: nobody is added, and who is leaving with
+    """The same for victims that an earlier process has chosen for these gangs: no pod is added, and who is leaving with
     its Job already goes on doing so, as does who is leaving without it. Whoever would have to be added and may not be
     was not chosen then either.
     """

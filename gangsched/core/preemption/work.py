@@ -91,7 +91,7 @@ def weights(costs: Ints, works: Floats) -> Floats:
 
 
 def told(pods: Iterable[Pod], slots: Sequence[int], found: Unsaved | None, now: float) -> str:
-    """``3.2 GPU-hours lost, last checkpoint 12m ago`` of these pods together; empty if nobody says anything of them."""
+    """``3.2 GPU-hours lost, last checkpoint 12m ago`` of these pods together; empty if nothing is known of them."""
     if found is None:
         return ""
     at, pods = np.array(slots, dtype=np.int64), list(pods)

@@ -77,17 +77,17 @@ class QueueingHints:
         self.turns = any(c.kind & turning for c in changes)
         self._freed = {c.tree for c in changes if c.kind & Hint.QUOTA}
         self._newcomers = self._new_holders()
-        #: May anybody have quota that he had not?
-        self.everybody = "" in self._freed or any(c.kind & Hint.NAMESPACES for c in changes)
+        #: May any workload have quota that it had not?
+        self.everywhere = "" in self._freed or any(c.kind & Hint.NAMESPACES for c in changes)
 
     @property
     def trees(self) -> set[str]:
-        """The roots of the cohort trees in which somebody may have quota that he had not."""
+        """The roots of the cohort trees in which a workload may have quota that it had not."""
         return self._freed | self._newcomers.keys()
 
     def queues(self, tree: str, known: Iterable[str]) -> list[str]:
         """Those of the LocalQueues ``known`` in this tree in which that may be so."""
-        if self.everybody or tree in self._freed:
+        if self.everywhere or tree in self._freed:
             return list(known)
         managed, newcomers = self._world.managed, self._newcomers[tree]
         return [q for q in known if any(managed.may_find_victims(q, math.inf, h) for h in newcomers)]
@@ -100,7 +100,7 @@ class QueueingHints:
 
     def gives_quota(self, signature: Signature) -> bool:
         """May such gangs have quota that they had not? Any gang may be managed when a queue object has changed."""
-        if self.everybody:
+        if self.everywhere:
             return True
         if signature.queue is None:
             return False

@@ -100,7 +100,7 @@ class UnschedulableGangs:
         if key in self._woken and not queued and not self._queue.backs_off(key):
             self._through(key)
         if signature is not None and not queued and signature not in self._asleep and signature not in self._tried:
-            self._refusals.pop(signature, None)  # it rests, or goes on: nobody sleeps because of that
+            self._refusals.pop(signature, None)  # it rests, or goes on: no gang sleeps because of that
 
     def forget(self, key: str) -> None:
         """The gang is no more."""
@@ -167,7 +167,7 @@ class UnschedulableGangs:
     def _short(self, hints: QueueingHints) -> list[Signature]:
         """Those that only quota can help, and to which that may have happened."""
         out: list[Signature] = []
-        for tree in list(self._for_quota) if hints.everybody else sorted(hints.trees):
+        for tree in list(self._for_quota) if hints.everywhere else sorted(hints.trees):
             queues = self._for_quota.get(tree, {})
             for local_queue in hints.queues(tree, queues):
                 out += queues[local_queue]
@@ -198,7 +198,7 @@ class UnschedulableGangs:
         return hints.helps(signature, self._known[key][2], key, now)
 
     def _wake_first(self, signature: Signature, after: Order | None = None) -> None:
-        """Wake the first one, or the first behind this place; nobody who is behind one that is tried already: it goes
+        """Wake the first one, or the first behind this place; none that is behind one that is tried already: it goes
         on from there. Those that lack nothing but quota skip their backoff, as in Kueue: a gang behind them
         would take what was given back.
         """

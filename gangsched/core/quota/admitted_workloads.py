@@ -2,7 +2,7 @@
 
 A search for victims looks at the queues of a cohort in some order and stops as soon as there is room. Sorting them for
 each search would cost as much as there are queues; here only those are placed anew in which something has changed since
-somebody asked.
+it was asked for.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ranking:
 
     def above(self, cells: Iterable[int]) -> Iterator[Ranked]:
         """Queues that are above their quota in some of these cells, each once, as they are now: what changes while
-        somebody goes through them does not matter.
+        they are gone through does not matter.
         """
         self._renew()
         lists = [tuple(found) for cell in cells if (found := self._by_cell.get(cell))]
@@ -144,7 +144,7 @@ class Holders:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.by_uid: dict[str, Holder] = {}
-        #: UIDs of those that are promised quota and run nowhere yet, when a claim was made last: nobody displaces them.
+        #: UIDs of those with promised quota that run nowhere yet, when a claim was made last: they are not displaced.
         self.promised: frozenset[str] = frozenset()
         self._live: dict[str, list[Entry]] = {name: [] for name in tree.queues}
         self._evicted: dict[str, list[Entry]] = {name: [] for name in tree.queues}

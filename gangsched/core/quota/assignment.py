@@ -97,7 +97,7 @@ class NoQuota:
         return pod
 
     @staticmethod
-    def choose(pending: Sequence[Pod], needed: int) -> Sequence[Pod]:  # noqa: ARG004 - nobody asked for certain ones
+    def choose(pending: Sequence[Pod], needed: int) -> Sequence[Pod]:  # noqa: ARG004 - no certain ones are asked for
         """The members of which so many are needed."""
         return pending
 

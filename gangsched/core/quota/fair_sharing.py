@@ -196,7 +196,7 @@ class Walk:
         self.closed.add(node)
 
     def give_up(self, theirs: Node) -> None:
-        """Nobody gives way of those below the parent of this queue or cohort: none has a higher share than this one,
+        """None gives way of those below the parent of this queue or cohort: none has a higher share than this one,
         and the preemptor's own side there is through.
         """
         assert theirs.parent is not None

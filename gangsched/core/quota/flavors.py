@@ -174,7 +174,7 @@ class _Assigner:
         self.resume = resume
         self.passed = passed
         policy = queue.preemption
-        # Somebody who borrows may displace others only under these settings.
+        # A workload that borrows may displace others only under these settings.
         self.displaces_while_borrowing = policy.borrow != NEVER or (fair_sharing and policy.reclaim != NEVER)
         self.group_of = {r: g for g in queue.groups for r in g.resources}
         self.covered = dict.fromkeys(self.group_of, 0)

@@ -1,7 +1,7 @@
 """Gangs as workloads: whose quota a gang asks for, and what the pods that run already hold.
 
 A gang is managed when a label ``kueue.x-k8s.io/queue-name`` names its LocalQueue: on its group object, on the Job that
-owns its pods, or on the pods themselves. The gangs of a GangGroup are one workload. Without any ClusterQueue nobody is
+owns its pods, or on the pods themselves. The gangs of a GangGroup are one workload. Without any ClusterQueue no gang is
 managed, and nothing here is kept.
 """
 
@@ -142,8 +142,8 @@ class Managed:
             self._flavors.give(uid, chosen, now)
 
     def take_changes(self) -> set[str]:
-        """The cohort trees (names of their roots) in which somebody holds less than before, or those behind
-        somebody may have their turn.
+        """The cohort trees (names of their roots) in which a workload holds less than before, or those behind
+        a workload may have its turn.
         """
         if not self.active:
             return set()
@@ -431,7 +431,7 @@ class Managed:
         if not any(membership.is_ours(g) for g in gangs) or self.two_admitters(gangs) or membership.problem(gangs):
             return None
         if self._promised.get(workload.uid) or workload.uid in self._aside:
-            return None  # for a promise that is only set aside nobody's turn changes
+            return None  # for a promise that is only set aside no turn changes
         needs = any(membership.required(g, membership.census(g)) for g in gangs)
         return workload if needs else None
 

@@ -144,7 +144,7 @@ class ClassicRules:
             yield order, holder, meeting
 
     def _of_others(self, borrowing: bool, evicted: bool) -> Walk:
-        # Without borrowWithinCohort nobody but those with a better right to the quota may borrow at others' expense.
+        # Without borrowWithinCohort only those with a better right to the quota may borrow at others' expense.
         rights = (True,) if borrowing and self.policy.borrow == NEVER else (True, False)
         for hierarchical in rights:
             for _, holder, meeting in self._others(evicted, hierarchical):

@@ -125,8 +125,8 @@ class Quota:
     # -- may it be admitted --------------------------------------------------------------------------------
 
     def queue_of(self, namespace: str, local_queue: str) -> tuple[str, str]:
-        """``(ClusterQueue, problem)`` of a LocalQueue's name in a namespace. One that is stopped has both: nobody gets
-        quota by it, and whoever runs keeps that of its ClusterQueue.
+        """``(ClusterQueue, problem)`` of a LocalQueue's name in a namespace. One that is stopped has both: no workload
+        gets quota by it, and those that run keep that of its ClusterQueue.
         """
         found = self.local_queues.get(f"{namespace}/{local_queue}")
         if found is None:

@@ -177,7 +177,7 @@ class Membership:
     # -- questions -----------------------------------------------------------------------------------------
 
     def is_ours(self, gang: GangId) -> bool:
-        """True when this scheduler places the gang's members, and nobody else does."""
+        """True when this scheduler places the gang's members, and no other scheduler does."""
         return gang.scheduler in self.ours and gang.scheduler not in self._names.taken
 
     def pods(self, gang: GangId) -> Iterator[Pod]:

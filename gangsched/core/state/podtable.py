@@ -14,7 +14,7 @@ K = TypeVar("K")
 
 
 class Numbers(Generic[K]):
-    """A number for each key as long as somebody uses it; those that nobody uses are given to others.
+    """A number for each key as long as it is used; unused numbers are given out again.
 
     ``keys[number]`` is the key of a number in use.
     """
@@ -26,7 +26,7 @@ class Numbers(Generic[K]):
         self._free: list[int] = []
 
     def number(self, key: K) -> int:
-        """The number of a key; -1 while nobody uses it."""
+        """The number of a key; -1 while it has none."""
         return self._of.get(key, -1)
 
     def join(self, key: K) -> int:

@@ -24,7 +24,7 @@ class Owner(NamedTuple):
     shown_by: tuple[str, str, str, str, str] | None = None
 
 
-#: Of a name as long as nobody has looked at the Lease.
+#: Of a name as long as the Lease has not been read.
 NOT_KNOWN = Owner(causes.FORMER_OWNER_UNKNOWN)
 
 
@@ -37,14 +37,14 @@ class SchedulerNames:
         self._guarded = frozenset(guarded)
         self._leases: dict[str, Owner | None] = dict.fromkeys(leased, NOT_KNOWN)
         self._bindings: dict[str, Owner] = {}
-        #: Until when each counts as alive whose pod was bound by somebody else.
+        #: Until when each counts as alive whose pod was bound by another scheduler.
         self.alive: Page[str] = Page()
-        #: UIDs of pods of these names that we have bound, or tried to: they are no sign of anybody else.
+        #: UIDs of pods of these names that we have bound, or tried to: they are no sign of another scheduler.
         self._ours: set[str] = set()
         self.taken: Mapping[str, Owner] = dict.fromkeys(leased, NOT_KNOWN)
 
     def leased(self, name: str, owner: str, lease: str) -> None:
-        """Somebody holds the Lease (``namespace/name``) of the former owner of a name, or nobody does (empty)."""
+        """The Lease (``namespace/name``) of the former owner of a name is held by ``owner``, or free (empty)."""
         namespace, _, own = lease.partition("/")
         self._leases[name] = Owner(owner, ("coordination.k8s.io/v1", "Lease", namespace, own, "")) if owner else None
 
@@ -58,7 +58,7 @@ class SchedulerNames:
         self._ours.discard(uid)
 
     def seen(self, old: Pod | None, pod: Pod, now: float) -> None:
-        """A pod has a new record instead of the ``old`` one, while nobody else of ours binds it."""
+        """A pod has a new record instead of the ``old`` one, while we are not binding it."""
         bound = old is not None and not old.node and pod.node
         if bound and pod.scheduler in self._guarded and pod.uid not in self._ours:
             text = causes.bound_by_another(pod.key, pod.node)

@@ -349,7 +349,7 @@ class Snapshot:
         return found
 
     def _spread_selector(self, pod: Pod) -> LabelSelector | None:
-        """What default spread constraints of a pending pod select; nobody asks for that of others."""
+        """What default spread constraints of a pending pod select; that of others is not needed."""
         if pod.node or pod.shape.spread:
             return None
         selector = self.selectors.selector_of(pod)

@@ -209,7 +209,7 @@ class VolumesInThought:
                 candidates.change(count, volume, change)
 
     def _free_of(self, candidates: AvailableVolumes) -> Ints:
-        """``(N,)``: how many of them each node reaches that nobody has taken, kept current once it was asked for."""
+        """``(N,)``: how many of them each node reaches that are not taken, kept current once it was asked for."""
         found = self._free.get(id(candidates))
         if found is None:
             count = candidates.free({**self.index.taken, **self.taken}).copy()

@@ -48,7 +48,7 @@ def take_in(world: World, event: ev.Event) -> Change | None:
 
 
 def _supplied(world: World, event: ev.Event) -> Change | None:
-    """Volumes, and what pods are selected by. Default constraints are preferences as a rule: nobody is woken for what
+    """Volumes, and what pods are selected by. Default constraints are preferences as a rule: no gang is woken for what
     they select.
     """
     snapshot = world.snapshot
@@ -122,7 +122,7 @@ def _priority_class(world: World, name: str, now: PriorityClass | None) -> Chang
 
 
 def group(event: ObjectRefused, known: Gang | None) -> Gang:
-    """The gang of a group object. Of one that nobody has read yet no member can be spared."""
+    """The gang of a group object. Of one that has not been read yet no member can be spared."""
     mistake = Mistake(event.field, event.message)
     if known is not None:
         return msgspec.structs.replace(known, mistake=mistake)
@@ -145,7 +145,7 @@ def family_of(event: ObjectRefused) -> str:
 def queue_object(event: ObjectRefused, quota: Quota) -> QueueObject | None:
     """The record of a queue object from now on; None where it stays as it was.
 
-    A queue is held, and those with a flavor that cannot be read are inactive. Of a ClusterQueue that nobody has read
+    A queue is held, and those with a flavor that cannot be read are inactive. Of a ClusterQueue that has not been read
     yet no quota is known. Cohorts have no policy by which they could be held, and a priority never changes.
     """
     kind = event.kind.partition(".")[0]

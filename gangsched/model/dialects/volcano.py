@@ -34,7 +34,7 @@ def role(labels: Labels, notes: Labels) -> str:
 
 
 def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
-    """One PodGroup. A group that needs nobody starts one member at a time. Raises :class:`FieldError`."""
+    """One PodGroup. A group without a minimum starts one member at a time. Raises :class:`FieldError`."""
     spec, status = obj.spec, obj.status
     _bounded(spec.min_member, "spec.minMember")
     for task, count in (spec.min_task_member or {}).items():
