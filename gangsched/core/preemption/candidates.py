@@ -185,7 +185,7 @@ class Candidates:
             pods = self._at(np.array(part.single, dtype=np.int64))
             limited.setdefault(block.number, []).append(len(self.limited))
             if breaks:
-                level = int(self.level[pods].max()) if len(pods) else block.priority
+                level = int(self.level[pods].min()) if len(pods) else block.priority
                 self.unit[pods] = len(self.units_of)
                 gangs = int(self._bands is None)
                 self.units_of.append(

@@ -289,3 +289,16 @@ def test_a_queue_limits_before_the_node_does(mode):
     assert [(v.name, v.reason) for v in found.victims] == [("of-full", "InClusterQueue")]
     roomy = objects(queue("full", cpu=6, within="LowerPriority"), queue("other", cpu=4))
     assert plan(*roomy, node("n1").cpu(12), *running, asking, gang_mode=mode)["d/new"].outcome == BIND
+
+
+def test_a_gang_counts_at_the_priority_of_what_leaves_it():
+    """Where one of its pods leaves under ``minimal``, what the others are does not matter: it does less harm than a pod
+    of the priority between.
+    """
+    made: list[Built] = [gang("high").min(1), pod("high-1").cpu(1).priority(HIGH).gang("high"), gang("torn").min(2)]
+    for name, priority in (("torn-1", 1), ("torn-2", 3)):
+        made += [node(f"of-{name}").cpu(1), pod(name).cpu(1).priority(priority).gang("torn").on(f"of-{name}")]
+    for n in range(60):
+        made += [node(f"n{n}").cpu(1), pod(f"single-{n}").cpu(1).priority(2).on(f"n{n}")]
+    found = next(d for key, d in plan(*made, gang_mode="minimal").items() if "high" in key)
+    assert ([v.key for v in found.victims], found.optimal) == (["d/torn-1"], True)
