@@ -38,7 +38,8 @@ class Unit(_Result, frozen=True):
 
 
 class Victim(_Result, frozen=True):
-    """A pod (``namespace/name``) that would be evicted from ``node``, by which ``method`` and rule (``reason``).
+    """A pod (``namespace/name``) that would be evicted from ``node``, by which ``method`` and rule (``reason``);
+    ``why`` in a sentence.
 
     ``partial``: other members of its gang stay. ``pdb_violation``: it is beyond a disruption budget.
     """
@@ -51,6 +52,7 @@ class Victim(_Result, frozen=True):
     pdb_violation: bool
     method: str
     reason: str
+    why: str
 
 
 class Unplaced(_Result, frozen=True):

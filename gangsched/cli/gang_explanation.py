@@ -37,9 +37,7 @@ def _member(pod: Pod, decision: Decision) -> str:
     where = next((p.node for p in decision.placements if p.key == pod.key), None)
     if where is not None:
         return f"{pod.key} is a member of {decision.kind} {decision.gang.key} and goes to {where}"
-    why = next(("; ".join(u.reasons) for u in decision.unplaced if u.pod == pod.key), "")
-    text = f"{pod.key} is a member of {decision.kind} {decision.gang.key} and has no node"
-    return f"{text}: {why}" if why else text
+    return f"{pod.key} is a member of {decision.kind} {decision.gang.key} and has no node"
 
 
 def _needs(state: State, decision: Decision) -> Iterator[str]:

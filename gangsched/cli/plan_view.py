@@ -91,6 +91,7 @@ def _victim(victim: Victim) -> dict[str, Any]:
         "pdbViolation": victim.over_budget,
         "method": victim.method,
         "reason": victim.reason,
+        "why": victim.why,
     }
 
 

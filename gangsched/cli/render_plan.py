@@ -101,7 +101,8 @@ def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
     yield "spared", _grouped((f"{s.unit.kind} {s.unit.name}", _words(s.reason)) for s in decision.spared)
     if isinstance(decision, Unschedulable):
         yield "blockers", [Text(clean(b)) for b in decision.blockers]
-    yield "not placed", _grouped((u.pod, "; ".join(u.reasons)) for u in decision.unplaced)
+    own = ((u.pod, (reason for reason in u.reasons if reason != decision.message)) for u in decision.unplaced)
+    yield "not placed", _grouped((pod, "; ".join(reasons)) for pod, reasons in own)
     yield "warnings", [Text(clean(w), style="yellow") for w in decision.warnings]
 
 

@@ -14,24 +14,26 @@ GROUP = "scheduling.volcano.sh/v1beta1/PodGroup"
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}}
 
 
-def lease() -> Object:
-    """Volcano's, as it is renewed at this moment."""
+def lease(name: str, namespace: str) -> Object:
+    """Another scheduler's, as it is renewed at this moment."""
     spec = {
-        "holderIdentity": "volcano-0",
+        "holderIdentity": f"{name}-0",
         "leaseDurationSeconds": 3,
         "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }
-    meta = {"name": "volcano", "namespace": "volcano-system"}
+    meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
 
 
 @asynccontextmanager
-async def volcano(admin: Client) -> AsyncIterator[Callable[[], bool]]:
-    """A scheduler that does nothing but live, and a way to end it."""
+async def volcano(
+    admin: Client, name: str = "volcano", namespace: str = "volcano-system"
+) -> AsyncIterator[Callable[[], bool]]:
+    """A scheduler that does nothing but live, with a Lease of its own, and a way to end it."""
 
     async def live() -> None:
         while True:
-            await admin.apply(lease())
+            await admin.apply(lease(name, namespace))
             await asyncio.sleep(0.5)
 
     task = asyncio.create_task(live())
