@@ -300,17 +300,26 @@ class Rules:
         return out
 
     def _open_lists(self, preemptor: str, listed: Iterable[str], at: float) -> list[str]:
-        """Victims of earlier plans of the gang that still live under their mark and are not on this plan's list."""
+        """Victims of earlier plans of the gang that still live under their mark and are not on this plan's list, though
+        others of their list have been removed. A list that has not begun names its plan on its marks: no process takes
+        it for another one, and the marks are taken back when the server answers again.
+        """
         out = []
         for uid in self._marks.objects:
             last = self._marks.last(uid, at)
-            if last is None or uid in listed or all(owner != preemptor for owner, _ in last.owners):
+            plans = [plan for owner, plan in last.owners if owner == preemptor] if last is not None else []
+            if last is None or uid in listed or not any(self._begun(plan, at) for plan in plans):
                 continue
             gone, life = self._gone.get(uid), self.lives.get(uid)
             over = life is None or any(t is not None and t <= at + WAY_SECONDS for t in (life.leaving_at, life.gone_at))
             if not over and (gone is None or gone.received > at):
                 out.append(last.object)
         return out
+
+    def _begun(self, plan: str, at: float) -> bool:
+        """Has a victim of this plan been removed by then?"""
+        removed = (self._gone.get(uid) for uid in self._evidence.victims(plan, at) or ())
+        return any(w is not None and w.received <= at for w in removed)
 
     def _bindings(self, out: dict[str, list[str]]) -> None:
         bound: dict[str, Write] = {}
@@ -346,7 +355,8 @@ class Rules:
             position = bisect_right(mine, w.received)
             last = mine[position - 1] if position else None
             sent = self._evidence.sent.get(w.audit_id)
-            left = sent.ended if sent is not None else w.received  # the fence is kept by the sender's clock
+            # A sender that is stopped while it hands over the last byte notes that too late: what has arrived had left.
+            left = min(sent.ended, w.received) if sent is not None else w.received
             late = last is None or left + w.timeout_seconds > last + renew + WAY_SECONDS
             past = last is None or late or w.answered > last + duration
             position = bisect_right(times, w.received)

@@ -159,9 +159,9 @@ CASES: dict[str, tuple[list[Write], str]] = {
         "removal outside intent",
     ),
     "one more than planned": ([*GOOD, mark(0.2, "v3"), write(REMOVE, 0.3, "v3")], "removal outside intent"),
-    "another list while the first stands": (
+    "another list while the first, which has begun, stands": (
         [
-            *without(6, 7, 8, 9),
+            *without(7, 8, 9),
             *(nominate(0.5, m, plan=NEXT, victims=1) for m in ("m1", "m2")),
             mark(0.6, "v3", NEXT),
             write(REMOVE, 0.7, "v3"),
@@ -184,8 +184,19 @@ CASES: dict[str, tuple[list[Write], str]] = {
 def test_what_may_not_be_is_found(case: str) -> None:
     """Each rule has a log that breaks it."""
     log, kind = CASES[case]
-    untouched = case == "another list while the first stands"
-    assert kind in found(log, lives() if untouched else None)
+    half = case == "another list while the first, which has begun, stands"
+    assert kind in found(log, lives(v1={"leaving_at": MADE + 0.3}) if half else None)
+
+
+def test_a_list_that_has_not_begun_may_be_given_up_for_another() -> None:
+    """Its marks name its plan; one that cannot be taken back at once is taken back later."""
+    second = [
+        *(nominate(0.5, m, plan=NEXT, victims=1) for m in ("m1", "m2")),
+        mark(0.6, "v3", NEXT),
+        write(REMOVE, 0.7, "v3"),
+        *(write(UNMARK, 1.0, v) for v in ("v1", "v2")),
+    ]
+    assert found([*without(6, 7, 8, 9), *second], lives(v3={"leaving_at": MADE + 0.7})) == set()
 
 
 def test_a_victim_of_no_lower_priority_is_found() -> None:
@@ -253,6 +264,14 @@ def test_a_late_write_is_excused_only_if_it_had_left_before_its_sender_was_stopp
         "write of a deposed leader"
     }
     assert ON_THE_WIRE in REMARKS
+
+
+def test_a_request_that_has_arrived_had_left_whenever_its_sender_notes_it() -> None:
+    """A sender that is stopped between the last byte and its note has sent in time all the same."""
+    assert (
+        found([*GOOD, write(WITHDRAW, 0.45, "m1", audit_id="p1-9")], sent=(Sent(MADE + 0.44, MADE + 5.0, "p1-9"),))
+        == set()
+    )
 
 
 @pytest.mark.parametrize(("left", "expected"), [(0.5, set()), (1.5, {"write past the lease"})])

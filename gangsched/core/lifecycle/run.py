@@ -82,8 +82,9 @@ class Run:
             self.world.managed.choose(use.by_pod, self.now)
 
     def still(self, group: Group) -> bool:
-        """Is nothing of an earlier plan of this gang on its way any more, and no mark of it left? Until then it is not
-        decided again: a mark or a nomination that arrives late, or leaves late, would look like one of the new plan.
+        """Is nothing of an earlier plan of this gang on its way any more, and no nomination of it left? Until then it
+        is not decided again: what arrives late, or a nomination that leaves late, would look like one of the new plan.
+        A mark may stay for a while: it names its plan.
         """
         if self.actuator.any_of(group.key):
             return False
