@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
 
 from gangsched.core.events import Event
 
@@ -45,12 +47,17 @@ class SteadyClock:
 
 
 class Inbox:
-    """A queue of events between two threads; what has come is fetched in one batch."""
+    """A queue of events between two threads; what has come is fetched in one batch.
+
+    Python's own locks with conditions can be left held by an interrupt (Ctrl-C) between two of their steps, and the
+    other thread would wait for ever. So nothing is locked here: a deque and a :class:`queue.SimpleQueue`, whose steps
+    cannot be interrupted, are all there is.
+    """
 
     def __init__(self, clock: SteadyClock) -> None:
         self._clock = clock
         self._events: deque[Event] = deque()
-        self._changed = threading.Condition()
+        self._changed: SimpleQueue[None] = SimpleQueue()  # an entry for each change since the events were fetched last
         self._closed = False
 
     def __len__(self) -> int:
@@ -63,39 +70,34 @@ class Inbox:
 
     def put(self, events: Sequence[Event]) -> None:
         """Add events, in order; from any thread. Dropped once closed."""
-        if not events:
-            return
-        with self._changed:
-            if not self._closed:
-                self._events.extend(events)
-                self._changed.notify_all()
+        if events and not self._closed:
+            self._events.extend(events)
+            self._changed.put(None)
 
     def close(self) -> None:
         """Wake whoever waits, now and in the future."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._closed = True
+        self._changed.put(None)
 
     def wait(self, until: float | None) -> tuple[float, list[Event]]:
         """Block until there are events, ``until`` has come (None: never) or the inbox is closed."""
         waited = False
-        with self._changed:
-            while not self._events and not self._closed:
-                now = self._clock.now()
-                if until is not None and until <= now:
-                    break
-                waited = True
-                self._changed.wait(LOOK_SECONDS if until is None else min(until - now, LOOK_SECONDS))
+        while not self._events and not self._closed:
+            now = self._clock.now()
+            if until is not None and until <= now:
+                break
+            waited = True
+            with contextlib.suppress(Empty):
+                self._changed.get(timeout=LOOK_SECONDS if until is None else min(until - now, LOOK_SECONDS))
         if waited and not self._closed:
             time.sleep(LINGER_SECONDS)
         return self.poll()
 
     def poll(self) -> tuple[float, list[Event]]:
         """What has come so far."""
-        with self._changed:
-            return self._clock.now(), self._fetch()
-
-    def _fetch(self) -> list[Event]:
-        out = list(self._events)
-        self._events.clear()
-        return out
+        now = self._clock.now()
+        with contextlib.suppress(Empty):
+            while True:
+                self._changed.get_nowait()
+        # Whoever adds events says so afterwards: what comes from here on wakes the next that waits.
+        return now, [self._events.popleft() for _ in range(len(self._events))]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
 import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -105,3 +110,38 @@ def test_how_many_events_wait_is_told_when_they_come_and_when_they_are_fetched()
     assert len(cluster.poll()[1]) == 3
     cluster.poll()
     assert told == [2, 3, 0]
+
+
+def test_an_interrupt_at_any_moment_of_waiting_leaves_the_other_thread_free() -> None:
+    """Ctrl-C may come between any two steps: the I/O thread still delivers, so the command can end in order."""
+    for moment in itertools.count(1):
+        inbox = Inbox(SteadyClock())
+        interrupted = _interrupted(moment, lambda inbox=inbox: inbox.wait(time.time()))  # type: ignore[misc]
+        other = threading.Thread(target=inbox.put, args=([Synced()],), daemon=True)
+        other.start()
+        other.join(10.0)
+        assert not other.is_alive(), f"interrupted at step {moment}"
+        if not interrupted:
+            assert moment > 10
+            return
+
+
+def _interrupted(moment: int, call: Callable[[], object]) -> bool:
+    """Call it, and raise KeyboardInterrupt before so many steps of the interpreter; whether it came so far."""
+    steps = itertools.count(1)
+
+    def step(frame: FrameType, event: str, _: object) -> Any:
+        frame.f_trace_opcodes = True
+        if event == "opcode" and next(steps) == moment:
+            raise KeyboardInterrupt
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(step)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
