@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 import msgspec
 import yaml
 
+from gangsched.messages import invalid
+
 #: Values that aliases may add to what is written out. Real manifests repeat a template or two.
 MAX_ALIASED_VALUES = 1_000_000
 #: Deeper than any Kubernetes object. What reads the documents afterwards may recurse.
@@ -46,7 +48,7 @@ class DocumentError(ValueError):
     def __init__(
         self, document: int | None, message: str, at: tuple[int, int] | None = None, *, syntax: bool = False
     ) -> None:
-        super().__init__(f"line {at[0]}, column {at[1]}: {message}" if at else message)
+        super().__init__(invalid.at_line(at[0], at[1], message) if at else message)
         self.document = document
         self.line = at[0] if at else None
         self.message = message
@@ -110,22 +112,22 @@ def _json(text: str, file: str) -> list[Document] | None:
         try:
             value, position = decoder.raw_decode(text, at)
         except _DuplicateKeyError as error:
-            message = f"the key {error.args[0]!r} is given twice in one object"
+            message = invalid.key_twice(error.args[0], "object")
             raise DocumentError(number, message) from None
         except json.JSONDecodeError as error:
             if not file.endswith(".json"):
                 return None
-            raise DocumentError(number, f"is not JSON: {error.msg}", (error.lineno, error.colno)) from None
+            raise DocumentError(number, invalid.not_json(error.msg), (error.lineno, error.colno)) from None
         except RecursionError:
-            raise DocumentError(number, "is nested too deeply") from None
+            raise DocumentError(number, invalid.NESTED_TOO_DEEPLY) from None
         if value is not None:
             out.append(Document(file, number, value))
     escaped = _SURROGATE.search(text) is not None
     for document in out:
         if _too_deep(document.value):
-            raise DocumentError(document.number, "is nested too deeply")
+            raise DocumentError(document.number, invalid.NESTED_TOO_DEEPLY)
         if escaped and not _is_unicode(document.value):
-            raise DocumentError(document.number, "has half of a surrogate pair in a string")
+            raise DocumentError(document.number, invalid.SURROGATE)
     return out
 
 
@@ -203,9 +205,9 @@ def _yaml(text: str, builder: _Builder) -> Iterator[Document]:
                 builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = error.problem or error.context or "is not YAML"
+        what = error.problem or error.context or invalid.NOT_YAML
         if "cannot start any token" in what and mark is not None and _char(text, mark) == "\t":
-            what = "a tab cannot indent YAML; use spaces"
+            what = invalid.TAB
         at = (mark.line + 1, mark.column + 1) if mark is not None else None
         raise DocumentError(builder.current, what, at, syntax=True) from None
     except yaml.reader.ReaderError as error:
@@ -213,7 +215,7 @@ def _yaml(text: str, builder: _Builder) -> Iterator[Document]:
         code = error.character if isinstance(error.character, int) else ord(error.character)
         place = text.find(chr(code))
         at = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
-        raise DocumentError(builder.current, f"the character U+{code:04X} is not allowed in YAML", at) from None
+        raise DocumentError(builder.current, invalid.character_not_allowed(code), at) from None
 
 
 def _char(text: str, mark: Any) -> str:
@@ -300,11 +302,11 @@ class _Builder:
 
     def _begin(self, value: dict[str, Any] | list[Any], event: Any, tag: str) -> None:
         if event.tag not in (None, "!", _TAG + tag):
-            self._refuse(event, f"the tag {_short(event.tag)} is not allowed")
+            self._refuse(event, invalid.tag_not_allowed(_short(event.tag)))
         if len(self._stack) >= MAX_DEPTH:
-            self._refuse(event, "is nested too deeply")
+            self._refuse(event, invalid.NESTED_TOO_DEEPLY)
         if self._wants_key():
-            self._refuse(event, "a mapping key must be text, not a list or a mapping")
+            self._refuse(event, invalid.KEY_IS_COLLECTION)
         if event.anchor:
             self._open.add(event.anchor)
         self._stack.append(_Frame(value, event.anchor, _line(event)))
@@ -322,16 +324,16 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         if event.anchor in self._open:
-            self._refuse(event, f"the alias *{event.anchor} stands inside of what it names")
+            self._refuse(event, invalid.alias_inside_itself(event.anchor))
         if event.anchor not in self._anchors:
-            self._refuse(event, f"the alias *{event.anchor} names nothing")
+            self._refuse(event, invalid.alias_of_nothing(event.anchor))
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > self._most_aliased:
-            self._refuse(event, f"aliases expand to more than {self._most_aliased} values")
+            self._refuse(event, invalid.aliases_too_large(self._most_aliased))
         if self._wants_key():
             if not isinstance(value, str):
-                self._refuse(event, "a mapping key must be text")
+                self._refuse(event, invalid.KEY_IS_NO_TEXT)
             self._take_key(value, event, merges=False)
         else:
             self._add(value, size, event, _line(event))
@@ -339,7 +341,7 @@ class _Builder:
     def _scalar(self, event: Any) -> None:
         if self._wants_key():
             if event.tag not in (None, "!", _TAG + "str"):
-                self._refuse(event, f"the tag {_short(event.tag)} is not allowed on a key")
+                self._refuse(event, invalid.tag_on_key(_short(event.tag)))
             if event.anchor:
                 self._anchors[event.anchor] = (event.value, 1)
             # Only a plain << merges: a quoted one is a key like any other.
@@ -356,7 +358,7 @@ class _Builder:
     def _take_key(self, key: str, event: Any, *, merges: bool) -> None:
         frame = self._stack[-1]
         if key in frame.value and not merges:
-            self._refuse(event, f"the key {_short(key)!r} is given twice in one mapping")
+            self._refuse(event, invalid.key_twice(_short(key), "mapping"))
         frame.key, frame.merges, frame.key_line = key, merges, _line(event)
 
     def _add(self, value: Any, size: int, event: Any, line: int) -> None:
@@ -375,7 +377,7 @@ class _Builder:
         if frame.merges:
             several = value if isinstance(value, list) else [value]
             if not all(isinstance(v, dict) for v in several):
-                self._refuse(event, "<< merges mappings, nothing else")
+                self._refuse(event, invalid.MERGE_OF_NO_MAPPING)
             frame.merged += several
         else:
             if self._lines is not None:
@@ -391,12 +393,12 @@ class _Builder:
             return text
         wanted = _TAGGED.get(tag)
         if wanted is None:
-            self._refuse(event, f"the tag {_short(tag)} is not allowed")
+            self._refuse(event, invalid.tag_not_allowed(_short(tag)))
         value = _plain(text, self._truths)
         if wanted is float and type(value) is int:
             value = float(value)
         if type(value) is not wanted:
-            self._refuse(event, f"{_short(text)!r} does not fit its tag {_short(tag)}")
+            self._refuse(event, invalid.does_not_fit_tag(_short(text), _short(tag)))
         return value
 
 

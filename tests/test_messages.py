@@ -18,9 +18,13 @@ MODULES = tuple(
     path.stem for path in sorted((PRODUCT / "messages").glob("*.py")) if path.stem not in ("__init__", "text")
 )
 #: Folders and files whose texts are all in the catalogue.
-WITHOUT_TEXTS = ("core", "controllers", *(f"cluster/kube/{name}.py" for name in ("jobs", "preconditions", "writer")))
-#: Files in them with sentences that no user of a cluster reads: documentation, plug-ins' errors, and words of the log.
-EXCEPT = ("core/lifecycle/table.py", "core/framework")
+WITHOUT_TEXTS = (
+    *("core", "controllers", "model", "documents.py", "cluster/manifests"),
+    *(f"cluster/kube/{name}.py" for name in ("jobs", "preconditions", "writer")),
+    *(f"runtime/{name}.py" for name in ("config", "entrypoints", "pluginsets", "profiles")),
+)
+#: Files in them with sentences that are documentation.
+EXCEPT = ("core/lifecycle/table.py", "core/framework/plugins.py")
 #: Calls whose texts are documentation, errors of the program itself, or lines of the log; and ``_log.anything``.
 NOT_FOR_USERS = {
     *("doc", "_doc", "add_argument", "add_parser", "ArgumentParser", "Command", "compile", "create_task", "TypeVar"),
@@ -37,12 +41,16 @@ def is_sentence(text: str) -> bool:
 
 
 def sentences(source: str) -> Iterator[str]:
-    """Sentences in string constants, but for docstrings, annotations and what is not for users; fields are ``…``."""
+    """Sentences in string constants, but for docstrings, annotations, what texts of others are compared with, and what
+    is not for users; fields are ``…``.
+    """
     tree = ast.parse(source)
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     annotations = {id(a) for node in ast.walk(tree) if (a := getattr(node, "annotation", None)) is not None}
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant | ast.JoinedStr) or isinstance(above[node], ast.JoinedStr | ast.Expr):
+        if not isinstance(node, ast.Constant | ast.JoinedStr) or isinstance(
+            above[node], ast.JoinedStr | ast.Expr | ast.Compare
+        ):
             continue
         text = "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in _parts(node))
         outer = [node, *_outwards(node, above)]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gangsched.cli.words import are
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
-from gangsched.model.words import counted
+from gangsched.messages.text import are, counted
 
 
 def can_start(decision: Decision) -> str:

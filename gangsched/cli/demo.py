@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import time
 from importlib import resources
 from pathlib import Path
@@ -16,7 +15,7 @@ from gangsched.cli.narration import WIDTH, Pause, Teller
 from gangsched.cli.simulation import Simulation, pods_of, simulate, summary_of
 from gangsched.cluster.manifests import load
 from gangsched.core.options import Options
-from gangsched.model.words import counted
+from gangsched.messages.text import counted, nearest
 
 
 class Story(msgspec.Struct, frozen=True):
@@ -98,9 +97,7 @@ def find(name: str) -> Story:
     found = next((s for s in STORIES if s.name == name), None)
     if found is None:
         names = [s.name for s in STORIES]
-        near = difflib.get_close_matches(name, names, 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else f"stories are {', '.join(names)}"
-        raise errors.UsageError(f"there is no story {name!r}; {hint}")
+        raise errors.UsageError(f"there is no story {name!r}; {nearest(name, names, 'stories are')}")
     return found
 
 

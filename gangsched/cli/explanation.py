@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 import msgspec
@@ -13,6 +12,7 @@ from gangsched.cli.pod_explanation import Section, conditions, drained_sections,
 from gangsched.cli.what_if import State
 from gangsched.core.decision import Decision
 from gangsched.core.preemption.drained import Leaving
+from gangsched.messages.text import and_nearest
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.records import SINGLE, GangId, Pod
 
@@ -141,6 +141,4 @@ def _interesting(pods: Sequence[Pod], taking: Sequence[Decision]) -> list[Pod]:
 
 def _unknown(state: State, key: str) -> str:
     known = {g.key for g in state.world.membership.members} | {p.key for p in state.world.pods.values()}
-    near = difflib.get_close_matches(key, sorted(known), 1, 0.6)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"there is no gang or pod {key} among {len(state.world.pods)} pods{hint}"
+    return f"there is no gang or pod {key} among {len(state.world.pods)} pods{and_nearest(key, known, 0.6)}"

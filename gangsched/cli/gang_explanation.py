@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 
 from gangsched.cli.pod_explanation import MANY, Section, choice, conditions, under
 from gangsched.cli.what_if import State
-from gangsched.cli.words import are
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.filters.node import tolerates
 from gangsched.core.quota.workloads import quantity
+from gangsched.messages.text import are, counted, listed
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Node, Pod, Taint
 from gangsched.model.selectors import any_node_term_matches
-from gangsched.model.words import counted, listed
 
 
 def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterator[Section]:

@@ -15,9 +15,9 @@ from gangsched.cli import errors
 from gangsched.cli.answers import Contract
 from gangsched.cli.columns import age_of, print_lines
 from gangsched.cli.inputs import add_cluster_arguments, connect
+from gangsched.messages.text import listed
 from gangsched.model.errors import Problem
 from gangsched.model.times import parse_duration, parse_time
-from gangsched.model.words import listed
 
 if TYPE_CHECKING:
     from gangsched.cluster.kube.history import Line

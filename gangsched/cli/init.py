@@ -14,10 +14,10 @@ from gangsched.cli import errors
 from gangsched.cli.inputs import add_sources_argument
 from gangsched.cluster.manifests.sources import parsed, read
 from gangsched.core.options import Options
+from gangsched.messages.text import counted
 from gangsched.model.dialects.koordinator import GROUP_LABEL
 from gangsched.model.dialects.owners import GANG, Kind
 from gangsched.model.errors import Place, told
-from gangsched.model.words import counted
 
 _SERVICE = "its pods are replaced one by one; a gang starts together"
 #: Kinds whose pods the annotation makes a gang of their owner: of a CronJob each Job, of a RayJob its RayCluster.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import errno
 import gc
 import importlib
@@ -16,6 +15,7 @@ from typing import NamedTuple, NoReturn, Protocol, cast
 
 from gangsched import __version__
 from gangsched.cli import errors
+from gangsched.messages.text import nearest
 from gangsched.model.errors import UserError
 
 _VERSION = ("version", "--version", "-V")
@@ -196,9 +196,7 @@ def _program() -> str:
 def _unknown(name: str) -> str:
     what = "option" if name.startswith("-") else "command"
     names = [c.name for c in COMMANDS] + ["version", "help"]
-    near = difflib.get_close_matches(name.lstrip("-"), names, 1, 0.5)
-    hint = f"did you mean {near[0]}?" if near else f"commands are {', '.join(names)}"
-    return f"there is no {what} {name!r}; {hint}"
+    return f"there is no {what} {name!r}; {nearest(name.lstrip('-'), names, 'commands are')}"
 
 
 def _overview() -> str:

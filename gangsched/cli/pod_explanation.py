@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gangsched.cli.what_if import State
-from gangsched.cli.words import are
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.victims import REASON_TEXT
+from gangsched.messages.text import are, counted, listed
 from gangsched.model.preemptible import OF_DAEMONSET, protection
 from gangsched.model.records import SINGLE, Pod
 from gangsched.model.times import render_duration, render_time
-from gangsched.model.words import counted, listed
 
 #: Longer lists are cut: the plan has all.
 MANY = 12

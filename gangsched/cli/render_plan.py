@@ -11,7 +11,7 @@ from rich.text import Text
 from gangsched.cli.decisions import sentence
 from gangsched.cli.plan_view import Plan
 from gangsched.cli.screen import block, headline, labelled, limited, make_console, most_rows, printed, sections
-from gangsched.cli.words import are, clean
+from gangsched.cli.words import clean
 from gangsched.core.decision import (
     BIND,
     GATHERING,
@@ -26,7 +26,7 @@ from gangsched.core.decision import (
     Victim,
 )
 from gangsched.core.preemption.drained import Leaving
-from gangsched.model.words import counted, listed
+from gangsched.messages.text import are, counted, listed
 
 _STYLES = {
     BIND: "bold green",

@@ -8,11 +8,6 @@ from gangsched.model.errors import one_line
 from gangsched.model.quantity import render
 
 
-def are(number: int) -> str:
-    """The verb behind :func:`~gangsched.model.words.counted`."""
-    return "is" if number == 1 else "are"
-
-
 def natural(name: str) -> list[str | int]:
     """For sorting: ``node-10`` after ``node-9``."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)]

@@ -8,8 +8,8 @@ from typing import ClassVar
 import msgspec
 
 from gangsched.messages import causes
+from gangsched.messages.text import counted
 from gangsched.model.records import GangId
-from gangsched.model.words import counted
 
 
 class Reason(msgspec.Struct, frozen=True):

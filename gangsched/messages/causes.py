@@ -26,6 +26,7 @@ CONFIGURED_AFFINITY = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 ADDED_AFFINITY = "node(s) didn't match scheduler-enforced node affinity"
 PORTS = "node(s) didn't have free ports for the requested pod ports"
+NODE_REFUSED = "node(s) were refused"
 TOO_MANY_PODS = "Too many pods"
 TOPOLOGY_SPREAD = "node(s) didn't match pod topology spread constraints"
 missing_label = Text("{text} (missing required label)")

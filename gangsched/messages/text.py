@@ -1,7 +1,9 @@
-"""A text with named fields."""
+"""Texts with named fields; how they write numbers of things, lists of names, and names that may have been meant."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable, Sequence
 from string import Formatter
 
 
@@ -18,3 +20,36 @@ class Text:
 
     def __call__(self, *values: object) -> str:
         return self.template.format_map(dict(zip(self.fields, values, strict=True)))
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str = "known are", cutoff: float = 0.5) -> str:
+    """``did you mean A?`` of the known names, whatever the case; else ``known are A, B``; nothing if
+    ``otherwise`` is empty.
+    """
+    folded = {each.casefold(): each for each in known}
+    close = difflib.get_close_matches(name.casefold(), sorted(folded), 1, cutoff)
+    if close:
+        return f"did you mean {folded[close[0]]}?"
+    return f"{otherwise} {', '.join(folded.values())}" if otherwise else ""
+
+
+def and_nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str:
+    """The same as the end of a sentence; empty if no name is near."""
+    hint = nearest(name, known, "", cutoff)
+    return f"; {hint}" if hint else ""
+
+
+def counted(number: int, what: str) -> str:
+    """``1 pod``, ``2 pods``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def are(number: int) -> str:
+    """The verb behind :func:`counted`."""
+    return "is" if number == 1 else "are"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many there are beside them."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

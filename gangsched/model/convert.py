@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gangsched.messages import invalid
 from gangsched.model import children, wire
 from gangsched.model.convert_volumes import pod_volumes
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark
@@ -76,7 +77,7 @@ class Converter:
         meta, spec, status = raw.metadata, raw.spec, raw.status
         if spec.preemption_policy not in (None, PREEMPT_LOWER, PREEMPT_NEVER):
             raise FieldError(
-                "spec.preemptionPolicy", f"{spec.preemption_policy!r} is neither {PREEMPT_LOWER} nor {PREEMPT_NEVER}"
+                "spec.preemptionPolicy", invalid.neither(repr(spec.preemption_policy), PREEMPT_LOWER, PREEMPT_NEVER)
             )
         created = parse_time(meta.creation_timestamp, "metadata.creationTimestamp")
         notes = meta.annotations or {}
@@ -216,7 +217,7 @@ class Converter:
         meta, spec, status = raw.metadata, raw.spec, raw.status
         for field, value in (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable)):
             if isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()) and not value.isdigit():
-                raise FieldError(f"spec.{field}", f"{value!r} is neither a number nor a percentage such as 50%")
+                raise FieldError(f"spec.{field}", invalid.not_a_number_or_percentage(value))
         return Budget(
             namespace=meta.namespace,
             name=meta.name,
@@ -325,7 +326,7 @@ def _condition(raw: wire.Condition, i: int) -> Condition:
 def taint(raw: wire.Taint, field: str) -> Taint:
     """One taint. Raises :class:`FieldError`."""
     if raw.effect not in _EFFECTS:
-        raise FieldError(f"{field}.effect", f"{raw.effect!r} is none of {', '.join(_EFFECTS)}")
+        raise FieldError(f"{field}.effect", invalid.none_of(repr(raw.effect), ", ".join(_EFFECTS)))
     return Taint(raw.key, raw.value, raw.effect)
 
 
@@ -333,7 +334,7 @@ def toleration(raw: wire.Toleration, field: str) -> Toleration:
     """One toleration. Raises :class:`FieldError`."""
     operator = raw.operator or "Equal"
     if operator not in _OPERATORS:
-        raise FieldError(f"{field}.operator", f"{raw.operator!r} is none of {', '.join(_OPERATORS)}")
+        raise FieldError(f"{field}.operator", invalid.none_of(repr(raw.operator), ", ".join(_OPERATORS)))
     return Toleration(raw.key, operator, raw.value, raw.effect, raw.toleration_seconds)
 
 
@@ -371,7 +372,7 @@ def _with_label_keys(
 
 def _pod_term(raw: wire.PodAffinityTerm, meta: wire.ObjectMeta, field: str) -> PodTerm:
     if not raw.topology_key:
-        raise FieldError(f"{field}.topologyKey", "a pod affinity term needs a topologyKey")
+        raise FieldError(f"{field}.topologyKey", invalid.NO_TOPOLOGY_KEY_OF_AFFINITY)
     selector = _with_label_keys(
         label_selector(raw.label_selector, f"{field}.labelSelector"),
         meta,
@@ -387,9 +388,9 @@ def _pod_term(raw: wire.PodAffinityTerm, meta: wire.ObjectMeta, field: str) -> P
 
 def _spread(raw: wire.TopologySpreadConstraint, meta: wire.ObjectMeta, field: str) -> SpreadConstraint:
     if raw.max_skew < 1:
-        raise FieldError(f"{field}.maxSkew", f"{raw.max_skew} is below 1")
+        raise FieldError(f"{field}.maxSkew", invalid.below(raw.max_skew, 1))
     if not raw.topology_key:
-        raise FieldError(f"{field}.topologyKey", "a topology spread constraint needs a topologyKey")
+        raise FieldError(f"{field}.topologyKey", invalid.NO_TOPOLOGY_KEY_OF_SPREAD)
     selector = _with_label_keys(
         label_selector(raw.label_selector, f"{field}.labelSelector"), meta, raw.match_label_keys, None
     )

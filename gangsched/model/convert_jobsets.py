@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gangsched.messages import invalid
 from gangsched.model import children, wire
 from gangsched.model.convert import SUSPENDED_BY, Converter, owner_of
 from gangsched.model.dialects.owners import declared
@@ -80,14 +81,14 @@ def replicated_jobs(raw: WireJobSet) -> Iterator[tuple[str, WireReplicatedJob]]:
     for i, each in enumerate(raw.spec.replicated_jobs):
         path = f"spec.replicatedJobs[{i}]"
         if not each.name or each.name in names:
-            problem = f"{each.name!r} is given twice" if each.name else "is missing"
+            problem = invalid.given_twice(each.name) if each.name else "is missing"
             raise FieldError(f"{path}.name", problem)
         if not 0 <= each.replicas <= MAX_REPLICAS:
-            raise FieldError(f"{path}.replicas", f"{each.replicas} is not between 0 and {MAX_REPLICAS}")
+            raise FieldError(f"{path}.replicas", invalid.not_between(each.replicas, 0, MAX_REPLICAS))
         for k, other in enumerate(each.depends_on or ()):
             if other.name not in names:
                 has = ", ".join(names) or "none"
-                problem = f"no replicated Job {other.name!r} comes before (known: {has})"
+                problem = invalid.no_replicated_job(other.name, has)
                 raise FieldError(f"{path}.dependsOn[{k}].name", problem)
         names.append(each.name)
         yield path, each

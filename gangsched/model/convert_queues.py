@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
+from gangsched.messages import invalid
 from gangsched.model import queues, wire, wire_queues
 from gangsched.model.convert import taint, toleration
 from gangsched.model.errors import FieldError
@@ -40,7 +41,7 @@ def cluster_queue(raw: wire_queues.ClusterQueue) -> ClusterQueue:
     """One ClusterQueue of either version."""
     meta, spec = raw.metadata, raw.spec
     if spec.cohort and spec.cohort_name and spec.cohort != spec.cohort_name:
-        raise FieldError("spec.cohortName", f"{spec.cohort_name!r} differs from spec.cohort {spec.cohort!r}")
+        raise FieldError("spec.cohortName", invalid.cohorts_differ(spec.cohort_name, spec.cohort))
     cohort = spec.cohort_name or spec.cohort or ""
     strategy = _one_of("spec.queueingStrategy", spec.queueing_strategy, queues.BEST_EFFORT_FIFO, queues.STRICT_FIFO)
     checks = list(spec.admission_checks or ())
@@ -87,7 +88,7 @@ def local_queue(raw: wire_queues.LocalQueue) -> LocalQueue:
     """One LocalQueue."""
     meta, spec = raw.metadata, raw.spec
     if not spec.cluster_queue:
-        raise FieldError("spec.clusterQueue", "a LocalQueue needs the name of its ClusterQueue")
+        raise FieldError("spec.clusterQueue", invalid.NO_CLUSTER_QUEUE)
     return LocalQueue(
         namespace=meta.namespace,
         name=meta.name,
@@ -113,7 +114,7 @@ def resource_flavor(raw: wire_queues.ResourceFlavor) -> ResourceFlavor:
 def workload_priority_class(raw: wire_queues.WorkloadPriorityClass) -> WorkloadPriorityClass:
     """One WorkloadPriorityClass."""
     if raw.value is None:
-        raise FieldError("value", "a WorkloadPriorityClass needs a value")
+        raise FieldError("value", invalid.NO_VALUE)
     _int32("value", raw.value)
     return WorkloadPriorityClass(raw.metadata.name, raw.value)
 
@@ -132,24 +133,21 @@ def _groups(
         at = f"spec.resourceGroups[{g}]"
         covered = tuple(group.covered_resources or ())
         if not covered:
-            raise FieldError(f"{at}.coveredResources", "a resource group covers at least one resource")
+            raise FieldError(f"{at}.coveredResources", invalid.NO_RESOURCES)
         if not group.flavors:
-            raise FieldError(f"{at}.flavors", "a resource group has at least one flavor")
+            raise FieldError(f"{at}.flavors", invalid.NO_FLAVORS)
         for i, name in enumerate(covered):
-            _once(seen_resources, name, f"{at}.coveredResources[{i}]", f"resource of a {kind}")
+            _once(seen_resources, name, f"{at}.coveredResources[{i}]", "resource", kind)
         flavors = []
         for f, flavor in enumerate(group.flavors):
             where = f"{at}.flavors[{f}]"
             if not flavor.name:
-                raise FieldError(f"{where}.name", "a flavor needs the name of its ResourceFlavor")
-            _once(seen_flavors, flavor.name, f"{where}.name", f"flavor of a {kind}")
+                raise FieldError(f"{where}.name", invalid.FLAVOR_WITHOUT_NAME)
+            _once(seen_flavors, flavor.name, f"{where}.name", "flavor", kind)
             names = tuple(r.name for r in flavor.resources or ())
             if names != covered:
-                raise FieldError(
-                    f"{where}.resources",
-                    f"must name {', '.join(covered)} in this order, as coveredResources does; it names "
-                    + (", ".join(names) or "nothing"),
-                )
+                text = invalid.other_resources(", ".join(covered), ", ".join(names) or "nothing")
+                raise FieldError(f"{where}.resources", text)
             limits = tuple(
                 (r.name, _limits(r, f"{where}.resources[{i}]", limits_allowed, without))
                 for i, r in enumerate(flavor.resources or ())
@@ -159,28 +157,26 @@ def _groups(
     return tuple(out)
 
 
-def _once(seen: dict[str, str], name: str, where: str, what: str) -> None:
+def _once(seen: dict[str, str], name: str, where: str, what: str, kind: str) -> None:
     if name in seen:
-        raise FieldError(where, f"{name!r} stands in {seen[name]} already; a {what} is in one group, once")
+        raise FieldError(where, invalid.in_two_groups(name, seen[name], what, kind))
     seen[name] = where
 
 
 def _limits(raw: wire_queues.ResourceQuota, at: str, allowed: bool, without: str) -> Limits:
     if raw.nominal_quota is None:
-        raise FieldError(f"{at}.nominalQuota", "is required; 0 is for resources that are only borrowed")
+        raise FieldError(f"{at}.nominalQuota", invalid.NOMINAL_QUOTA_MISSING)
     nominal = _units(raw.name, raw.nominal_quota, f"{at}.nominalQuota")
     borrowing = lending = None
     for field, value in (("borrowingLimit", raw.borrowing_limit), ("lendingLimit", raw.lending_limit)):
         if value is not None and not allowed:
-            raise FieldError(f"{at}.{field}", f"means nothing without {without}")
+            raise FieldError(f"{at}.{field}", invalid.useless_without(without))
     if raw.borrowing_limit is not None:
         borrowing = _units(raw.name, raw.borrowing_limit, f"{at}.borrowingLimit")
     if raw.lending_limit is not None:
         lending = _units(raw.name, raw.lending_limit, f"{at}.lendingLimit")
         if lending > nominal:
-            raise FieldError(
-                f"{at}.lendingLimit", f"{raw.lending_limit} is more than the nominalQuota {raw.nominal_quota}"
-            )
+            raise FieldError(f"{at}.lendingLimit", invalid.lends_too_much(raw.lending_limit, raw.nominal_quota))
     return Limits(nominal, borrowing, lending)
 
 
@@ -205,7 +201,7 @@ def _preemption(raw: wire_queues.ClusterQueuePreemption | None) -> QueuePreempti
     given = raw.borrow_within_cohort or wire_queues.BorrowWithinCohort()
     borrow = _one_of(f"{at}.borrowWithinCohort.policy", given.policy, queues.NEVER, queues.LOWER)
     if borrow != queues.NEVER and reclaim == queues.NEVER:
-        raise FieldError(f"{at}.reclaimWithinCohort", f"{queues.NEVER} contradicts borrowWithinCohort.policy {borrow}")
+        raise FieldError(f"{at}.reclaimWithinCohort", invalid.contradicts_borrowing(queues.NEVER, borrow))
     if given.max_priority_threshold is not None:
         _int32(f"{at}.borrowWithinCohort.maxPriorityThreshold", given.max_priority_threshold)
     return QueuePreemption(within, reclaim, borrow, given.max_priority_threshold)
@@ -221,7 +217,7 @@ def _fungibility(raw: wire_queues.FlavorFungibility | None) -> Fungibility:
     preempt = _one_of(f"{at}.whenCanPreempt", preempt, queues.TRY_NEXT, queues.MAY_STOP)
     preference = _one_of(f"{at}.preference", raw.preference, queues.BORROWING_FIRST, queues.PREEMPTION_FIRST)
     if raw.preference and (borrow, preempt) != (queues.TRY_NEXT, queues.TRY_NEXT):
-        raise FieldError(f"{at}.preference", f"needs whenCanBorrow and whenCanPreempt to be {queues.TRY_NEXT}")
+        raise FieldError(f"{at}.preference", invalid.needs_to_try_next(queues.TRY_NEXT))
     return Fungibility(borrow, preempt, preference)
 
 
@@ -238,7 +234,7 @@ def _weight(raw: wire_queues.FairSharing | None) -> float:
     except FieldError as error:
         raise error.under(field) from None
     if value < 0 or 0 < value <= _LEAST_WEIGHT:
-        raise FieldError(field, f"{raw.weight} is neither 0 nor above 10^-9")
+        raise FieldError(field, invalid.weight_too_small(raw.weight))
     return float(value)
 
 
@@ -246,13 +242,13 @@ def _one_of(field: str, given: str | None, *allowed: str) -> str:
     """The value that is given; the first of those that are allowed where none is."""
     value = given or allowed[0]
     if value not in allowed:
-        raise FieldError(field, f"{value!r} is none of {', '.join(allowed)}")
+        raise FieldError(field, invalid.none_of(repr(value), ", ".join(allowed)))
     return value
 
 
 def _int32(field: str, value: int) -> None:
     if not -_INT32 <= value < _INT32:
-        raise FieldError(field, f"{value} is no 32-bit integer")
+        raise FieldError(field, invalid.not_32_bits(value))
 
 
 # -- flavors -------------------------------------------------------------------------------------------------------
@@ -260,14 +256,14 @@ def _int32(field: str, value: int) -> None:
 
 def _taint(raw: wire.Taint, field: str) -> Taint:
     if not raw.key:
-        raise FieldError(f"{field}.key", "a taint needs a key")
+        raise FieldError(f"{field}.key", invalid.TAINT_WITHOUT_KEY)
     return taint(raw, field)
 
 
 def _toleration(raw: wire.Toleration, field: str) -> Toleration:
     found = toleration(raw, field)
     if found.operator == "Exists" and raw.value:
-        raise FieldError(f"{field}.value", "must be empty when the operator is Exists")
+        raise FieldError(f"{field}.value", invalid.VALUE_WITH_EXISTS)
     if not raw.key and found.operator != "Exists":
-        raise FieldError(f"{field}.operator", "must be Exists when there is no key")
+        raise FieldError(f"{field}.operator", invalid.NO_KEY_WITHOUT_EXISTS)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gangsched.messages import invalid
 from gangsched.model import volumes, wire
 from gangsched.model import wire_volumes as raws
 from gangsched.model.errors import FieldError
@@ -122,7 +123,7 @@ def storage_class(raw: raws.StorageClass) -> volumes.StorageClass:
     """One StorageClass; without a volumeBindingMode it binds at once, as the API server defaults it."""
     mode = raw.volume_binding_mode or "Immediate"
     if mode not in ("Immediate", "WaitForFirstConsumer"):
-        raise FieldError("volumeBindingMode", f"{mode!r} is neither Immediate nor WaitForFirstConsumer")
+        raise FieldError("volumeBindingMode", invalid.neither(repr(mode), "Immediate", "WaitForFirstConsumer"))
     return volumes.StorageClass(
         name=raw.metadata.name,
         provisioner=raw.provisioner,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from gangsched.messages import invalid
+
 MAX_NAME = 253
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -14,7 +16,7 @@ _NAMESPACE = re.compile(_LABEL)
 #: So much of a wrong name is shown.
 _SHOWN = 60
 
-ALLOWED = f"a DNS-1123 subdomain: at most {MAX_NAME} of a-z, 0-9, '-' and '.', beginning and ending with a-z or 0-9"
+ALLOWED = invalid.subdomain(MAX_NAME)
 
 
 def is_subdomain(name: str) -> bool:

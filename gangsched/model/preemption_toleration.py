@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 
+from gangsched.messages import invalid
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Labels
 from gangsched.model.stakes import int32
@@ -35,5 +36,5 @@ def preemption_toleration(notes: Labels, priority: int) -> tuple[int, float]:
 
 def _seconds(raw: str, key: str) -> float:
     if not re.fullmatch(r"-?[0-9]{1,18}", raw):
-        raise FieldError(f"metadata.annotations[{key}]", f"{raw[:40]!r} is not a whole number of seconds")
+        raise FieldError(f"metadata.annotations[{key}]", invalid.not_whole_seconds(raw[:40]))
     return math.inf if int(raw) < 0 else min(float(raw), LONGEST_SECONDS)

@@ -11,6 +11,7 @@ import re
 from decimal import Decimal, InvalidOperation, localcontext
 from typing import TypeAlias
 
+from gangsched.messages import invalid
 from gangsched.model.errors import FieldError
 
 RawQuantity: TypeAlias = str | int | float
@@ -49,17 +50,17 @@ _CACHE_LIMIT = 50_000
 def parse(raw: RawQuantity) -> Decimal:
     """The exact value of a quantity. Raises :class:`FieldError` when it is not one."""
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
-        raise FieldError("", f"{raw!r} is not a quantity (examples: 2, 500m, 1.5Gi)")
+        raise FieldError("", invalid.not_a_quantity(raw))
     match = _FORM.fullmatch(str(raw))
     if match is None:
-        raise FieldError("", f"{raw!r} is not a quantity (examples: 2, 500m, 1.5Gi)")
+        raise FieldError("", invalid.not_a_quantity(raw))
     number, exponent, suffix = match.groups()
     with localcontext() as context:
         context.prec = 120  # the form allows 80 digits; nothing may round before base_units does
         try:
             return Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
         except InvalidOperation:  # pragma: no cover - the regular expression admits no such number
-            raise FieldError("", f"{raw!r} is not a quantity") from None
+            raise FieldError("", invalid.not_a_quantity(raw)) from None
 
 
 def base_units(resource: str, raw: RawQuantity) -> int:
@@ -73,10 +74,10 @@ def base_units(resource: str, raw: RawQuantity) -> int:
     except KeyError:
         pass
     except TypeError:
-        raise FieldError("", f"{raw!r} is not a quantity (examples: 2, 500m, 1.5Gi)") from None
+        raise FieldError("", invalid.not_a_quantity(raw)) from None
     value = parse(raw)
     if value < 0:
-        raise FieldError("", f"{raw!r} is negative; a resource quantity is zero or more")
+        raise FieldError("", invalid.quantity_negative(raw))
     with localcontext() as context:
         context.prec = 120
         scaled = value * 1000 if resource == "cpu" else value
@@ -84,7 +85,7 @@ def base_units(resource: str, raw: RawQuantity) -> int:
         if units != scaled:
             units += 1
     if units > MAX_BASE_UNITS:
-        raise FieldError("", f"{raw!r} is larger than this scheduler can account exactly (2^53 base units)")
+        raise FieldError("", invalid.quantity_too_large(raw))
     if len(_cache) >= _CACHE_LIMIT:  # hostile input must not grow the process
         _cache.clear()
     _cache[key] = units

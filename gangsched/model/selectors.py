@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.errors import FieldError
 from gangsched.model.quantity import integer
@@ -31,16 +32,16 @@ _NODE_OPERATORS = (*_LABEL_OPERATORS, GT, LT)
 def requirement(raw: wire.LabelSelectorRequirement, field: str, allowed: tuple[str, ...]) -> Requirement:
     """One checked requirement. Raises :class:`FieldError`."""
     if not raw.key:
-        raise FieldError(f"{field}.key", "a selector requirement needs a key")
+        raise FieldError(f"{field}.key", invalid.SELECTOR_WITHOUT_KEY)
     if raw.operator not in allowed:
-        raise FieldError(f"{field}.operator", f"{raw.operator!r} is not one of {', '.join(allowed)}")
+        raise FieldError(f"{field}.operator", invalid.none_of(repr(raw.operator), ", ".join(allowed)))
     values = tuple(raw.values or ())
     if raw.operator in (IN, NOT_IN) and not values:
-        raise FieldError(f"{field}.values", f"operator {raw.operator} needs at least one value")
+        raise FieldError(f"{field}.values", invalid.operator_needs_values(raw.operator))
     if raw.operator in (EXISTS, DOES_NOT_EXIST) and values:
-        raise FieldError(f"{field}.values", f"operator {raw.operator} takes no values")
+        raise FieldError(f"{field}.values", invalid.operator_takes_no_values(raw.operator))
     if raw.operator in (GT, LT) and (len(values) != 1 or integer(values[0]) is None):
-        raise FieldError(f"{field}.values", f"operator {raw.operator} needs exactly one integer")
+        raise FieldError(f"{field}.values", invalid.operator_needs_integer(raw.operator))
     return Requirement(raw.key, raw.operator, tuple(sorted(values)))
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gangsched.messages import invalid
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import NO_STAKES, Gang, Job, Labels, Pod, Stakes
@@ -74,7 +75,7 @@ def as_of(record: Saved, now: float, ignored: Collection[str] = ()) -> Saved:
     if checkpoint is None or checkpoint <= now + SKEW_SECONDS:
         return record
     stakes = msgspec.structs.replace(record.stakes, checkpoint=None)
-    wrong = FieldError(_field(LAST_CHECKPOINT), "the time is in the future").remark
+    wrong = FieldError(_field(LAST_CHECKPOINT), invalid.IN_THE_FUTURE).remark
     return msgspec.structs.replace(record, stakes=stakes, remark=record.remark or wrong)
 
 
@@ -82,7 +83,7 @@ def int32(raw: str, key: str) -> int:
     """A whole number of 32 bits. Raises :class:`FieldError`."""
     value = int(raw) if _INT32.fullmatch(raw) else 2**31
     if not -(2**31) <= value < 2**31:
-        raise FieldError(_field(key), f"{raw[:40]!r} is not a whole number from -2147483648 to 2147483647")
+        raise FieldError(_field(key), invalid.not_whole_between(repr(raw[:40]), -2147483648, 2147483647))
     return value
 
 

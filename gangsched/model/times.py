@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from gangsched.messages import invalid
 from gangsched.model.errors import FieldError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def parse_time(raw: str | None, field: str) -> float:
     try:
         moment = datetime.fromisoformat(raw)
     except ValueError:
-        raise FieldError(field, f"{raw!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z") from None
+        raise FieldError(field, invalid.not_a_time(raw)) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
@@ -63,9 +64,9 @@ def parse_duration(raw: str, field: str) -> float:
     """``1h30m``, ``90s``, ``0`` in seconds; from 0 to a year. Raises :class:`FieldError`."""
     seconds = 0.0 if raw.strip() == "0" else duration_seconds(raw.strip())
     if seconds is None:
-        raise FieldError(field, f"{raw[:_MAX_TEXT]!r} is not a duration such as 30s, 10m or 1h30m")
+        raise FieldError(field, invalid.not_a_duration(raw[:_MAX_TEXT]))
     if seconds > LONGEST_SECONDS:
-        raise FieldError(field, f"{raw!r} is longer than a year")
+        raise FieldError(field, invalid.longer_than_a_year(raw))
     return seconds
 
 

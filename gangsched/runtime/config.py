@@ -17,11 +17,13 @@ from msgspec import inspect
 
 from gangsched.core.framework.arguments import ARGUMENTS
 from gangsched.documents import Document, DocumentError, located
+from gangsched.messages import invalid
+from gangsched.messages.text import nearest
 from gangsched.model.errors import UserError, one_line
 from gangsched.model.sections import Section
 from gangsched.model.times import seconds_of
 from gangsched.runtime import pluginsets
-from gangsched.runtime.profiles import PluginConfig, nearest
+from gangsched.runtime.profiles import PluginConfig
 from gangsched.runtime.settings import Configuration
 
 #: Longest requestTimeout in seconds: a new leader waits this long for the writes of an old one to end.
@@ -56,9 +58,9 @@ def load(path: FilePath) -> Configuration:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigurationError([f"{path}: cannot be read: {error.strerror or error}"]) from None
-    except UnicodeDecodeError:
-        raise ConfigurationError([f"{path}: is not UTF-8 text"]) from None
+        raise ConfigurationError([f"{path}: {invalid.cannot_be_read(error.strerror or error)}"]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError([f"{path}: {invalid.not_utf8(error.reason, error.start)}"]) from None
     return parse(text, str(path))
 
 
@@ -84,10 +86,10 @@ def _document(text: str, file: str) -> Document:
     try:
         found = list(located(text, file, MAX_ALIASED_VALUES))
     except DocumentError as error:
-        what = f"{'is not YAML: ' if error.syntax else ''}{error.message}"
+        what = f"{invalid.NOT_YAML}: {error.message}" if error.syntax else error.message
         raise ConfigurationError([f"{file}:{error.line or 1}: {what}"]) from None
     if len(found) > 1:
-        raise ConfigurationError([f"{file}:{found[1].first_line}: there is another document; one was expected"])
+        raise ConfigurationError([f"{file}:{found[1].first_line}: {invalid.OTHER_DOCUMENT}"])
     return found[0] if found else Document(file, 1, None)
 
 
@@ -104,35 +106,35 @@ def check(configuration: Configuration) -> Iterator[Problem]:
         seconds_of(text) for text in (election.lease_duration, election.renew_deadline, election.retry_period)
     )
     if not retry > 0:
-        yield ("leaderElection", "retryPeriod"), "must be longer than zero"
+        yield ("leaderElection", "retryPeriod"), invalid.NOT_LONGER_THAN_ZERO
     if not retry * RETRY_JITTER < renew:
         yield (
             ("leaderElection", "renewDeadline"),
-            f"{election.renew_deadline} is not longer than {RETRY_JITTER:g} times retryPeriod",
+            invalid.not_longer_than_retries(election.renew_deadline, RETRY_JITTER),
         )
     if lease < 1:
-        yield ("leaderElection", "leaseDuration"), f"{election.lease_duration} is shorter than 1s, the unit of a Lease"
+        yield ("leaderElection", "leaseDuration"), invalid.lease_too_short(election.lease_duration)
     elif not renew < lease:
-        yield ("leaderElection", "leaseDuration"), f"{election.lease_duration} is not longer than renewDeadline"
+        yield ("leaderElection", "leaseDuration"), invalid.not_longer_than_deadline(election.lease_duration)
     connection = configuration.client_connection
     timeout = seconds_of(connection.request_timeout)
     if not 0 < timeout <= MAX_REQUEST_TIMEOUT_SECONDS:
         yield (
             ("clientConnection", "requestTimeout"),
-            f"{connection.request_timeout} is not between 1ms and {MAX_REQUEST_TIMEOUT_SECONDS:g}s",
+            invalid.not_between(connection.request_timeout, "1ms", f"{MAX_REQUEST_TIMEOUT_SECONDS:g}s"),
         )
     elif election.leader_elect and renew < lease <= renew + timeout:
         yield (
             ("clientConnection", "requestTimeout"),
-            f"{connection.request_timeout} does not fit between renewDeadline and leaseDuration",
+            invalid.timeout_does_not_fit(connection.request_timeout),
         )
     queue = configuration.queue
     if not seconds_of(queue.backoff_initial) > 0:
-        yield ("queue", "backoffInitial"), "must be longer than zero"
+        yield ("queue", "backoffInitial"), invalid.NOT_LONGER_THAN_ZERO
     if seconds_of(queue.backoff_max) < seconds_of(queue.backoff_initial):
-        yield ("queue", "backoffMax"), f"{queue.backoff_max} is shorter than backoffInitial"
+        yield ("queue", "backoffMax"), invalid.shorter_than_initial(queue.backoff_max)
     if not seconds_of(configuration.preemption.gang_timeout) > 0:
-        yield ("preemption", "gangTimeout"), "must be longer than zero"
+        yield ("preemption", "gangTimeout"), invalid.NOT_LONGER_THAN_ZERO
     yield from _check_profiles(configuration)
 
 
@@ -142,7 +144,7 @@ def _check_profiles(configuration: Configuration) -> Iterator[Problem]:
         path = ("profiles", index)
         name = profile.scheduler_name
         if name in seen:
-            yield (*path, "schedulerName"), f"{name} is the name of profiles[{seen[name]}] too"
+            yield (*path, "schedulerName"), invalid.name_of_two_profiles(name, seen[name])
         seen.setdefault(name, index)
         yield from (((*path, *_parts(below)), text) for below, text in pluginsets.problems(profile))
 
@@ -174,11 +176,11 @@ def schema() -> dict[str, Any]:
 
 def _check_document(value: Any) -> Iterator[Problem]:
     if not isinstance(value, dict):
-        yield (), "must be a mapping that starts with apiVersion and kind"
+        yield (), invalid.NOT_A_CONFIGURATION
         return
     for key, wanted in (("apiVersion", Configuration().api_version), ("kind", Configuration().kind)):
         if key not in value:
-            yield (key,), f"missing; must be {wanted}"
+            yield (key,), invalid.missing(wanted)
     yield from _check(value, inspect.type_info(Configuration), ())
 
 
@@ -189,7 +191,7 @@ def _check(value: Any, kind: inspect.Type, path: Path) -> Iterator[Problem]:
     if isinstance(kind, inspect.UnionType):  # of a section and None: a section that may be left out
         kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
     if isinstance(kind, inspect.StructType | inspect.DictType) and not isinstance(value, dict):
-        yield path, f"must be a mapping, not {_describe(value)}"
+        yield path, invalid.must_be(invalid.TYPES["object"], _describe(value))
     elif isinstance(kind, inspect.StructType):
         yield from _check_struct(value, kind, path)
     elif isinstance(kind, inspect.VarTupleType):
@@ -206,7 +208,7 @@ def _check_struct(value: dict[str, Any], kind: inspect.StructType, path: Path) -
         if key in fields:
             yield from _check(child, fields[key].type, (*path, key))
         else:
-            yield (*path, key), f"unknown key; {nearest(key, sorted(fields))}"
+            yield (*path, key), invalid.unknown_key(nearest(key, sorted(fields)))
     for name, field in fields.items():
         if field.required and name not in value:
             yield (*path, name), "missing"
@@ -224,12 +226,12 @@ def _check_arguments(plugin: dict[str, Any], path: Path) -> Iterator[Problem]:
 
 def _check_list(value: Any, kind: inspect.VarTupleType, path: Path) -> Iterator[Problem]:
     if not isinstance(value, list):
-        yield path, f"must be a list, not {_describe(value)}"
+        yield path, invalid.must_be(invalid.TYPES["array"], _describe(value))
         return
     if kind.min_length is not None and len(value) < kind.min_length:
-        yield path, f"must have at least {kind.min_length} item"
+        yield path, invalid.too_few_items(kind.min_length)
     if kind.max_length is not None and len(value) > kind.max_length:
-        yield path, f"must have at most {kind.max_length} items"
+        yield path, invalid.too_many(kind.max_length, "items")
     for index, child in enumerate(value):
         yield from _check(child, kind.item_type, (*path, index))
 
@@ -241,30 +243,30 @@ def _scalar_problem(value: Any, kind: inspect.Type) -> str | None:
         words = [str(word) for word in kind.values]
         if value in words:
             return None
-        wanted = words[0] if len(words) == 1 else f"one of {', '.join(words)}"
-        return f"must be {wanted}, not {said}"
+        wanted = words[0] if len(words) == 1 else invalid.one_of(", ".join(words))
+        return invalid.must_be(wanted, said)
     if isinstance(kind, inspect.BoolType):
-        return None if isinstance(value, bool) else f"must be true or false, not {said}"
+        return None if isinstance(value, bool) else invalid.must_be(invalid.TYPES["bool"], said)
     if isinstance(kind, inspect.StrType):
         if kind.pattern:
             fits = isinstance(value, str) and re.search(kind.pattern, value)
-            return None if fits else f"must be a duration such as 15s or 1m30s, not {said}"
+            return None if fits else invalid.must_be(invalid.DURATION, said)
         if not isinstance(value, str):
-            return f"must be text, not {said}"
+            return invalid.must_be(invalid.TYPES["str"], said)
         if kind.min_length and not value:
-            return "must not be empty"
+            return invalid.EMPTY
         if kind.max_length and len(value) > kind.max_length:
-            return f"must have at most {kind.max_length} characters"
+            return invalid.too_many(kind.max_length, "characters")
         return None
     assert isinstance(kind, inspect.IntType | inspect.FloatType), kind
     whole = isinstance(kind, inspect.IntType)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or math.isnan(value):
-        return f"must be a {'whole ' if whole else ''}number, not {said}"
+        return invalid.must_be(invalid.TYPES["int" if whole else "float"], said)
     low, high = kind.ge if kind.ge is not None else kind.gt, kind.le
     above = value >= kind.ge if kind.ge is not None else kind.gt is None or value > kind.gt
     if not above or (high is not None and value > high):
         edge = "between" if kind.ge is not None else "above"
-        return f"{said} is not {edge} {low:.12g} and {'at most ' if edge == 'above' else ''}{high:.12g}"
+        return invalid.beyond_limits(said, edge, low, "at most " if edge == "above" else "", high)
     return None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from gangsched.core.framework.plugins import Plugin
+from gangsched.messages import invalid
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
@@ -65,10 +66,10 @@ def load(name: str) -> Foreign | None:
     kinds = [kind for kind in (filter_class, score_class) if kind is not None]
     structs = {getattr(kind, "Arguments", None) for kind in kinds} - {None}
     if len(structs) > 1:
-        raise LoadError("its filter and its score have different Arguments; they are made from the same args")
+        raise LoadError(invalid.ARGUMENTS_DIFFER)
     arguments = structs.pop() if structs else None
     if arguments is not None and not (isinstance(arguments, type) and issubclass(arguments, msgspec.Struct)):
-        raise LoadError("its Arguments are no msgspec.Struct")
+        raise LoadError(invalid.ARGUMENTS_NO_STRUCT)
     return Foreign(
         Plugin(
             name,
@@ -89,21 +90,21 @@ def _load(group: str, name: str) -> type[Any] | None:
     if not found:
         return None
     if len({point.value for point in found}) > 1:
-        raise LoadError(f"several packages have one: {', '.join(sorted(map(_origin, found)))}")
+        raise LoadError(invalid.several_packages(", ".join(sorted(map(_origin, found)))))
     point = found[0]
     try:
         kind = point.load()
     except (Exception, SystemExit) as error:  # importing runs code of others
-        raise LoadError(f"{point.value} cannot be imported: {type(error).__name__}: {error}") from error
+        raise LoadError(invalid.cannot_be_imported(point.value, type(error).__name__, error)) from error
     if not isinstance(kind, type):
-        raise LoadError(f"{point.value} is no class")
+        raise LoadError(invalid.no_class(point.value))
     if getattr(kind, "name", None) != name:
-        raise LoadError(f"{point.value} is named {getattr(kind, 'name', None)!r}, its entry point {name!r}")
+        raise LoadError(invalid.named_differently(point.value, getattr(kind, "name", None), name))
     missing = [method for method in _METHODS[group] if not callable(getattr(kind, method, None))]
     if missing:
-        raise LoadError(f"{point.value} has no method {', '.join(missing)}")
+        raise LoadError(invalid.no_method(point.value, ", ".join(missing)))
     if not isinstance(getattr(kind, _FLAG[group], None), bool):
-        raise LoadError(f"{point.value} has no attribute {_FLAG[group]} that is True or False")
+        raise LoadError(invalid.no_flag(point.value, _FLAG[group]))
     return kind
 
 

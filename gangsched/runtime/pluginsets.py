@@ -16,13 +16,15 @@ import msgspec
 from gangsched.core.framework.arguments import ARGUMENTS
 from gangsched.core.framework.guard import GuardedFilter, GuardedScore
 from gangsched.core.framework.plugins import BUILT_IN, Plugin, PluginSet
+from gangsched.messages import invalid
+from gangsched.messages.text import nearest
 from gangsched.runtime import entrypoints
-from gangsched.runtime.profiles import FilterPlugins, MultiPointPlugins, PluginConfig, Profile, ScorePlugins, nearest
+from gangsched.runtime.profiles import FilterPlugins, MultiPointPlugins, PluginConfig, Profile, ScorePlugins
 
 #: Plug-ins of kube-scheduler that are parts of this scheduler which cannot be exchanged.
 _PARTS = ("SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder", "GangScheduling")
 #: What kube-scheduler has as an argument of a plug-in and this scheduler has elsewhere, because it is not by profile.
-_ELSEWHERE = {"VolumeBinding": "; the timeout is volumes.bindTimeout"}
+_ELSEWHERE = {"VolumeBinding": invalid.AND_BIND_TIMEOUT}
 _BUILT_IN = {plugin.name: plugin for plugin in BUILT_IN}
 _ALL = "*"
 
@@ -95,7 +97,7 @@ class _Reader:
         for index, name in enumerate(names):
             at = f"{path}[{index}].name"
             if name in names[:index]:
-                self.problems.append((at, f"{name} is listed twice"))
+                self.problems.append((at, invalid.listed_twice(name)))
                 continue
             if name not in _BUILT_IN and name not in self._foreign:
                 self._load(at, name)
@@ -103,16 +105,16 @@ class _Reader:
             if plugin is None:
                 continue
             if ".filter." in path and plugin.filters is None:
-                self.problems.append((at, f"{name} has no filter, only a score"))
+                self.problems.append((at, invalid.only_a_score(name)))
             if ".score." in path and plugin.score is None:
-                self.problems.append((at, f"{name} has no score, only a filter"))
+                self.problems.append((at, invalid.only_a_filter(name)))
 
     def _load(self, path: str, name: str) -> None:
         """Import a plug-in of others."""
         try:
             found = entrypoints.load(name)
         except entrypoints.LoadError as error:
-            self.problems.append((path, f"plug-in {name} cannot be used: {error}"))
+            self.problems.append((path, invalid.plugin_unusable(name, error)))
             return
         if found is None:
             self.problems.append((path, self._unknown(name)))
@@ -121,8 +123,8 @@ class _Reader:
 
     def _unknown(self, name: str) -> str:
         if name in _PARTS:
-            return f"{name} is a part of this scheduler and no plug-in of it"
-        return f"unknown plug-in {name}; {nearest(name, [*_BUILT_IN, *self._installed])}"
+            return invalid.no_plugin(name)
+        return invalid.unknown_plugin(name, nearest(name, [*_BUILT_IN, *self._installed]))
 
     def _check_disabled(self, point: str, names: Sequence[str]) -> None:
         plugins = self.profile.plugins
@@ -135,8 +137,8 @@ class _Reader:
             if name != _ALL and plugin is None and name not in self._installed:
                 self.problems.append((path, self._unknown(name)))
             elif plugin is not None and plugin.indispensable and point != "score" and name not in kept:
-                instead = "; its score is switched off in plugins.score.disabled" if plugin.score is not None else ""
-                self.problems.append((path, f"{name} cannot be switched off: {plugin.indispensable}{instead}"))
+                instead = invalid.AND_SCORE_DISABLED if plugin.score is not None else ""
+                self.problems.append((path, invalid.indispensable(name, plugin.indispensable, instead)))
 
     # -- arguments -----------------------------------------------------------------------------------------
 
@@ -146,13 +148,13 @@ class _Reader:
         for index, config in enumerate(self.profile.plugin_config):
             path = f"pluginConfig[{index}]"
             if config.name in given:
-                self.problems.append((f"{path}.name", f"{config.name} is configured twice"))
+                self.problems.append((f"{path}.name", invalid.configured_twice(config.name)))
             elif config.name in _BUILT_IN:
                 given[config.name] = self._built_in(config, path)
             elif config.name in self._foreign:
                 given[config.name] = self._of_others(config, path)
             elif config.name in self._installed:
-                self.problems.append((f"{path}.name", f"{config.name} has arguments but is not enabled"))
+                self.problems.append((f"{path}.name", invalid.not_enabled(config.name)))
             else:
                 self.problems.append((f"{path}.name", self._unknown(config.name)))
         for name in sorted(self._foreign):
@@ -171,7 +173,7 @@ class _Reader:
         if kind is None:
             if config.args:
                 hint = _ELSEWHERE.get(config.name, "")
-                self.problems.append((f"{path}.args", f"{config.name} takes no arguments{hint}"))
+                self.problems.append((f"{path}.args", invalid.takes_no_arguments(config.name) + hint))
             return None
         try:
             arguments = msgspec.convert(config.args, kind)
@@ -186,12 +188,12 @@ class _Reader:
         kind = self._foreign[config.name].arguments
         if kind is None:
             if config.args:
-                self.problems.append((f"{path}.args", f"{config.name} takes no arguments"))
+                self.problems.append((f"{path}.args", invalid.takes_no_arguments(config.name)))
             return None
         fields = {field.encode_name for field in msgspec.structs.fields(kind)}
         strange = [key for key in config.args if key not in fields]
         if strange:
-            self.problems += [(f"{path}.args.{k}", f"unknown key; {nearest(k, sorted(fields))}") for k in strange]
+            self.problems += [(f"{path}.args.{k}", invalid.unknown_key(nearest(k, sorted(fields)))) for k in strange]
             return None
         try:
             return msgspec.convert(config.args, kind)
@@ -211,7 +213,7 @@ class _Reader:
                 if plugin.score is not None and plugin.name in dict(found.scores):
                     GuardedScore(plugin.score(found.arguments_of(plugin.name)))
             except (Exception, SystemExit) as error:  # noqa: BLE001 - constructors of others may raise anything
-                text = f"plug-in {plugin.name} cannot be made: {type(error).__name__}: {error}"
+                text = invalid.plugin_cannot_be_made(plugin.name, type(error).__name__, error)
                 self.problems.append((self._where(plugin.name), text))
         return found
 

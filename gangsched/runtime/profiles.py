@@ -5,8 +5,7 @@ What a profile comes to is worked out in :mod:`gangsched.runtime.pluginsets`.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -108,10 +107,3 @@ class Profile(Section, frozen=True, kw_only=True):
     ] = ()
     plugins: Annotated[Plugins, doc("Which filters and scores are used.")] = Plugins()
     plugin_config: Annotated[tuple[PluginConfig, ...], doc("Arguments of plug-ins.")] = ()
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Which one may have been meant: differences in case count least."""
-    folded = {each.casefold(): each for each in known}
-    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
-    return f"did you mean {folded[close[0]]}?" if close else f"known are {', '.join(known)}"

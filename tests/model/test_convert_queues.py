@@ -156,7 +156,7 @@ R = "spec.resourceGroups[0].flavors[0].resources[0]"
         (
             {"preemption": {"reclaimWithinCohort": "Any", "borrowWithinCohort": {"maxPriorityThreshold": 2**31}}},
             "spec.preemption.borrowWithinCohort.maxPriorityThreshold",
-            "no 32-bit integer",
+            "does not fit 32 bits",
         ),
         (
             {"flavorFungibility": {"preference": "PreemptionOverBorrowing"}},
@@ -169,7 +169,7 @@ R = "spec.resourceGroups[0].flavors[0].resources[0]"
         (
             {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Has"}]}},
             "spec.namespaceSelector.matchExpressions[0].operator",
-            "'Has' is not one of",
+            "'Has' is none of",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_mistakes_in_other_kinds():
         convert_queues.local_queue(wire_queues.LocalQueue())
     with pytest.raises(FieldError, match="needs a value"):
         convert_queues.workload_priority_class(wire_queues.WorkloadPriorityClass())
-    with pytest.raises(FieldError, match="32-bit"):
+    with pytest.raises(FieldError, match="32 bits"):
         convert_queues.workload_priority_class(wire_queues.WorkloadPriorityClass(value=2**31))
 
 

@@ -5,10 +5,11 @@ Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-pree
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from gangsched.messages import invalid
+from gangsched.messages.text import and_nearest
 from gangsched.model import wire
 from gangsched.model.errors import FieldError, Place, Problem
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER
@@ -43,7 +44,7 @@ class PriorityAdmission:
             self._classes[each.metadata.name] = each
             if each.global_default:
                 if self._default is not None:
-                    text = "several classes are the global default; the lowest value counts, as for the API server"
+                    text = invalid.SEVERAL_DEFAULTS
                     warnings.append(place.warning("globalDefault", text))
                 if self._default is None or each.value < self._default.value:
                     self._default = each
@@ -56,7 +57,7 @@ class PriorityAdmission:
             self._resolve(spec, path)
             return
         if spec.priority not in (None, 0):
-            text = f"{spec.priority} is not 0, the priority of a pod without priorityClassName; name a PriorityClass"
+            text = invalid.priority_without_class(spec.priority, "pod")
             raise FieldError(f"{path}.priority", text)
         spec.priority = 0
 
@@ -71,33 +72,32 @@ class PriorityAdmission:
         if spec.priority_class_name or self._default is not None:
             self._resolve(spec, "spec")
         elif spec.priority not in (None, 0):
-            text = f"{spec.priority} is not 0, the priority of a group without priorityClassName; name a PriorityClass"
+            text = invalid.priority_without_class(spec.priority, "group")
             raise FieldError("spec.priority", text)
 
     def _resolve(self, spec: Prioritised, path: str) -> None:
         name = spec.priority_class_name
         found = self._classes.get(name) if name else self._default
         if found is None:
-            near = difflib.get_close_matches(name, sorted(self._classes), 1, 0.7)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise FieldError(f"{path}.priorityClassName", f"no PriorityClass {name!r} in the input{hint}")
+            hint = and_nearest(name, self._classes, 0.7)
+            raise FieldError(f"{path}.priorityClassName", invalid.no_priority_class(name, hint))
         name = name or found.metadata.name
         if spec.priority not in (None, found.value):
-            text = f"{spec.priority} is not {found.value}, the value of PriorityClass {name!r}; leave it out"
+            text = invalid.priority_not_of_class(spec.priority, found.value, name)
             raise FieldError(f"{path}.priority", text)
         policy = found.preemption_policy or PREEMPT_LOWER
         if spec.preemption_policy not in (None, policy):
-            text = f"{spec.preemption_policy!r} is not {policy!r}, the policy of PriorityClass {name!r}; leave it out"
+            text = invalid.policy_not_of_class(spec.preemption_policy, policy, name)
             raise FieldError(f"{path}.preemptionPolicy", text)
         spec.priority, spec.preemption_policy, spec.priority_class_name = found.value, policy, name
 
 
 def _check(each: wire.PriorityClass) -> None:
     if each.preemption_policy not in (None, PREEMPT_LOWER, PREEMPT_NEVER):
-        text = f"{each.preemption_policy!r} is neither {PREEMPT_LOWER} nor {PREEMPT_NEVER}"
+        text = invalid.neither(repr(each.preemption_policy), PREEMPT_LOWER, PREEMPT_NEVER)
         raise FieldError("preemptionPolicy", text)
     if each.metadata.name not in BUILT_IN and each.value > MAX_USER_PRIORITY:
-        text = f"{each.value} is above {MAX_USER_PRIORITY}, the highest value of a class that users make"
+        text = invalid.priority_too_high(each.value, MAX_USER_PRIORITY)
         raise FieldError("value", text)
     if each.value < -(2**31) or each.value >= 2**31:
-        raise FieldError("value", f"{each.value} does not fit 32 bits")
+        raise FieldError("value", invalid.not_32_bits(each.value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from gangsched.messages import invalid
 from gangsched.model import children, wire
 from gangsched.model.children import JOB_NAME, JOBSET_NAME, OLD_JOB_NAME
 from gangsched.model.convert import job_finished
@@ -55,14 +56,14 @@ def pods_wanted(job: wire.Job, path: str = "spec") -> int:
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     for name, value in (("parallelism", parallelism), ("completions", spec.completions)):
         if value is not None and value < 0:
-            raise FieldError(f"{path}.{name}", f"{value} is below 0")
+            raise FieldError(f"{path}.{name}", invalid.below(value, 0))
     if spec.suspend or job_finished(job):
         return 0
     wanted = parallelism
     if spec.completions is not None:
         wanted = min(parallelism, max(0, spec.completions - job.status.succeeded))
     if wanted > MAX_PODS:
-        raise FieldError(f"{path}.parallelism", f"{wanted} pods are more than the {MAX_PODS} that one input may make")
+        raise FieldError(f"{path}.parallelism", invalid.too_many_pods(wanted, MAX_PODS))
     return wanted
 
 

@@ -18,6 +18,7 @@ from gangsched.cluster.manifests.overlay import Around
 from gangsched.cluster.manifests.sources import parsed, read
 from gangsched.cluster.manifests.storage import StorageAdmission
 from gangsched.core.events import Changed, Event, Record, records
+from gangsched.messages import invalid
 from gangsched.model import convert_jobsets, jobsets, wire
 from gangsched.model import wire_volumes as storage
 from gangsched.model.children import SIMULATION
@@ -101,7 +102,7 @@ def _load(
                 meta = each.object.metadata
                 key = (each.kind.name, each.kind.group, meta.namespace, meta.name)
                 if key in places:
-                    error = InputError(each.place, "metadata.name", f"was already defined in {places[key]}")
+                    error = InputError(each.place, "metadata.name", invalid.defined_already(places[key]))
                     refused.append(error)
                     continue
                 places[key] = each.place
@@ -224,7 +225,7 @@ class _Loading:
     def _warn_without_pods(self, each: Found) -> None:
         meta = each.object.metadata
         if (each.kind.name, meta.namespace, meta.name) not in self._controllers:
-            self._warnings.append(each.place.warning("kind", "no pod of it in the input: pass its pods too"))
+            self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
 
     def _pod(self, place: Place, raw: wire.Pod) -> None:
         """A pod, after the claims of its generic ephemeral volumes."""
@@ -261,7 +262,7 @@ class _Loading:
             return
         self._made += count
         if self._made > MAX_PODS:
-            text = f"the Jobs of the input would make more than {MAX_PODS} pods"
+            text = invalid.too_many_pods_of_jobs(MAX_PODS)
             raise FieldError(f"{path}.parallelism", text)
         for pod in pods_of(raw, count):
             self._claim(place, "Pod", pod.metadata)
@@ -275,7 +276,7 @@ class _Loading:
         """A made object must not have the name of another one."""
         key = (kind, meta.namespace, meta.name)
         if key in self._names:
-            text = f"its {kind} {meta.namespace}/{meta.name} was already defined in {self._names[key]}"
+            text = invalid.owner_defined_already(kind, meta.namespace, meta.name, self._names[key])
             raise FieldError("metadata.name", text)
         self._names[key] = place
 
@@ -291,9 +292,7 @@ class _Loading:
         known = self._workloads.get((raw.metadata.namespace, workload))
         if known is not None and template not in known:
             has = ", ".join(known) or "none"
-            self._warnings.append(
-                place.warning(field, f"Workload {workload!r} has no template {template!r} (has: {has})")
-            )
+            self._warnings.append(place.warning(field, invalid.no_template(workload, template, has)))
 
     def _warn_of_missing_nodes(self) -> None:
         known = {node.name for node in records(self._events, Node)}
@@ -301,7 +300,7 @@ class _Loading:
             for pod in records([event], Pod):
                 if pod.bound and pod.node not in known:
                     known.add(pod.node)
-                    text = f"no Node {pod.node!r} in the input: the pods on it are not looked at"
+                    text = invalid.no_node(pod.node)
                     self._warnings.append(place.warning("spec.nodeName", text))
 
 
@@ -330,4 +329,4 @@ def _check_workload(raw: Workload) -> None:
         if not name:
             raise FieldError(f"spec.{field}[{i}].name", "is missing")
         if name in names[:i]:
-            raise FieldError(f"spec.{field}[{i}].name", f"{name!r} is given twice")
+            raise FieldError(f"spec.{field}[{i}].name", invalid.given_twice(name))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gangsched.cluster.kinds import COSCHEDULING, SIGS, UPSTREAM
 from gangsched.cluster.manifests.objects import Found
+from gangsched.messages import invalid
 from gangsched.model import jobsets, queues, wire
 from gangsched.model.dialects import coscheduling, koordinator, volcano
 from gangsched.model.errors import Problem
@@ -48,7 +49,7 @@ def missing(found: Sequence[Found]) -> Iterator[Problem]:
         for named in _named_by(each):
             if (named.kind, named.group) not in known:
                 known.add((named.kind, named.group))
-                text = f"names a {named.kind}, and there is none in the input: add {named.resources}"
+                text = invalid.kind_missing(named.kind, named.resources)
                 yield each.place.warning(named.field, text)
 
 

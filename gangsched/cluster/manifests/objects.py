@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,6 +11,8 @@ import msgspec
 from gangsched.cluster.kinds import Kind
 from gangsched.cluster.manifests.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, TEMPLATED, UNREAD
 from gangsched.documents import Document
+from gangsched.messages import invalid
+from gangsched.messages.text import and_nearest
 from gangsched.model import wire
 from gangsched.model.errors import FieldError, InputError, Place, Problem
 
@@ -22,18 +23,6 @@ _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?
 _TYPE_ERROR = re.compile(r"Expected `(?P<want>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>[^`]*)`)?")
 _PATH_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 _TEXT_MAPS = frozenset(("labels", "annotations", "nodeSelector", "matchLabels"))
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "null": "nothing",
-    "array": "a list",
-    "object": "a mapping",
-    "int | float | str": "a quantity (examples: 2, 500m, 1.5Gi)",
-    "int | str": "a whole number or text",
-    "object | str": "text or a mapping",
-}
 
 
 class Defaults(NamedTuple):
@@ -73,7 +62,7 @@ def _unpacked(document: Document, raw: Any, label: str) -> Iterator[tuple[str, d
     """The object, or the items of a list (also of typed ones such as PodList), with a name for unnamed items."""
     where = f"{label}: " if label else ""
     if not isinstance(raw, dict):
-        text = f"{where}a Kubernetes object is a mapping; this is {_WORDS[_type_of(raw)]}"
+        text = invalid.no_object(where, invalid.TYPES[_type_of(raw)])
         raise InputError(Place(document.file, document.number), "", text)
     kind, items = raw.get("kind"), raw.get("items")
     if not (isinstance(kind, str) and (kind == "List" or (kind.endswith("List") and "items" in raw))):
@@ -81,7 +70,7 @@ def _unpacked(document: Document, raw: Any, label: str) -> Iterator[tuple[str, d
         return
     if items is not None and not isinstance(items, list):
         place = Place(document.file, document.number, kind)
-        raise InputError(place, "items", f"{_WORDS[_type_of(items)]} is not a list")
+        raise InputError(place, "items", invalid.not_a_list(invalid.TYPES[_type_of(items)]))
     for i, item in enumerate(items or ()):
         typed = item
         if kind != "List" and isinstance(item, dict):
@@ -97,7 +86,7 @@ def _object(
     place = Place(document.file, document.number, _title(kind_name, raw, label))
     for field, value in (("kind", kind_name), ("apiVersion", api_version)):
         if not isinstance(value, str) or not value:
-            problem = "is missing" if value is None or value == "" else f"{value!r} is not text"
+            problem = "is missing" if value is None or value == "" else invalid.not_text(value)
             raise InputError(place, field, problem)
     assert isinstance(kind_name, str)
     assert isinstance(api_version, str)
@@ -107,7 +96,7 @@ def _object(
         warnings.append(_unread(place, kind_name, api_version, raw))
         return None
     if version not in kind.versions:
-        text = f"{api_version!r} is not read (known: {kind.api_versions}); the object is ignored"
+        text = invalid.version_not_read(api_version, kind.api_versions)
         warnings.append(place.warning("apiVersion", text))
         return None
     place = Place(place.file, place.document, _title(kind_name, _with_namespace(raw, kind, defaults.namespace), label))
@@ -153,17 +142,16 @@ def _with_namespace(raw: dict[str, Any], kind: Kind, namespace: str) -> dict[str
 
 def _unread(place: Place, kind: str, api_version: str, raw: dict[str, Any]) -> Problem:
     if kind == "GangSchedulerConfiguration":
-        return place.warning("kind", "a configuration file is given with --config, not with -f")
+        return place.warning("kind", invalid.CONFIGURATION)
     if kind in TEMPLATED:
-        return place.warning("kind", f"a {kind} is ignored; pass its pods instead")
+        return place.warning("kind", invalid.kind_ignored(kind))
     if kind in UNREAD:
-        return place.warning("kind", "not read by the scheduler")
+        return place.warning("kind", invalid.NOT_READ)
     if any(known == kind for known, _ in KINDS):
         apis = " or ".join(k.api_versions for k in KINDS.values() if k.name == kind)
-        return place.warning("apiVersion", f"a {kind} of {api_version} is not known (known: {apis}); it is ignored")
-    near = difflib.get_close_matches(kind, sorted({k for k, _ in KINDS}), 1, 0.8)
-    hint = f"; did you mean {near[0]}?" if near else "; pass its pods instead" if _makes_pods(raw) else ""
-    return place.warning("kind", f"unknown kind {kind!r}{hint}")
+        return place.warning("apiVersion", invalid.kind_not_known(kind, api_version, apis))
+    hint = and_nearest(kind, {k for k, _ in KINDS}) or (invalid.AND_USE_PODS if _makes_pods(raw) else "")
+    return place.warning("kind", invalid.unknown_kind(kind, hint))
 
 
 def _makes_pods(raw: Any) -> bool:
@@ -191,11 +179,11 @@ def _check_metadata(meta: wire.ObjectMeta) -> None:
         raise FieldError("metadata.name", "is missing")
     for field, value in (("metadata.name", meta.name), ("metadata.namespace", meta.namespace)):
         if value and not _DNS_NAME.fullmatch(value):
-            text = f"{value!r} is not a name: lower-case letters, digits, '-' and '.', up to 253 characters"
+            text = invalid.not_a_name(value)
             raise FieldError(field, text)
     for key, value in (meta.labels or {}).items():
         if not _LABEL_VALUE.fullmatch(value):
-            text = f"{value!r} is not a label value: letters, digits, '-', '_' and '.', up to 63 characters"
+            text = invalid.not_a_label_value(value)
             raise FieldError(f"metadata.labels[{key}]", text)
 
 
@@ -205,21 +193,15 @@ def _misspelt(place: Place, kind: Kind, raw: dict[str, Any]) -> Iterator[Problem
     if known is not None:
         for key, value in spec.items():
             if key not in known and value is not None:
-                yield place.warning(f"spec.{key}", f"not a field of this {kind.name}" + _did_you_mean(key, known))
+                yield place.warning(f"spec.{key}", invalid.not_a_field(kind.name, and_nearest(key, known)))
     path = "spec"
     if kind.name == "Job":
         spec, path = (spec.get("template") or {}).get("spec") or {}, "spec.template.spec"
     if kind.name in ("Job", "Pod"):
         for key, value in spec.items():
             # New versions add fields, so only a key that looks like a known one is worth a word.
-            if key not in POD_SPEC_KEYS and value is not None and (near := _did_you_mean(key, POD_SPEC_KEYS)):
-                yield place.warning(f"{path}.{key}", f"not a field of a pod's spec{near}")
-
-
-def _did_you_mean(key: str, known: frozenset[str]) -> str:
-    by_case = {k.lower(): k for k in sorted(known)}
-    near = difflib.get_close_matches(key.lower(), by_case, 1, 0.8)
-    return f"; did you mean {by_case[near[0]]}?" if near else ""
+            if key not in POD_SPEC_KEYS and value is not None and (near := and_nearest(key, POD_SPEC_KEYS)):
+                yield place.warning(f"{path}.{key}", invalid.not_a_field_of_pods(near))
 
 
 # --------------------------------------------------------------------------------------------------------- wrong types
@@ -232,12 +214,12 @@ def _type_error(raw: dict[str, Any], text: str) -> FieldError:
         return FieldError("", text)
     want, got = match["want"].removesuffix(" | null"), match["got"]
     path, value = _follow(raw, match["path"] or "$", got)
-    wanted = _WORDS.get(want, want)
+    wanted = invalid.TYPES.get(want, want)
     if got in ("array", "object", "null"):
-        return FieldError(path, f"is {_WORDS[got]}, not {wanted}")
+        return FieldError(path, invalid.is_not(invalid.TYPES[got], wanted))
     shown = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else repr(value)
-    hint = "; put it in quotes" if want == "str" else ""
-    return FieldError(path, f"{shown} is not {wanted}{hint}")
+    hint = invalid.AND_QUOTES if want == "str" else ""
+    return FieldError(path, invalid.not_that(shown, wanted, hint))
 
 
 def _follow(raw: Any, path: str, got: str) -> tuple[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from gangsched.documents import Document, DocumentError, documents
+from gangsched.messages import invalid
 from gangsched.model.errors import InputError, Place
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -56,7 +57,7 @@ def _files(source: str) -> list[Path]:
     # A kustomization describes files, it is no object; kubectl refuses it, but it lies in many folders.
     found = [f for f in found if f.stem != "kustomization"]
     if not found:
-        raise InputError(Place(source), "", "the folder holds no *.yaml, *.yml or *.json file")
+        raise InputError(Place(source), "", invalid.EMPTY_FOLDER)
     return sorted(found)
 
 
@@ -87,17 +88,17 @@ def _read_stdin(stdin: IO[bytes] | IO[str] | None) -> bytes:
 
 def _decoded(name: str, data: bytes) -> str:
     if len(data) > MAX_BYTES:
-        raise InputError(Place(name), "", f"is larger than {MAX_BYTES // 2**20} MiB")
+        raise InputError(Place(name), "", invalid.too_large(MAX_BYTES // 2**20))
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(Place(name), "", f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise InputError(Place(name), "", invalid.not_utf8(error.reason, error.start)) from None
 
 
 def _reason(error: OSError) -> str:
     match error:
         case FileNotFoundError():
-            return "no such file or folder"
+            return invalid.NO_SUCH_FILE
         case PermissionError():
-            return "may not be read (permission denied)"
-    return f"cannot be read: {error.strerror or error}"
+            return invalid.PERMISSION_DENIED
+    return invalid.cannot_be_read(error.strerror or error)

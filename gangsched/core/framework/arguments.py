@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from gangsched.core.state.spreading import SpreadDefaults
+from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.errors import FieldError
 from gangsched.model.records import NodeTerm, SpreadConstraint
@@ -95,22 +96,22 @@ class NodeResourcesFitArgs(PluginArguments, frozen=True, kw_only=True):
             if name in _ALWAYS_CHECKED:
                 yield (
                     f"ignoredResources[{index}]",
-                    f"{name} is always looked at; only extended resources can be ignored",
+                    invalid.always_looked_at(name),
                 )
         for index, group in enumerate(self.ignored_resource_groups):
             if "/" in group:
-                yield f"ignoredResourceGroups[{index}]", f"{group} is no group: it contains a /"
+                yield f"ignoredResourceGroups[{index}]", invalid.no_resource_group(group)
         strategy = self.scoring_strategy
         yield from _resources_problems(strategy.resources, "scoringStrategy.resources")
         points = strategy.requested_to_capacity_ratio.shape
         path = "scoringStrategy.requestedToCapacityRatio"
         if strategy.type == "RequestedToCapacityRatio" and not points:
-            yield path, "type RequestedToCapacityRatio needs a shape of at least one point"
+            yield path, invalid.NO_SHAPE
         if strategy.type != "RequestedToCapacityRatio" and points:
-            yield path, f"is for type RequestedToCapacityRatio, not {strategy.type}"
+            yield path, invalid.shape_of_other_type(strategy.type)
         for index in range(1, len(points)):
             if points[index - 1].utilization >= points[index].utilization:
-                yield f"{path}.shape[{index}].utilization", "must be larger than that of the point before"
+                yield f"{path}.shape[{index}].utilization", invalid.POINTS_NOT_RISING
 
     def ignores(self, resource: str) -> bool:
         """Does the filter leave this resource out?"""
@@ -140,7 +141,7 @@ class NodeResourcesBalancedAllocationArgs(PluginArguments, frozen=True, kw_only=
         yield from _resources_problems(self.resources, "resources")
         for index, resource in enumerate(self.resources):
             if resource.weight != 1:
-                yield f"resources[{index}].weight", f"must be 1, not {resource.weight}"
+                yield f"resources[{index}].weight", invalid.must_be(1, resource.weight)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -152,9 +153,9 @@ def _resources_problems(resources: Sequence[ResourceSpec], path: str) -> Problem
     names = [r.name for r in resources]
     for index, name in enumerate(names):
         if name in names[:index]:
-            yield f"{path}[{index}].name", f"{name} is listed twice"
+            yield f"{path}[{index}].name", invalid.listed_twice(name)
         if name == "pods":
-            yield f"{path}[{index}].name", "pods are no resource that nodes can be ranked by"
+            yield f"{path}[{index}].name", invalid.PODS_DO_NOT_RANK
 
 
 class NodeSelectorRequirement(Section, frozen=True, kw_only=True):
@@ -284,16 +285,16 @@ class PodTopologySpreadArgs(PluginArguments, frozen=True, kw_only=True):
     def problems(self) -> Problems:
         """See :class:`PluginArguments`."""
         if self.defaulting_type == "System" and self.default_constraints:
-            yield "defaultingType", "must be List when there are defaultConstraints"
+            yield "defaultingType", invalid.NOT_A_LIST_OF_CONSTRAINTS
         seen: set[tuple[str, str]] = set()
         for index, rule in enumerate(self.default_constraints):
             path = f"defaultConstraints[{index}]"
             key = (rule.topology_key, rule.when_unsatisfiable)
             if key in seen:
-                yield path, f"there are two for {rule.topology_key} and {rule.when_unsatisfiable}"
+                yield path, invalid.two_constraints(rule.topology_key, rule.when_unsatisfiable)
             seen.add(key)
             if rule.min_domains > 1 and rule.when_unsatisfiable != "DoNotSchedule":
-                yield f"{path}.minDomains", "is for whenUnsatisfiable DoNotSchedule"
+                yield f"{path}.minDomains", invalid.FOR_DO_NOT_SCHEDULE
 
     @property
     def defaults(self) -> SpreadDefaults:

@@ -18,6 +18,7 @@ from gangsched.core.hints import Hint
 from gangsched.core.scores.base import MAX_SCORE, Score
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
+from gangsched.messages import invalid
 
 _Answer = TypeVar("_Answer")
 _MOST_CHARACTERS = 300
@@ -30,7 +31,7 @@ class PluginError(Exception):
     def __init__(self, plugin: str, method: str, problem: str) -> None:
         # Addresses of objects differ from try to try: with them every try would be news.
         words = _ADDRESS.sub("0x…", " ".join(problem.split()))[:_MOST_CHARACTERS]
-        super().__init__(f"plug-in {plugin} failed in {method}: {words}")
+        super().__init__(invalid.plugin_failed(plugin, method, words))
         self.plugin = plugin
 
 
@@ -64,7 +65,7 @@ class _Guard:
 
     def _bools(self, method: str, answer: Any, size: int) -> Bools:
         if not isinstance(answer, np.ndarray) or answer.dtype != np.bool_ or answer.shape != (size,):
-            raise self._refuse(method, f"answered {_form(answer)}, not an array of bool of shape ({size},)")
+            raise self._refuse(method, invalid.no_booleans(_form(answer), size))
         return answer
 
 
@@ -95,7 +96,7 @@ class GuardedFilter(_Guard):
         found: list[Any] = self._call("failures", lambda: list(self._inner.failures(state.state)))
         for failure in found:
             if not isinstance(failure, Failure) or not isinstance(failure.text, str):
-                raise self._refuse("failures", f"answered {_form(failure)}, not a Failure with a text")
+                raise self._refuse("failures", invalid.no_failure(_form(failure)))
             self._bools("failures", failure.nodes, len(state.feasible))
         return found
 
@@ -121,20 +122,20 @@ class GuardedScore(_Guard):
         answer: Any = self._call("values", lambda: self._inner.values(state.state))
         size = len(state.feasible)
         if not isinstance(answer, np.ndarray) or answer.dtype != np.float64 or answer.shape != (size,):
-            raise self._refuse("values", f"answered {_form(answer)}, not an array of float64 of shape ({size},)")
+            raise self._refuse("values", invalid.no_floats(_form(answer), size))
         wrong = state.feasible & ~((answer >= 0.0) & (answer <= MAX_SCORE))
         if wrong.any():
-            raise self._refuse("values", f"answered {answer[wrong][0]}, not a score between 0 and 100")
+            raise self._refuse("values", invalid.no_score(answer[wrong][0]))
         return np.asarray(answer)
 
     def value(self, state: _Kept, row: int) -> float:
         answer = self._call("value", lambda: float(self._inner.value(state.state, row)))
         if not 0.0 <= answer <= MAX_SCORE:
-            raise self._refuse("value", f"answered {answer}, not a score between 0 and 100")
+            raise self._refuse("value", invalid.no_score(answer))
         return answer
 
 
 def _form(answer: Any) -> str:
     if isinstance(answer, np.ndarray):
-        return f"an array of {answer.dtype} of shape {answer.shape}"
+        return invalid.array_of_shape(answer.dtype, answer.shape)
     return f"{type(answer).__name__}"

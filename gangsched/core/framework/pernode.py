@@ -14,6 +14,7 @@ from gangsched.core.arrays import Bools, Floats
 from gangsched.core.filters.base import Failure
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
+from gangsched.messages import causes
 from gangsched.model.records import Node
 
 
@@ -65,7 +66,7 @@ class PerNodeFilter:
     """
 
     name = ""
-    text = "node(s) were refused"
+    text = causes.NODE_REFUSED
     sees_pods = True
     resolvable = True
 

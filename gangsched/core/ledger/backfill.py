@@ -24,7 +24,7 @@ from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
 from gangsched.messages import causes
-from gangsched.model.words import listed
+from gangsched.messages.text import listed
 
 STRICT, BACKFILL = "strict", "backfill"
 

@@ -22,7 +22,7 @@ from gangsched.core.lifecycle.ownership import Intent, written
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.volumes.binding import ClaimBinding, assign, progress
 from gangsched.messages import causes
-from gangsched.model.words import listed
+from gangsched.messages.text import listed
 
 if TYPE_CHECKING:
     from gangsched.core.groups import Group, Plan

@@ -23,12 +23,12 @@ from gangsched.core.lifecycle.table import State
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.suspended import LENIENT
 from gangsched.messages import notes
+from gangsched.messages.text import listed
 from gangsched.model.dialects import volcano
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET
 from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId
 from gangsched.model.times import render_time
-from gangsched.model.words import listed
 
 if TYPE_CHECKING:
     from gangsched.core.decision import Victim

@@ -11,9 +11,9 @@ from gangsched.core.quota.stop_policy import STOPPED, Stop
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.membership import Census
 from gangsched.messages import notes
+from gangsched.messages.text import counted, listed
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.records import Gang, Owner, Pod
-from gangsched.model.words import counted, listed
 
 #: Reasons of Events and of the PodScheduled condition.
 SCHEDULED = "Scheduled"

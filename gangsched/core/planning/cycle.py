@@ -31,9 +31,9 @@ from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import causes
+from gangsched.messages.text import listed
 from gangsched.model.records import PREEMPT_NEVER, GangId
 from gangsched.model.times import render_time
-from gangsched.model.words import listed
 
 #: Flavors that are tried one after another for one gang.
 _MAX_FLAVORS = 64

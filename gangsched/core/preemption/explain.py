@@ -19,9 +19,9 @@ from gangsched.core.preemption.units import Units
 from gangsched.core.preemption.work import told
 from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.messages import causes
+from gangsched.messages.text import counted, listed
 from gangsched.model.records import Job, Pod
 from gangsched.model.times import render_time
-from gangsched.model.words import counted, listed
 
 if TYPE_CHECKING:
     from gangsched.core.world.world import World

@@ -13,9 +13,9 @@ from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.evictions import unit_of
 from gangsched.core.world.world import World
 from gangsched.messages import causes
+from gangsched.messages.text import counted
 from gangsched.model.records import Pod
 from gangsched.model.times import render_time
-from gangsched.model.words import counted
 
 
 class Spared(NamedTuple):

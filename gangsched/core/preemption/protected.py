@@ -15,9 +15,9 @@ from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodTable
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import causes
+from gangsched.messages.text import counted
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import GangId, Pod
-from gangsched.model.words import counted
 
 #: So many are named in a message; the plan lists more.
 _NAMED = 3

@@ -6,6 +6,7 @@ object, or where there is none the members' own annotations, say about the gang.
 
 from __future__ import annotations
 
+from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream, volcano
 from gangsched.model.errors import Mistake
@@ -38,7 +39,7 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
     if not name:
         return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), None
     if not is_subdomain(name):
-        wrong = Mistake(field, f"{shown(name)} cannot be the name of a gang, which is {ALLOWED}")
+        wrong = Mistake(field, invalid.not_a_gang_name(shown(name), ALLOWED))
         return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), wrong
     mistake = None
     if family == koordinator.FAMILY and not koordinator.needs_object(meta.labels or {}):

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError, Mistake
@@ -109,9 +110,9 @@ def gang_of(obj: wire.SigsPodGroup, family: str) -> Gang:
     """A PodGroup of this API group, without Koordinator's annotations. Raises :class:`FieldError`."""
     meta, spec = obj.metadata, obj.spec
     if not 1 <= spec.min_member <= MAX_MEMBERS:
-        raise FieldError("spec.minMember", f"{spec.min_member} is not between 1 and {MAX_MEMBERS}")
+        raise FieldError("spec.minMember", invalid.not_between(spec.min_member, 1, MAX_MEMBERS))
     seconds = spec.schedule_timeout_seconds or 0
-    below = FieldError("spec.scheduleTimeoutSeconds", f"{seconds} is below 0").remark if seconds < 0 else None
+    below = FieldError("spec.scheduleTimeoutSeconds", invalid.below(seconds, 0)).remark if seconds < 0 else None
     return described(
         family,
         meta,
@@ -200,19 +201,19 @@ def _total(notes: Labels, minimum: int) -> None:
         return
     field = f"metadata.annotations[{TOTAL}]"
     if _count(raw, field) < minimum:
-        raise FieldError(field, f"{raw} is less than the {minimum} members that the gang needs ({MIN})")
+        raise FieldError(field, invalid.less_than_minimum(raw, minimum, MIN))
 
 
 def _count(raw: str, field: str) -> int:
     if not re.fullmatch(r"[0-9]{1,7}", raw) or not 1 <= int(raw) <= MAX_MEMBERS:
-        raise FieldError(field, f"{shown(raw)} is not a whole number from 1 to {MAX_MEMBERS}")
+        raise FieldError(field, invalid.not_whole_between(shown(raw), 1, MAX_MEMBERS))
     return int(raw)
 
 
 def _strict(notes: Labels) -> bool:
     raw = notes.get(MODE) or MODES[0]
     if raw not in MODES:
-        raise FieldError(f"metadata.annotations[{MODE}]", f"{shown(raw)} is neither {' nor '.join(MODES)}")
+        raise FieldError(f"metadata.annotations[{MODE}]", invalid.neither(shown(raw), MODES[0], MODES[1]))
     return raw == MODES[0]
 
 
@@ -220,7 +221,7 @@ def _match_policy(notes: Labels) -> str:
     key = MATCH_POLICY if notes.get(MATCH_POLICY) else MATCH_POLICY_ALIAS
     raw = notes.get(key) or MATCH_POLICIES[0]
     if raw not in MATCH_POLICIES:
-        raise FieldError(f"metadata.annotations[{key}]", f"{shown(raw)} is none of {', '.join(MATCH_POLICIES)}")
+        raise FieldError(f"metadata.annotations[{key}]", invalid.none_of(shown(raw), ", ".join(MATCH_POLICIES)))
     return raw
 
 
@@ -228,7 +229,7 @@ def _groups(notes: Labels) -> tuple[str, ...]:
     raw = notes.get(GROUPS)
     field = f"metadata.annotations[{GROUPS}]"
     if raw and len(raw) > MAX_LIST:
-        raise FieldError(field, f"has {len(raw)} characters; at most {MAX_GROUPS} gangs can form a GangGroup")
+        raise FieldError(field, invalid.group_too_long(len(raw), MAX_GROUPS))
     return _listed(raw, field) if raw else ()
 
 
@@ -237,15 +238,15 @@ def _listed(raw: str, where: str) -> tuple[str, ...]:
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError):
-        raise FieldError(where, 'is not a JSON list such as ["ns/gang-a", "ns/gang-b"]') from None
+        raise FieldError(where, invalid.NOT_A_LIST_OF_GANGS) from None
     if not isinstance(value, list) or not all(isinstance(v, str) and re.fullmatch(r"[^/]+/[^/]+", v) for v in value):
-        raise FieldError(where, 'is not a JSON list such as ["ns/gang-a", "ns/gang-b"]')
+        raise FieldError(where, invalid.NOT_A_LIST_OF_GANGS)
     wrong = next((name for name in value if not is_key(name)), None)
     if wrong is not None:
-        raise FieldError(where, f"lists {shown(wrong)}; the name of a gang is {ALLOWED}")
+        raise FieldError(where, invalid.lists_no_gang_name(shown(wrong), ALLOWED))
     names = tuple(sorted(set(value)))
     if len(names) > MAX_GROUPS:
-        raise FieldError(where, f"lists {len(names)} gangs; at most {MAX_GROUPS} can form a GangGroup")
+        raise FieldError(where, invalid.too_many_gangs(len(names), MAX_GROUPS))
     return names if len(names) > 1 else ()
 
 
@@ -262,16 +263,14 @@ def _topology(notes: Labels) -> tuple[tuple[str, bool], ...]:
     try:
         listed = msgspec.json.decode(raw, type=_TopologySpec).gather
     except (msgspec.DecodeError, RecursionError) as error:
-        text = 'is not JSON such as {"gatherStrategy": [{"layer": "RackLayer", "strategy": "MustGather"}]}'
+        text = invalid.NOT_A_TOPOLOGY
         raise FieldError(where, f"{text}: {error}"[:300]) from None
     if len(listed) > MAX_LAYERS:
-        raise FieldError(where, f"lists {len(listed)} layers; at most {MAX_LAYERS} can be asked for")
+        raise FieldError(where, invalid.too_many_layers(len(listed), MAX_LAYERS))
     required: dict[str, bool] = {}
     for entry in listed:
         if entry.strategy not in _GATHER:
-            raise FieldError(
-                where, f"strategy {shown(entry.strategy)} of layer {shown(entry.layer)} is none of {list(_GATHER)}"
-            )
+            raise FieldError(where, invalid.no_strategy(shown(entry.strategy), shown(entry.layer), list(_GATHER)))
         key = _label_key(entry.layer, where)
         if key:
             required[key] = required.get(key, False) or _GATHER[entry.strategy]
@@ -290,7 +289,7 @@ def _label_key(layer: str, where: str) -> str:
     if name in LAYERS and (match or name in ("zone", "region", "host", "node")):
         return LAYERS[name]
     if len(layer) > MAX_KEY or not _LABEL_KEY.fullmatch(layer):
-        raise FieldError(where, f"layer {shown(layer)} is neither a known layer nor a label key")
+        raise FieldError(where, invalid.no_layer(shown(layer)))
     return layer
 
 
@@ -301,5 +300,5 @@ def _waiting_time(notes: Labels) -> float | None:
     field = f"metadata.annotations[{WAIT}]"
     seconds = parse_duration(raw, field)
     if not seconds:
-        raise FieldError(field, f"{shown(raw)} is no time to wait")
+        raise FieldError(field, invalid.no_time_to_wait(shown(raw)))
     return seconds

@@ -6,6 +6,7 @@ webhook refuses pods without the count. (https://kueue.sigs.k8s.io/docs/tasks/ru
 
 from __future__ import annotations
 
+from gangsched.messages import invalid
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import shown
 from gangsched.model.records import Gang, Labels, Pod
@@ -39,7 +40,7 @@ def _total(notes: Labels) -> int:
     raw = notes.get(TOTAL)
     field = f"metadata.annotations[{TOTAL}]"
     if raw is None:
-        raise FieldError(field, "is missing: a pod group needs the number of its pods")
+        raise FieldError(field, invalid.NO_TOTAL)
     if not (raw.isascii() and raw.isdecimal() and len(raw) <= 7 and 1 <= int(raw) <= _MOST):
-        raise FieldError(field, f"{shown(raw)} is not a number between 1 and {_MOST}")
+        raise FieldError(field, invalid.not_whole_between(shown(raw), 1, _MOST))
     return int(raw)

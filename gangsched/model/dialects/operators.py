@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
@@ -164,5 +165,5 @@ def _workers(spec: OperatorSpec, groups: Iterable[WorkerGroup]) -> Iterable[int]
 
 def _count(value: int, field: str) -> int:
     if not 0 <= value <= _MOST:
-        raise FieldError(field, f"{value} is not between 0 and {_MOST}")
+        raise FieldError(field, invalid.not_between(value, 0, _MOST))
     return value

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from gangsched.messages import invalid
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import is_subdomain, shown
 from gangsched.model.records import Gang, GangId, Labels, Pod
@@ -40,7 +41,7 @@ def declared(notes: Labels) -> bool | None:
     if raw is None:
         return None
     if raw not in _WORDS:
-        raise FieldError(f"metadata.annotations[{GANG}]", f"{shown(raw)} is neither true nor false")
+        raise FieldError(f"metadata.annotations[{GANG}]", invalid.neither(shown(raw), "true", "false"))
     return _WORDS[raw]
 
 

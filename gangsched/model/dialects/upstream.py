@@ -6,6 +6,7 @@ KEP-5710 (workload-aware preemption), https://github.com/kubernetes/enhancements
 
 from __future__ import annotations
 
+from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError
@@ -24,9 +25,9 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
     policy = spec.scheduling_policy
     minimum = policy.gang.min_count if policy.gang is not None else 1
     if minimum < 1:
-        raise FieldError("spec.schedulingPolicy.gang.minCount", f"{minimum} is below 1")
+        raise FieldError("spec.schedulingPolicy.gang.minCount", invalid.below(minimum, 1))
     if policy.gang is not None and policy.basic is not None:
-        raise FieldError("spec.schedulingPolicy", "exactly one of gang and basic can be set")
+        raise FieldError("spec.schedulingPolicy", invalid.GANG_OR_BASIC)
     return described(
         FAMILY,
         obj.metadata,
@@ -45,7 +46,7 @@ def _topology(raw: wire.SchedulingConstraints | None) -> tuple[tuple[str, bool],
     listed = (raw.topology if raw is not None else None) or []
     for n, constraint in enumerate(listed):
         if not constraint.key:
-            raise FieldError(f"spec.schedulingConstraints.topology[{n}].key", "a topology constraint needs a label key")
+            raise FieldError(f"spec.schedulingConstraints.topology[{n}].key", invalid.NO_KEY_OF_TOPOLOGY)
     return tuple((key, True) for key in dict.fromkeys(c.key for c in listed))
 
 
@@ -57,4 +58,4 @@ def _disruption(raw: object) -> str:
         return _MODES[raw]
     if isinstance(raw, dict) and len(raw) == 1 and (key := next(iter(raw))) in _UNION:
         return _UNION[key]
-    raise FieldError("spec.disruptionMode", f"{raw!r} is none of Pod, PodGroup, {{single: {{}}}}, {{all: {{}}}}")
+    raise FieldError("spec.disruptionMode", invalid.none_of(repr(raw), "Pod, PodGroup, {single: {}}, {all: {}}"))

@@ -7,6 +7,7 @@ and ``pkg/scheduler/framework/session.go`` of volcano-sh/volcano).
 
 from __future__ import annotations
 
+from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError, Mistake
@@ -40,7 +41,7 @@ def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
     for task, count in (spec.min_task_member or {}).items():
         _bounded(count, f"spec.minTaskMember[{task}]")
     if spec.sub_group_policy:
-        raise FieldError("spec.subGroupPolicy", "groups within a group are not supported")
+        raise FieldError("spec.subGroupPolicy", invalid.SUBGROUPS)
     return described(
         FAMILY,
         obj.metadata,
@@ -71,14 +72,14 @@ def _remark(spec: wire.VolcanoPodGroupSpec) -> Mistake | None:
     topology = spec.network_topology
     if topology is not None and (topology.highest_tier_allowed is not None or topology.highest_tier_name):
         if topology.mode != "soft":
-            text = "HyperNodes are not read, and a hard topology cannot be kept without them"
+            text = invalid.HARD_TOPOLOGY
             raise FieldError("spec.networkTopology", text)
-        return Mistake("spec.networkTopology", "HyperNodes are not read: the soft topology is not looked at")
+        return Mistake("spec.networkTopology", invalid.SOFT_TOPOLOGY)
     if spec.queue not in ("", DEFAULT_QUEUE):
-        return Mistake("spec.queue", f"Queues of Volcano are not read: {spec.queue} limits nothing")
+        return Mistake("spec.queue", invalid.queue_not_read(spec.queue))
     return None
 
 
 def _bounded(count: int, field: str) -> None:
     if not 0 <= count <= _MOST:
-        raise FieldError(field, f"{count} is not between 0 and {_MOST}")
+        raise FieldError(field, invalid.not_between(count, 0, _MOST))

@@ -1,0 +1,210 @@
+"""What is wrong with an object, a setting or a plug-in: the field is named beside it."""
+
+from __future__ import annotations
+
+from gangsched.messages.text import Text
+
+# Values
+
+none_of = Text("{value} is none of {allowed}")
+one_of = Text("one of {allowed}")
+and_more = Text("and {count} more")
+neither = Text("{value} is neither {one} nor {other}")
+not_between = Text("{value} is not between {low} and {high}")
+not_whole_between = Text("{value} is not a whole number from {low} to {high}")
+below = Text("{value} is below {least}")
+not_32_bits = Text("{value} does not fit 32 bits")
+not_a_quantity = Text("{value!r} is not a quantity (examples: 2, 500m, 1.5Gi)")
+must_be = Text("must be {wanted}, not {found}")
+is_not = Text("is {found}, not {wanted}")
+given_twice = Text("{name!r} is given twice")
+too_many = Text("must have at most {most} {what}")
+
+#: Types by their names in the errors of the decoder.
+TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "null": "nothing",
+    "array": "a list",
+    "object": "a mapping",
+    "int | float | str": "a quantity (examples: 2, 500m, 1.5Gi)",
+    "int | str": "a whole number or text",
+    "object | str": "text or a mapping",
+}
+DURATION = "a duration such as 15s or 1m30s"
+subdomain = Text("a DNS-1123 subdomain: at most {most} of a-z, 0-9, '-' and '.', beginning and ending with a-z or 0-9")
+
+# Objects
+
+NO_TOPOLOGY_KEY_OF_AFFINITY = "a pod affinity term needs a topologyKey"
+NO_TOPOLOGY_KEY_OF_SPREAD = "a topology spread constraint needs a topologyKey"
+not_a_number_or_percentage = Text("{value!r} is neither a number nor a percentage such as 50%")
+no_replicated_job = Text("no replicated Job {name!r} comes before (known: {has})")
+NO_CLUSTER_QUEUE = "a LocalQueue needs the name of its ClusterQueue"
+NO_VALUE = "a WorkloadPriorityClass needs a value"
+NOMINAL_QUOTA_MISSING = "is required; 0 is for resources that are only borrowed"
+TAINT_WITHOUT_KEY = "a taint needs a key"
+VALUE_WITH_EXISTS = "must be empty when the operator is Exists"
+NO_KEY_WITHOUT_EXISTS = "must be Exists when there is no key"
+other_resources = Text("must name {resources} in this order, as coveredResources does; it names {names}")
+cohorts_differ = Text("{name!r} differs from spec.cohort {cohort!r}")
+NO_RESOURCES = "a resource group covers at least one resource"
+NO_FLAVORS = "a resource group has at least one flavor"
+in_two_groups = Text("{name!r} stands in {seen} already; a {what} of a {kind} is in one group, once")
+contradicts_borrowing = Text("{policy} contradicts borrowWithinCohort.policy {borrow}")
+needs_to_try_next = Text("needs whenCanBorrow and whenCanPreempt to be {value}")
+weight_too_small = Text("{weight} is neither 0 nor above 10^-9")
+FLAVOR_WITHOUT_NAME = "a flavor needs the name of its ResourceFlavor"
+useless_without = Text("means nothing without {without}")
+lends_too_much = Text("{lending_limit} is more than the nominalQuota {nominal_quota}")
+not_a_gang_name = Text("{value} cannot be the name of a gang, which is {rule}")
+NOT_A_LIST_OF_GANGS = 'is not a JSON list such as ["ns/gang-a", "ns/gang-b"]'
+NOT_A_TOPOLOGY = 'is not JSON such as {"gatherStrategy": [{"layer": "RackLayer", "strategy": "MustGather"}]}'
+less_than_minimum = Text("{raw} is less than the {minimum} members that the gang needs ({field})")
+group_too_long = Text("has {count} characters; at most {most} gangs can form a GangGroup")
+lists_no_gang_name = Text("lists {value}; the name of a gang is {rule}")
+too_many_gangs = Text("lists {count} gangs; at most {most} can form a GangGroup")
+too_many_layers = Text("lists {count} layers; at most {most} can be asked for")
+no_layer = Text("layer {layer} is neither a known layer nor a label key")
+no_time_to_wait = Text("{value} is no time to wait")
+no_strategy = Text("strategy {strategy} of layer {layer} is none of {allowed}")
+NO_TOTAL = "is missing: a pod group needs the number of its pods"
+GANG_OR_BASIC = "exactly one of gang and basic can be set"
+NO_KEY_OF_TOPOLOGY = "a topology constraint needs a label key"
+SUBGROUPS = "groups within a group are not supported"
+HARD_TOPOLOGY = "HyperNodes are not read, and a hard topology cannot be kept without them"
+SOFT_TOPOLOGY = "HyperNodes are not read: the soft topology is not looked at"
+queue_not_read = Text("Queues of Volcano are not read: {queue} limits nothing")
+and_is_ignored = Text("{message}; it is ignored")
+not_whole_seconds = Text("{raw!r} is not a whole number of seconds")
+quantity_negative = Text("{raw!r} is negative; a resource quantity is zero or more")
+quantity_too_large = Text("{raw!r} is larger than this scheduler can account exactly (2^53 base units)")
+SELECTOR_WITHOUT_KEY = "a selector requirement needs a key"
+operator_needs_values = Text("operator {operator} needs at least one value")
+operator_takes_no_values = Text("operator {operator} takes no values")
+operator_needs_integer = Text("operator {operator} needs exactly one integer")
+IN_THE_FUTURE = "the time is in the future"
+not_a_duration = Text("{raw!r} is not a duration such as 30s, 10m or 1h30m")
+longer_than_a_year = Text("{raw!r} is longer than a year")
+not_a_time = Text("{raw!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z")
+
+# YAML and JSON
+
+NESTED_TOO_DEEPLY = "is nested too deeply"
+SURROGATE = "has half of a surrogate pair in a string"
+NOT_YAML = "is not YAML"
+TAB = "a tab cannot indent YAML; use spaces"
+KEY_IS_COLLECTION = "a mapping key must be text, not a list or a mapping"
+character_not_allowed = Text("the character U+{code:04X} is not allowed in YAML")
+key_twice = Text("the key {key!r} is given twice in one {kind}")
+tag_not_allowed = Text("the tag {tag} is not allowed")
+alias_inside_itself = Text("the alias *{anchor} stands inside of what it names")
+alias_of_nothing = Text("the alias *{anchor} names nothing")
+aliases_too_large = Text("aliases expand to more than {most} values")
+KEY_IS_NO_TEXT = "a mapping key must be text"
+MERGE_OF_NO_MAPPING = "<< merges mappings, nothing else"
+does_not_fit_tag = Text("{value!r} does not fit its tag {tag}")
+not_json = Text("is not JSON: {why}")
+at_line = Text("line {line}, column {column}: {message}")
+OTHER_DOCUMENT = "there is another document; one was expected"
+tag_on_key = Text("the tag {tag} is not allowed on a key")
+
+# Manifests
+
+priority_too_high = Text("{value} is above {most}, the highest value of a class that users make")
+priority_without_class = Text(
+    "{priority} is not 0, the priority of a {kind} without priorityClassName; name a PriorityClass"
+)
+priority_not_of_class = Text("{priority} is not {value}, the value of PriorityClass {name!r}; leave it out")
+policy_not_of_class = Text(
+    "{preemption_policy!r} is not {policy!r}, the policy of PriorityClass {name!r}; leave it out"
+)
+SEVERAL_DEFAULTS = "several classes are the global default; the lowest value counts, as for the API server"
+no_priority_class = Text("no PriorityClass {name!r} in the input{hint}")
+too_many_pods = Text("{wanted} pods are more than the {most} that one input may make")
+too_many_pods_of_jobs = Text("the Jobs of the input would make more than {most} pods")
+owner_defined_already = Text("its {kind} {namespace}/{name} was already defined in {place}")
+NO_POD_IN_INPUT = "no pod of it in the input: pass its pods too"
+no_template = Text("Workload {workload!r} has no template {template!r} (has: {has})")
+no_node = Text("no Node {node!r} in the input: the pods on it are not looked at")
+defined_already = Text("was already defined in {place}")
+kind_missing = Text("names a {kind}, and there is none in the input: add {resources}")
+AND_USE_PODS = "; pass its pods instead"
+AND_QUOTES = "; put it in quotes"
+no_object = Text("{where}a Kubernetes object is a mapping; this is {found}")
+version_not_read = Text("{api_version!r} is not read (known: {api_versions}); the object is ignored")
+CONFIGURATION = "a configuration file is given with --config, not with -f"
+NOT_READ = "not read by the scheduler"
+unknown_kind = Text("unknown kind {kind!r}{hint}")
+not_that = Text("{shown} is not {wanted}{hint}")
+not_a_list = Text("{found} is not a list")
+kind_ignored = Text("a {kind} is ignored; pass its pods instead")
+kind_not_known = Text("a {kind} of {api_version} is not known (known: {apis}); it is ignored")
+not_a_name = Text("{value!r} is not a name: lower-case letters, digits, '-' and '.', up to 253 characters")
+not_a_label_value = Text("{value!r} is not a label value: letters, digits, '-', '_' and '.', up to 63 characters")
+not_text = Text("{value!r} is not text")
+not_a_field_of_pods = Text("not a field of a pod's spec{hint}")
+not_a_field = Text("not a field of this {kind}{hint}")
+cannot_be_read = Text("cannot be read: {why}")
+EMPTY_FOLDER = "the folder holds no *.yaml, *.yml or *.json file"
+NO_SUCH_FILE = "no such file or folder"
+PERMISSION_DENIED = "may not be read (permission denied)"
+too_large = Text("is larger than {most} MiB")
+not_utf8 = Text("is not UTF-8 text: {reason} at byte {start}")
+
+# Settings
+
+EMPTY = "must not be empty"
+beyond_limits = Text("{value} is not {edge} {low:.12g} and {more}{high:.12g}")
+NOT_LONGER_THAN_ZERO = "must be longer than zero"
+NOT_A_CONFIGURATION = "must be a mapping that starts with apiVersion and kind"
+not_longer_than_retries = Text("{renew_deadline} is not longer than {times:g} times retryPeriod")
+lease_too_short = Text("{lease_duration} is shorter than 1s, the unit of a Lease")
+shorter_than_initial = Text("{backoff_max} is shorter than backoffInitial")
+too_few_items = Text("must have at least {min_length} item")
+not_longer_than_deadline = Text("{lease_duration} is not longer than renewDeadline")
+timeout_does_not_fit = Text("{request_timeout} does not fit between renewDeadline and leaseDuration")
+name_of_two_profiles = Text("{name} is the name of profiles[{seen}] too")
+missing = Text("missing; must be {wanted}")
+unknown_key = Text("unknown key; {hint}")
+
+# Plug-ins
+
+AND_BIND_TIMEOUT = "; the timeout is volumes.bindTimeout"
+unknown_plugin = Text("unknown plug-in {name}; {hint}")
+no_plugin = Text("{name} is a part of this scheduler and no plug-in of it")
+AND_SCORE_DISABLED = "; its score is switched off in plugins.score.disabled"
+plugin_cannot_be_made = Text("plug-in {plugin} cannot be made: {kind}: {error}")
+listed_twice = Text("{name} is listed twice")
+only_a_score = Text("{name} has no filter, only a score")
+only_a_filter = Text("{name} has no score, only a filter")
+plugin_unusable = Text("plug-in {name} cannot be used: {error}")
+takes_no_arguments = Text("{plugin} takes no arguments")
+configured_twice = Text("{plugin} is configured twice")
+indispensable = Text("{name} cannot be switched off: {indispensable}{instead}")
+not_enabled = Text("{plugin} has arguments but is not enabled")
+ARGUMENTS_DIFFER = "its filter and its score have different Arguments; they are made from the same args"
+ARGUMENTS_NO_STRUCT = "its Arguments are no msgspec.Struct"
+several_packages = Text("several packages have one: {names}")
+no_class = Text("{value} is no class")
+named_differently = Text("{value} is named {kind!r}, its entry point {name!r}")
+no_method = Text("{value} has no method {names}")
+no_flag = Text("{value} has no attribute {flag} that is True or False")
+cannot_be_imported = Text("{value} cannot be imported: {kind}: {error}")
+NO_SHAPE = "type RequestedToCapacityRatio needs a shape of at least one point"
+PODS_DO_NOT_RANK = "pods are no resource that nodes can be ranked by"
+NOT_A_LIST_OF_CONSTRAINTS = "must be List when there are defaultConstraints"
+shape_of_other_type = Text("is for type RequestedToCapacityRatio, not {type}")
+POINTS_NOT_RISING = "must be larger than that of the point before"
+FOR_DO_NOT_SCHEDULE = "is for whenUnsatisfiable DoNotSchedule"
+always_looked_at = Text("{name} is always looked at; only extended resources can be ignored")
+no_resource_group = Text("{group} is no group: it contains a /")
+two_constraints = Text("there are two for {topology_key} and {when_unsatisfiable}")
+array_of_shape = Text("an array of {dtype} of shape {shape}")
+plugin_failed = Text("plug-in {plugin} failed in {method}: {words}")
+no_booleans = Text("answered {answer}, not an array of bool of shape ({size},)")
+no_floats = Text("answered {answer}, not an array of float64 of shape ({size},)")
+no_score = Text("answered {answer}, not a score between 0 and 100")
+no_failure = Text("answered {answer}, not a Failure with a text")
