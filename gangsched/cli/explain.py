@@ -12,6 +12,7 @@ from gangsched.cli.inputs import add_cluster_arguments, add_decision_arguments, 
 from gangsched.cli.names import add_namespace_argument, name_of, named
 from gangsched.cli.plan_view import Plan
 from gangsched.cli.what_if import State
+from gangsched.messages import failures
 from gangsched.model.errors import Problem
 
 
@@ -78,5 +79,5 @@ def _asked(args: argparse.Namespace) -> tuple[str, str, str]:
     """``(namespace, kind, name)``; the first two are empty where they are not given."""
     name = name_of(args)
     if name is None:
-        raise errors.UsageError("which gang or pod? Give its name: gangsched explain NAME")
+        raise errors.UsageError(failures.NAME_MISSING)
     return named(name, args.namespace)

@@ -11,6 +11,7 @@ from gangsched.cli.words import natural
 from gangsched.core.decision import Decision
 from gangsched.core.state.membership import Census
 from gangsched.core.world.world import World
+from gangsched.messages import failures
 from gangsched.model.records import GangId, Pod
 
 #: States, from arrival to end: see :func:`_state`.
@@ -89,7 +90,7 @@ def _said(pending: list[Pod]) -> str:
 
 def _decided(decision: Decision | None) -> str:
     if decision is None:
-        return "no scheduler has decided about it yet"
+        return failures.NOT_DECIDED
     return can_start(decision) or decision.message
 
 

@@ -17,6 +17,7 @@ from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, fol
 from gangsched.cli.names import add_namespace_argument, name_of, named
 from gangsched.cli.what_if import State
 from gangsched.core.scheduler import Scheduler
+from gangsched.messages import failures
 from gangsched.model.errors import Problem
 from gangsched.model.times import render_time
 
@@ -65,7 +66,7 @@ class Gangs(NamedTuple):
 def _render(gangs: Gangs, form: str) -> None:
     print_lines(_lines(form, gangs.rows, gangs.now))
     if not gangs.rows:
-        print("gangsched: there are no gangs here", file=sys.stderr)
+        errors.complain([failures.NO_GANGS])
 
 
 CONTRACT: Contract[Gangs] = Contract("gangsched.dev/get/v1", {"gangs": []}, Gangs.fields, _render)
@@ -78,14 +79,14 @@ def _read(args: argparse.Namespace) -> tuple[Gangs, list[Problem]]:
     decisions = {decision.gang: decision for decision, _ in state.decisions}
     found = list(_chosen(args, rows(state.world, decisions), space))
     if args.name is not None and not found:
-        raise errors.UsageError(f"there is no gang {args.name}")
+        raise errors.UsageError(failures.no_gang(args.name))
     return Gangs(found, state.now), read.warnings
 
 
 def _watch(args: argparse.Namespace) -> int:
     """Print what changes; ends with Ctrl-C. Nothing is decided here: reasons are what a scheduler writes on pods."""
     if args.sources or args.output in ("json", "yaml"):
-        raise errors.UsageError("--watch follows a cluster, as table, wide or name")
+        raise errors.UsageError(failures.WATCH_FORMS)
     options, space, batches = follow_cluster(args)
     scheduler = Scheduler(options)
     shown: dict[tuple[str, str, str], Row] = {}

@@ -15,6 +15,7 @@ from gangsched.cli import errors
 from gangsched.cli.answers import Contract
 from gangsched.cli.columns import age_of, print_lines
 from gangsched.cli.inputs import add_cluster_arguments, connect
+from gangsched.messages import failures
 from gangsched.messages.text import listed
 from gangsched.model.errors import Problem
 from gangsched.model.times import parse_duration, parse_time
@@ -68,7 +69,7 @@ class Record(NamedTuple):
     def print(self, _: str = "") -> None:
         """Print the table, as kubectl does it; on a terminal without most of the names of many objects."""
         if not self.lines:
-            print("gangsched: nothing is on record", file=sys.stderr)
+            errors.complain([failures.NOTHING_ON_RECORD])
             return
         most = _NAMES if sys.stdout.isatty() else sys.maxsize
         rows = [("AGE", "REASON", "KIND", "OBJECTS", "MESSAGE")]
@@ -120,9 +121,9 @@ async def _lines(configuration: Configuration, connection: Connection) -> list[L
         except ApiError as error:
             if error.status == 404:
                 return []  # no pod has been evicted yet
-            raise errors.UsageError(f"the ConfigMap {NAME} in namespace {namespace} cannot be read: {error}") from None
+            raise errors.UsageError(failures.record_unreadable(NAME, namespace, error)) from None
         except UnreachableError as error:
-            raise errors.UsageError(f"{connection} cannot be read: {error}") from None
+            raise errors.UsageError(failures.unreadable(connection, error)) from None
 
 
 def _entry(line: Line) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from gangsched.cli import errors
 from gangsched.cli.inputs import add_sources_argument
 from gangsched.cluster.manifests.sources import parsed, read
 from gangsched.core.options import Options
+from gangsched.messages import failures
 from gangsched.messages.text import counted
 from gangsched.model.dialects.koordinator import GROUP_LABEL
 from gangsched.model.dialects.owners import GANG, Kind
 from gangsched.model.errors import Place, told
 
-_SERVICE = "its pods are replaced one by one; a gang starts together"
+_SERVICE = failures.REPLACED_ONE_BY_ONE
 #: Kinds whose pods the annotation makes a gang of their owner: of a CronJob each Job, of a RayJob its RayCluster.
 _BY_OWNER = (*get_args(Kind), "CronJob", "RayJob")
 #: Kinds whose pods are no gang of one object, and why.
@@ -28,14 +29,13 @@ _CANNOT = {
     "ReplicaSet": _SERVICE,
     "ReplicationController": _SERVICE,
     "DaemonSet": _SERVICE,
-    "Pod": f"a single pod starts by itself; for a gang of pods create a PodGroup and give each the label {GROUP_LABEL}",
+    "Pod": failures.single_pod(GROUP_LABEL),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    what = "manifests of a Job, JobSet, or another kind with templates of pods"
-    add_sources_argument(parser, what, required=True)
+    add_sources_argument(parser, "manifests of a Job, JobSet, or another kind with templates of pods", required=True)
     parser.add_argument(
         "--scheduler-name",
         metavar="NAME",
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         place = Place(each.file, each.number, f"{_kind(value)} {_name(value)[1]}")
         cannot = _cannot(value, [template for template, _ in templates])
         if cannot:
-            errors.complain([told(place.warning("", f"cannot be made a gang: {cannot}"))])
+            errors.complain([told(place.warning("", failures.cannot_be_a_gang(cannot)))])
             code = errors.BAD_INPUT
         elif templates:
             grouped = _kind(value) not in _BY_OWNER or _name(value) in groups
@@ -83,12 +83,12 @@ def _cannot(value: Any, templates: Sequence[dict[str, Any]]) -> str:
         return ""
     name = _name(value)[1]
     if not name:
-        return "it has no name"
+        return failures.WITHOUT_NAME
     if _kind(value) == "StatefulSet" and value["spec"].get("podManagementPolicy") != "Parallel":
-        return "its pods are created one after another; set spec.podManagementPolicy to Parallel"
+        return failures.CREATED_ONE_BY_ONE
     labels = [(each.get("metadata") or {}).get("labels") or {} for each in templates]
     other = next((found[GROUP_LABEL] for found in labels if found.get(GROUP_LABEL, name) != name), None)
-    return "" if other is None else f"its pods belong to the gang {other} already"
+    return "" if other is None else failures.in_another_gang(other)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -152,4 +152,4 @@ def _changed(
         meta[field] = {**(meta.get(field) or {}), key: mark}
         template["spec"]["schedulerName"] = scheduler
     group = f"PodGroup {name} with minMember {total}; " if grouped else ""
-    return f"{group}{counted(len(templates), 'template')} with the {field[:-1]} {key} and schedulerName {scheduler}"
+    return failures.made_a_gang(group, counted(len(templates), "template"), field[:-1], key, scheduler)

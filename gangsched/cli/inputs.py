@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import time
 from collections.abc import Generator
 from contextlib import closing
@@ -17,6 +16,7 @@ from gangsched.cli import errors
 from gangsched.cluster.manifests import load
 from gangsched.core.events import Event
 from gangsched.core.options import Options
+from gangsched.messages import failures
 from gangsched.model.errors import FieldError, Problem
 from gangsched.model.times import parse_time
 
@@ -101,7 +101,7 @@ def _add_configuration_arguments(parser: argparse.ArgumentParser, scheduler_name
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 65535")
+        raise argparse.ArgumentTypeError(failures.not_a_port(text))
     return int(text)
 
 
@@ -142,7 +142,7 @@ def _moment(raw: str) -> float:
     try:
         return parse_time(raw, "--now")
     except FieldError as error:
-        raise errors.UsageError(f"{error} (or seconds since 1970)") from None
+        raise errors.UsageError(failures.or_seconds(error)) from None
 
 
 def read_either(args: argparse.Namespace) -> Input:
@@ -150,7 +150,7 @@ def read_either(args: argparse.Namespace) -> Input:
     if not args.sources:
         return read_cluster(args)
     if args.kubeconfig or args.context:
-        raise errors.UsageError("-f reads manifests, --kubeconfig and --context a cluster: give one of them")
+        raise errors.UsageError(failures.MANIFESTS_OR_CLUSTER)
     options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
     return Input(loaded.events, options, loaded.now, "", loaded.warnings)
 
@@ -188,7 +188,7 @@ def connect(args: argparse.Namespace) -> tuple[Configuration, Connection]:
 
     configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
     connection = connected(configuration)
-    print(f"gangsched: reading {connection}", file=sys.stderr)
+    errors.complain([failures.reading(connection)])
     return configuration, connection
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from gangsched.cli.errors import UsageError
+from gangsched.messages import failures
 
 _KINDS = {
     "Pod": ("po", "pod", "pods"),
@@ -41,8 +42,8 @@ def named(text: str, namespace: str | None) -> tuple[str, str, str]:
     """
     before, slash, name = text.rpartition("/")
     if not name or "/" in before or (slash and not before):
-        raise UsageError(f"{text!r} is not [kind/]name or namespace/name")
+        raise UsageError(failures.not_a_name(text))
     kind = _KIND_OF.get(before.lower().partition(".")[0], "")
     if before and not kind and namespace not in (None, before):
-        raise UsageError(f"{before!r} is no kind that is known here; known are {', '.join(sorted(_KIND_OF))}")
+        raise UsageError(failures.kind_unknown(before, ", ".join(sorted(_KIND_OF))))
     return namespace or ("" if kind else before), kind, name

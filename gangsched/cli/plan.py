@@ -24,6 +24,7 @@ from gangsched.core.decision import BIND
 from gangsched.core.events import records
 from gangsched.core.options import Options
 from gangsched.core.preemption.drained import Leaving
+from gangsched.messages import failures
 from gangsched.model.errors import Problem
 from gangsched.model.records import Pod
 
@@ -73,7 +74,7 @@ def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:
     now = moment_of(args)
     if not args.cluster:
         if not args.sources or args.kubeconfig or args.context:
-            raise errors.UsageError("give manifests with -f, or --cluster to read a cluster, or both")
+            raise errors.UsageError(failures.NOTHING_TO_PLAN)
         options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
         return loaded, options, loaded.now if now is None else now
     found = read_cluster(args)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from gangsched.cli import errors
 from gangsched.cli.inputs import add_connection_arguments, configure
 from gangsched.controllers.operator import GroupControllers
 from gangsched.http.connection import Connection
+from gangsched.messages import failures
 from gangsched.runtime.connecting import connect
 from gangsched.runtime.process import Process
 from gangsched.runtime.settings import Configuration, GroupStatus
@@ -61,7 +62,5 @@ def _print_decisions(decisions: Iterable[Any], configuration: Configuration) -> 
 def announce(connection: Connection, configuration: Configuration, *, dry_run: bool) -> None:
     """Say on standard error what is about to be touched, before anything is."""
     names = ", ".join(profile.scheduler_name for profile in configuration.profiles)
-    print(f"gangsched: {connection}", file=sys.stderr)
-    print(
-        f"gangsched: scheduling pods of {names}{' (dry run: nothing is written)' if dry_run else ''}", file=sys.stderr
-    )
+    errors.complain([str(connection)])
+    errors.complain([failures.scheduling(names, failures.DRY_RUN if dry_run else "")])

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gangsched.cli.words import clean
+from gangsched.messages import failures
 
 #: On a terminal longer lists end in "… and 12 more": a gang may have thousands of members.
 MAX_ROWS = 40
@@ -79,4 +80,4 @@ def limited(lines: Sequence[Text], most: int) -> Sequence[Text]:
     """The lines, or the first of them and how many there are beside them."""
     if len(lines) <= most:
         return lines
-    return [*lines[: most - 1], Text(f"… and {len(lines) - most + 1} more (-o json has all)", style="dim")]
+    return [*lines[: most - 1], Text(failures.rows_left_out(len(lines) - most + 1), style="dim")]

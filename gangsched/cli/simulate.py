@@ -15,6 +15,7 @@ from gangsched.cli.simulation import Simulation, fields_of, simulate
 from gangsched.cluster.manifests import load
 from gangsched.cluster.sim.arrival import InvalidHintError
 from gangsched.cluster.sim.faults import SeededFaults
+from gangsched.messages import failures
 from gangsched.model.errors import InputError, Problem
 from gangsched.model.times import duration_seconds
 
@@ -91,5 +92,5 @@ def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
 def _until(raw: str) -> float:
     seconds = duration_seconds(raw)
     if not seconds:
-        raise errors.UsageError(f"--until: {raw!r} is not a duration such as 90s, 10m or 2h")
+        raise errors.UsageError(failures.until_no_duration(raw))
     return seconds

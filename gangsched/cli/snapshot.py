@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from gangsched.cli import errors
 from gangsched.cli.inputs import add_cluster_arguments, connect
+from gangsched.messages import failures
 
 if TYPE_CHECKING:
     from gangsched.http.connection import Connection
@@ -53,7 +54,7 @@ async def _read(configuration: Configuration, connection: Connection, skipped: l
         try:
             return [each async for each in dump(client, configuration.quota.mode, skipped)]
         except (ApiError, UnreachableError) as error:
-            raise errors.UsageError(f"{connection} cannot be read: {error}") from None
+            raise errors.UsageError(failures.unreadable(connection, error)) from None
 
 
 def _write(items: list[dict[str, Any]], out: TextIO) -> None:

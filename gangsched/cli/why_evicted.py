@@ -8,6 +8,7 @@ import time
 from gangsched.cli import errors
 from gangsched.cli.history import CONTRACT, Record, add_record_arguments, only, read_record
 from gangsched.cli.names import add_namespace_argument, named
+from gangsched.messages import failures
 from gangsched.model.errors import Problem
 
 
@@ -39,6 +40,6 @@ def _read(args: argparse.Namespace) -> tuple[Record, list[Problem]]:
 
     record = Record(list(only(lines, wanted)), time.time())
     if not record.lines:
-        begins = f"begins at {lines[0].time}" if lines else "is empty"
-        raise errors.UsageError(f"no eviction of {kind or 'pod'} {space}/{name} is on record, which {begins}")
+        begins = failures.begins_at(lines[0].time) if lines else "is empty"
+        raise errors.UsageError(failures.no_eviction(kind or "pod", space, name, begins))
     return record, []

@@ -17,6 +17,7 @@ from gangsched import __version__, logs
 from gangsched.http.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
 from gangsched.http.pool import Pool
 from gangsched.http.proxy import Proxy, proxy_of
+from gangsched.messages import failures
 
 _log = logs.get(__name__)
 
@@ -67,14 +68,14 @@ class Connection:
     async def load(self) -> None:
         """Read everything (again). Raises :class:`ConnectionConfigError`; what was loaded before stays valid."""
         self._last_login = self._clock()
-        where = f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
+        where = f"kubeconfig {self._kubeconfig}" if self._kubeconfig else failures.SERVICE_ACCOUNT
         if self._wanted_context and self._kubeconfig:
             where += f", context {self._wanted_context}"
         try:
             async with asyncio.timeout(LOGIN_TIMEOUT_SECONDS):
                 self._use(await self._read())
         except TimeoutError:
-            raise ConnectionConfigError(f"{where}: no credentials after {LOGIN_TIMEOUT_SECONDS:.0f} s") from None
+            raise ConnectionConfigError(failures.no_credentials(where, LOGIN_TIMEOUT_SECONDS)) from None
         except (OSError, ValueError) as error:
             raise ConnectionConfigError(f"{where}: {error}") from None
 
@@ -100,9 +101,9 @@ class Connection:
         self._reread_at = self._clock() + found.fresh_seconds
         self.context, self.namespace = found.context, found.namespace
         self.server = found.host.rstrip("/")
-        self.description = "service account of this pod"
+        self.description = failures.SERVICE_ACCOUNT
         if self._kubeconfig:
-            self.description = f"kubeconfig {self._kubeconfig}, context {found.context}"
+            self.description = failures.of_context(self._kubeconfig, found.context)
 
     # --------------------------------------------------------------------------------------------------- using
 
@@ -149,7 +150,7 @@ async def load_connection(
     connection = Connection(_kubeconfig_path(kubeconfig), context, clock)
     await connection.load()
     if context and not connection.context:
-        raise ConnectionConfigError(f"context {context!r} was asked for, but there is no kubeconfig to look it up in")
+        raise ConnectionConfigError(failures.no_kubeconfig_for_context(context))
     return connection
 
 
@@ -157,21 +158,19 @@ def _kubeconfig_path(given: str | os.PathLike[str] | None) -> str | None:
     if given is not None:
         path = Path(given).expanduser()
         if not path.is_file():
-            raise ConnectionConfigError(f"kubeconfig {path}: no such file")
+            raise ConnectionConfigError(failures.kubeconfig_missing(path))
         return str(path)
     if os.environ.get("KUBERNETES_SERVICE_HOST") and Path(SERVICE_ACCOUNT_TOKEN).is_file():
         return None
     from_environment = os.environ.get("KUBECONFIG", "")
     if from_environment:
         if not any(Path(p).expanduser().is_file() for p in from_environment.split(os.pathsep) if p):
-            raise ConnectionConfigError(f"kubeconfig {from_environment} (from KUBECONFIG): no such file")
+            raise ConnectionConfigError(failures.kubeconfig_of_environment_missing(from_environment))
         return from_environment
     default = Path.home() / ".kube" / "config"
     if default.is_file():
         return str(default)
-    raise ConnectionConfigError(
-        f"no cluster to talk to: no --kubeconfig, no KUBECONFIG, no {default}, and this is not a pod of a cluster"
-    )
+    raise ConnectionConfigError(failures.no_cluster(default))
 
 
 def _tls_context(found: Credentials) -> ssl.SSLContext:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gangsched.messages import failures
+
 MAX_HEAD_BYTES = 2**16
 #: An object in etcd is at most 1.5 MiB by default; its JSON is larger, but not by this much.
 MAX_OBJECT_BYTES = 32 * 2**20
@@ -133,7 +135,7 @@ class Reader:
 
     def _fits(self, size: int) -> None:
         if self._kept + size > self._max_bytes:
-            raise TooLargeError(f"the answer is larger than {self._max_bytes} bytes")
+            raise TooLargeError(failures.answer_too_large(self._max_bytes))
 
     def _complete(self, body: bytes, used: int) -> Answer:
         if len(self._buffer) > used:

@@ -20,12 +20,13 @@ from urllib.parse import urlsplit
 
 from gangsched.http.http1 import MAX_OBJECT_BYTES, Answer, Reader, TooLargeError
 from gangsched.http.proxy import Proxy
+from gangsched.messages import failures
 
 #: A connection that was idle for longer may be closed by the server at any moment.
 IDLE_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
 _CLOSING_TURNS = 3  # of the event loop, until a connection that was cut has closed its socket
-_DROPPED = "the connection was closed before the answer was complete"
+_DROPPED = failures.CONNECTION_CLOSED
 
 
 class Pool:

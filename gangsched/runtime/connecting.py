@@ -15,6 +15,7 @@ from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.http.connection import Connection, ConnectionConfigError, load_connection
+from gangsched.messages import failures
 from gangsched.model.errors import UserError
 from gangsched.runtime.settings import ClientConnection, Configuration, Http
 
@@ -37,7 +38,7 @@ def cannot_listen(configuration: Configuration, error: OSError) -> StartError:
     """The port for probes is not to be had."""
     host, port = probe_host(configuration), configuration.http.port
     where = f"{host or 'port'}{':' if host else ' '}{port}"
-    return StartError(f"cannot listen on {where}: {error.strerror or error}; choose another with --port or http.port")
+    return StartError(failures.port_taken(where, error.strerror or error))
 
 
 def free_port(configuration: Configuration) -> int:
@@ -74,10 +75,10 @@ def connect(
                 # A connection that breaks once or twice is no server that cannot be reached.
                 await client.get("/version", attempt_seconds=_PROBE_SECONDS, retry_seconds=_PROBE_RETRY_SECONDS)
             except UnreachableError as error:
-                raise StartError(f"{connection} cannot be reached: {error}") from None
+                raise StartError(failures.unreachable(connection, error)) from None
             except ApiError as error:
                 if not error.transient:  # a server that is too busy now will answer later: what reads it asks again
-                    raise StartError(f"{connection} refuses us: {error}") from None
+                    raise StartError(failures.refused(connection, error)) from None
             announce(connection)
             if elects and configuration.leader_election.leader_elect:
                 await _ensure_namespace(client, namespace)
@@ -117,7 +118,7 @@ async def _ensure_namespace(client: Client, name: str) -> None:
             _log.info("namespace created for the Lease", namespace=name)
     except ApiError as error:
         if error.status == 403:
-            text = f"the Lease needs the namespace {name}, which does not exist: kubectl create namespace {name}"
+            text = failures.namespace_missing(name)
             raise StartError(text) from None
     except UnreachableError:
         return

@@ -21,6 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, Synced
+from gangsched.messages import failures
 from gangsched.runtime.loop import Observer
 
 #: A check returns None when all is well, else what is wrong.
@@ -62,15 +63,15 @@ class DecisionPulse(Observer):
     def check(self) -> str | None:
         """None, or why no decisions are made."""
         if self._failure is not None:
-            return f"the decision thread has ended: {self._failure}"
+            return failures.thread_ended(self._failure)
         since = self._busy_since
         if since is not None and (seconds := self._clock() - since) > self._stuck_after_seconds:
-            return f"the decision thread has been in one step for {seconds:.0f} s"
+            return failures.thread_stands(seconds)
         return None
 
     def check_synced(self) -> str | None:
         """None, or that caches are not complete."""
-        return None if self.synced else "the caches are not synced yet"
+        return None if self.synced else failures.NOT_SYNCED
 
 
 class HealthServer:

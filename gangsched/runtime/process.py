@@ -24,6 +24,7 @@ from gangsched.core.events import Event
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.http.connection import Connection
+from gangsched.messages import failures
 from gangsched.model.times import seconds_of
 from gangsched.runtime.connecting import StartError, cannot_listen, free_port, probe_host
 from gangsched.runtime.deadline import FACTOR, Deadline
@@ -197,9 +198,9 @@ class Process:
                 waited = time.monotonic() - began
             health = kube.health()
             if not health.synced and (problem := unreadable(kube, waited)):
-                raise StartError(f"the cluster cannot be read: {problem}")
+                raise StartError(failures.unreadable("the cluster", problem))
             if health.synced and not health.leading and waited >= LIMIT_SECONDS:
-                raise StartError(f"the Lease is not free: {health.lease_holder or 'it cannot be taken'}")
+                raise StartError(failures.lease_not_free(health.lease_holder or failures.LEASE_NOT_TAKEN))
         return self._asked.get()
 
     # -------------------------------------------------------------------------------------------------- its threads

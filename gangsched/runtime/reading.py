@@ -7,6 +7,7 @@ from collections.abc import Generator
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.core.events import Event, LeadershipChanged, Synced
 from gangsched.http.connection import Connection
+from gangsched.messages import failures
 from gangsched.runtime.connecting import StartError
 from gangsched.runtime.settings import Configuration
 
@@ -49,6 +50,6 @@ def follow(
                 yield events, now
                 events = []
             elif problem := unreadable(cluster, now - began, limit_seconds):
-                raise StartError(f"{connection} cannot be read: {problem}")
+                raise StartError(failures.unreadable(connection, problem))
     finally:
         cluster.stop()

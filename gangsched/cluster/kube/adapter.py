@@ -32,6 +32,7 @@ from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.events import Event, LeadershipChanged, Outcome, ServerClock, Synced, WriteDone
 from gangsched.http.connection import Connection
+from gangsched.messages import failures
 
 _log = logs.get(__name__)
 
@@ -62,7 +63,7 @@ class Health(NamedTuple):
     def dead(self) -> str:
         """Why nothing is read or written any more, in words; empty while the I/O loop turns."""
         stuck = self.tick_age_seconds >= DEAD_AFTER_SECONDS
-        return self.failure or (f"the I/O loop has not moved for {self.tick_age_seconds:.0f} s" if stuck else "")
+        return self.failure or (failures.io_loop_stands(self.tick_age_seconds) if stuck else "")
 
     @property
     def problems(self) -> tuple[str, ...]:

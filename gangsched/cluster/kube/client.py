@@ -387,7 +387,7 @@ def _head(body: bytes, path: str, kind: str) -> ListMeta:
     """
     head = answer_of(_head_decoder, body, f"GET {path}")
     if head.kind != kind or not head.metadata.resource_version:
-        found = f"{head.kind} without a resourceVersion" if head.kind == kind else head.kind or "of no kind"
+        found = f"{head.kind} without a resourceVersion" if head.kind == kind else head.kind or "no kind"
         raise UnreachableError(f"GET {path}: the answer is not a {kind} ({found})")
     return head.metadata
 

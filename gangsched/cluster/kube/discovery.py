@@ -72,7 +72,7 @@ async def served_resources(client: Client, quota_mode: str = AUTO) -> dict[str, 
     """
     answer = answer_of(_decoder, await client.get("/apis", accept=_ACCEPT), "GET /apis")
     if answer.kind != _KIND:
-        raise UnreachableError(f"GET /apis: the answer is not what was asked for ({answer.kind or 'of no kind'})")
+        raise UnreachableError(f"GET /apis: the answer is not what was asked for ({answer.kind or 'no kind'})")
     here = {
         (group.metadata.name, version.version): _watchable(version)
         for group in answer.items or ()

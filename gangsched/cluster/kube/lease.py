@@ -25,6 +25,7 @@ from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.cluster.kube.measuring import Observe, ignore
+from gangsched.messages import failures
 from gangsched.model.times import render_micro_time
 
 _log = logs.get(__name__)
@@ -243,7 +244,7 @@ class Elector:
                     await asyncio.sleep(max(0.0, pause))
                     started = self._clock()
                     if not await self._renew():
-                        self._stop_leading(f"{self.holder or 'no process'} holds the lease")
+                        self._stop_leading(failures.lease_of_another(self.holder or "no process"))
                         return
                     self._until = started + settings.renew_deadline_seconds
             except TimeoutError:
@@ -251,7 +252,7 @@ class Elector:
             except (ApiError, UnreachableError) as error:
                 _log.warning("lease not renewed", remaining_seconds=round(remaining, 1), error=str(error))
             if self._clock() >= self._until:
-                self._stop_leading(f"not renewed for {settings.renew_deadline_seconds:g} s")
+                self._stop_leading(failures.lease_not_renewed(settings.renew_deadline_seconds))
                 return
 
     def _start_leading(self) -> None:

@@ -1,0 +1,65 @@
+"""Why a command cannot answer, or the process cannot start, go on or reach its cluster; what commands say on stderr."""
+
+from __future__ import annotations
+
+from gangsched.messages.text import Text
+
+# Commands
+
+NAME_MISSING = "which gang or pod? Give its name: gangsched explain NAME"
+NO_GANGS = "there are no gangs here"
+NOTHING_ON_RECORD = "nothing is on record"
+NOT_DECIDED = "no scheduler has decided about it yet"
+WATCH_FORMS = "--watch follows a cluster, as table, wide or name"
+no_gang = Text("there is no gang {name}")
+record_unreadable = Text("the ConfigMap {name} in namespace {namespace} cannot be read: {error}")
+REPLACED_ONE_BY_ONE = "its pods are replaced one by one; a gang starts together"
+single_pod = Text("a single pod starts by itself; for a gang of pods create a PodGroup and give each the label {label}")
+WITHOUT_NAME = "it has no name"
+CREATED_ONE_BY_ONE = "its pods are created one after another; set spec.podManagementPolicy to Parallel"
+made_a_gang = Text("{group}{templates} with the {field} {key} and schedulerName {scheduler}")
+in_another_gang = Text("its pods belong to the gang {other} already")
+cannot_be_a_gang = Text("cannot be made a gang: {cannot}")
+MANIFESTS_OR_CLUSTER = "-f reads manifests, --kubeconfig and --context a cluster: give one of them"
+reading = Text("reading {connection}")
+not_a_port = Text("{text!r} is not a number from 0 to 65535")
+or_seconds = Text("{error} (or seconds since 1970)")
+not_a_name = Text("{text!r} is not [kind/]name or namespace/name")
+kind_unknown = Text("{kind!r} is no kind that is known here; known are {names}")
+NOTHING_TO_PLAN = "give manifests with -f, or --cluster to read a cluster, or both"
+rows_left_out = Text("… and {count} more (-o json has all)")
+until_no_duration = Text("--until: {raw!r} is not a duration such as 90s, 10m or 2h")
+begins_at = Text("begins at {time}")
+no_eviction = Text("no eviction of {kind} {space}/{name} is on record, which {begins}")
+
+# The process
+
+unreadable = Text("{source} cannot be read: {error}")
+scheduling = Text("scheduling pods of {names}{dry_run}")
+DRY_RUN = " (dry run: nothing is written)"
+lease_not_free = Text("the Lease is not free: {holder}")
+LEASE_NOT_TAKEN = "it cannot be taken"
+io_loop_stands = Text("the I/O loop has not moved for {seconds:.0f} s")
+lease_not_renewed = Text("not renewed for {seconds:g} s")
+lease_of_another = Text("{holder} holds the lease")
+
+# Connections
+
+SERVICE_ACCOUNT = "service account of this pod"
+of_context = Text("kubeconfig {path}, context {context}")
+no_cluster = Text(
+    "no cluster to talk to: no --kubeconfig, no KUBECONFIG, no {default}, and this is not a pod of a cluster"
+)
+no_kubeconfig_for_context = Text("context {context!r} was asked for, but there is no kubeconfig to look it up in")
+kubeconfig_missing = Text("kubeconfig {path}: no such file")
+kubeconfig_of_environment_missing = Text("kubeconfig {path} (from KUBECONFIG): no such file")
+no_credentials = Text("{where}: no credentials after {seconds:.0f} s")
+answer_too_large = Text("the answer is larger than {most} bytes")
+CONNECTION_CLOSED = "the connection was closed before the answer was complete"
+port_taken = Text("cannot listen on {where}: {error}; choose another with --port or http.port")
+namespace_missing = Text("the Lease needs the namespace {name}, which does not exist: kubectl create namespace {name}")
+unreachable = Text("{connection} cannot be reached: {error}")
+refused = Text("{connection} refuses us: {error}")
+NOT_SYNCED = "the caches are not synced yet"
+thread_ended = Text("the decision thread has ended: {failure}")
+thread_stands = Text("the decision thread has been in one step for {seconds:.0f} s")
