@@ -93,11 +93,6 @@ COMMANDS = (
         "schedule the pods of a cluster",
         "Run the scheduler until it is stopped (SIGTERM or Ctrl-C).",
     ),
-    Command(
-        "controllers",
-        "keep the status of groups and queues up to date",
-        "Run the controllers that write the status of group and queue objects.",
-    ),
     Command("completion", "print a script that completes commands in a shell", "Print a script for a shell."),
     Command("config", "check a configuration file, or print the defaults", "Work with configuration files."),
 )

@@ -18,9 +18,8 @@ from gangsched import logs
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.writer import WriteSettings
-from gangsched.core.actions import Action, GangStatus
+from gangsched.core.actions import Action
 from gangsched.core.decision import Decision
-from gangsched.core.events import Event
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.http.connection import Connection
@@ -56,9 +55,8 @@ _OWNER_WAIT_SECONDS = 5.0
 class Process:
     """One run of the scheduler against a cluster.
 
-    With ``dry_run`` it decides and logs and never writes; with ``once`` it decides all that is pending and ends; with
-    ``decide`` False it follows the cluster without deciding (for the controllers alone). ``make_sink`` makes what keeps
-    the status of objects, if anything does.
+    With ``dry_run`` it decides and logs and never writes; with ``once`` it decides all that is pending and ends.
+    ``make_sink`` makes what keeps the status of objects, if anything does.
     """
 
     def __init__(
@@ -68,7 +66,6 @@ class Process:
         *,
         dry_run: bool = False,
         once: bool = False,
-        decide: bool = True,
         make_sink: MakeSink | None = None,
     ) -> None:
         self._configuration = configuration
@@ -82,9 +79,9 @@ class Process:
         #: Where probes are answered; 0 for nowhere.
         self._port = 0
         self._failure: BaseException | None = None
-        former = configuration.former_leases() if decide else {}
+        former = configuration.former_leases()
         options = running_options(configuration, once=once, former_leases=former)
-        scheduler = Scheduler(options) if decide else Onlooker(options)
+        scheduler = Scheduler(options)
         self._metrics = Metrics(options.scheduler_names)
         describe_process(self._metrics.registry)
         self._pauses = PauseMeter()
@@ -96,7 +93,7 @@ class Process:
         self._sink = make_sink(wanted.kubeconfig or None, wanted.context or None) if make_sink is not None else None
         self._kube = KubeCluster(
             connection,
-            lease=None if dry_run or not decide else _lease(configuration),
+            lease=None if dry_run else _lease(configuration),
             dry_run=dry_run,
             qps=wanted.qps,
             burst=wanted.burst,
@@ -107,7 +104,7 @@ class Process:
             loop_factory=_io_loop,
             quota_mode=configuration.quota.mode,
             former_leases=former,
-            history_namespace=configuration.leader_election.resource_namespace if decide else "",
+            history_namespace=configuration.leader_election.resource_namespace,
         )
         self._core = scheduler
         budget_seconds = configuration.preemption.budget_milliseconds / 1000.0
@@ -281,18 +278,6 @@ def running_options(
         guarded_names=tuple(former_leases),
         leased_names=tuple(name for name, leases in former_leases.items() if leases),
     )
-
-
-class Onlooker(Scheduler):
-    """Follows the cluster and never decides: what comes out of it is the status of groups."""
-
-    def handle(self, events: Sequence[Event], now: float) -> list[Action]:
-        """The statuses that follow from the events; everything else that follows is left to a real scheduler."""
-        return [action for action in super().handle(events, now) if isinstance(action, GangStatus)]
-
-    def has_work(self, now: float) -> bool:
-        """Never."""
-        return False
 
 
 class _QueueDepths(Observer):

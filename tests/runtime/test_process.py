@@ -99,13 +99,12 @@ def test_bad_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == f"gangsched: {file}:3: http.prot: unknown key; did you mean port?\n"
 
 
-@pytest.mark.parametrize("command", ["run", "controllers"])
 def test_server_that_does_not_answer(
-    command: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kubeconfig: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that cannot be reached is one line that names it and where its address came from."""
     monkeypatch.setattr(connecting, "_PROBE_SECONDS", 0.2)
-    assert cli.main([command, "--kubeconfig", str(kubeconfig)]) == 2
+    assert cli.main(["run", "--kubeconfig", str(kubeconfig)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gangsched: http://127.0.0.1:")
     assert f"(kubeconfig {kubeconfig}, context test) cannot be reached: " in line
