@@ -215,25 +215,3 @@ def test_output_survives_a_terminal_without_unicode():
     )
     assert done.returncode == 0
     assert b"hp-worker-1" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("command", "never"),
-    [
-        (("--help",), ("numpy", "msgspec", "rich", "yaml", "gangsched.core")),
-        (
-            ("plan", "-f", "examples/koordinator/"),
-            ("kopf", "kubernetes_asyncio", "aiohttp", "numpy.ma"),
-        ),
-    ],
-    ids=["help", "plan"],
-)
-def test_commands_import_only_what_they_need(command, never):
-    """A person waits for each import: the list of commands needs no library, and a plan nothing of a cluster's."""
-    arguments = [sys.executable, "-X", "importtime", "-m", "gangsched", *command]
-    done = subprocess.run(
-        arguments, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60, check=True
-    )
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "gangsched.cli.main" in imported
-    assert sorted(imported & set(never)) == []

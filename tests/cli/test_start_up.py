@@ -14,15 +14,8 @@ from tests.controlplane.plane import ControlPlane
 
 #: What takes longest, and what no command needs before it has an answer.
 HEAVY = (
-    "aiohttp",
-    "asyncio",
-    "kopf",
-    "kubernetes_asyncio",
-    "msgspec",
-    "numpy",
-    "prometheus_client",
-    "rich",
-    "structlog",
+    *("aiohttp", "asyncio", "gangsched.core", "kopf", "msgspec", "numpy", "prometheus_client", "rich", "structlog"),
+    "yaml",
 )
 #: Beside them: what came in by accident before, for a function that plain Python has.
 NEVER = ("kubernetes_asyncio", "kubernetes", "numpy.ma", "numpy.random", "numpy.fft", "click", "requests", "urllib3")
@@ -36,7 +29,7 @@ except SystemExit as end:
     code = end.code
 print(code, *(name for name in sys.argv[1].split(",") if name in sys.modules), file=sys.stderr)
 """
-LOOKS = ("msgspec", "numpy")
+LOOKS = ("gangsched.core", "msgspec", "numpy")
 
 
 def imported(*arguments: str) -> tuple[int, tuple[str, ...]]:
@@ -53,15 +46,15 @@ def imported(*arguments: str) -> tuple[int, tuple[str, ...]]:
     [
         ("--help", ()),
         ("version", ()),
-        ("init -f examples/workload -o nothing", LOOKS),
-        ("config defaults", LOOKS),
-        ("plan -o json -f examples/koordinator", LOOKS),
-        ("get -o json -f examples/koordinator", LOOKS),
-        ("plan -f examples/koordinator", (*LOOKS, "rich")),
-        ("explain lp-pod-1 -f examples/koordinator", (*LOOKS, "rich")),
-        ("simulate -f examples/koordinator", (*LOOKS, "rich")),
-        ("queues -f examples/quota-gpu", (*LOOKS, "rich")),
-        ("demo", (*LOOKS, "rich")),
+        ("init -f examples/workload -o nothing", (*LOOKS, "yaml")),
+        ("config defaults", (*LOOKS, "yaml")),
+        ("plan -o json -f examples/koordinator", (*LOOKS, "yaml")),
+        ("get -o json -f examples/koordinator", (*LOOKS, "yaml")),
+        ("plan -f examples/koordinator", (*LOOKS, "rich", "yaml")),
+        ("explain lp-pod-1 -f examples/koordinator", (*LOOKS, "rich", "yaml")),
+        ("simulate -f examples/koordinator", (*LOOKS, "rich", "yaml")),
+        ("queues -f examples/quota-gpu", (*LOOKS, "rich", "yaml")),
+        ("demo", (*LOOKS, "rich", "yaml")),
     ],
 )
 def test_manifests_are_read_without_what_talks_to_a_cluster(arguments: str, modules: tuple[str, ...]) -> None:
@@ -88,4 +81,4 @@ def test_a_plug_in_for_credentials_costs_no_library(command: str, control_plane:
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
     code, found = imported(*command.split(), "--kubeconfig", str(tmp_path / "kubeconfig"))
     assert code == 0
-    assert set(found) <= {"asyncio", "msgspec", "numpy", "rich", "structlog"}
+    assert set(found) <= {"asyncio", "gangsched.core", "msgspec", "numpy", "rich", "structlog", "yaml"}
