@@ -31,6 +31,11 @@ class Page(Generic[K]):
             self._heap = list(self._entries.values())
             heapq.heapify(self._heap)
 
+    def no_later(self, key: K, when: float) -> None:
+        """It is looked at then at the latest."""
+        if key not in self or when < self._entries[key][0]:
+            self.at(key, when)
+
     def never(self, key: K) -> None:
         """It need not be looked at for this."""
         self._entries.pop(key, None)

@@ -20,6 +20,7 @@ NO_RESERVATION = "The workload has no reservation"
 
 bound_in_part = Text("{message}. The gang is bound in part: {bound} bound, {needed} more needed")
 room_taken = Text("the room that was freed is taken{by}: {why}")
+NO_ROOM_ANY_MORE = "the gang does not fit any more"
 and_bound_are_removed = Text("{text}; those that are bound are removed")
 still_terminating = Text("{message}; still terminating: {names}")
 QUEUE_STOPPED = "its queue is stopped"

@@ -119,10 +119,19 @@ class Told(Scheduler):
 
 
 class Loop:
-    """A cluster with these objects, run for some time. ``evicted`` are the evictions, ``(seconds, pod)``."""
+    """A cluster with these objects, and ``later`` ones after so many seconds, run for some time. ``evicted`` are the
+    evictions, ``(seconds, pod)``.
+    """
 
-    def __init__(self, *objects: Built, steals_after: float = 0.0, **options: Any) -> None:
-        self.world = World([Arrival(0.0, event(each)) for each in objects])
+    def __init__(
+        self,
+        *objects: Built,
+        later: Sequence[tuple[float, Built]] = (),
+        steals_after: float = 0.0,
+        **options: Any,
+    ) -> None:
+        arrivals = [(0.0, each) for each in objects] + sorted(later, key=lambda one: one[0])
+        self.world = World([Arrival(at, event(each)) for at, each in arrivals])
         ReplicaSets(self.world)
         OtherScheduler(self.world, steals_after)
         self.core = Told(Options(**options))

@@ -9,15 +9,24 @@ import pytest
 from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from tests.simulation.loops import HOUR, rock_paper_scissors, thief
 
-#: Rounds of one gang in an hour, with pauses of 30 s, 1, 2, 4, 8, 16 and 30 minutes between them.
-ROUNDS = 7
+#: Rounds of one gang in an hour, with pauses of 1 minute, 2, 4, 8, 16 and 30 minutes between them.
+ROUNDS = 6
+GRACE = [(3.0, 3.0), (10.0, 10.0), (3.0, 10.0)]
 
 
-@pytest.mark.parametrize("grace", [(3.0, 3.0), (10.0, 10.0), (3.0, 10.0)])
+@pytest.mark.parametrize("grace", GRACE)
 def test_a_thief_that_is_never_late_takes_little(grace: tuple[float, float]) -> None:
-    """Room is gone before the gang can have it: pods are evicted in seven rounds of an hour, and in two of the next."""
+    """Room is gone before the gang can have it: pods are evicted in six rounds of an hour, and in two of the next."""
     assert len(thief(grace=grace).run().evicted) <= 2 * ROUNDS
     assert len(thief(grace=grace).run(2 * HOUR).evicted) <= 2 * (ROUNDS + 2)
+
+
+@pytest.mark.parametrize("grace", GRACE)
+def test_a_thief_that_is_late_takes_nothing(grace: tuple[float, float]) -> None:
+    """All room appears in one moment, whatever the grace periods, and is bound before anybody else sees it."""
+    loop = thief(grace=grace, steals_after=0.02).run()
+    assert len(loop.evicted) == 2
+    assert loop.running() == ["g0", "g1"]
 
 
 def test_a_pausing_gang_reports_until_when_and_why() -> None:

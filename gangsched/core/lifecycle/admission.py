@@ -8,7 +8,7 @@ those of others alone. The Events' actions are those of pods: what waits to be r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -159,8 +159,8 @@ def _told_as(gang: GangId) -> str:
     return f"{PENDING} {gang}"
 
 
-def evicted(run: Run, group: Group, plan: Plan) -> None:
-    """The plan's victims are being removed: tell those workloads among them that quota makes leave."""
+def evicted(run: Run, group: Group, plan: Plan, uids: Container[str]) -> None:
+    """These victims of the plan are being removed: tell those workloads among them that quota makes leave."""
     managed = run.world.managed
     managed.settle()
     preemptor = managed.quota.admissions.get(group.key)
@@ -169,7 +169,7 @@ def evicted(run: Run, group: Group, plan: Plan) -> None:
         return
     workload = msgspec.structs.replace(preemptor.workload, uid=asking[4])
     owner = asking[4] if asking[1] in (JOB, JOBSET) else ""
-    for gangs, reason in _workloads(run, plan):
+    for gangs, reason in _workloads(run, plan, uids):
         victim = managed.quota.admissions.get(group_key(gangs))
         if victim is None:
             continue
@@ -195,12 +195,12 @@ def drain_blocked(run: Run, gangs: Iterable[GangId], stop: Stop, why: str) -> No
         run.actions.append(report.event(about, "Warning", report.DRAIN_BLOCKED, "Draining", note))
 
 
-def _workloads(run: Run, plan: Plan) -> Iterator[tuple[tuple[GangId, ...], str]]:
+def _workloads(run: Run, plan: Plan, uids: Container[str]) -> Iterator[tuple[tuple[GangId, ...], str]]:
     """The gangs of each workload that has to go because of quota, and why it may be taken."""
     found: dict[tuple[GangId, ...], str] = {}
     for uid, victim in plan.victims.items():
         pod = run.world.pods.get(uid)
-        if pod is not None and victim.reason in REASON_TEXT:
+        if pod is not None and uid in uids and victim.reason in REASON_TEXT:
             gangs, _ = run.world.membership.group(pod.gang)
             found.setdefault(gangs, victim.reason)
     yield from sorted(found.items())

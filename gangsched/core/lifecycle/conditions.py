@@ -209,7 +209,8 @@ def _volcano_status(run: Run, gang: GangId, spec: Gang, group: Group | None) -> 
 def waits_for(run: Run, group: Group) -> str:
     """What a gang is doing, and which pods it waits for to be gone."""
     uids = run.world.ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
-    names = sorted(run.world.pods[uid].key for uid in uids if uid in run.world.pods)
+    stay = {pod.uid for pod in group.plan.eviction.to_go(run.world)} if group.plan is not None else ()
+    names = sorted(run.world.pods[uid].key for uid in uids if uid in run.world.pods and uid not in stay)
     return notes.still_terminating(group.message, listed(names, 5)) if names else group.message
 
 

@@ -35,6 +35,9 @@ from gangsched.model.records import SINGLE, GangId, Pod
 if TYPE_CHECKING:
     from gangsched.core.groups import Plan
 
+#: Grace periods have whole seconds: what differs by less is equal.
+_AT_ONCE_SECONDS = 0.1
+
 
 def begin(run: Run, eviction: Eviction, name: str = "") -> None:
     """The victims are condemned from now on, for the gang of this name if it is for one."""
@@ -55,6 +58,13 @@ def mark(run: Run, eviction: Eviction) -> None:
     run.check.add(eviction.key)
 
 
+def mark_again(run: Run, eviction: Eviction) -> None:
+    """The same, before further victims are removed: a mark does not stand for ever on a pod that does not terminate."""
+    pods = run.world.pods
+    eviction.acknowledged -= {uid for uid in eviction.acknowledged if uid in pods and not pods[uid].disruption_target}
+    mark(run, eviction)
+
+
 def own(run: Run, eviction: Eviction, uid: str) -> None:
     """The pod is on the list of this eviction: it bears its name, or will."""
     eviction.marked.add(uid)
@@ -66,12 +76,12 @@ def remove(run: Run, eviction: Eviction) -> list[Victim]:
     be it one that another eviction removes: until it is gone it has to say for whom else it leaves.
 
     A Job that is gone takes its pods with it, but that is not waited for: they are removed like others. Returns the
-    victims when they are the first to leave.
+    victims that are removed for the first time.
     """
     if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world)):
         mark(run, eviction)
         return []
-    leaving = not_asked_for(run, eviction)
+    leaving = due(run, eviction)
     eviction.phase = Phase.REMOVING
     world, jobs, pods = run.world, {}, []
     for pod in leaving:
@@ -91,9 +101,42 @@ def remove(run: Run, eviction: Eviction) -> list[Victim]:
         ref = report.reference(pod)
         run.actuator.ask(eviction.key, Remove(run.new_id(), ref, strict, eviction.mark_on(pod.uid), eviction.reason))
     run.check.add(eviction.key)
-    first = bool(leaving) and not eviction.announced
-    eviction.announced |= first
-    return [eviction.victims[pod.uid] for pod in leaving] if first else []
+    first = [eviction.victims[pod.uid] for pod in leaving if pod.uid not in eviction.reported]
+    eviction.reported.update(victim.uid for victim in first)
+    eviction.announced |= bool(first)
+    return first
+
+
+def due(run: Run, eviction: Eviction) -> list[Pod]:
+    """The victims whose removal is to be asked for now: those with long grace periods first, so that all room appears
+    together, and no other pod can take some of it while the gang waits for the rest.
+
+    Units go together, each as long before the last pod that the gang waits for should be gone as the longest grace
+    period in it takes. That time is read off the pods, so a process that takes over goes on in the same order.
+    """
+    waiting, world = not_asked_for(run, eviction), run.world
+    if eviction.cause is not Cause.PREEMPTION or eviction.former or not waiting:
+        return waiting
+    takes: dict[object, float] = {}
+    for uid, victim in eviction.victims.items():
+        if uid in world.pods:
+            unit = _goes_with(run, victim)
+            takes[unit] = max(takes.get(unit, 0.0), world.pods[uid].grace_seconds)
+    awaited = (pod for uid in world.ledger.waits(eviction.key) if (pod := world.pods.get(uid)) is not None)
+    last = max((world.leaves_by(pod) for pod in awaited), default=0.0)
+    begins = {pod.uid: last - takes[_goes_with(run, eviction.victims[pod.uid])] for pod in waiting}
+    soon = run.now + _AT_ONCE_SECONDS
+    later = [when for when in begins.values() if when > soon]
+    if later:
+        run.removals.no_later(eviction.key, min(later))
+    return [pod for pod in waiting if begins[pod.uid] <= soon]
+
+
+def _goes_with(run: Run, victim: Victim) -> object:
+    """What a victim leaves together with: its unit, or the Job that is suspended for it."""
+    pod = run.world.pods.get(victim.uid)
+    job = run.world.jobs.owner_of(pod) if pod is not None and victim.method == SUSPEND else None
+    return unit_of(victim) if job is None else job.uid
 
 
 def not_asked_for(run: Run, eviction: Eviction) -> list[Pod]:
@@ -154,6 +197,7 @@ def end(run: Run, eviction: Eviction) -> None:
     if run.evictions.get(eviction.key) is eviction:
         del run.evictions[eviction.key]
     run.abandoned.pop(eviction.key, None)
+    run.removals.never(eviction.key)
     run.actuator.spare(eviction.key, run.actuator.removals(eviction.key))
     condemned = run.world.ledger.condemned
     failed = {pod for f in run.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}

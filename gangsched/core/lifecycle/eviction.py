@@ -81,6 +81,8 @@ class Eviction:
         self.unsure: set[str] = set()
         self.refused: set[str] = set()
         self.ended: set[str] = set()
+        #: Victims whose removal has been reported.
+        self.reported: set[str] = set()
         #: Were removals asked for? How often were some of them refused because a pod was not as it was marked?
         self.announced = False
         self.conflicts = 0

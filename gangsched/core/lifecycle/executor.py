@@ -249,6 +249,7 @@ class Executor:
                 continue
             group.message = notes.timed_out(group.stage, conditions.waits_for(self.run, group))
             self._signal(group, Signal.FAILED)
+        self.run.check.update(self.run.removals.due(self.now))
         for gang in self.run.ask_again():
             self.gangs.refresh(gang)
         for node in self.world.foreign_nominations.lapsed(self.now):

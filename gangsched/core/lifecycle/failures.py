@@ -58,13 +58,18 @@ class Failures:
         self.refusals: dict[str, Refusal] = {}
         self.paused_until = 0.0
         self._in_round = False
+        self._taken = False
 
     def record(self, cause: Cause) -> None:
         """It has happened once more."""
         self._count[cause] += 1
         if cause is Cause.ROUND:
             self.forget(Cause.BUDGET)
-            self._in_round = True
+            self._in_round, self._taken = True, False
+
+    def room_taken(self) -> None:
+        """Another pod took the room that was freed in this round, and may do so again: the pause is twice as long."""
+        self._taken = True
 
     def round_ended(self, now: float, *, none_left: bool) -> None:
         """A plan is over. If others were evicted for it, and the gang is not bound (:meth:`bound`), it pauses."""
@@ -73,7 +78,8 @@ class Failures:
             if none_left:
                 self._count[Cause.ROUND] -= 1
             else:
-                self.paused_until = now + pause(ROUND_PAUSE_SECONDS, self.count(Cause.ROUND))
+                first = ROUND_PAUSE_SECONDS * (2.0 if self._taken else 1.0)
+                self.paused_until = now + pause(first, self.count(Cause.ROUND))
 
     def count(self, cause: Cause) -> int:
         """How often it has happened."""

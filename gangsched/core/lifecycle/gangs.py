@@ -137,19 +137,22 @@ class Gangs:
         evicting.mark(self._run, group.plan.eviction)
 
     def remove(self, group: Group) -> None:
-        """Remove the victims that are still there and have not been removed."""
+        """Remove the victims that are still there, have not been removed, and whose turn has come."""
         run, plan = self._run, group.plan
-        leaving = evicting.remove(run, plan.eviction) if plan is not None else ()
-        if plan is None or not leaving:
+        if plan is None:
             return
+        first = not plan.eviction.announced
+        leaving = evicting.remove(run, plan.eviction)
+        if not leaving:
+            return
+        if first:
+            group.failures.record(Failed.ROLLBACK if group.rolled_back else Failed.ROUND)
         if group.rolled_back:
-            group.failures.record(Failed.ROLLBACK)
             return
-        group.failures.record(Failed.ROUND)
         note = report.evicted_for(group.name, leaving, plan.ident)
         run.actions.append(report.preemptor_evicts(run.trigger(group), note))
         conditions.pods_evicted(run, group, leaving, plan.ident)
-        admission.evicted(run, group, plan)
+        admission.evicted(run, group, plan, {victim.uid for victim in leaving})
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:

@@ -154,8 +154,8 @@ class Phases:
             case Phase.LEAVING:
                 if not self._world.ledger.waits(group.key):
                     self._room_freed(group, plan)
-                elif evicting.not_asked_for(self._run, eviction):
-                    evicting.mark(self._run, eviction)  # another has given up a victim of both
+                elif evicting.due(self._run, eviction):  # their turn has come, or another has given them up
+                    self._more_leave(group, plan)
             case Phase.NOMINATING:
                 if evicting.depends(self._run, plan):
                     return  # they may be spared yet
@@ -166,6 +166,19 @@ class Phases:
                     evicting.mark(self._run, eviction)
             case Phase.MARKING | Phase.REMOVING:
                 self._victims_written(group, plan)
+
+    def _more_leave(self, group: Group, plan: Plan) -> None:
+        """The turn of further victims has come. They stay if another pod has taken the room of those who left first."""
+        if self.still_holds(group, plan):
+            evicting.mark_again(self._run, plan.eviction)
+        else:
+            self._taken(group, plan, notes.NO_ROOM_ANY_MORE)
+
+    def _taken(self, group: Group, plan: Plan, why: str) -> None:
+        """The room that was freed is not there any more."""
+        group.message = conditions.room_taken(self._run, group, plan, why)
+        group.failures.room_taken()
+        self._signal(group, Signal.BROKEN)
 
     def _victims_written(self, group: Group, plan: Plan) -> None:
         """All marks or removals have been answered. What is not as it is wanted is asked for again, once the others may
@@ -320,8 +333,7 @@ class Phases:
                 self._world.ledger.wait_for(awaited.uid, group.key)
             return
         if verdict.outcome != BIND:
-            group.message = conditions.room_taken(self._run, group, plan, verdict.message)
-            self._signal(group, Signal.BROKEN)
+            self._taken(group, plan, verdict.message)
             return
         self._bind(group, plan, verdict)
 

@@ -36,7 +36,8 @@ from gangsched.model.records import SINGLE, GangId, Pod
 class Run:
     """What is intended for the gangs under way, and what follows; it never changes a gang's state.
 
-    ``deadlines`` are when the time of groups is over, by key, ``to_tell`` when reports follow that were held back.
+    ``deadlines`` are when the time of groups is over, by key, ``to_tell`` when reports follow that were held back,
+    ``removals`` when more victims of theirs are removed.
     ``actuator`` knows what has been asked for and is not settled; ``losing`` are the gangs of pods that have been
     condemned or spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room
     a gang of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more,
@@ -56,6 +57,7 @@ class Run:
         agenda = world.ledger.agenda
         self.deadlines: Page[str] = agenda.page()
         self.to_tell: Page[str] = agenda.page()
+        self.removals: Page[str] = agenda.page()
         self.queue = Queue(agenda.page())
         self.actions: list[Action] = []
         self.ownership = Ownership()

@@ -201,7 +201,7 @@ def test_stolen_room_is_planned_again_after_a_pause_that_doubles() -> None:
     for n in range(8):
         thief(cluster, f"t{n}")
         cluster.run()
-        pause = min(ROUND_PAUSE_SECONDS * 2**n, LONGEST_PAUSE_SECONDS)
+        pause = min(2 * ROUND_PAUSE_SECONDS * 2**n, LONGEST_PAUSE_SECONDS)  # twice, for the room was taken
         assert cluster.core.states()[G] == "Backoff"
         assert any(f"d/t{n} (default-scheduler)" in r.note for r in reports(cluster.log, "FreedRoomTaken"))
         cluster.pass_time(pause - 1)

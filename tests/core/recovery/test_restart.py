@@ -203,11 +203,12 @@ def test_without_marks_nobody_is_evicted_for_an_old_plan() -> None:
 
 
 def test_the_rest_of_a_list_is_removed() -> None:
-    """One victim is terminating: the other one goes too, and nobody else; the preemptor has been told before."""
+    """One victim is terminating: the other one goes too, and nobody else; the preemptor is told of that one."""
     cluster = found(mark(victim(1)).terminating(), mark(victim(2)), node("n3"), pod("cheap").cpu(3).on("n3"))
     cluster.run()
     assert names(cluster, Remove) == {"v2"}
-    assert {r.regarding[3] for r in reports(cluster.log, "Preempted")} == {"v2"}
+    assert {r.regarding[3] for r in reports(cluster.log, "Preempted")} == {"m1", "v2"}
+    assert not any("d/v1" in r.note for r in reports(cluster.log, "Preempted"))
     cluster.leave()
     cluster.run()
     assert nodes_of(cluster.log) == {"m1": "n1", "m2": "n2"}
@@ -324,7 +325,7 @@ def test_an_evicting_round_of_an_earlier_process_counts() -> None:
     cluster.run()
     cluster.leave()
     cluster.show(pod("thief").cpu(2).priority(3).scheduler(OTHERS).on("n1"))
-    cluster.pass_time(ROUND_PAUSE_SECONDS - 1)
+    cluster.pass_time(2 * ROUND_PAUSE_SECONDS - 1)
     assert names(cluster, Remove) == set()
     assert cluster.core.states() == {G: "Backoff"}
     cluster.pass_time(1)
