@@ -21,13 +21,6 @@ def test_what_may_never_happen_does_not(first: int) -> None:
     assert failed == {}
 
 
-def test_a_rollback_keeps_its_marks_when_a_preemptor_gives_up() -> None:
-    """A seed in which the Job of a rolled back gang ended when its member was deleted without a mark."""
-    result = run(7229, ("rollback",))
-    assert result.seen["rolled back"] > 0
-    assert result.problems == []
-
-
 def test_a_process_that_begins_anew_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that takes over and finishes nothing lets off victims of lists that were begun."""
     monkeypatch.setattr(Recovery, "plan", lambda *_: None)
