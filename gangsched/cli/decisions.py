@@ -5,6 +5,9 @@ from __future__ import annotations
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.messages.text import are, counted
 
+#: The section of an explanation that is shown last: what can be done.
+WOULD_HELP = "would help"
+
 
 def can_start(decision: Decision) -> str:
     """When placed members can start; empty if none of them can."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gangsched.cli.decisions import WOULD_HELP
 from gangsched.cli.pod_explanation import MANY, Section, choice, conditions, under
 from gangsched.cli.what_if import State
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
@@ -25,9 +26,9 @@ def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterat
     yield from under("needs", _needs(state, decision))
     yield from under("because", _because(decision))
     if isinstance(decision, Unschedulable):
-        yield from under("would help", _would_help(state, decision))
+        yield from under(WOULD_HELP, _would_help(state, decision))
     if isinstance(decision, Gathering):
-        yield from under("would help", [gathering_advice(decision)])
+        yield from under(WOULD_HELP, [gathering_advice(decision)])
     census = state.world.membership.census(decision.gang)
     yield from conditions([asked] if asked is not None else [*census.pending, *census.gated])
 
@@ -91,7 +92,7 @@ def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
     if decision.quota is None or decision.quota.flavors:
         yield from advice(state, decision)
     else:
-        yield "quota in its queue"
+        yield f"quota in {decision.quota.queue or 'its queue'}: gangsched queues shows who uses it"
 
 
 def _priority(state: State, decision: Decision) -> Iterator[str]:

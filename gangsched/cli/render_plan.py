@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from gangsched.cli.decisions import sentence
+from gangsched.cli.decisions import WOULD_HELP, sentence
 from gangsched.cli.plan_view import Plan
 from gangsched.cli.screen import block, headline, labelled, limited, make_console, most_rows, printed, sections
 from gangsched.cli.words import clean
@@ -69,7 +69,7 @@ def gang_panel(
     decision: Decision, milliseconds: float, most: int, explained: Iterable[tuple[str, Sequence[Text]]] = ()
 ) -> RenderableType:
     """One decision with everything that is known about it; lists have at most so many rows. What is ``explained`` goes
-    between the outcome and the lists.
+    between the outcome and the lists, what would help behind them.
     """
     title = headline(decision.gang.key, f"  {decision.kind} · priority {decision.priority}")
     body: list[RenderableType] = [
@@ -77,8 +77,9 @@ def gang_panel(
     ]
     if decision.group:
         body.append(Text(clean(f"decided together with {', '.join(decision.group)}"), style="dim"))
-    body += sections(explained, most)
-    body += sections(_sections(decision), most)
+    given = list(explained)
+    first, last = ([each for each in given if (each[0] == WOULD_HELP) == is_last] for is_last in (False, True))
+    body += sections([*first, *_sections(decision), *last], most)
     foot = f"planned in {milliseconds:.1f} ms"
     if decision.proof:
         foot += f"; {decision.proof}"
@@ -99,7 +100,7 @@ def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
     yield "victims", _victims(decision.victims)
     yield "awaited", _two_columns((a.pod, f"is leaving {a.node}" + _for(a.plan)) for a in decision.awaiting)
     yield "spared", _grouped((f"{s.unit.kind} {s.unit.name}", _words(s.reason)) for s in decision.spared)
-    if isinstance(decision, Unschedulable):
+    if isinstance(decision, Unschedulable) and set(decision.blockers) != {u.pod for u in decision.unplaced}:
         yield "blockers", [Text(clean(b)) for b in decision.blockers]
     own = ((u.pod, (reason for reason in u.reasons if reason != decision.message)) for u in decision.unplaced)
     yield "not placed", _grouped((pod, "; ".join(reasons)) for pod, reasons in own)
