@@ -185,7 +185,7 @@ class Scheduler:
         world = self.world
         match event:
             case ev.Changed(Gang() as gang):
-                self._group_object_changed(as_of(gang, self._run.now))
+                self._group_object_changed(as_of(gang, self._run.now, self.options.ignore_keys))
             case ev.Gone("PodGroup", namespace, name, group=family):
                 self._note(Change(Hint.VICTIMS))
                 gone = world.membership.objects.get((family, namespace, name))
@@ -193,7 +193,7 @@ class Scheduler:
                 self._pods_regrouped(world.owner_gangs.operator_changed(family, gone, None))
                 self._gang_changed(family, namespace, name, gone)
             case ev.Changed(Job() as job):
-                job = as_of(job, self._run.now)
+                job = as_of(job, self._run.now, self.options.ignore_keys)
                 self._remark_on(job)
                 self._pods_regrouped(world.owner_gangs.set_job(job))
                 self._jobs.update(_with_jobset(job))
@@ -202,7 +202,7 @@ class Scheduler:
                 self._pods_regrouped(world.owner_gangs.drop_job(namespace, name))
                 self._jobs.update(_with_jobset(gone_job) if gone_job is not None else [(JOB, namespace, name)])
             case ev.Changed(JobSet() as jobset):
-                jobset = as_of(jobset, self._run.now)
+                jobset = as_of(jobset, self._run.now, self.options.ignore_keys)
                 self._remark_on(jobset)
                 self._pods_regrouped(world.owner_gangs.set_jobset(jobset))
                 self._jobs.add((JOBSET, jobset.namespace, jobset.name))
@@ -457,7 +457,8 @@ def _with_jobset(job: Job) -> Iterator[OwnerKey]:
 
 def _as_victim(pod: Pod) -> tuple[object, ...]:
     """What says whether a bound pod may be evicted, its gang and its run time aside."""
-    return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner, pod.stakes.never
+    stakes = pod.stakes
+    return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner, stakes.never, stakes.boost
 
 
 def _run_time(pod: Pod) -> tuple[object, ...]:

@@ -234,13 +234,14 @@ class Condition(Record, frozen=True):
 class Stakes(Record, frozen=True):
     """What is lost with a pod, as annotations say: when its work was last saved (seconds since the epoch), how many
     seconds of work a restart costs besides, and its cost to be compared by; ``never`` says that it is not to be
-    evicted. See :mod:`gangsched.model.stakes`.
+    evicted, ``boost`` what a workload's priority is raised by as a victim. See :mod:`gangsched.model.stakes`.
     """
 
     checkpoint: float | None = None
     restart_seconds: float | None = None
     cost: int = 0
     never: bool = False
+    boost: int | None = None
 
 
 NO_STAKES = Stakes()

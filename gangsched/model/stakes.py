@@ -3,7 +3,8 @@
 Ours are ``gangsched.dev/last-checkpoint`` (RFC 3339) and ``gangsched.dev/restart-cost`` (a duration); Volcano's
 ``volcano.sh/last-checkpoint-time`` stands where ours is absent (volcano-sh/volcano#5998). On pods alone Koordinator's
 ``scheduling.koordinator.sh/eviction-cost`` (int32; the largest says never), and where that is absent Kubernetes' own
-``controller.kubernetes.io/pod-deletion-cost`` (int32).
+``controller.kubernetes.io/pod-deletion-cost`` (int32). Kueue's ``kueue.x-k8s.io/priority-boost`` (int32) is added to
+the priority of a workload as a victim (KEP-7990, where it stands on the Workload).
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ RESTART_COST = "gangsched.dev/restart-cost"
 VOLCANO_CHECKPOINT = "volcano.sh/last-checkpoint-time"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
 #: All of them, as annotations are looked for.
-KEYS = frozenset({LAST_CHECKPOINT, RESTART_COST, VOLCANO_CHECKPOINT, EVICTION_COST, DELETION_COST})
+KEYS = frozenset({LAST_CHECKPOINT, RESTART_COST, VOLCANO_CHECKPOINT, EVICTION_COST, DELETION_COST, PRIORITY_BOOST})
 #: An eviction cost that says never.
 NEVER = 2**31 - 1
 
@@ -43,7 +45,7 @@ def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mi
     if not notes or KEYS.isdisjoint(notes):
         return NO_STAKES, None
     wrong: list[Mistake] = []
-    checkpoint, restart, cost = None, None, 0
+    checkpoint, restart, cost, boost = None, None, 0, None
     for key in (VOLCANO_CHECKPOINT, LAST_CHECKPOINT):
         if notes.get(key):
             try:
@@ -55,22 +57,32 @@ def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mi
             restart = parse_duration(notes[RESTART_COST], _field(RESTART_COST))
         except FieldError as error:
             wrong.append(error.remark)
-    for key in (DELETION_COST, EVICTION_COST) if of_pod else ():
+    for key in (PRIORITY_BOOST, *((DELETION_COST, EVICTION_COST) if of_pod else ())):
         if key in notes:
             try:
-                cost = int32(notes[key], key)
+                value = int32(notes[key], key)
             except FieldError as error:
                 wrong.append(error.remark)
+                continue
+            if key == PRIORITY_BOOST:
+                boost = value
+            else:
+                cost = value
     never = of_pod and notes.get(EVICTION_COST) == str(NEVER)
-    return Stakes(checkpoint, restart, cost, never), wrong[0] if wrong else None
+    return Stakes(checkpoint, restart, cost, never, boost), wrong[0] if wrong else None
 
 
 def as_of(record: Saved, now: float, ignored: Collection[str] = ()) -> Saved:
     """The record without a checkpoint that has not been yet, which is ignored; it may be a little ahead, for
-    clocks differ. It says never by no annotation that is ``ignored``.
+    clocks differ. It says never, and more than its priority, by no annotation that is ``ignored``.
     """
+    off: dict[str, object] = {}
     if record.stakes.never and EVICTION_COST in ignored:
-        record = msgspec.structs.replace(record, stakes=msgspec.structs.replace(record.stakes, never=False))
+        off["never"] = False
+    if record.stakes.boost is not None and PRIORITY_BOOST in ignored:
+        off["boost"] = None
+    if off:
+        record = msgspec.structs.replace(record, stakes=msgspec.structs.replace(record.stakes, **off))
     checkpoint = record.stakes.checkpoint
     if checkpoint is None or checkpoint <= now + SKEW_SECONDS:
         return record

@@ -119,12 +119,13 @@ class Preemption(Section, frozen=True, kw_only=True):
             Literal[
                 "scheduling.koordinator.sh/eviction-cost",
                 "preemption-toleration.scheduling.x-k8s.io/toleration-seconds",
+                "kueue.x-k8s.io/priority-boost",
             ],
             ...,
         ],
         _doc(
-            """Annotations that protect no pod for ever: an eviction cost of 2147483647 is the highest cost then, and a
-            toleration below 0 is none."""
+            """Annotations that protect no pod for ever: an eviction cost of 2147483647 is the highest cost then, a
+            toleration below 0 is none, and a boost raises no priority."""
         ),
     ] = ()
     budget_milliseconds: Annotated[

@@ -18,7 +18,7 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
-from gangsched.core.quota.usage import Flavors, PodFlavors, gave_back, holds_less, used
+from gangsched.core.quota.usage import Flavors, PodFlavors, boost_of, gave_back, holds_less, used
 from gangsched.core.quota.workloads import Admission, Amounts, Cell, Place, Workload, pod_sets, workload_priority
 from gangsched.core.state.jobs import Jobs
 from gangsched.core.state.kueue import AdmittedByKueue
@@ -423,6 +423,9 @@ class Managed:
             self._release(key)
             self._forget_empty(key, gangs)
             return
+        if before is None or workload is not before.workload:
+            boost = boost_of(gangs, pods, self._membership, self._jobs)
+            workload = msgspec.structs.replace(workload, priority=workload.priority + boost) if boost else workload
         self._admit(workload, pods, promised)
 
     def _waiting(self, gangs: Sequence[GangId], workload: Workload) -> Workload | None:

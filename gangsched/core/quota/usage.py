@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from gangsched.core.quota.workloads import PODS, Admission, Cell
+from gangsched.core.state.jobs import Jobs
+from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.queues import ClusterQueue, ResourceFlavor
-from gangsched.model.records import NO_LABELS, Labels, Node, Pod, PodShape
+from gangsched.model.records import JOB, NO_LABELS, NO_STAKES, GangId, Labels, Node, Pod, PodShape
 
 #: ``((resource, flavor), …)`` of one pod, in name order.
 Flavors = tuple[tuple[str, str], ...]
@@ -21,6 +24,18 @@ def used(shape: PodShape, flavors: Flavors) -> Iterator[tuple[Cell, int]]:
             yield (of[resource], resource), units
     if PODS in of:
         yield (of[PODS], PODS), 1
+
+
+def boost_of(gangs: Iterable[GangId], pods: Iterable[Pod], membership: Membership, jobs: Jobs) -> int:
+    """By how much a workload that holds quota defends itself above its priority, as annotations say: the nearest
+    counts, and of several members the lowest.
+    """
+    pods = list(pods)
+    owners = dict.fromkeys((p.namespace, p.owner.name) for p in pods if p.owner is not None and p.owner.kind == JOB)
+    groups = (membership.stakes.get((g.family, g.namespace, g.name), NO_STAKES) for g in gangs)
+    levels = ([p.stakes for p in pods], list(groups), *zip_longest(*map(jobs.stakes_of, owners), fillvalue=NO_STAKES))
+    said = ([s.boost for s in level if s.boost is not None] for level in levels)
+    return next((min(found) for found in said if found), 0)
 
 
 def flavors_of_node(

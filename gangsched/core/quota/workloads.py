@@ -69,8 +69,8 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
 class Admission(msgspec.Struct, frozen=True, gc=False):
     """A workload that holds quota.
 
-    ``usage`` is what it holds. ``since`` (seconds) is when it got it. ``evicted``: its eviction has begun, and it holds
-    its quota until it is gone.
+    The priority of ``workload`` is that by which it may be displaced. ``usage`` is what it holds. ``since`` (seconds)
+    is when it got it. ``evicted``: its eviction has begun, and it holds its quota until it is gone.
     """
 
     workload: Workload

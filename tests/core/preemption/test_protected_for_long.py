@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
 from gangsched.core import events as ev
+from gangsched.core.actions import Remove
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision
 from gangsched.model import wire
 from gangsched.model.convert import Converter
@@ -14,11 +16,12 @@ from gangsched.model.convert_refused import refused_class
 from gangsched.model.errors import FieldError
 from gangsched.model.preemption_toleration import PREFIXES, TOLERATION_SECONDS, preemption_toleration
 from gangsched.model.records import PriorityClass, Stakes
-from gangsched.model.stakes import EVICTION_COST, NEVER, stakes_of
+from gangsched.model.stakes import EVICTION_COST, NEVER, PRIORITY_BOOST, stakes_of
 from tests.builders import node, pod
 from tests.core.harness import Built, Cluster, plan, victims
-from tests.core.queues import objects, queued
+from tests.core.queues import job, objects, owned, queued
 from tests.core.quota.world import queue
+from tests.core.stories import names
 
 NOW = 1000.0
 
@@ -63,6 +66,71 @@ def test_quota_takes_nobody_who_says_never() -> None:
     rules = objects(queue("q", cpu=4, within="LowerPriority"))
     found = plan(node("n").cpu(9), *rules, low, queued("new", "q", 4, priority=9), now=NOW)["d/new"]
     assert found.outcome == UNSCHEDULABLE
+
+
+# -- priority boost ----------------------------------------------------------------------------------------------
+
+
+def boosted(boost: int | None, ignore: tuple[str, ...] = (), **newcomer: int) -> Decision:
+    """Of two workloads of equal priority, ``a`` is the one that began last, and has this boost. The queue is full."""
+    rules = objects(queue("q", cpu=8, within="LowerPriority"))
+    running = [queued(name, "q", 4, priority=1).on("n", since) for name, since in (("a", 50.0), ("b", 10.0))]
+    running[0] = running[0].field(stakes=Stakes(boost=boost))
+    new = queued("new", "q", 4, priority=newcomer.get("priority", 5))
+    return plan(node("n").cpu(99), *rules, *running, new, now=NOW, ignore_keys=ignore)["d/new"]
+
+
+@pytest.mark.parametrize(("boost", "victim"), [(None, "a"), (0, "a"), (-1, "a"), (1, "b"), (2**31 - 1, "b")])
+def test_a_boost_changes_who_leaves_for_quota(boost: int | None, victim: str) -> None:
+    """With no boost it is the one that began last; with one it has the higher priority of the two."""
+    assert victims(boosted(boost)) == [victim]
+
+
+def test_a_boost_can_protect_from_who_is_not_above_it() -> None:
+    """Raised to the priority of the newcomer, no workload of the queue is lower; and lowered below it, one is."""
+    stakes = Stakes(boost=4)
+    rules = objects(queue("q", cpu=4, within="LowerPriority"))
+    held = queued("a", "q", 4, priority=1).on("n").field(stakes=stakes)
+
+    def outcome(held: Built, priority: int, ignore: tuple[str, ...] = ()) -> str:
+        new = queued("new", "q", 4, priority=priority)
+        return plan(node("n").cpu(99), *rules, held, new, now=NOW, ignore_keys=ignore)["d/new"].outcome
+
+    assert outcome(held, 5) == UNSCHEDULABLE
+    assert outcome(held, 6) == PREEMPT
+    assert outcome(held, 5, (PRIORITY_BOOST,)) == PREEMPT
+    lowered = queued("a", "q", 4, priority=5).on("n").field(stakes=Stakes(boost=-1))
+    assert outcome(lowered, 5) == PREEMPT
+
+
+def test_the_nearest_boost_counts() -> None:
+    """A Job's counts for its pods until one of them has its own; what is no number is ignored with a remark."""
+    made = msgspec.structs.replace(job("a", "q", 4), stakes=Stakes(boost=9))
+    rules = objects(queue("q", cpu=4, within="LowerPriority"))
+
+    def outcome(*boost: int) -> str:
+        held = owned("a", 4).priority(1).on("n").field(stakes=Stakes(boost=boost[0] if boost else None))
+        new = queued("new", "q", 4, priority=5)
+        return plan(node("n").cpu(99), *rules, made, held, new, now=NOW)["d/new"].outcome
+
+    assert outcome() == UNSCHEDULABLE
+    assert outcome(0) == PREEMPT
+    wrong, mistake = stakes_of({PRIORITY_BOOST: "much"})
+    assert wrong.boost is None
+    assert mistake is not None
+    assert PRIORITY_BOOST in mistake.field
+
+
+def test_a_boost_that_is_taken_back_wakes_who_waits() -> None:
+    """The gang is decided anew as soon as the workload can be its victim, and not before."""
+    held = queued("a", "q", 4, priority=1).on("n").field(stakes=Stakes(boost=9))
+    cluster = Cluster(node("n").cpu(99), *objects(queue("q", cpu=4, within="LowerPriority")), held)
+    cluster.show(queued("new", "q", 4, priority=5))
+    cluster.pass_time(60)
+    assert not names(cluster, Remove)
+    cluster.change("a", stakes=Stakes())
+    cluster.run()
+    assert names(cluster, Remove) == {"a"}
 
 
 # -- toleration --------------------------------------------------------------------------------------------------
