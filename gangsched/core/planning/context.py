@@ -113,7 +113,7 @@ class SchedulingContext:
         """
         restriction = both(self.domain.restriction if self.domain is not None else None, self.kept)
         class_of = self.world.snapshot.class_of
-        held = [*self.world.ledger.seen_by(self.priority, self._turn, self._mine)]
+        held = [*self.world.ledger.seen_by(self.group, self.priority, self._turn, self._mine)]
         held += [Phantom(class_of(pod), pod.uid, pod.nominated_node) for pod in self._foreign]
         return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited, self._classes)
 

@@ -17,7 +17,7 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.model.records import Pod, PodTerm
 from tests.builders import gang, node, pdb, pod, selects
-from tests.core.harness import Built, Cluster, event, nodes_of, plan, writes
+from tests.core.harness import Built, Cluster, event, nodes_of, plan, reports, writes
 
 BESIDE = (PodTerm("kubernetes.io/hostname", selects(app="db"), ("d",)),)
 
@@ -368,3 +368,24 @@ def allowed_after(*steps: str) -> int:
 def test_a_budget_is_charged_from_the_decision_until_its_status_counts_the_pod(steps: list[str], left: int) -> None:
     """Never twice, and not for ever where no status comes."""
     assert allowed_after(*steps) == left
+
+
+@pytest.mark.parametrize(("soon", "late"), [(5.0, 60.0), (40.0, 10.0)], ids=["terminating", "not removed yet"])
+def test_a_plan_is_carried_out_before_a_later_one_beside_it(soon: float, late: float) -> None:
+    """The later one was made with the room of the first taken: it takes none of it, whenever its own victims leave."""
+    cluster = Cluster(
+        node("n").cpu(7),
+        pod("soon").cpu(3).priority(1).on("n").field(grace_seconds=soon),
+        *(pod(f"late{i}").cpu(2).priority(2).on("n").field(grace_seconds=late) for i in (1, 2)),
+        pod("first").cpu(3).priority(5).created(1),
+        pod("second").cpu(4).priority(5).created(2),
+    )
+    cluster.run()
+    assert evicted(cluster) == ({"soon", "late1", "late2"} if late > soon else {"soon"})
+    cluster.leave("soon")
+    cluster.run()
+    assert nodes_of(cluster.log) == {"first": "n"}
+    assert not reports(cluster.log, "FreedRoomTaken")
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"first": "n", "second": "n"}
