@@ -202,8 +202,9 @@ class Unschedulable(_Decided, frozen=True):
     everything that may leave has left. ``retry_at`` is when passing time alone may change it: a victim has run long
     enough, or the gang waited long enough.
     ``behind`` says that gangs ahead in the queue keep something from this one, ``short_of_quota`` that no room on
-    nodes would help, ``nodes_unseen`` that they were not even looked at. Without the answer of a ``failed_plugin`` of
-    others nothing could be decided; ``message`` says how it failed.
+    nodes would help, ``nodes_unseen`` that they were not even looked at. ``had_quota`` are the amounts of
+    (flavor, resource) that its queue had for it. Without the answer of a ``failed_plugin`` of others nothing could be
+    decided; ``message`` says how it failed.
     """
 
     outcome = UNSCHEDULABLE
@@ -215,6 +216,7 @@ class Unschedulable(_Decided, frozen=True):
     failed_plugin: str = ""
     short_of_quota: bool = False
     nodes_unseen: bool = False
+    had_quota: tuple[tuple[tuple[str, str], int], ...] = ()
 
 
 class Gathering(_Decided, frozen=True):

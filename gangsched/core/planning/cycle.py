@@ -269,7 +269,9 @@ class GangCycle:
             found = without_quota(self._world, self._gangs, first.gate, why_not, first.left_out)
         else:
             found = outcomes.behind(outcomes.unschedulable(why_not, units))
-        return found.but(retry_at=retry_at)
+        gates = (context.gate for context in self._tried)
+        had = {each for gate in gates if isinstance(gate, QuotaAssignment) for each in gate.had}
+        return found.but(retry_at=retry_at, had_quota=tuple(sorted(had)))
 
     def _no_plan(self, gate: QuotaAssignment | NoQuota) -> str:
         if self._over_cap:

@@ -8,7 +8,8 @@ A gang that does not fit is parked. What happens afterwards wakes it only if a d
 * Filters that look across nodes are helped by pods that their terms select, and by nodes that come, go or change.
 * Preemption is helped by whatever makes more pods evictable.
 * Quota is helped by what others in the tree of cohorts give back, and by those who borrow more of it than before, which
-  may be asked back.
+  may be asked back. A gang that has quota and lacks nodes evicts only what is lower in the pods' priority, too; once
+  others have taken that quota, by the rules of its queue alone.
 
 What is asked is which filters have something to say about the members now, not which ones refused them when they were
 last tried: with several events one after the other the two differ, and a gang that trusted the second would sleep
@@ -33,6 +34,7 @@ from gangsched.core.planning.decider import Decider
 from gangsched.core.queue.signature import Signature
 from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.assignment import in_flavors
+from gangsched.core.quota.workloads import Amounts
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.termcounts import Selection, selection_of
@@ -98,8 +100,10 @@ class QueueingHints:
         ledger = self._world.ledger
         return sorted(key for key in ledger.turns() if any(p.node in nodes for p in ledger.turn_of(key)))
 
-    def gives_quota(self, signature: Signature) -> bool:
-        """May such gangs have quota that they had not? Any gang may be managed when a queue object has changed."""
+    def gives_quota(self, signature: Signature, had: Amounts = ()) -> bool:
+        """May such gangs have quota that they had not, or ask for what they ``had`` in another way? Any gang may be
+        managed when a queue object has changed.
+        """
         if self.everywhere:
             return True
         if signature.queue is None:
@@ -108,11 +112,16 @@ class QueueingHints:
         if tree in self._freed:
             return True
         managed, newcomers = self._world.managed, self._newcomers.get(tree, ())
-        return signature.preempts and any(managed.may_find_victims(local_queue, priority, h) for h in newcomers)
+        if not signature.preempts or not newcomers:
+            return False
+        if any(managed.may_find_victims(local_queue, priority, h) for h in newcomers):
+            return True
+        queue, _ = managed.quota.queue_of(*local_queue.split("/"))
+        return managed.quota.no_longer_has(queue, had)
 
-    def helps(self, signature: Signature, gangs: Sequence[GangId], key: str, now: float) -> bool:
-        """May any of the events help gangs like these, which are the group with this key?"""
-        if "" in self._freed or (signature.queue is not None and self.gives_quota(signature)):
+    def helps(self, signature: Signature, had: Amounts, gangs: Sequence[GangId], key: str, now: float) -> bool:
+        """May any of the events help gangs like these, which are the group with this key and ``had`` quota?"""
+        if "" in self._freed or (signature.queue is not None and self.gives_quota(signature, had)):
             return True
         try:
             job = self._decider.context(gangs, key, now)

@@ -25,16 +25,17 @@ from gangsched.model.records import GangId
 class Refusal:
     """That gangs of one signature do not fit, decided for the one with this ``order``. It ``stands`` until something
     happens that may help. ``of_quota``: it is quota alone that they lack, whatever the nodes. ``behind``: gangs ahead
-    keep something from them.
+    keep something from them. ``had`` is the quota that they do not lack.
     """
 
-    __slots__ = ("behind", "of_quota", "order", "stands", "verdict")
+    __slots__ = ("behind", "had", "of_quota", "order", "stands", "verdict")
 
-    def __init__(self, verdict: Verdict, order: Order, of_quota: bool, behind: bool) -> None:
+    def __init__(self, verdict: Verdict, order: Order, of_quota: bool, why: Unschedulable) -> None:
         self.verdict = verdict
         self.order = order
         self.of_quota = of_quota
-        self.behind = behind
+        self.behind = why.behind
+        self.had = why.had_quota
         self.stands = True
 
 
@@ -80,7 +81,7 @@ class UnschedulableGangs:
         # In a queue that is strictly FIFO for it alone nodes may not matter: others are ahead.
         alone = first is None or order <= first
         of_quota = alone and why.short_of_quota and why.nodes_unseen
-        self._refusals[signature] = Refusal(verdict, order, of_quota, why.behind)
+        self._refusals[signature] = Refusal(verdict, order, of_quota, why)
         for key, place in self._tried.get(signature, {}).items():
             if order < place:
                 self._queue.calm(key)  # it would be decided needlessly before its backoff is over
@@ -195,7 +196,7 @@ class UnschedulableGangs:
         if hints.turns and refusal.behind:
             return True
         key = self._asleep[signature][0][2]
-        return hints.helps(signature, self._known[key][2], key, now)
+        return hints.helps(signature, refusal.had, self._known[key][2], key, now)
 
     def _wake_first(self, signature: Signature, after: Order | None = None) -> None:
         """Wake the first one, or the first behind this place; none that is behind one that is tried already: it goes

@@ -150,6 +150,12 @@ class QuotaAssignment:
         given = self.managed.promised_flavors(self.workload.uid)
         return any(given.get(p.uid) == self._flavors.get(p.shape) for p in self.claim.members if p.uid in given)
 
+    @property
+    def had(self) -> Amounts:
+        """What there is quota for as it is, cell by cell."""
+        lacking = self.assignment.needing_preemption
+        return tuple(each for each in self.assignment.usage if each[0] not in lacking)
+
     # -- what the flavors ask of nodes ---------------------------------------------------------------------
 
     def member(self, pod: Pod) -> Pod:

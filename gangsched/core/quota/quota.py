@@ -16,7 +16,7 @@ from gangsched.core.quota.flavors import Assignment, Chosen, Mode
 from gangsched.core.quota.preemption import ClassicRules, Need, has_room
 from gangsched.core.quota.tree import Node, Tree, lowest_fitting
 from gangsched.core.quota.victims import QUOTA_ALONE, REASON_TEXT, Nodes, Taken, VictimSearch, holders_of
-from gangsched.core.quota.workloads import Admission, Workload
+from gangsched.core.quota.workloads import Admission, Amounts, Workload
 from gangsched.messages import causes
 from gangsched.model.queues import (
     ANY,
@@ -258,6 +258,11 @@ class Quota:
                 return False
         alone = rules.borrow == NEVER and not self.fair_sharing
         return not alone or any(node.usage[cell] < node.subtree[cell] for cell in newcomer.cells)
+
+    def no_longer_has(self, queue: str, amounts: Amounts) -> bool:
+        """Is any of these amounts, each by itself, more than a ClusterQueue can take now?"""
+        node = self.tree.queues.get(queue)
+        return node is not None and not has_room(node, self.tree.indexed(amounts))
 
     def _rules_for(self, workload: Workload, assignment: Assignment) -> ClassicRules | FairRules:
         # With room in quota it is the nodes that are short: whoever uses what the workload asks for may be in the way.

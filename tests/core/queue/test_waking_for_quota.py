@@ -164,6 +164,18 @@ def test_a_promise_that_makes_a_queue_borrow_wakes_those_who_may_reclaim():
     assert victims(cluster.decisions[-1]) == ["lent"]
 
 
+@pytest.mark.parametrize(("owned", "expected"), [(4, ["owner", "x"]), (8, ["owner"])])
+def test_quota_that_others_take_wakes_those_who_had_it(owned: float, expected: list[str]):
+    """Who had quota and lacked a node evicts only lower pods; without quota it asks back what is lent out."""
+    rules = objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=owned), queue("c", "co", cpu=0))
+    lent = queued("lent", "c", 4, priority=1).on("n1")
+    waiting = queued("x", "a", 4).selector(tier="t")
+    cluster = Cluster(node("n1").cpu(4).label(tier="t"), node("n2").cpu(4), *rules, lent, waiting)
+    cluster.run()
+    assert decided(cluster, queued("owner", "b", 2)) == expected
+    assert victims(cluster.decisions[-1]) == ["lent"] * (len(expected) - 1)
+
+
 def test_room_on_a_tainted_node_of_a_flavor_wakes():
     """The flavor tolerates the taint for the gang that waits."""
     rules = objects(SPOT, queue("a", "", group(flavor("spot", cpu=8))))
@@ -276,6 +288,7 @@ def sleeping_in_vain(cluster: Cluster) -> list[str]:
 @given(seed=st.integers(0, 2**32))
 @example(seed=1_004_614_630)  # was a livelock under fair sharing
 @example(seed=2072817)  # who stops before victims leave keeps its room until that is decided
+@example(seed=11948179)  # quota that others take lets who had it, and lacked nodes, ask back what is lent out
 @example(seed=23327)  # to ask about a gang to which quota is promised changes nobody's turn
 def test_nobody_sleeps_through_quota_that_helps(fair: bool, seed: int) -> None:
     """When all is quiet nobody is parked who could be placed; deciding all anew is the judge."""
