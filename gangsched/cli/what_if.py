@@ -14,7 +14,7 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.drained import Leaving
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
-from gangsched.model.dialects import kai
+from gangsched.model.dialects.objects import PREEMPTION_DELAY
 from gangsched.model.records import PREEMPT_LOWER, Gang, GangId, Pod, PriorityClass, Record
 
 #: A mark that makes a pod no victim, whatever its priority.
@@ -91,7 +91,7 @@ def _impatient(record: Record) -> Record:
         case Gang():
             return replace(record, preemption_delay_seconds=None)
         case Pod():
-            return replace(record, hints={k: v for k, v in record.hints.items() if k != kai.PREEMPTION_DELAY})
+            return replace(record, hints={k: v for k, v in record.hints.items() if k != PREEMPTION_DELAY})
     return record
 
 

@@ -20,9 +20,10 @@ from gangsched.model import (
     wire_volumes,
 )
 from gangsched.model.convert import Converter, pod_selector
-from gangsched.model.dialects import coscheduling, koordinator, operators, upstream, volcano
+from gangsched.model.dialects import DIALECTS, operators, upstream
+from gangsched.model.dialects.dialect import Dialect
 
-SIGS, COSCHEDULING, UPSTREAM = koordinator.FAMILY, coscheduling.FAMILY, upstream.FAMILY
+UPSTREAM = upstream.FAMILY
 STORAGE = "storage.k8s.io"
 
 #: Makes the record of a decoded object; raises :class:`~gangsched.model.errors.FieldError`.
@@ -68,6 +69,12 @@ def _queue(plural: str, kind: type[wire.Object], convert: Callable[[Any], Record
     return Kind(kind.__name__, queues.GROUP, plural, kind, _plain(convert), queues.VERSIONS, namespaced)
 
 
+def _groups(each: Dialect) -> Iterator[Kind]:
+    if each.decoded_as is not None and each.gang_from_object is not None:
+        convert = _plain(each.gang_from_object)
+        yield Kind("PodGroup", each.family, "podgroups", each.decoded_as, convert, each.versions)
+
+
 def _operator(each: operators.Operator) -> Kind:
     convert = _plain(lambda raw: operators.gang_from_object(each.kind, raw))
     decoded = operators.OperatorObject
@@ -96,14 +103,8 @@ def _kinds() -> Iterator[Kind]:
     capacity = volumes.CSIStorageCapacity
     yield _storage(STORAGE, "csistoragecapacities", capacity, convert.storage_capacity, namespaced=True)
     yield _storage(STORAGE, "volumeattachments", volumes.VolumeAttachment, convert.attachment)
-    group = _plain(upstream.gang_from_object)
-    yield Kind("PodGroup", UPSTREAM, "podgroups", wire.UpstreamPodGroup, group, upstream.VERSIONS)
-    group = _plain(koordinator.gang_from_object)
-    yield Kind("PodGroup", SIGS, "podgroups", wire.SigsPodGroup, group, ("v1alpha1",))
-    group = _plain(coscheduling.gang_from_object)
-    yield Kind("PodGroup", COSCHEDULING, "podgroups", wire.SigsPodGroup, group, ("v1alpha1",))
-    group = _plain(volcano.gang_from_object)
-    yield Kind("PodGroup", volcano.FAMILY, "podgroups", wire.VolcanoPodGroup, group, (volcano.VERSION,))
+    for dialect in DIALECTS:
+        yield from _groups(dialect)
     yield _queue("resourceflavors", wire_queues.ResourceFlavor, convert_queues.resource_flavor)
     yield _queue("cohorts", wire_queues.Cohort, convert_queues.cohort)
     yield _queue("clusterqueues", wire_queues.ClusterQueue, convert_queues.cluster_queue)

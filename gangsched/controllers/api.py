@@ -11,15 +11,15 @@ from gangsched.cluster.kube.client import Client, answer_of, segment
 from gangsched.cluster.kube.discovery import Served, served_resources
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.model import jobsets
-from gangsched.model.dialects import koordinator, upstream
+from gangsched.model.dialects import DIALECTS
 from gangsched.model.queues import GROUP
 
 MERGE_PATCH = "application/merge-patch+json"
 _TIMEOUT_SECONDS = 10.0
 
-#: Objects that have a status that we keep. Groups of scheduling.x-k8s.io are kept by their own scheduler.
+#: Objects that have a status that we keep. Where others wait for a phase the scheduler writes it by itself.
 KEPT = (
-    *(f"podgroups.{family}" for family in (koordinator.FAMILY, upstream.FAMILY)),
+    *(f"podgroups.{each.family}" for each in DIALECTS if each.status is not None and not each.awaited_from),
     *(f"{plural}.{GROUP}" for plural in ("clusterqueues", "cohorts", "localqueues")),
 )
 

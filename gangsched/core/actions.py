@@ -200,7 +200,7 @@ class SetGroupStatus(_Action, frozen=True):
     """PATCH the status of a PodGroup whose API has no status subresource, and whose controllers wait for what it says.
     No answer is expected.
 
-    ``status`` has fields as the API calls them; each of its ``conditions`` is ``(type, status, reason, message)``.
+    ``status`` has the fields that are to be changed, as the API calls them.
     """
 
     pod: GroupRef

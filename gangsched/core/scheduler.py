@@ -22,7 +22,7 @@ from gangsched.core.world import surroundings, suspended
 from gangsched.core.world.surroundings import take_in
 from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World
-from gangsched.model.dialects import volcano
+from gangsched.model.dialects import BY_FAMILY
 from gangsched.model.jobsets import GROUP, JOBSET, JobSet
 from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Namespace, Pod, PriorityClass
@@ -378,8 +378,10 @@ class Scheduler:
         """Look at every gang again, those of suspended Jobs without stand-ins too: why they wait is reported."""
         membership = self.world.membership
         self._run.touched.update(membership.members)
-        waiting = (key for key in membership.objects if key[0] == volcano.FAMILY)  # for a phase, to have members
-        self._run.touched.update(GangId(*key, volcano.SCHEDULER) for key in waiting)
+        for key in membership.objects:
+            dialect = BY_FAMILY.get(key[0])
+            if dialect is not None and dialect.awaited_from:  # it waits for a phase, to have members
+                self._run.touched.add(GangId(*key, dialect.awaited_from))
         for key in suspended.with_queue(self.world):
             self._run.touched.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
 

@@ -426,17 +426,9 @@ class VolcanoPodGroupSpec(Wire):
     sub_group_policy: list[Any] | None = None
 
 
-class VolcanoPodGroupStatus(Wire):
-    phase: str = ""
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    conditions: list[Condition] | None = None
-
-
 class VolcanoPodGroup(Object):
     spec: VolcanoPodGroupSpec = msgspec.field(default_factory=VolcanoPodGroupSpec)
-    status: VolcanoPodGroupStatus = msgspec.field(default_factory=VolcanoPodGroupStatus)
+    status: dict[str, Any] | None = None
 
 
 class PodTemplate(Object):

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from gangsched.api import Decision, load, plan
-from gangsched.controllers.api import KEPT
-from gangsched.model.dialects import volcano
+from gangsched.model.dialects import has_status
 
 Object: TypeAlias = dict[str, Any]
 OURS = "py-gang-scheduler"
@@ -246,7 +245,7 @@ def status(api: Api) -> bool:
     """The status of its object is written."""
     if not api.family:
         raise NoWayError
-    return api.family == volcano.FAMILY or f"podgroups.{api.family}" in KEPT
+    return has_status(api.family)
 
 
 BEHAVIOURS: Mapping[str, Callable[[Api], bool]] = {

@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.model import wire
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import coscheduling, kai, koordinator, upstream
+from gangsched.model.dialects import coscheduling, koordinator, objects, upstream
 from gangsched.model.errors import FieldError
 from gangsched.model.times import parse_duration, render_duration
 
@@ -70,7 +70,7 @@ def test_a_pod_knows_its_class() -> None:
 @pytest.mark.parametrize(("raw", "seconds"), [("5m", 300.0), ("0s", 0.0), ("soon", None), ("", None)])
 def test_the_delay_of_kai(raw: str, seconds: float | None) -> None:
     """On group objects of every API; what is no duration counts as not said, as in KAI, and is told."""
-    notes = {kai.PREEMPTION_DELAY: raw}
+    notes = {objects.PREEMPTION_DELAY: raw}
     meta = wire.ObjectMeta(name="g", namespace="d", annotations=notes)
     sigs = wire.SigsPodGroup(metadata=meta)
     made = [read.gang_from_object(sigs) for read in (koordinator, coscheduling)]

@@ -47,7 +47,8 @@ def test_a_group_of_the_spec_wins_over_the_annotation():
 )
 def test_the_role_of_a_member(annotations, labels, role):
     """The annotation says it, else the label."""
-    assert role_of(member(annotations, labels)) == role
+    named = {"scheduling.k8s.io/group-name": "g", **annotations}
+    assert role_of(member(named, labels)) == role
 
 
 @pytest.mark.parametrize(("given", "needed"), [(0, 1), (1, 1), (4, 4)])

@@ -91,7 +91,7 @@ def write_request(action: Write | SetCondition | SetGroupStatus, now: float) -> 
             condition = _condition("PodScheduled", "False", action.reason, action.message, now)
             return _status_patch(action.pod, {"conditions": [condition]})
         case SetGroupStatus():
-            return _group_status(action, now)
+            return _group_status(action)
         case Remove():
             return remove_request(action)
         case BindVolume():
@@ -225,12 +225,10 @@ def _status_patch(pod: PodRef, status: dict[str, Any]) -> Request:
     return Request("PATCH", pod_path(pod, "status"), body, STRATEGIC_MERGE, _BRIEF)
 
 
-def _group_status(action: SetGroupStatus, now: float) -> Request:
+def _group_status(action: SetGroupStatus) -> Request:
     group = action.pod
     path = f"/apis/{group.family}/{group.version}/namespaces/{segment(group.namespace)}/podgroups/{segment(group.name)}"
-    told: list[tuple[str, str, str, str]] = action.status["conditions"]
-    status = {**action.status, "conditions": [_condition(*each, now) for each in told]}
-    body = msgspec.json.encode({"metadata": {"uid": group.uid}, "status": status})
+    body = msgspec.json.encode({"metadata": {"uid": group.uid}, "status": action.status})
     return Request("PATCH", path, body, MERGE, _BRIEF)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from gangsched.cluster import kinds
-from gangsched.cluster.kinds import COSCHEDULING, SIGS, UPSTREAM, Kind
+from gangsched.cluster.kinds import UPSTREAM, Kind
 from gangsched.model import queues, wire, wire_queues
-from gangsched.model.dialects import upstream, volcano
+from gangsched.model.dialects import DIALECTS, upstream
 
 
 class PodGroupTemplate(wire.Wire):
@@ -110,12 +110,19 @@ def _keys(spec: type[Any], unread: Iterable[str]) -> frozenset[str]:
     return frozenset((*(field.encode_name for field in msgspec.structs.fields(spec)), *unread))
 
 
+def _spec_of(kind: type[wire.Object]) -> type[Any]:
+    """As what the spec of these objects is decoded."""
+    found: type[Any] = next(field.type for field in msgspec.structs.fields(kind) if field.name == "spec")
+    return found
+
+
 #: All keys of the specs that are checked for misspelt keys: what is read, and what the API has beside that.
 SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
-    ("PodGroup", SIGS): _keys(wire.SigsPodGroupSpec, ["minResources"]),
-    ("PodGroup", COSCHEDULING): _keys(wire.SigsPodGroupSpec, ["minResources"]),
-    ("PodGroup", volcano.FAMILY): _keys(wire.VolcanoPodGroupSpec, ["minResources"]),
-    ("PodGroup", UPSTREAM): _keys(wire.UpstreamPodGroupSpec, ["parentCompositePodGroupName", "resourceClaims"]),
+    **{
+        ("PodGroup", each.family): _keys(_spec_of(each.decoded_as), each.unread)
+        for each in DIALECTS
+        if each.decoded_as is not None
+    },
     ("ClusterQueue", queues.GROUP): _keys(
         wire_queues.ClusterQueueSpec, ["admissionScope", "concurrentAdmissionPolicy"]
     ),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gangsched.cluster.kinds import COSCHEDULING, SIGS, UPSTREAM
 from gangsched.cluster.manifests.objects import Found
 from gangsched.messages import invalid
 from gangsched.model import jobsets, queues, wire
-from gangsched.model.dialects import coscheduling, koordinator, volcano
+from gangsched.model.dialects import DIALECTS
 from gangsched.model.errors import Problem
 from gangsched.model.wire_jobsets import JobSet
 from gangsched.model.wire_volumes import PersistentVolumeClaim
@@ -34,12 +33,6 @@ _QUEUE = _Named(
     "metadata.labels",
     "localqueues,clusterqueues,cohorts,resourceflavors,workloadpriorityclasses",
 )
-_LABELLED = {
-    koordinator.GROUP_LABEL: _Named("PodGroup", SIGS, "metadata.labels", f"podgroups.{SIGS}"),
-    coscheduling.GROUP_LABEL: _Named("PodGroup", COSCHEDULING, "metadata.labels", f"podgroups.{COSCHEDULING}"),
-}
-_VOLCANO = _Named("PodGroup", volcano.FAMILY, "metadata.annotations", f"podgroups.{volcano.FAMILY}")
-_GROUP = _Named("PodGroup", UPSTREAM, "spec.schedulingGroup", f"podgroups.{UPSTREAM}")
 
 
 def missing(found: Sequence[Found]) -> Iterator[Problem]:
@@ -66,16 +59,15 @@ def _named_by(each: Found) -> Iterator[_Named]:
 
 
 def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
-    labels = pod.metadata.labels or {}
+    labels, notes = pod.metadata.labels or {}, pod.metadata.annotations or {}
     if any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes or ()):
         yield _CLAIM
     if _owner(pod.metadata) == "Job":
         yield _JOB
-    yield from (named for label, named in _LABELLED.items() if label in labels)
-    if volcano.group_name(pod.metadata.annotations or {}):
-        yield _VOLCANO
-    if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
-        yield _GROUP
+    for each in DIALECTS:
+        name, field = each.group_of(labels, notes, pod.spec)
+        if name and each.needs_object(labels):
+            yield _Named("PodGroup", each.family, field, f"podgroups.{each.family}")
     yield from _in_queues(labels)
 
 

@@ -140,8 +140,9 @@ class ApiServer:
             case GangStatus():
                 return self._gang_status(action)
             case SetGroupStatus(group):
-                status = GangStatus(group.family, group.namespace, group.name, group.uid, action.status)
-                return self._gang_status(status)
+                gang = self._store.gangs.get((group.family, group.namespace, group.name))
+                status = {**(gang.status or {} if gang is not None else {}), **action.status}
+                return self._gang_status(GangStatus(group.family, group.namespace, group.name, group.uid, status))
             case BindVolume() | SelectNode():
                 outcome = self._bind_volume(action) if isinstance(action, BindVolume) else self._select_node(action)
                 if outcome.outcome is not Outcome.OK:

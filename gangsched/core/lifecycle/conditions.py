@@ -24,10 +24,10 @@ from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.suspended import LENIENT
 from gangsched.messages import notes
 from gangsched.messages.text import listed
-from gangsched.model.dialects import volcano
-from gangsched.model.dialects.operators import FAMILIES
-from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET
-from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId
+from gangsched.model.dialects import BY_FAMILY, changed_status, has_status
+from gangsched.model.dialects.dialect import Seen, Told
+from gangsched.model.jobsets import JOBSET
+from gangsched.model.records import JOB, SINGLE, Gang, GangId
 from gangsched.model.times import render_time
 
 if TYPE_CHECKING:
@@ -162,48 +162,51 @@ def _spokesman(run: Run, gang: GangId, members: Iterable[PodRef]) -> report.Refe
 
 
 def object_status(run: Run, gang: GangId, group: Group | None) -> None:
-    """The status of the group object, when it changed and is ours to tell."""
-    if gang.family in (SINGLE, QUEUED_JOB, QUEUED_JOBSET, *WITHOUT_PODS) or gang.family in FAMILIES:
+    """The status of the group object, when it changed and is ours to tell.
+
+    The controllers write it. Where others create no members before it says so the scheduler does, also of a group that
+    has none yet if its members will be of this scheduler name; what another client writes over it is corrected.
+    """
+    dialect = BY_FAMILY.get(gang.family)
+    if dialect is None or dialect.status is None:
         return
-    spec = run.world.membership.objects.get((gang.family, gang.namespace, gang.name))
+    membership = run.world.membership
+    spec = membership.objects.get((gang.family, gang.namespace, gang.name))
     if spec is None or spec.mistake is not None:  # what cannot be read is not written to either
         run.statuses.pop(gang, None)
         run.evicted.pop(gang, None)
         return
-    membership = run.world.membership
-    if gang.family == volcano.FAMILY:
-        _volcano_status(run, gang, spec, group)
-        return
-    if gang not in membership.members and gang not in run.statuses:
+    awaited = bool(dialect.awaited_from)
+    if gang not in membership.members and not (
+        gang.scheduler == dialect.awaited_from if awaited else gang in run.statuses
+    ):
         return  # another scheduler's group, or one that is not used yet
-    found = report.gang_status(
-        spec,
-        membership.pods(gang),
-        membership.census(gang),
-        group.problem if group else "",
-        group.message if group else "",
-        run.evicted.get(gang, ""),
-    )
-    if run.statuses.get(gang) != found:
+    message = group.message if group else ""
+    if awaited and group:
+        message = next((text for _, text in group.told.values()), "")  # not each one that it might be
+    problem = group.problem if group else ""
+    pods, census = membership.pods(gang), membership.census(gang)
+    found = report.gang_status(spec, pods, census, problem, message, run.evicted.get(gang, ""))
+    if awaited:
+        _write_at_once(run, gang, spec, found, dialect.versions[0])
+    elif run.statuses.get(gang) != found:
         run.statuses[gang] = found
         run.actions.append(GangStatus(gang.family, gang.namespace, gang.name, spec.uid, found))
 
 
-def _volcano_status(run: Run, gang: GangId, spec: Gang, group: Group | None) -> None:
-    """The same of Volcano, whose controllers create no pods before the scheduler has written the phase Inqueue: a group
-    that has no members yet is up to who answers to Volcano's name. What another client writes over it is corrected.
-    """
-    membership = run.world.membership
-    if gang not in membership.members and gang.scheduler != volcano.SCHEDULER:
+def _write_at_once(run: Run, gang: GangId, spec: Gang, told: Told, version: str) -> None:
+    """Change what is not as it should be in the status as it was last seen, unless that has been written since."""
+    seen = spec.status or {}
+    known = run.statuses.get(gang)
+    written = known[1] if isinstance(known, tuple) and known[0] == seen else seen
+    news = changed_status(gang.family, told, Seen(version, spec.generation, written, run.now))
+    run.statuses[gang] = seen, {**written, **news}
+    if not news:
         return
-    problem = group.problem if group else ""
-    message = next((text for _, text in group.told.values()), "") if group else ""  # not each one that it might be
-    found = report.volcano_status(spec, membership.pods(gang), membership.census(gang), problem, message)
-    told = found, spec.status
-    if found != spec.status and run.statuses.get(gang) != told:
-        run.statuses[gang] = told
-        ref = GroupRef(gang.namespace, gang.name, spec.uid, gang.family, volcano.VERSION)
-        run.actions.append(SetGroupStatus(ref, found))
+    # What was written may have been lost: all that differs from what was seen is in the next write.
+    fields = {**changed_status(gang.family, told, Seen(version, spec.generation, seen, run.now)), **news}
+    ref = GroupRef(gang.namespace, gang.name, spec.uid, gang.family, version)
+    run.actions.append(SetGroupStatus(ref, fields))
 
 
 def waits_for(run: Run, group: Group) -> str:
@@ -297,4 +300,4 @@ def _owners_of(run: Run, pod: Pod) -> Iterator[tuple[report.Reference, GangId | 
     spec = membership.objects.get((gang.family, gang.namespace, gang.name))
     if spec is not None and spec.kind not in (JOB, JOBSET):
         about = report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
-        yield about, gang if membership.is_ours(gang) else None
+        yield about, gang if membership.is_ours(gang) and has_status(gang.family) else None

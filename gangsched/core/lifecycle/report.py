@@ -12,6 +12,7 @@ from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.membership import Census
 from gangsched.messages import notes
 from gangsched.messages.text import counted, listed
+from gangsched.model.dialects import DIALECTS
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.records import Gang, Owner, Pod
 
@@ -45,10 +46,7 @@ Reference: TypeAlias = tuple[str, str, str, str, str]
 
 #: The version under which the objects of gang APIs are named in Events, by group.
 _VERSIONS = {
-    "scheduling.sigs.k8s.io": "v1alpha1",
-    "scheduling.x-k8s.io": "v1alpha1",
-    "scheduling.k8s.io": "v1alpha2",
-    "scheduling.volcano.sh": "v1beta1",
+    **{each.family: each.versions[-1] for each in DIALECTS if each.versions},
     "batch": "v1",
     "policy": "v1",
     "kueue.x-k8s.io": "v1beta1",
@@ -210,7 +208,8 @@ def drained(victim: Victim, stop: Stop, workload: str) -> Report:
 def gang_status(
     gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str, evicted: str
 ) -> Mapping[str, Any]:
-    """The status of a group object; phases as Koordinator's users know them. ``evicted`` says of its pods which were
+    """Where a gang stands, for the status of its group object: in one form for all dialects, phases as Koordinator's
+    users know them. ``evicted`` says of its pods which were
     evicted last, and for whom.
     """
     phases = [p.phase for p in pods]
@@ -232,6 +231,7 @@ def gang_status(
     done = scheduled_now >= minimum
     return {
         "phase": phase,
+        "minimum": minimum,
         "members": len(phases),
         "scheduled": scheduled_now,
         "running": running,
@@ -241,25 +241,3 @@ def gang_status(
         "message": "" if done else problem or message,
         "evicted": evicted,
     }
-
-
-def volcano_status(gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str) -> Mapping[str, Any]:
-    """The status of a PodGroup of Volcano, whose controllers create pods once its phase is ``Inqueue``: it is served,
-    and understood. Conditions are ``(type, status, reason, message)``.
-    """
-    found = gang_status(gang, pods, census, problem, message, "")
-    ended, enough = found["succeeded"] + found["failed"], found["scheduled"] + found["failed"] >= gang.min_member
-    said = found["message"]
-    if enough and not census.bound and not census.terminating:
-        phase = "Completed" if ended else "Inqueue"
-    elif enough:
-        phase = "Running"
-    else:
-        phase = "Unknown" if found["running"] and said else "Inqueue"
-    conditions = []
-    if phase == "Running":
-        conditions = [("Scheduled", "True", SCHEDULED, notes.MINIMUM_BOUND)]
-    elif said:
-        conditions = [("Unschedulable", "True", "NotEnoughTasks" if problem else "NotEnoughResources", said)]
-    counts = {name: found[name] for name in ("running", "succeeded", "failed")}
-    return {"phase": phase, **counts, "conditions": conditions}

@@ -14,7 +14,7 @@ from itertools import takewhile
 from gangsched.core.options import Options
 from gangsched.core.state.membership import Membership
 from gangsched.messages import causes
-from gangsched.model.dialects.kai import preemption_delay
+from gangsched.model.dialects.objects import preemption_delay
 from gangsched.model.preemption_toleration import TOLERATION_SECONDS
 from gangsched.model.records import Gang, GangId, Pod, PriorityClass
 from gangsched.model.times import render_duration, render_time

@@ -11,7 +11,7 @@ import msgspec
 
 from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.messages import causes
-from gangsched.model.dialects import gang_from_member, koordinator, needs_object, role_of
+from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
 from gangsched.model.records import (
@@ -281,7 +281,7 @@ class Membership:
         out = []
         for key in spec.group:
             namespace, _, name = key.partition("/")
-            other_id = GangId(koordinator.FAMILY, namespace, name, gang.scheduler)
+            other_id = GangId(gang.family, namespace, name, gang.scheduler)
             other = self.spec(other_id)
             if other is None:
                 return (gang,), causes.gang_of_group_missing(key)
@@ -296,7 +296,7 @@ class Membership:
         if spec is None:
             if any(needs_object(p) for p in self.pods(gang)):
                 return causes.group_missing(gang.key)
-            return causes.no_minimum(gang.key, koordinator.MIN)
+            return causes.no_minimum(gang.key, minimum_key(gang.family))
         if spec.mistake is not None:
             is_object = (gang.family, gang.namespace, gang.name) in self.objects
             said = causes.group_refused(gang.key) if is_object else causes.GROUP_INVALID

@@ -13,7 +13,7 @@ from gangsched.core.events import ObjectRefused
 from gangsched.core.hints import Change, Hint
 from gangsched.core.quota.quota import Quota
 from gangsched.core.world.world import World
-from gangsched.model.dialects.koordinator import FAMILY, MAX_MEMBERS
+from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
 from gangsched.model.queues import STOP_HOLD, ClusterQueue, QueueObject, queue_labels
 from gangsched.model.records import Budget, Gang, Labels, Namespace, Node, PodSelector, PriorityClass
@@ -139,7 +139,7 @@ def group(event: ObjectRefused, known: Gang | None) -> Gang:
 
 def family_of(event: ObjectRefused) -> str:
     """The gang API of a group object."""
-    return event.kind.partition(".")[2] or FAMILY
+    return event.kind.partition(".")[2]
 
 
 def queue_object(event: ObjectRefused, quota: Quota) -> QueueObject | None:

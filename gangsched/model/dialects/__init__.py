@@ -1,17 +1,22 @@
 """The gang APIs people already use, one file each; every one yields the same :class:`~gangsched.model.records.Gang`.
 
-A dialect answers two questions: to which group does a pod belong (``membership``), and what does the group
-object, or where there is none the members' own annotations, say about the gang.
+A :class:`~gangsched.model.dialects.dialect.Dialect` says to which group a pod belongs, what the group object, or where
+there is none the members' own annotations, say about the gang, and what the object's status should say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gangsched.messages import invalid
 from gangsched.model import wire
-from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream, volcano
+from gangsched.model.dialects import coscheduling, koordinator, kueue, owners, upstream, volcano
+from gangsched.model.dialects.dialect import Dialect, Seen, Told
+from gangsched.model.dialects.objects import delay_remark
 from gangsched.model.errors import Mistake
 from gangsched.model.names import ALLOWED, is_subdomain, shown
-from gangsched.model.records import SINGLE, Gang, GangId, Labels, Pod
+from gangsched.model.records import SINGLE, Gang, GangId, Pod
 
 #: Annotation prefixes that some dialect or preemption rule reads; all other annotations are dropped on decode.
 HINT_PREFIXES = (
@@ -29,65 +34,74 @@ HINT_PREFIXES = (
     kueue.HINT_PREFIX,
 )
 
+#: All of them; of several groups that a pod names it is in that of the first of these.
+DIALECTS = (upstream.DIALECT, koordinator.DIALECT, kueue.DIALECT, coscheduling.DIALECT, volcano.DIALECT)
+BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT)}
+
 
 def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mistake | None]:
     """The gang of a pod, and what is wrong with what it says about that.
 
     A pod in no group is its own gang, keyed by its name; so is one that names a group as no object can be called.
     """
-    family, name, field = _named(meta.labels or {}, meta.annotations or {}, spec)
-    if not name:
+    labels, notes = meta.labels or {}, meta.annotations or {}
+    for dialect in DIALECTS:
+        name, field = dialect.group_of(labels, notes, spec)
+        if name:
+            break
+    else:
         return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), None
     if not is_subdomain(name):
         wrong = Mistake(field, invalid.not_a_gang_name(shown(name), ALLOWED))
         return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), wrong
-    mistake = None
-    if family == koordinator.FAMILY and not koordinator.needs_object(meta.labels or {}):
-        mistake = koordinator.mistake_of_member(meta.labels or {}, meta.annotations or {})
-    elif family == kueue.FAMILY:
-        mistake = kueue.mistake_of_member(meta.annotations or {})
-    return GangId(family, meta.namespace, name, spec.scheduler_name), mistake
+    return GangId(dialect.family, meta.namespace, name, spec.scheduler_name), dialect.mistake_of(labels, notes)
 
 
 def remark(gang: GangId, meta: wire.ObjectMeta) -> Mistake | None:
     """What a pod of this gang says about waiting, and what is invalid in it, which is ignored."""
     labels, notes = meta.labels or {}, meta.annotations or {}
-    speaks = gang.family == koordinator.FAMILY and not koordinator.needs_object(labels)
-    own = koordinator.remark_of_member(labels, notes) if speaks else None
-    return own or kai.remark(notes) or owners.remark(notes)
-
-
-def _named(labels: Labels, annotations: Labels, spec: wire.PodSpec) -> tuple[str, str, str]:
-    """``(family, name, field)`` of the group that a pod names."""
-    if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
-        return upstream.FAMILY, spec.scheduling_group.pod_group_name, "spec.schedulingGroup.podGroupName"
-    name, field = koordinator.group_name(labels, annotations)
-    if name:
-        return koordinator.FAMILY, name, field
-    if labels.get(kueue.GROUP_LABEL):
-        return kueue.FAMILY, labels[kueue.GROUP_LABEL], f"metadata.labels[{kueue.GROUP_LABEL}]"
-    name = coscheduling.group_name(labels)
-    if name or not volcano.group_name(annotations):
-        return coscheduling.FAMILY, name, f"metadata.labels[{coscheduling.GROUP_LABEL}]"
-    return volcano.FAMILY, volcano.group_name(annotations), f"metadata.annotations[{volcano.GROUP_NAME}]"
+    dialect = BY_FAMILY.get(gang.family)
+    own = dialect.remark_of(labels, notes) if dialect is not None else None
+    return own or delay_remark(notes) or owners.remark(notes)
 
 
 def gang_from_member(pod: Pod) -> Gang | None:
     """What a member's own labels and annotations say about its gang, or None when only an object can say it."""
-    if pod.gang.family == koordinator.FAMILY:
-        return koordinator.gang_from_member(pod)
-    if pod.gang.family == kueue.FAMILY:
-        return kueue.gang_from_member(pod)
-    return owners.gang_from_member(pod) if pod.gang.family == owners.FAMILY else None
+    dialect = BY_FAMILY.get(pod.gang.family)
+    return dialect.gang_from_member(pod) if dialect is not None else None
 
 
 def role_of(pod: Pod) -> str:
     """The role of a member in a gang that says how many it needs of each; empty for none."""
-    return volcano.role(pod.labels, pod.hints)
+    dialect = BY_FAMILY.get(pod.gang.family)
+    return dialect.role_of(pod.labels, pod.hints) if dialect is not None else ""
 
 
 def needs_object(pod: Pod) -> bool:
     """True when the pod's group is described by an object that must exist before the gang can start."""
-    if pod.gang.family == koordinator.FAMILY:
-        return koordinator.needs_object(pod.labels)
-    return pod.gang.family not in (SINGLE, kueue.FAMILY, owners.FAMILY)
+    dialect = BY_FAMILY.get(pod.gang.family)
+    return pod.gang.family != SINGLE if dialect is None else dialect.needs_object(pod.labels)
+
+
+def minimum_key(family: str) -> str:
+    """Where members of gangs of this family say how many they must be."""
+    dialect = BY_FAMILY.get(family)
+    return dialect.minimum_key if dialect is not None else ""
+
+
+def has_status(family: str) -> bool:
+    """Is the status of its group objects ours to write?"""
+    dialect = BY_FAMILY.get(family)
+    return dialect is not None and dialect.status is not None
+
+
+def changed_status(family: str, told: Told, seen: Seen) -> dict[str, Any]:
+    """The fields of a group object's status that differ from what they should be; empty when all is well. Fields and
+    conditions of others are left alone.
+    """
+    dialect = BY_FAMILY[family]
+    if dialect.status is None:
+        return {}
+    wanted = dialect.status(told, seen)
+    now = seen.status
+    return {name: value for name, value in wanted.items() if value != now.get(name) and (value or now.get(name))}

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from gangsched.model import wire
 from gangsched.model.dialects import koordinator
+from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.records import Gang, Labels
 
 FAMILY = "scheduling.x-k8s.io"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
-def group_name(labels: Labels) -> str:
-    """The group's name as a member gives it, or an empty string."""
-    return labels.get(GROUP_LABEL) or ""
+def group_of(labels: Labels, _notes: Labels, _spec: wire.PodSpec) -> tuple[str, str]:
+    """The group's name as a member gives it, and where."""
+    return labels.get(GROUP_LABEL) or "", f"metadata.labels[{GROUP_LABEL}]"
 
 
 def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
     """The spec is the same as that of the sigs group. Raises :class:`~gangsched.model.errors.FieldError`."""
     return koordinator.gang_of(obj, FAMILY)
+
+
+#: The status is kept by the controller of the API.
+DIALECT = Dialect(
+    FAMILY, group_of, ("v1alpha1",), wire.SigsPodGroup, gang_from_object=gang_from_object, unread=("minResources",)
+)

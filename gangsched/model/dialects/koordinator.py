@@ -12,17 +12,18 @@ import functools
 import json
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from gangsched.messages import invalid
-from gangsched.model import wire
-from gangsched.model.dialects.objects import described
+from gangsched.model import conditions, wire
+from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, counts, evicted, scheduled
+from gangsched.model.dialects.objects import MAX_MEMBERS, described, members
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import ALLOWED, is_key, shown
 from gangsched.model.records import Gang, Labels, Pod
-from gangsched.model.times import parse_duration
+from gangsched.model.times import parse_duration, render_time
 
 FAMILY = "scheduling.sigs.k8s.io"
 GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
@@ -33,6 +34,7 @@ NAME, MIN, MODE, WAIT, GROUPS = (PREFIX + k for k in ("name", "min-available", "
 TOTAL = PREFIX + "total-number"
 MATCH_POLICY, MATCH_POLICY_ALIAS = PREFIX + "match-policy", "pod-group.scheduling.sigs.k8s.io/match-policy"
 TOPOLOGY = PREFIX + "network-topology-spec"
+CONDITION = "PodGroupScheduled"
 HOSTNAME = "kubernetes.io/hostname"
 
 MODES = ("Strict", "NonStrict")
@@ -43,7 +45,6 @@ _OF_GANGS = (MIN, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, GROUPS, TOPOLOG
 MAX_GROUPS = 256
 #: A longer list is not even looked at: it is of more gangs than these, whatever they are called.
 MAX_LIST = MAX_GROUPS * 400
-MAX_MEMBERS = 1_000_000
 #: A label key has a prefix of up to 253 characters, a slash and a name of up to 63.
 MAX_KEY = 317
 #: Layers of a topology, the outermost first, and the node labels that stand for them. In Koordinator a
@@ -81,7 +82,7 @@ class _TopologySpec(msgspec.Struct):
     gather: list[_Gather] = msgspec.field(name="gatherStrategy", default_factory=list)
 
 
-def group_name(labels: Labels, annotations: Labels) -> tuple[str, str]:
+def group_of(labels: Labels, annotations: Labels, _spec: wire.PodSpec) -> tuple[str, str]:
     """``(name, field)``: the gang's name as a member gives it, or an empty string, and where it gives it."""
     for key in (GROUP_LABEL, LIGHT_LABEL):
         if labels.get(key):
@@ -109,15 +110,14 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
 def gang_of(obj: wire.SigsPodGroup, family: str) -> Gang:
     """A PodGroup of this API group, without Koordinator's annotations. Raises :class:`FieldError`."""
     meta, spec = obj.metadata, obj.spec
-    if not 1 <= spec.min_member <= MAX_MEMBERS:
-        raise FieldError("spec.minMember", invalid.not_between(spec.min_member, 1, MAX_MEMBERS))
+    minimum = members(spec.min_member, "spec.minMember", 1)
     seconds = spec.schedule_timeout_seconds or 0
     below = FieldError("spec.scheduleTimeoutSeconds", invalid.below(seconds, 0)).remark if seconds < 0 else None
     return described(
         family,
         meta,
         below,
-        min_member=spec.min_member,
+        min_member=minimum,
         timeout_seconds=float(seconds) if seconds > 0 else None,
     )
 
@@ -134,13 +134,13 @@ def gang_from_member(pod: Pod) -> Gang | None:
 
 
 def mistake_of_member(labels: Labels, notes: Labels) -> Mistake | None:
-    """The first thing that a member says about its gang and that cannot be understood."""
-    return _wish(labels, notes).mistake
+    """The first thing that a member without a PodGroup says about its gang and that cannot be understood."""
+    return None if needs_object(labels) else _wish(labels, notes).mistake
 
 
 def remark_of_member(labels: Labels, notes: Labels) -> Mistake | None:
     """The same of what only the gang's time depends on: its default holds then, as in Koordinator."""
-    return _wish(labels, notes).remark
+    return None if needs_object(labels) else _wish(labels, notes).remark
 
 
 def _wish(labels: Labels, notes: Labels) -> Gang:
@@ -302,3 +302,32 @@ def _waiting_time(notes: Labels) -> float | None:
     if not seconds:
         raise FieldError(field, invalid.no_time_to_wait(shown(raw)))
     return seconds
+
+
+def status(told: Told, seen: Seen) -> dict[str, Any]:
+    """The fields of Koordinator's PodGroup, and conditions."""
+    wanted: dict[str, Any] = {"phase": told["phase"]}
+    wanted |= counts(told, seen, "scheduled", "running", "succeeded", "failed")
+    if told.get("occupiedBy"):
+        wanted["occupiedBy"] = str(told["occupiedBy"])
+    if told["phase"] in ("Scheduling", *STARTED) and not seen.status.get("scheduleStartTime"):
+        wanted["scheduleStartTime"] = render_time(seen.now)
+    ours = [*scheduled(told, CONDITION), *evicted(told)]
+    listed = conditions.listed(seen.status)
+    return {**wanted, "conditions": conditions.with_these(listed, ours, seen.generation, seen.now)}
+
+
+DIALECT = Dialect(
+    FAMILY,
+    group_of,
+    ("v1alpha1",),
+    wire.SigsPodGroup,
+    gang_from_object=gang_from_object,
+    unread=("minResources",),
+    needs_object=needs_object,
+    gang_from_member=gang_from_member,
+    minimum_key=MIN,
+    mistake_of=mistake_of_member,
+    remark_of=remark_of_member,
+    status=status,
+)

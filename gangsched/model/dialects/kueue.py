@@ -7,6 +7,9 @@ webhook refuses pods without the count. (https://kueue.sigs.k8s.io/docs/tasks/ru
 from __future__ import annotations
 
 from gangsched.messages import invalid
+from gangsched.model import wire
+from gangsched.model.dialects.dialect import Dialect
+from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import shown
 from gangsched.model.records import Gang, Labels, Pod
@@ -14,11 +17,14 @@ from gangsched.model.records import Gang, Labels, Pod
 FAMILY = "kueue.x-k8s.io"
 HINT_PREFIX = "kueue.x-k8s.io/pod-group-"
 GROUP_LABEL, TOTAL = f"{HINT_PREFIX}name", f"{HINT_PREFIX}total-count"
-#: No gang has more members than this.
-_MOST = 1_000_000
 
 
-def mistake_of_member(notes: Labels) -> Mistake | None:
+def group_of(labels: Labels, _notes: Labels, _spec: wire.PodSpec) -> tuple[str, str]:
+    """The group's name as a member gives it, and where."""
+    return labels.get(GROUP_LABEL) or "", f"metadata.labels[{GROUP_LABEL}]"
+
+
+def mistake_of_member(_labels: Labels, notes: Labels) -> Mistake | None:
     """What is wrong with what a member says about its gang."""
     try:
         _total(notes)
@@ -31,8 +37,8 @@ def gang_from_member(pod: Pod) -> Gang:
     """All pods of a group start together, those that have succeeded included. With a ``mistake`` none of them can be
     spared.
     """
-    mistake = mistake_of_member(pod.hints)
-    total = _total(pod.hints) if mistake is None else _MOST
+    mistake = mistake_of_member(pod.labels, pod.hints)
+    total = _total(pod.hints) if mistake is None else MAX_MEMBERS
     return Gang(FAMILY, pod.namespace, pod.gang.name, created=pod.created, min_member=total, mistake=mistake)
 
 
@@ -41,6 +47,16 @@ def _total(notes: Labels) -> int:
     field = f"metadata.annotations[{TOTAL}]"
     if raw is None:
         raise FieldError(field, invalid.NO_TOTAL)
-    if not (raw.isascii() and raw.isdecimal() and len(raw) <= 7 and 1 <= int(raw) <= _MOST):
-        raise FieldError(field, invalid.not_whole_between(shown(raw), 1, _MOST))
+    if not (raw.isascii() and raw.isdecimal() and len(raw) <= 7 and 1 <= int(raw) <= MAX_MEMBERS):
+        raise FieldError(field, invalid.not_whole_between(shown(raw), 1, MAX_MEMBERS))
     return int(raw)
+
+
+DIALECT = Dialect(
+    FAMILY,
+    group_of,
+    needs_object=lambda _: False,
+    gang_from_member=gang_from_member,
+    minimum_key=TOTAL,
+    mistake_of=mistake_of_member,
+)

@@ -1,16 +1,51 @@
-"""What group objects of all APIs say in the same way."""
+"""What group objects and members of all APIs say in the same way.
+
+KAI's ``kai.scheduler/preemption-delay`` counts on both: how long a workload that does not fit waits before it evicts
+others. What is no Go duration is ignored with a warning; KAI ignores it without one.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gangsched.messages import invalid
 from gangsched.model import wire
-from gangsched.model.dialects import kai
-from gangsched.model.errors import Mistake
+from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.queues import queue_labels
-from gangsched.model.records import Gang
+from gangsched.model.records import Gang, Labels
 from gangsched.model.stakes import stakes_of
-from gangsched.model.times import parse_time
+from gangsched.model.times import parse_duration, parse_time
+
+PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
+#: No gang has more members than this.
+MAX_MEMBERS = 1_000_000
+
+
+def members(count: int, field: str, least: int = 0) -> int:
+    """So many members. Raises :class:`FieldError` if it cannot be so many."""
+    if not least <= count <= MAX_MEMBERS:
+        raise FieldError(field, invalid.not_between(count, least, MAX_MEMBERS))
+    return count
+
+
+def preemption_delay(notes: Labels) -> float | None:
+    """Seconds; None when absent or no duration."""
+    return _delay(notes)[0]
+
+
+def delay_remark(notes: Labels) -> Mistake | None:
+    """What is wrong with it."""
+    return _delay(notes)[1]
+
+
+def _delay(notes: Labels) -> tuple[float | None, Mistake | None]:
+    raw = notes.get(PREEMPTION_DELAY)
+    if not raw:
+        return None, None
+    try:
+        return parse_duration(raw, f"metadata.annotations[{PREEMPTION_DELAY}]"), None
+    except FieldError as error:
+        return None, error.remark
 
 
 def described(family: str, meta: wire.ObjectMeta, remark: Mistake | None, **wishes: Any) -> Gang:
@@ -28,9 +63,9 @@ def described(family: str, meta: wire.ObjectMeta, remark: Mistake | None, **wish
         created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
         generation=meta.generation,
         source=f"PodGroup.{family}",
-        preemption_delay_seconds=kai.preemption_delay(notes),
+        preemption_delay_seconds=preemption_delay(notes),
         queue=queue_labels(meta.labels or {}),
-        remark=remark or kai.remark(notes) or unclear,
+        remark=remark or delay_remark(notes) or unclear,
         stakes=stakes,
         **wishes,
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from gangsched.messages import invalid
+from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import is_subdomain, shown
 from gangsched.model.records import Gang, GangId, Labels, Pod
@@ -78,3 +79,9 @@ def gang_from_member(pod: Pod) -> Gang:
     """The leader and all workers of its group start together."""
     gang: GangId = pod.gang
     return Gang(gang.family, gang.namespace, gang.name, kind=LEADER_WORKER_SET, min_member=_size(pod))
+
+
+#: Of the groups of a LeaderWorkerSet: no pod names them, its owner and labels do.
+DIALECT = Dialect(
+    FAMILY, lambda _labels, _notes, _spec: ("", ""), needs_object=lambda _: False, gang_from_member=gang_from_member
+)

@@ -6,15 +6,21 @@ KEP-5710 (workload-aware preemption), https://github.com/kubernetes/enhancements
 
 from __future__ import annotations
 
+from typing import Any
+
 from gangsched.messages import invalid
-from gangsched.model import wire
+from gangsched.model import conditions, wire
+from gangsched.model.dialects.dialect import Dialect, Seen, Told, evicted, scheduled
 from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Gang
+from gangsched.model.records import Gang, Labels
 
 FAMILY = "scheduling.k8s.io"
 #: Served versions in the order of preference; which one a cluster has is found by discovery.
 VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
+#: The condition by version: renamed when the API became beta (KEP-4671).
+CONDITION, CONDITION_1_37 = "PodGroupScheduled", "PodGroupInitiallyScheduled"
+_UNSCHEDULABLE = "Unschedulable"
 _MODES = {"Pod": "pod", "PodGroup": "gang"}
 _UNION = {"single": "pod", "all": "gang"}
 
@@ -59,3 +65,33 @@ def _disruption(raw: object) -> str:
     if isinstance(raw, dict) and len(raw) == 1 and (key := next(iter(raw))) in _UNION:
         return _UNION[key]
     raise FieldError("spec.disruptionMode", invalid.none_of(repr(raw), "Pod, PodGroup, {single: {}}, {all: {}}"))
+
+
+def group_of(_labels: Labels, _notes: Labels, spec: wire.PodSpec) -> tuple[str, str]:
+    """The group that the spec of a member names."""
+    group = spec.scheduling_group
+    return (group.pod_group_name or "") if group is not None else "", "spec.schedulingGroup.podGroupName"
+
+
+def status(told: Told, seen: Seen) -> dict[str, Any]:
+    """One condition. By upstream's contract True is final, the gang was scheduled once; and it knows no gang that still
+    gathers, and tools read it as it is defined.
+    """
+    listed = conditions.listed(seen.status)
+    name = CONDITION if seen.version == "v1alpha2" else CONDITION_1_37
+    old = conditions.named(listed, name)
+    ours = [each for each in scheduled(told, name) if each[1] == "True" or each[2] == _UNSCHEDULABLE]
+    if old is not None and old.get("status") == "True":
+        ours = []
+    return {"conditions": conditions.with_these(listed, [*ours, *evicted(told)], seen.generation, seen.now)}
+
+
+DIALECT = Dialect(
+    FAMILY,
+    group_of,
+    VERSIONS,
+    wire.UpstreamPodGroup,
+    gang_from_object=gang_from_object,
+    unread=("parentCompositePodGroupName", "resourceClaims"),
+    status=status,
+)

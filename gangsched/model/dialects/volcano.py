@@ -7,9 +7,13 @@ and ``pkg/scheduler/framework/session.go`` of volcano-sh/volcano).
 
 from __future__ import annotations
 
+from typing import Any
+
 from gangsched.messages import invalid
-from gangsched.model import wire
-from gangsched.model.dialects.objects import described
+from gangsched.messages import notes as said
+from gangsched.model import conditions, wire
+from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted
+from gangsched.model.dialects.objects import described, members
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.records import Gang, Labels
 
@@ -20,13 +24,13 @@ SCHEDULER = "volcano"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK = "volcano.sh/task-spec"
 DEFAULT_QUEUE = "default"
-#: No gang has more members than this.
-_MOST = 1_000_000
+#: The conditions of which a group has one or none.
+_SCHEDULED, _UNSCHEDULABLE = "Scheduled", "Unschedulable"
 
 
-def group_name(notes: Labels) -> str:
-    """The group's name as a member's annotation gives it, or an empty string."""
-    return notes.get(GROUP_NAME) or ""
+def group_of(_labels: Labels, notes: Labels, _spec: wire.PodSpec) -> tuple[str, str]:
+    """The group's name as a member's annotation gives it, and where."""
+    return notes.get(GROUP_NAME) or "", f"metadata.annotations[{GROUP_NAME}]"
 
 
 def role(labels: Labels, notes: Labels) -> str:
@@ -36,10 +40,10 @@ def role(labels: Labels, notes: Labels) -> str:
 
 def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
     """One PodGroup. A group without a minimum starts one member at a time. Raises :class:`FieldError`."""
-    spec, status = obj.spec, obj.status
-    _bounded(spec.min_member, "spec.minMember")
+    spec = obj.spec
+    members(spec.min_member, "spec.minMember")
     for task, count in (spec.min_task_member or {}).items():
-        _bounded(count, f"spec.minTaskMember[{task}]")
+        members(count, f"spec.minTaskMember[{task}]")
     if spec.sub_group_policy:
         raise FieldError("spec.subGroupPolicy", invalid.SUBGROUPS)
     return described(
@@ -49,13 +53,7 @@ def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
         min_member=max(1, spec.min_member),
         roles=_roles(spec),
         priority_class=spec.priority_class_name,
-        status={
-            "phase": status.phase,
-            "running": status.running,
-            "succeeded": status.succeeded,
-            "failed": status.failed,
-            "conditions": [(each.type, each.status, each.reason, each.message) for each in status.conditions or ()],
-        },
+        status=obj.status or {},
     )
 
 
@@ -80,6 +78,41 @@ def _remark(spec: wire.VolcanoPodGroupSpec) -> Mistake | None:
     return None
 
 
-def _bounded(count: int, field: str) -> None:
-    if not 0 <= count <= _MOST:
-        raise FieldError(field, invalid.not_between(count, 0, _MOST))
+def status(told: Told, seen: Seen) -> dict[str, Any]:
+    """Volcano's phases: ``Inqueue``, in which its controllers create pods, when the group is served and understood."""
+    minimum, active = told["minimum"], told["scheduled"] - told["succeeded"]
+    text, enough = told["message"], told["scheduled"] + told["failed"] >= minimum
+    if enough and not active:
+        phase = "Completed" if told["succeeded"] + told["failed"] else "Inqueue"
+    elif enough:
+        phase = "Running"
+    else:
+        phase = "Unknown" if told["running"] and text else "Inqueue"
+    ours = []
+    if phase == "Running":
+        ours = [(_SCHEDULED, "True", "Scheduled", said.MINIMUM_BOUND)]
+    elif text:
+        lacks = "NotEnoughResources" if told["reason"] == _UNSCHEDULABLE else "NotEnoughTasks"
+        ours = [(_UNSCHEDULABLE, "True", lacks, text)]
+    keep = {_SCHEDULED, _UNSCHEDULABLE} & {each[0] for each in ours}
+    others = [
+        each
+        for each in conditions.listed(seen.status)
+        if each.get("type") in keep or each.get("type") not in (_SCHEDULED, _UNSCHEDULABLE)
+    ]
+    listed = conditions.with_these(others, [*ours, *evicted(told)], 0, seen.now)
+    return {"phase": phase, **counts(told, seen, "running", "succeeded", "failed"), "conditions": listed}
+
+
+#: Its controllers create no pods before the phase is ``Inqueue``, and its API has no status subresource.
+DIALECT = Dialect(
+    FAMILY,
+    group_of,
+    (VERSION,),
+    wire.VolcanoPodGroup,
+    gang_from_object=gang_from_object,
+    unread=("minResources",),
+    role_of=role,
+    status=status,
+    awaited_from=SCHEDULER,
+)

@@ -10,7 +10,8 @@ from gangsched.core.actions import MARK_REASON, Mark, Nominate, Remove, Report, 
 from gangsched.core.events import ObjectRefused
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
-from gangsched.model.dialects import kai, koordinator
+from gangsched.model.dialects import koordinator
+from gangsched.model.dialects.objects import PREEMPTION_DELAY
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.records import SINGLE, Condition, GangId
 from tests.builders import OURS, SIGS, PodBuilder, gang, node, pod
@@ -260,12 +261,10 @@ def test_a_waiting_time_that_cannot_be_read_is_told_and_holds_up_nobody(text: st
     assert any(text.startswith("timed out while WaitingForVictims: ") for _, text in texts(actions, "m1"))
 
 
-@pytest.mark.parametrize(
-    "made", [pod("m").hint(kai.PREEMPTION_DELAY, "soon"), pod("m").gang("g")], ids=["pod", "group"]
-)
+@pytest.mark.parametrize("made", [pod("m").hint(PREEMPTION_DELAY, "soon"), pod("m").gang("g")], ids=["pod", "group"])
 def test_a_delay_that_cannot_be_read_is_told_and_holds_up_nobody(made: PodBuilder) -> None:
     """Of a pod, and of a group object, which is told again only when another thing is wrong."""
-    wrong = FieldError(f"metadata.annotations[{kai.PREEMPTION_DELAY}]", "'soon' is not a duration").remark
+    wrong = FieldError(f"metadata.annotations[{PREEMPTION_DELAY}]", "'soon' is not a duration").remark
     group = gang("g").field(remark=wrong)
     objects: list[Built] = [made.cpu(1)] if made.obj().gang.family == SINGLE else [group, made.cpu(1)]
     cluster = Cluster(node("n1"), *objects)
@@ -275,7 +274,7 @@ def test_a_delay_that_cannot_be_read_is_told_and_holds_up_nobody(made: PodBuilde
     assert nodes_of(cluster.log) == {"m": "n1"}
     [told] = reports(cluster.log, report.REFUSED)
     assert told.regarding[1:4] == (("Pod", "d", "m") if len(objects) == 1 else ("PodGroup", "d", "g"))
-    assert kai.PREEMPTION_DELAY in told.note
+    assert PREEMPTION_DELAY in told.note
 
 
 def test_partners_wait_for_a_list_that_cannot_be_read() -> None:

@@ -80,9 +80,9 @@ def test_a_gang_that_does_not_fit_says_why():
     cluster.run()
     last = [a for a in cluster.log if isinstance(a, SetGroupStatus)][-1].status
     assert last["phase"] == "Inqueue"
-    ((kind, truth, reason, message),) = last["conditions"]
-    assert (kind, truth, reason) == ("Unschedulable", "True", "NotEnoughResources")
-    assert "Insufficient cpu" in message
+    (found,) = last["conditions"]
+    assert (found["type"], found["status"], found["reason"]) == ("Unschedulable", "True", "NotEnoughResources")
+    assert "Insufficient cpu" in found["message"]
 
 
 def test_what_somebody_else_writes_over_the_phase_is_corrected():
@@ -96,6 +96,40 @@ def test_what_somebody_else_writes_over_the_phase_is_corrected():
     cluster.show(group(2, status={**mine, "phase": "Pending"}))
     cluster.run()
     assert phases(cluster) == [("g", "Inqueue")] * 2
+
+
+def test_a_phase_is_taken_back_before_it_was_seen():
+    """What is on its way to the server counts as written: with its members gone the group is in the queue again."""
+    cluster = Cluster(node("n").cpu(4), group(1), member("a"), scheduler_names=OURS)
+    cluster.run()
+    assert phases(cluster)[-1] == ("g", "Running")
+    cluster.delete("a")
+    cluster.run()
+    assert phases(cluster)[-1] == ("g", "Inqueue")
+
+
+def test_conditions_of_others_stay():
+    """Of the two that tell where a gang stands there is one."""
+    theirs = {"type": "Theirs", "status": "True"}
+    old = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "no room"}
+    status = {"phase": "Inqueue", "conditions": [theirs, old]}
+    cluster = Cluster(node("n").cpu(4), group(1, status=status), member("a"), scheduler_names=OURS)
+    cluster.run()
+    last = [a for a in cluster.log if isinstance(a, SetGroupStatus)][-1].status
+    assert [each["type"] for each in last["conditions"]] == ["Theirs", "Scheduled"]
+
+
+def test_an_eviction_is_a_condition():
+    """It says which pods of the group left, and for whom."""
+    runs = member("a").on("n").priority(1)
+    above = pod("above").cpu(4).priority(10)
+    cluster = Cluster(node("n").cpu(4), group(1), runs, above, scheduler_names=OURS)
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    last = [a for a in cluster.log if isinstance(a, SetGroupStatus)][-1].status
+    told = {each["type"]: each["message"] for each in last["conditions"]}
+    assert "for gang d/above" in told["gangsched.dev/PodsEvicted"]
 
 
 def test_a_new_leader_writes_what_an_earlier_one_could_not():

@@ -1,0 +1,85 @@
+"""What a gang API is to this scheduler: one :class:`Dialect` each, and nothing else knows its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from gangsched.messages import notes
+from gangsched.model import wire
+from gangsched.model.conditions import Condition
+from gangsched.model.errors import Mistake
+from gangsched.model.records import Gang, Labels, Pod
+
+#: Which pods of a group were evicted last; in an API that knows no conditions the server drops it.
+EVICTED = "gangsched.dev/PodsEvicted"
+#: Phases of a gang whose minimum is bound.
+STARTED = ("Scheduled", "Running", "Finished")
+
+#: Where a gang stands, in one form for all APIs: :func:`gangsched.core.lifecycle.report.gang_status`.
+Told: TypeAlias = Mapping[str, Any]
+
+
+class Seen(NamedTuple):
+    """The group object whose status is to be made: the version of its API, its generation and status as they are.
+    ``now`` are seconds since the epoch.
+    """
+
+    version: str
+    generation: int
+    status: Mapping[str, Any]
+    now: float
+
+
+class Dialect(NamedTuple):
+    """One gang API.
+
+    ``group_of`` says from labels, annotations and spec of a pod which group it names, and in which field; an empty name
+    for none. ``decoded_as`` is what its group objects are decoded as, ``gang_from_object`` what they say (it raises
+    :class:`~gangsched.model.errors.FieldError`), ``versions`` those of the API, the best first, and ``unread`` the keys
+    of their spec that say nothing here. Members say with ``needs_object`` (of labels) whether there must be one, and
+    with ``gang_from_member`` what they say where there is none, under ``minimum_key`` how many they must be.
+    ``mistake_of`` and ``remark_of`` (of labels and annotations) name what is wrong in that.
+
+    ``role_of`` tells members apart (of labels and annotations) of which a gang needs so many each.
+
+    ``status`` makes the fields that the group object's status should have; None: its status is not ours to write. The
+    controllers write it, unless others create no pods before it says so: then the scheduler does, at once, for groups
+    without members as well where the scheduler is called ``awaited_from``.
+    """
+
+    family: str
+    group_of: Callable[[Labels, Labels, wire.PodSpec], tuple[str, str]]
+    versions: tuple[str, ...] = ()
+    decoded_as: type[wire.Object] | None = None
+    gang_from_object: Callable[[Any], Gang] | None = None
+    unread: tuple[str, ...] = ()
+    needs_object: Callable[[Labels], bool] = lambda _: True
+    gang_from_member: Callable[[Pod], Gang | None] = lambda _: None
+    minimum_key: str = ""
+    mistake_of: Callable[[Labels, Labels], Mistake | None] = lambda _labels, _notes: None
+    remark_of: Callable[[Labels, Labels], Mistake | None] = lambda _labels, _notes: None
+    role_of: Callable[[Labels, Labels], str] = lambda _labels, _notes: ""
+    status: Callable[[Told, Seen], dict[str, Any]] | None = None
+    awaited_from: str = ""
+
+
+def scheduled(told: Told, name: str) -> list[Condition]:
+    """The condition ``name`` of a group: its minimum is bound, or why not; none when there is nothing to say."""
+    if told["phase"] in STARTED:
+        return [(name, "True", "Scheduled", notes.MINIMUM_BOUND)]
+    if not told.get("reason"):
+        return []
+    return [(name, "False", str(told["reason"]), str(told.get("message") or told["reason"]))]
+
+
+def evicted(told: Told) -> list[Condition]:
+    """The condition of a group that pods of it were evicted."""
+    return [(EVICTED, "True", "Preempted", str(told["evicted"]))] if told.get("evicted") else []
+
+
+def counts(told: Told, seen: Seen, *names: str) -> dict[str, Any]:
+    """How many members do what. A controller written in Go leaves zeros out; adding them would make the two take
+    turns.
+    """
+    return {name: int(told.get(name) or 0) for name in names if told.get(name) or seen.status.get(name)}
