@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import hatch_build
 from gangsched.cli import main as cli
 from gangsched.cli.demo import STORIES
 from tests.manifests.shipped import ROOT, dockerfile
@@ -73,6 +74,46 @@ def test_the_description_stands_alone(wheel: zipfile.ZipFile) -> None:
     assert "\n## Run it against a cluster\n" in text
     targets = re.findall(r"\]\(([^)]+)\)", text)
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("https://git.example.org/team/sched.git", "https://git.example.org/team/sched"),
+        ("https://user:secret@git.example.org:8443/team/sched", "https://git.example.org:8443/team/sched"),
+        ("git@git.example.org:team/sched.git", "https://git.example.org/team/sched"),
+        ("ssh://git@git.example.org:2222/team/sched", "https://git.example.org/team/sched"),
+        ("/srv/git/sched", ""),
+        ("../sched", ""),
+        ("file:///srv/git/sched", ""),
+        ("", ""),
+    ],
+)
+def test_the_package_names_the_repository_that_it_is_from(remote: str, address: str) -> None:
+    """As people open it: a path of one machine is no address, and a password is not for others."""
+    assert hatch_build.page(remote) == address
+
+
+def test_a_package_of_a_source_distribution_names_the_same_repository(built: Path, tmp_path: Path) -> None:
+    """The distribution has no history to ask."""
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tree,) = tmp_path.iterdir()
+    assert hatch_build.source(tree) == hatch_build.source(ROOT)
+    (tree / "PKG-INFO").unlink()
+    assert hatch_build.source(tree) == ""
+    for command in (["init", "--quiet"], ["remote", "add", "origin", "https://me:secret@git.example.org/sched.git"]):
+        subprocess.run(["git", "-C", str(tree), *command], check=True)
+    again = tmp_path / "again"
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(again)]
+    subprocess.run(build, cwd=tree, check=True, capture_output=True)
+    (path,) = again.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        archive.extractall(again, filter="data")
+    (tree,) = (each for each in again.iterdir() if each.is_dir())
+    assert "secret" not in (tree / "PKG-INFO").read_text()
+    assert hatch_build.source(tree) == "https://git.example.org/sched"
 
 
 def suggested() -> list[str]:
