@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gangsched.cli import errors
 from gangsched.cli.narration import WIDTH, Pause, Teller
 from gangsched.cli.simulation import Simulation, pods_of, simulate, summary_of
 from gangsched.cluster.manifests import load
+from gangsched.cluster.sim import history as log
 from gangsched.core.options import Options
 from gangsched.messages.text import counted, nearest
 
@@ -137,9 +139,21 @@ def in_short(simulation: Simulation) -> str:
                 f"{key.rpartition('/')[2]} waited {gang['waitedSeconds']:.1f} s, nearly all of it for the grace periods"
                 f" of {gone} pods; then its {gang['bound']} members were bound together."
             )
+    parts += _suspended(simulation)
     stayed = sum(p["phase"] == "Running" for p in pods.values())
     parts.append(f"{counted(summary['preempted'], 'pod')} evicted, {counted(stayed, 'pod')} running at the end.")
     return " ".join(parts)
+
+
+def _suspended(simulation: Simulation) -> Iterator[str]:
+    """For how long Jobs were suspended to make room."""
+    since: dict[str, float] = {}
+    for entry in simulation.history:
+        if entry.verb == log.SUSPEND:
+            since.setdefault(entry.object, entry.at_seconds)
+        elif entry.verb == log.RESUME and entry.object in since:
+            took = entry.at_seconds - since.pop(entry.object)
+            yield f"Job {entry.object.rpartition('/')[2]} was suspended for {took:.0f} s, and went on."
 
 
 def make_console() -> Console:

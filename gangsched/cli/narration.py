@@ -162,10 +162,16 @@ class Teller:
             gangs.setdefault(group_name(pod), []).append(pod)
         for name, members in gangs.items():
             first = members[0]
-            needs = sorted({quantity(self._painter.resource, amount(p, self._painter.resource)) for p in members})
+            needs = sorted({self._asked(p) for p in members})
             who = f"gang {name}" if first.gang.family != SINGLE else f"pod {name}"
             what = f"{', '.join(p.name for p in members)}: {' and '.join(needs)}{' each' * (len(members) > 1)}"
             self._say(step, "ARRIVES", "", f"{who}, priority {first.priority}", [what])
+
+    def _asked(self, pod: Pod) -> str:
+        """What is drawn of nodes, and devices."""
+        drawn = self._painter.resource
+        others = (resource for resource, _ in pod.shape.requests if "/" in resource and resource != drawn)
+        return ", ".join(quantity(resource, amount(pod, resource)) for resource in (drawn, *others))
 
     def _decision(self, step: Step, decision: Decision) -> None:
         units: dict[UnitRef, list[Victim]] = {}

@@ -67,13 +67,19 @@ class Painter:
             grid.add_row(f"… {len(names) - self._most_nodes} more")
         return grid
 
+    def _of(self, node: Node) -> tuple[str, int]:
+        """The resource that is drawn of a node, and how much it has; its CPUs if it has none of the scarcest."""
+        has = dict(node.allocatable)
+        resource = self.resource if has.get(self.resource) else "cpu"
+        return resource, has.get(resource, 0)
+
     def _bar(self, node: Node, pods: Sequence[Pod]) -> Text:
-        room = dict(node.allocatable).get(self.resource, 0)
+        resource, room = self._of(node)
         bar = Text(self.glyphs.wall, style="dim")
         left, units = self._width, 0
         for pod in pods:
             before = round(units / room * self._width) if room else 0
-            units += amount(pod, self.resource)
+            units += amount(pod, resource)
             cells = min(left, max(1, round(units / room * self._width) - before)) if room else 0
             left -= cells
             fill = self.glyphs.used if pod.live else self.glyphs.leaving
@@ -83,9 +89,9 @@ class Painter:
         return bar
 
     def _legend(self, node: Node, pods: Iterable[Pod], held: Sequence[Pod]) -> Text:
-        used = sum(amount(p, self.resource) for p in pods)
-        total = dict(node.allocatable).get(self.resource, 0)
-        text = Text(f"{render(self.resource, used)} of {quantity(self.resource, total)}", style="dim")
+        resource, total = self._of(node)
+        used = sum(amount(p, resource) for p in pods)
+        text = Text(f"{render(resource, used)} of {quantity(resource, total)}", style="dim")
         if held:
             names = ", ".join(_clean(p.name) for p in held)
             text.append(f" {self.glyphs.arrow} {names}", style=self.colour(held[0]))

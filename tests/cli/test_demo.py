@@ -67,6 +67,8 @@ def test_the_quota_story_comes_full_circle(capsys):
     words = " ".join(text.split())
     assert "reclamation within the cohort while borrowing" in words
     assert "insufficient unused quota for cpu in flavor default-flavor, 2 more needed" in words
+    assert "team-a-job-0: 7 CPU, 2 nvidia.com/gpu" in words  # the flavor is chosen for both
+    assert "Job team-b-job was suspended for 23 s, and went on." in words
 
 
 def test_the_koordinator_story_shows_who_why_and_where(capsys):

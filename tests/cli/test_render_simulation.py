@@ -63,3 +63,18 @@ def test_pods_stay_apart_in_one_line_each(lines: list[str]) -> None:
     assert [name[-3:] for name in names] == ["017", "r-0", "r-1"]
     assert all(".internal" in row for row in rows)
     assert lines[head + 4].strip() == ""
+
+
+def test_a_node_without_the_scarcest_resource_shows_its_cpus() -> None:
+    """A bar of nothing says nothing."""
+    objects: list[Built] = [
+        node("gpus").cpu(8).gpu(2),
+        node("cpus").cpu(8),
+        pod("train").cpu(1).gpu(2).on("gpus"),
+        pod("web").cpu(4).on("cpus"),
+    ]
+    run = simulate([event(each) for each in objects], Options(), until_seconds=1.0)
+    out = io.StringIO()
+    render(run, Console(file=out, width=120, highlight=False, color_system=None))
+    bars = {line.split()[0]: line.rpartition("│")[2].strip() for line in out.getvalue().splitlines() if " │" in line}
+    assert bars == {"cpus": "4 of 8 CPU", "gpus": "2 of 2 nvidia.com/gpu"}
