@@ -121,7 +121,8 @@ def _load(args: argparse.Namespace) -> int:
 
 def _mutants(args: argparse.Namespace) -> int:
     chosen = [m for m in mutants.MUTANTS if args.only in m.name]
-    first, verdicts = mutants.unchanged(chosen), [mutants.run(m) for m in chosen]
+    with mutants.Runner() as runner:
+        first, verdicts = runner.unchanged(chosen), [runner.run(m) for m in chosen]
     print(mutants.render([first, *verdicts]))
     return 0 if not first.killed and all(v.killed for v in verdicts) else 1
 

@@ -5,16 +5,22 @@ Each mutant is the source with a few lines replaced; the tests that it names run
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
 from tests.bench.table import table
+from tests.resilience.grafted import Done, Task
 
 ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_SECONDS = 300.0
@@ -60,37 +66,64 @@ def changed(mutant: Mutant, root: Path = ROOT) -> dict[str, str]:
     return texts
 
 
-def run(mutant: Mutant) -> Verdict:
-    """Run the mutant's tests on its source. Raises :class:`MutantError`."""
-    return _run(mutant.name, changed(mutant), mutant.tests)
+class Runner:
+    """Runs tests on other sources, in forks of one process (:mod:`.grafted`) that lives as long as this is open."""
 
+    def __enter__(self) -> Self:
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.resilience.grafted"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        return self
 
-def unchanged(mutants: Iterable[Mutant]) -> Verdict:
-    """Run the tests of all of these on the source as it is, in the same way: none may fail."""
-    chosen = list(mutants)
-    files = {file for mutant in chosen for file, _, _ in mutant.changes}
-    tests = dict.fromkeys(test for mutant in chosen for test in mutant.tests)
-    return _run("nothing", {file: (ROOT / file).read_text() for file in sorted(files)}, tests)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if self._server.stdin is not None and self._server.stdout is not None:
+            self._server.stdin.close()
+            self._server.wait()
+            self._server.stdout.close()
 
+    def run(self, mutant: Mutant) -> Verdict:
+        """Run the mutant's tests on its source. Raises :class:`MutantError`."""
+        return self._run(mutant.name, changed(mutant), mutant.tests)
 
-def _run(name: str, texts: Mapping[str, str], tests: Iterable[str]) -> Verdict:
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.resilience.grafted", "-q", "-x", "--tb=line", *_PLUGINS, *tests],
-        cwd=ROOT,
-        input=msgspec.json.encode(texts),
-        capture_output=True,
-        timeout=_LIMIT_SECONDS,
-        check=False,
-    )
-    output = done.stdout.decode()
-    if done.returncode not in (0, 1):
-        raise MutantError(f"{name}: pytest ended with {done.returncode}:\n{output[-2000:]}{done.stderr.decode()}")
-    if _CRASH.search(output):
-        raise MutantError(f"{name}: a crash, which any test would have noticed:\n{output[-2000:]}")
-    failures = [line for line in output.splitlines() if line.startswith("FAILED ")]
-    first = failures[0].removeprefix("FAILED ").partition(" - ")[0] if failures else ""
-    return Verdict(name, done.returncode == 1, first, time.monotonic() - began)
+    def unchanged(self, mutants: Iterable[Mutant]) -> Verdict:
+        """Run the tests of all of these on the source as it is, in the same way: none may fail."""
+        chosen = list(mutants)
+        files = {file for mutant in chosen for file, _, _ in mutant.changes}
+        tests = dict.fromkeys(test for mutant in chosen for test in mutant.tests)
+        return self._run("nothing", {file: (ROOT / file).read_text() for file in sorted(files)}, tests)
+
+    def _run(self, name: str, texts: Mapping[str, str], tests: Iterable[str]) -> Verdict:
+        began = time.monotonic()
+        done = self._ask(Task(dict(texts), ("-q", "-x", "--tb=line", *_PLUGINS, *tests)))
+        if done is None:
+            raise MutantError(f"{name}: no answer in {_LIMIT_SECONDS:.0f} s")
+        if done.code not in (0, 1):
+            raise MutantError(f"{name}: pytest ended with {done.code}:\n{done.output[-2000:]}")
+        if _CRASH.search(done.output):
+            raise MutantError(f"{name}: a crash, which any test would have noticed:\n{done.output[-2000:]}")
+        failures = [line for line in done.output.splitlines() if line.startswith("FAILED ")]
+        first = failures[0].removeprefix("FAILED ").partition(" - ")[0] if failures else ""
+        return Verdict(name, done.code == 1, first, time.monotonic() - began)
+
+    def _ask(self, task: Task) -> Done | None:
+        given, answers = self._server.stdin, self._server.stdout
+        if given is None or answers is None:
+            return None
+        limit = threading.Timer(_LIMIT_SECONDS, os.killpg, (self._server.pid, signal.SIGKILL))
+        limit.start()
+        try:
+            given.write(msgspec.json.encode(task) + b"\n")
+            given.flush()
+            line = answers.readline()
+        finally:
+            limit.cancel()
+        return msgspec.json.decode(line, type=Done) if line else None
 
 
 def render(verdicts: list[Verdict]) -> str:
