@@ -2,8 +2,8 @@
 
 ``python -m tests.resilience.grafted``: each line of standard input is a :class:`Task`, each line of standard output its
 :class:`Done`. Nothing is written and nothing copied: modules of these files are made of the given texts, all others
-come from where they always do, compiled already. Every run is a fork of a process in which nothing of this project has been imported, and the libraries have:
-these take longer than most of the tests.
+come from where they always do, compiled already. Every run is a fork of a process in which the libraries have been
+imported, and nothing of this project has: they take longer than most of the tests.
 """
 
 from __future__ import annotations
